@@ -1,0 +1,338 @@
+"""Broker: what every store of jobs promises.
+
+About twenty verbs, in the language of jobs. The conformance suite in tests/brokers, one file per
+verb, runs against every broker and is the definition; a new verb costs a test file and every store.
+
+    enqueue --> claim --> settle            and beside it, for workers that die:
+       hand over   work       work             renew --> (silence) --> recover
+
+A **lease belongs to a worker**: whatever a worker claimed is held while its row is renewed. Every
+write by a worker is fenced by (job id, attempt): a stale one changes nothing and is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.filter import Filter
+from penstock.job import Job, Outcome, Parcel, State
+from penstock.rule import Rule, RuleKind
+
+LEASE_SECONDS = 15.0
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One child process: what it can run, and until when it is believed to be alive."""
+
+    id: str
+    tasks: Mapping[str, int] = {}  # names it knows (aliases too), each with its highest version
+    tags: frozenset[str] = frozenset()
+    queues: tuple[str, ...] | None = None  # None: every queue
+    host: str = ""
+    pid: int = 0
+    lease: float = LEASE_SECONDS
+    started_at: float = 0.0
+    claimed_at: float | None = None  # its last claim that worked: no recent one means trouble
+    running: int = 0  # jobs it holds now
+    alive: bool = True  # as `workers` found it
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """How far a bulk enqueue got: `count` rows under this id are stored."""
+
+    id: str
+    count: int = 0
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """What became of an enqueue: all of it is stored, now or before, but for the `standing` ones."""
+
+    known: frozenset[str] = frozenset()  # ids that were stored before, and were left as they are
+    standing: Mapping[str, str] = {}  # not stored: id -> the job that holds its unique key
+    batch: int = 0  # rows stored so far under the batch's id
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    """What a worker hears when it renews."""
+
+    cancelled: frozenset[str] = frozenset()  # jobs it holds that somebody asked to cancel
+    lapsed: frozenset[str] = frozenset()  # its workers that had been given up in the meantime
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something a running job leaves behind: the latest per (kind, name) is kept with the job.
+
+    Kinds: progress, snapshot, step, log; and event, which goes to the history alone.
+    """
+
+    kind: str
+    name: str = ""
+    value: bytes = b"null"  # JSON
+    at: float = 0.0
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
+
+    Kinds beside it: cancel, retry, delete, rule, progress, event, gauge.
+    """
+
+    position: int
+    kind: str
+    at: float
+    job: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    version: int | None = None
+    priority: int | None = None
+    attempt: int | None = None
+    state: State | None = None  # where the attempt led
+    reason: str | None = None
+    enqueued_at: float | None = None
+    run_at: float | None = None
+    started_at: float | None = None
+    worker: str | None = None
+    tags: Mapping[str, str] = {}
+    error: str | None = None
+    body: bytes | None = None  # with the last row of a job, declared secrets redacted
+    result: bytes | None = None
+    data: bytes | None = None  # JSON, of the rarer events: who, why, how far
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many jobs of one task in one queue stand where. Ended ones but failed are history."""
+
+    queue: str
+    task: str
+    ready: int = 0  # may be claimed now
+    scheduled: int = 0  # waits for its time
+    waiting: int = 0  # waits for the jobs it needs
+    paused: int = 0  # would be ready, but for a rule
+    running: int = 0
+    failed: int = 0
+
+    @property
+    def total(self) -> int:
+        """All that is still to end."""
+        return self.ready + self.scheduled + self.waiting + self.paused + self.running
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What `find` found. `after` goes into the next call; None: there is no more.
+
+    A filter on argument fields that are not indexed looks at a bounded number of jobs:
+    `examined` says how many, and a page may be short, or empty, with `after` set.
+    """
+
+    jobs: Sequence[Job[Any]]
+    after: str | None = None
+    examined: int = 0
+
+
+class Why(msgspec.Struct, frozen=True):
+    """Why a job is where it is: one sentence for people, a cause for programs.
+
+    Causes: unknown, ended, running, time, needs, paused, blocked, no_worker, no_task, no_queue,
+    no_version, no_tags, next.
+    """
+
+    job: str
+    state: State | None
+    cause: str
+    sentence: str
+
+
+class Transaction(Protocol):
+    """A transaction of the broker's own database, in which a job's effects and its end commit together."""
+
+    connection: Any  # the driver's own connection, inside the transaction
+
+    def settle(self, job: Job[Any], outcome: Outcome) -> bool:
+        """Apply the outcome and commit everything; False, and nothing of it, if the attempt is stale."""
+        ...
+
+    def rollback(self) -> None: ...
+
+
+class Broker(Protocol):
+    """Stores jobs and hands them out."""
+
+    clock: Clock
+
+    # Hand over
+
+    def enqueue(
+        self,
+        jobs: Sequence[Job[Any] | Parcel],
+        *,
+        batch: Batch | None = None,
+        connection: Any = None,
+    ) -> Enqueued:
+        """Store all of these jobs, or none.
+
+        An id that was stored before, even if its job has ended since, is left as it is; so is the
+        standing job of a unique key. An id older than the retention, or more than a minute ahead of
+        the store's clock, is refused. With `batch`, the rows count on from `batch.count`: another
+        count than the store's is refused, and no jobs at all asks for the count. `connection` joins
+        the caller's transaction, where the store can; another database than the broker's is refused.
+        """
+        ...
+
+    # Work
+
+    def claim(
+        self,
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> list[Job[Any]]:
+        """Take due jobs that this worker can run: ready -> running, attempt + 1, held by its lease.
+
+        Only tasks and versions that the worker declares (a job's version at most the worker's), and
+        jobs that require tags only where the worker has them all; none that a rule keeps back.
+        Higher priority first, with ageing: a minute of waiting is worth one step of priority. Between
+        equals the oldest first; first in, first out per lane. `sizes` bounds the number per task.
+        A job that lapsed before, and an at-most-once job, come in a lease of their own. Registers or
+        renews the worker's row on the way.
+        """
+        ...
+
+    def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+        """Apply outcomes to claimed jobs; False for each that this attempt no longer holds.
+
+        State, counters, result, unique key and history are one transaction. A lapse beyond the crash
+        budget is `failed: crashed`; of an at-most-once job it is `failed: lost` at once. A cancelled
+        job is not run again: an outcome that leads to READY ends it as cancelled.
+        """
+        ...
+
+    def settle_and_claim(
+        self,
+        pairs: Sequence[tuple[Job[Any], Outcome]],
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[list[bool], list[Job[Any]]]:
+        """Settle, then claim, in one round trip."""
+        ...
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        """Keep these workers alive for another lease.
+
+        `holding` names the jobs that the (one) worker knows of: anything else that the store holds
+        for it is put back uncounted, so that a claim whose answer was lost strands nothing.
+        """
+        ...
+
+    def note(self, job: Job[Any], note: Note) -> bool:
+        """Keep a note of a running job; False if this attempt no longer holds it."""
+        ...
+
+    def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
+        """Sleep until there may be something to claim: True on a hint, False at the timeout."""
+        ...
+
+    def wake(self) -> None:
+        """End every `wait` of this process; called from signal handlers and other threads."""
+        ...
+
+    def rules_version(self) -> int:
+        """A number that changes with the rules; cheap enough to look at before every start."""
+        ...
+
+    def begin(self) -> Transaction:
+        """Open a transaction of the broker's own database; refused by a store that has none."""
+        ...
+
+    # Look after
+
+    def recover(
+        self,
+        by: str | None = None,
+        dead: str | None = None,
+        started: Collection[str] | None = None,
+    ) -> int:
+        """Make ready again what dead workers held, and count a lapse for each; returns how many jobs.
+
+        Dead are the workers whose lease ran out. `by` is a worker that looks: it acts only if it was
+        itself alive throughout its last lease, so that the first one back after an outage does not
+        give up everybody else. `dead` names one worker known to be gone, and `started` those of its
+        jobs that had begun: only these count a lapse, the others are put back uncounted.
+        """
+        ...
+
+    def prune(self, before: float) -> int:
+        """Forget what ended before this time: history, kept jobs, notes, old ids; returns the rows."""
+        ...
+
+    def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        """End jobs that have not ended. A ready one is cancelled at once; a running one is told, and
+        whichever comes first, its own end or the worker's word, stands. Returns those it applied to.
+        """
+        ...
+
+    def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        """Make failed and cancelled jobs ready again, counters at zero, and scheduled ones due now."""
+        ...
+
+    def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        """Forget jobs that are not running: their place, arguments and result. History rows stay."""
+        ...
+
+    def set_rule(self, rule: Rule) -> Rule:
+        """Put a rule in force; once this returned nothing it covers is handed out. Twice is once."""
+        ...
+
+    def clear_rule(
+        self,
+        kind: RuleKind,
+        queue: str | None = None,
+        task: str | None = None,
+        author: str = "",
+    ) -> bool:
+        """Take a rule back; False if there was none."""
+        ...
+
+    # Look
+
+    def get(self, job_id: str) -> Job[Any] | None:
+        """The job wherever it is now, ended ones included while they are kept."""
+        ...
+
+    def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
+        """What the job noted, oldest first."""
+        ...
+
+    def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
+        """Jobs that match, newest id first, ended ones included while they are kept."""
+        ...
+
+    def count(self) -> list[Count]:
+        """Where jobs stand, per queue and task; costs the same for a million jobs as for ten."""
+        ...
+
+    def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
+        """What happened, in the order it was committed: a reader that goes on from the last position
+        it saw never misses a row.
+        """
+        ...
+
+    def why(self, job_id: str) -> Why:
+        """Why the job is where it is."""
+        ...
+
+    def rules(self) -> list[Rule]: ...
+
+    def workers(self) -> list[WorkerRow]:
+        """Every worker row, those that lapsed included until they are recovered."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,86 @@
+"""What can go wrong, as types that a caller may catch.
+
+Every message is a sentence that names the value and the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class PenstockError(Exception):
+    """The root of everything that Penstock raises on purpose."""
+
+
+class Refused(PenstockError):
+    """The request is wrong as it stands; nothing was written."""
+
+
+class StoreFull(PenstockError):
+    """The store has no room left; nothing of this call was written, nothing accepted before is lost."""
+
+
+class StoreUnreachable(PenstockError):
+    """The store does not answer; what was tried is in the message, without secrets."""
+
+
+class SchemaTooNew(PenstockError):
+    """The store was written by a newer Penstock than this one."""
+
+
+class StaleLease(PenstockError):
+    """The job is no longer held by this attempt; what it tried to write was not written."""
+
+
+class UnknownOutcome(PenstockError):
+    """The answer was lost on the way: the jobs may or may not be stored.
+
+    `jobs` holds them as they were sent; `app.enqueue(error.jobs)` is safe, each is stored once.
+    """
+
+    def __init__(self, message: str, jobs: Sequence[Any]) -> None:
+        super().__init__(message)
+        self.jobs = list(jobs)
+
+
+class JobFailed(PenstockError):
+    """The job ended in failure; `remote_traceback` is what the worker saw."""
+
+    def __init__(self, job_id: str, reason: str, remote_traceback: str | None) -> None:
+        lines = (remote_traceback or "").strip().splitlines()
+        summary = f": {lines[-1]}" if lines else ""
+        super().__init__(f"job {job_id} failed ({reason}){summary}")
+        self.job_id = job_id
+        self.reason = reason
+        self.remote_traceback = remote_traceback
+
+
+class JobCancelled(PenstockError):
+    """The job was cancelled before it could end."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        super().__init__(f"job {job_id} was cancelled ({reason})")
+        self.job_id = job_id
+        self.reason = reason
+
+
+class ResultGone(PenstockError):
+    """The job ended, or was deleted, and its result is not kept any more."""
+
+
+class RetryLater(PenstockError):  # noqa: N818  the public name says what the task asks for
+    """Raised by a task: put me back, run me again after this many seconds, count nothing."""
+
+    def __init__(self, after: float = 30, note: str = "") -> None:
+        super().__init__(note or f"run again in {after} s")
+        self.after = float(after)
+        self.note = note
+
+
+class JobTimeout(BaseException):  # noqa: N818  a BaseException, so that `except Exception` in user code lets it pass
+    """Raised inside a task whose time is up."""
+
+
+class JobInterrupted(BaseException):  # noqa: N818  as JobTimeout: it must pass through `except Exception`
+    """Raised inside a task that was cancelled, or whose worker must stop now."""

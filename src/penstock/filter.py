@@ -1,0 +1,130 @@
+"""Filters: which jobs one means, said the same way to `find`, the CLI and every page.
+
+    task:mail:send state:failed queue:mail tag.tenant:a arg.user:62 since:2h -task:heartbeat
+
+A word with a minus excludes. Several values of one field are alternatives; fields must all match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from penstock.errors import Refused
+from penstock.job import Job, State
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_WORD = re.compile(r"(?P<minus>-?)(?P<field>[a-z]+(?:\.[^:\s]+)?):(?P<value>.+)", re.DOTALL)
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs must be (and, in `exclude`, must not be). Empty means any."""
+
+    task: tuple[str, ...] = ()
+    queue: tuple[str, ...] = ()
+    state: tuple[State, ...] = ()
+    key: tuple[str, ...] = ()
+    reason: tuple[str, ...] = ()
+    tags: Mapping[str, tuple[str, ...]] = {}
+    args: Mapping[str, tuple[str, ...]] = {}  # argument fields as text; dots go into objects
+    since: float | None = None  # enqueued at or after
+    until: float | None = None  # enqueued before
+    exclude: Filter | None = None
+
+    def matches(self, job: Job[Any]) -> bool:
+        """Whether this job is meant."""
+        return (
+            (not self.task or job.task in self.task)
+            and (not self.queue or job.queue in self.queue)
+            and (not self.state or job.state in self.state)
+            and (not self.key or job.key in self.key)
+            and (not self.reason or job.reason in self.reason)
+            and all(job.tags.get(name) in values for name, values in self.tags.items())
+            and (self.since is None or job.enqueued_at >= self.since)
+            and (self.until is None or job.enqueued_at < self.until)
+            and (not self.args or _has_arguments(job, self.args))
+            and (self.exclude is None or not self.exclude.matches_any(job))
+        )
+
+    def matches_any(self, job: Job[Any]) -> bool:
+        """Whether one of the fields matches: what it takes to be excluded."""
+        return (
+            job.task in self.task
+            or job.queue in self.queue
+            or job.state in self.state
+            or job.key in self.key
+            or job.reason in self.reason
+            or any(job.tags.get(name) in values for name, values in self.tags.items())
+            or any(_has_arguments(job, {name: values}) for name, values in self.args.items())
+        )
+
+
+def _has_arguments(job: Job[Any], wanted: Mapping[str, Sequence[str]]) -> bool:
+    try:
+        arguments = msgspec.json.decode(job.body)["args"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return False
+    for path, values in wanted.items():
+        value: Any = arguments
+        for step in path.split("."):
+            value = value.get(step) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if value is None or as_text(value) not in values:
+            return False
+    return True
+
+
+def as_text(value: object) -> str:
+    """An argument as it is written in a filter: strings as they are, the rest as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def parse_filter(words: Sequence[str], now: float) -> Filter:
+    """Read a filter from words; each mistake is named with what would be right."""
+    wanted: dict[str, Any] = {}
+    excluded: dict[str, Any] = {}
+    for word in words:
+        match = _WORD.fullmatch(word)
+        if match is None:
+            message = f"{word!r} is not a filter: write field:value, for example state:failed or -task:ping"
+            raise Refused(message)
+        into = excluded if match["minus"] else wanted
+        _add(into, word, match["field"], match["value"], now)
+    if excluded.keys() & {"since", "until"}:
+        message = "since and until cannot be excluded: use the other one of the two"
+        raise Refused(message)
+    return Filter(**wanted, exclude=Filter(**excluded) if excluded else None)
+
+
+def _add(into: dict[str, Any], word: str, field: str, value: str, now: float) -> None:
+    name, _, path = field.partition(".")
+    if name in {"tag", "arg"} and path:
+        group = into.setdefault("tags" if name == "tag" else "args", {})
+        group[path] = (*group.get(path, ()), value)
+    elif field in {"task", "queue", "key", "reason"}:
+        into[field] = (*into.get(field, ()), value)
+    elif field == "state":
+        if value not in set(State):
+            message = f"{word!r}: no such state; the six are {', '.join(State)}"
+            raise Refused(message)
+        into["state"] = (*into.get("state", ()), State(value))
+    elif field in {"since", "until"}:
+        into[field] = parse_time(value, now)
+    else:
+        message = f"{word!r}: no such field; there are task, queue, state, key, reason, tag.NAME, arg.NAME, since, until"
+        raise Refused(message)
+
+
+def parse_time(text: str, now: float) -> float:
+    """A moment: `90s`, `2h`, `3d` ago, or an ISO date or time (UTC unless it says)."""
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text):
+        return now - float(match[1]) * _UNITS[match[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{text!r} is not a time: write 90s, 2h or 3d (ago), or 2026-11-15T08:00"
+        raise Refused(message) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,113 @@
+"""Job ids: UUIDs that sort by time, made by the caller.
+
+    tttttttt-tttt-7sss-vrrr-rrrrrrrrrooo     t milliseconds, s the fraction of one, r random, o offset
+
+Ids made one after the other for the same lane differ only in their last 12 bits, so that jobs
+made together travel in one parcel whose key is the first of them. A run of such ids lasts for
+`MOST_IN_PARCEL` jobs or a millisecond, whichever is less. Derived ids (UUIDv8, first byte ff) are
+hashes: the same parts give the same id, whoever makes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+import uuid
+from collections.abc import Hashable
+
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import Refused
+
+MOST_IN_PARCEL = 128
+_RUN_TICKS = 4096  # a run of ids lasts a millisecond; a tick is 1/4096 of one
+_PREFIX = 33  # of the 36 characters, all but the offset
+
+
+class Ids:
+    """Makes ids from one clock; safe between threads, and after a fork."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._last = 0
+        self._runs: dict[Hashable, tuple[int, str, int]] = {}
+        os.register_at_fork(after_in_child=self._forget)
+
+    def next(self, lane: Hashable = None) -> str:
+        """One id; neighbours of a lane follow on from one another."""
+        with self._lock:
+            tick = int(self.clock.now() * 4_096_000)
+            run = self._runs.get(lane)
+            if run is None or run[2] >= MOST_IN_PARCEL or not 0 <= tick - run[0] < _RUN_TICKS:
+                if len(self._runs) > 1000:  # noqa: PLR2004  forget old lanes, whichever
+                    self._runs.clear()
+                tick = self._last = max(tick, self._last + 1)
+                run = (tick, _prefix(tick), 0)
+            self._runs[lane] = (run[0], run[1], run[2] + 1)
+            return f"{run[1]}{run[2]:03x}"
+
+    def first(self) -> str:
+        """The first id of a parcel that nobody else adds to."""
+        with self._lock:
+            tick = self._last = max(int(self.clock.now() * 4_096_000), self._last + 1)
+            return f"{_prefix(tick)}000"
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._runs = {}
+
+
+def _prefix(tick: int) -> str:
+    milliseconds, fraction = divmod(tick, 4096)
+    time = f"{milliseconds:012x}"
+    random = secrets.randbits(50)
+    high, low = random >> 36, random & 0xFFFFFFFFF
+    return f"{time[:8]}-{time[8:]}-7{fraction:03x}-{0x8000 | high:04x}-{low:09x}"
+
+
+def prefix_of(job_id: str) -> str:
+    return job_id[:_PREFIX]
+
+
+def offset_of(job_id: str) -> int:
+    return int(job_id[_PREFIX:], 16)
+
+
+def time_of(job_id: str) -> float | None:
+    """When the id was made, in seconds since the epoch; None for a derived one."""
+    if job_id.startswith("ff"):
+        return None
+    return int(job_id[:8] + job_id[9:13], 16) / 1000 + int(job_id[15:18], 16) / 4_096_000
+
+
+def derived_id(*parts: str) -> str:
+    """The id that these parts always lead to."""
+    digest = bytearray(hashlib.blake2b("\x00".join(parts).encode(), digest_size=16).digest())
+    digest[0] = 0xFF
+    digest[6] = 0x80 | (digest[6] & 0x0F)
+    digest[8] = 0x80 | (digest[8] & 0x3F)
+    return str(uuid.UUID(bytes=bytes(digest)))
+
+
+def to_bytes(job_id: str) -> bytes:
+    return bytes.fromhex(job_id.replace("-", ""))
+
+
+def from_bytes(raw: bytes) -> str:
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def parse_id(text: str) -> str:
+    """The id in the form used here, from any spelling of a UUID."""
+    try:
+        return str(uuid.UUID(text.strip()))
+    except ValueError:
+        message = f"{text!r} is not a job id: 32 hexadecimal digits, as `penstock find` shows them"
+        raise Refused(message) from None
+
+
+_ids = Ids()
+next_id = _ids.next

@@ -1,0 +1,225 @@
+"""Jobs, and what can become of them.
+
+A job is one call of a task, written down so that another process can make it.
+Everything here is a plain value: no store, no registry. Times are seconds since the epoch,
+ids are UUID text; people see both in their own form at the edges.
+
+    waiting --needs ended--> ready --claim--> running --settle--> succeeded
+                               ^                 |                failed
+                               +-- retry, lapse -+                cancelled
+
+A job that waits for a time is `ready` with a later `run_at`; paused is a property of a queue or a
+task (a rule), never of a job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from penstock.ids import MOST_IN_PARCEL, next_id, offset_of, prefix_of
+
+if TYPE_CHECKING:
+    from penstock.handle import Handle
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+EMPTY_BODY = b'{"args":{}}'
+PARCEL_BYTES = 64 * 1024
+
+
+class State(StrEnum):
+    WAITING = "waiting"  # waits for the jobs it needs
+    READY = "ready"  # may be claimed once run_at has passed
+    RUNNING = "running"  # claimed, until it is settled or its lease lapses
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # no attempt left; kept, and can be retried
+    CANCELLED = "cancelled"  # by a person, or because it expired
+
+
+ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+
+
+class Unique(msgspec.Struct, frozen=True):
+    """While the job that holds `key` stands, no second one is stored.
+
+    `until` says when it stops standing: "started", "ended", or "time" (then `seconds` from enqueue,
+    whatever becomes of the job; `seconds` with the other two is a limit as well).
+    """
+
+    key: str
+    until: str = "ended"
+    seconds: float | None = None
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """What jobs have in common when it comes to handing them out: a worker may take all or none."""
+
+    queue: str
+    task: str
+    version: int = 1
+    priority: int = 0
+    runs_on: tuple[str, ...] = ()
+
+    @property
+    def hash(self) -> int:
+        """Eight bytes that stand for the lane in every store; signed, as SQL integers are."""
+        name = msgspec.json.encode(
+            [self.queue, self.task, self.version, self.priority, sorted(self.runs_on)]
+        )
+        return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big", signed=True)
+
+
+class Enqueues(Protocol):
+    """Whatever can store jobs: an App."""
+
+    def enqueue(self, jobs: Iterable[Any]) -> list[Any]: ...
+
+
+class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """One call of a task. The first group is the caller's; the second is what the store adds."""
+
+    task: str
+    body: bytes = EMPTY_BODY  # JSON, see codec.Body: arguments, headers, options of this one job
+    id: str = msgspec.field(default_factory=next_id)
+    queue: str = "default"
+    version: int = 1
+    priority: int = 0  # higher first, -100 to 100
+    run_at: float | None = None  # None: at once
+    key: str | None = None
+    unique: Unique | None = None
+    runs_on: tuple[str, ...] = ()  # worker tags it requires
+    tags: Mapping[str, str] = {}
+    search: Mapping[str, str] = {}  # argument fields that `find` has indexed, as text
+    expires_at: float | None = None  # not started by then: cancelled
+    at_most_once: bool = False
+
+    state: State = State.READY
+    attempt: int = 0  # claims so far: the fence
+    failures: int = 0  # limited by the retry rule
+    lapses: int = 0  # the crash budget
+    repeats: int = 0  # runs asked for by a strategy
+    enqueued_at: float = 0.0
+    claimed_at: float | None = None
+    ended_at: float | None = None
+    worker: str | None = None
+    reason: str | None = None  # why it ended, or why it was put back
+    error: str | None = None  # the traceback of the last failed attempt
+    result: bytes | None = None  # JSON
+    lease: Any = None  # the store's own note of where this claim is written; opaque to others
+    app: Any = None  # who stores it; set by Task.job
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.queue, self.task, self.version, self.priority, self.runs_on)
+
+    @property
+    def plain(self) -> bool:
+        """Nothing about it needs a row of its own: it may travel in a parcel."""
+        return (
+            self.run_at is None
+            and not self.attempt
+            and self.key is None
+            and self.unique is None
+            and self.expires_at is None
+            and not self.tags
+            and not self.search
+            and not self.at_most_once
+        )
+
+    def enqueue(self) -> Handle[R]:
+        """Store the job. The same value may be sent again: it is stored once."""
+        if self.app is None:
+            message = f"job {self.id} belongs to no app; make it with task.job(...)"
+            raise TypeError(message)
+        return self.app.enqueue([self])[0]
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """Plain jobs of one lane, written together; their ids follow on from the first."""
+
+    id: str
+    lane: Lane
+    bodies: Sequence[bytes]
+
+    def ids(self) -> list[str]:
+        head, first = prefix_of(self.id), offset_of(self.id)
+        return [f"{head}{offset:03x}" for offset in range(first, first + len(self.bodies))]
+
+
+def pack(jobs: Iterable[Job[Any] | Parcel]) -> tuple[list[Parcel], list[Job[Any]]]:
+    """Sort what is to be stored: plain neighbours into parcels, everything else one by one."""
+    parcels: list[Parcel] = []
+    single: list[Job[Any]] = []
+    open_runs: dict[tuple[Lane, str], tuple[str, list[bytes], int, int]] = {}
+
+    def close(run: tuple[Lane, str]) -> None:
+        first, bodies, _, _ = open_runs.pop(run)
+        parcels.append(Parcel(first, run[0], bodies))
+
+    for job in jobs:
+        if isinstance(job, Parcel):
+            parcels.append(job)
+            continue
+        if not job.plain:
+            single.append(job)
+            continue
+        run, offset, size = (job.lane, prefix_of(job.id)), offset_of(job.id), len(job.body)
+        if run in open_runs:
+            first, bodies, following, taken = open_runs[run]
+            fits = len(bodies) < MOST_IN_PARCEL and taken + size <= PARCEL_BYTES
+            if offset == following and fits:
+                bodies.append(job.body)
+                open_runs[run] = (first, bodies, following + 1, taken + size)
+                continue
+            close(run)
+        open_runs[run] = (job.id, [job.body], offset + 1, size)
+    for run in list(open_runs):
+        close(run)
+    return parcels, single
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Where one attempt leads: the next state, and what to remember."""
+
+    state: State
+    reason: str | None = None
+    result: bytes | None = None
+    error: str | None = None
+    run_at: float | None = None  # when to run again; only with READY, None = at once
+    failures: int = 0  # what it adds to the job's counters
+    lapses: int = 0
+    repeats: int = 0
+    keep: bool = True  # False: the job is deleted, only the history row of the attempt stays
+    started_at: float | None = None  # None: the attempt never began, and leaves no history row
+    ended_at: float | None = None
+
+
+def succeeded(result: bytes | None = None) -> Outcome:
+    return Outcome(State.SUCCEEDED, result=result)
+
+
+def failed(error: str, reason: str = "error") -> Outcome:
+    return Outcome(State.FAILED, reason, error=error, failures=1)
+
+
+def try_again(error: str, run_at: float, reason: str = "error") -> Outcome:
+    return Outcome(State.READY, reason, error=error, run_at=run_at, failures=1)
+
+
+def put_back(reason: str, run_at: float | None = None) -> Outcome:
+    """Ready again, with nothing counted."""
+    return Outcome(State.READY, reason, run_at=run_at)
+
+
+def lapsed() -> Outcome:
+    """The process that ran it is gone: counted on the crash budget, which the store checks."""
+    return Outcome(State.READY, "crashed", lapses=1)
+
+
+CRASH_BUDGET = 3

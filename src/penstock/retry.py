@@ -1,0 +1,77 @@
+"""What becomes of an attempt that raised, ran out of time, or succeeded: pure decisions.
+
+`Retry` answers an exception: again, how much later, how often. A strategy answers what is left:
+`"keep"` (a failed job stays, and can be retried; a result stays readable), `"delete"`, or
+`Repeat(...)`: run it again, up to a limit, then something else.
+
+    Dark's queue        retry=Retry(limit=2, delay=300, then="delete")
+    haskell-bee         on_error="keep", on_timeout=Repeat(limit=2, then="keep"), on_success="delete"
+    a periodic task     on_success=Repeat(delay=4), on_error=Repeat(delay=4)
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Literal
+
+import msgspec
+
+from penstock.errors import Refused
+
+Strategy = "Literal['keep', 'delete'] | Repeat"
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """When an exception leads to another attempt.
+
+    `limit` counts retries: 2 retries mean that the third failure ends it; None is for ever. The k-th
+    retry waits `delay * factor ** (k - 1)` seconds, at most `max`, spread by up to `jitter` of itself
+    in both directions. Only exceptions in `on` are retried, those in `never` are not. `then`: what
+    happens when no retry is left, "fail" (kept) or "delete".
+    """
+
+    limit: int | None = 3
+    delay: float = 10.0
+    factor: float = 2.0
+    jitter: float = 0.1
+    max: float = 3600.0
+    on: tuple[type[BaseException], ...] = (Exception,)
+    never: tuple[type[BaseException], ...] = ()
+    then: Literal["fail", "delete"] = "fail"
+
+    def __post_init__(self) -> None:
+        for name in ("delay", "jitter", "max"):
+            if not getattr(self, name) >= 0:
+                message = f"Retry({name}={getattr(self, name)!r}): must be 0 or more"
+                raise Refused(message)
+        if self.limit is not None and self.limit < 0:
+            message = f"Retry(limit={self.limit!r}): must be 0 or more, or None for ever"
+            raise Refused(message)
+
+    def delay_before(self, retry: int, spread: float | None = None) -> float:
+        """Seconds to wait before the k-th retry; `spread` in -1..1 replaces the random one."""
+        try:
+            delay = min(self.delay * self.factor ** (retry - 1), self.max)
+        except OverflowError:
+            delay = self.max
+        spread = random.uniform(-1, 1) if spread is None else spread  # noqa: S311  not a secret
+        return min(delay * (1 + self.jitter * spread), self.max)
+
+    def allows(self, error: BaseException, failures: int) -> bool:
+        """Whether the job may run again after this error; `failures` counts this one too."""
+        return (
+            isinstance(error, self.on)
+            and not isinstance(error, self.never)
+            and (self.limit is None or failures <= self.limit)
+        )
+
+
+class Repeat(msgspec.Struct, frozen=True, kw_only=True):
+    """Run the job again, `limit` times (None: for ever), then do what `then` says."""
+
+    limit: int | None = None
+    delay: float = 0.0
+    then: Literal["keep", "delete"] = "keep"
+
+
+NO_RETRY = Retry(limit=0)
