@@ -18,8 +18,6 @@ import msgspec
 
 from penstock.errors import Refused
 
-Strategy = "Literal['keep', 'delete'] | Repeat"
-
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """When an exception leads to another attempt.
@@ -32,8 +30,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: int | None = 3
     delay: float = 10.0
-    factor: float = 2.0
-    jitter: float = 0.1
+    factor: float = 1.0
+    jitter: float = 0.0
     max: float = 3600.0
     on: tuple[type[BaseException], ...] = (Exception,)
     never: tuple[type[BaseException], ...] = ()
@@ -74,4 +72,5 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     then: Literal["keep", "delete"] = "keep"
 
 
+Strategy = Literal["keep", "delete"] | Repeat
 NO_RETRY = Retry(limit=0)

@@ -1,0 +1,106 @@
+# Needs python3 (3.11 or newer) and make; everything else is installed into .venv,
+# from files that name every version and its hash.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+# Test processes: as many as there are cores, but no more than eight.
+WORKERS ?= auto
+
+# Trust what the system trusts, as pip and git do: behind a proxy with its own certificate too.
+export UV_SYSTEM_CERTS ?= true
+# The cache may be on another disk; a copy then is no reason for a warning.
+export UV_LINK_MODE ?= copy
+
+# A uv that is installed already is used; else one is put into .venv.
+ifeq ($(shell uv --version 2>/dev/null),)
+UV := $(BIN)/uv
+OWN_UV := $(BIN)/uv
+else
+UV := uv
+OWN_UV :=
+endif
+
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.11 \
+	--generate-hashes --no-annotate --no-header
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check soak bench docs format lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  ARGS are handed on: make test ARGS="-k claim"'
+
+setup: $(VENV)/.run $(VENV)/.dev $(VENV)/.docs ## .venv with everything
+
+demo: $(VENV)/.run ## see it work: a worker, some jobs, one of them killed
+	@$(BIN)/penstock demo $(ARGS)
+
+test: $(VENV)/.dev ## every test but the full-size ones
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m "not soak" $(ARGS)
+
+check: $(VENV)/.dev ## what CI runs: format, lint, types, import rules, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory test
+
+soak: $(VENV)/.dev ## the full-size tests; takes a while
+	$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
+
+bench: $(VENV)/.run ## measure this machine
+	@$(BIN)/penstock bench $(ARGS)
+
+docs: $(VENV)/.docs ## build the documentation into site/
+	$(BIN)/zensical build --clean $(ARGS)
+
+format: $(VENV)/.dev ## format, and fix what can be fixed
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/.dev ## write requirements/*.txt anew; ARGS=--upgrade for newer versions
+	$(COMPILE) $(ARGS) requirements/uv.in -o requirements/uv.txt
+	$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
+	$(COMPILE) $(ARGS) pyproject.toml -o requirements/run.txt
+	$(COMPILE) $(ARGS) pyproject.toml --all-extras requirements/dev.in \
+		-c requirements/uv.txt -c requirements/build.txt -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) $(ARGS) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
+
+clean: ## remove .venv and everything else that was made
+	rm -rf $(VENV) site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The files below say what .venv holds; one older than its list is made again.
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"Penstock needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.12")'
+	@echo "First time here: making .venv."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(BIN)/uv: requirements/uv.txt | $(VENV)/.made
+	@echo "Installing uv into .venv, which installs the rest (first time, or its version changed)."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@touch $@
+
+$(VENV)/.run: pyproject.toml requirements/run.txt requirements/build.txt | $(VENV)/.made $(OWN_UV)
+	@echo "Installing penstock and what it runs on into .venv (first time, or its list changed)."
+	@$(INSTALL) --require-hashes -r requirements/build.txt -r requirements/run.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.run | $(OWN_UV)
+	@echo "Installing the tools for tests and checks into .venv (first time, or their list changed)."
+	@$(INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.run | $(OWN_UV)
+	@echo "Installing the documentation builder into .venv (first time, or its list changed)."
+	@$(INSTALL) --require-hashes -r requirements/docs.txt
+	@touch $@

@@ -1,0 +1,1 @@
+"""Penstock: durable background work for Python."""
