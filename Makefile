@@ -36,8 +36,9 @@ help: ## show this list
 	@echo '  ARGS are handed on: make test ARGS="-k claim"'
 
 setup: $(VENV)/.run $(VENV)/.dev $(VENV)/.docs ## .venv with everything
+	@echo ".venv is ready: tests, checks and documentation."
 
-demo: $(VENV)/.run ## see it work: a worker, some jobs, one of them killed
+demo: $(VENV)/.run ## see it work; installs only what it runs on
 	@$(BIN)/penstock demo $(ARGS)
 
 test: $(VENV)/.dev ## every test but the full-size ones
