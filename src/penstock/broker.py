@@ -241,7 +241,9 @@ class Broker(Protocol):
         ...
 
     def wake(self) -> None:
-        """End every `wait` of this process; called from signal handlers and other threads."""
+        """End every `wait` of this process, or the next one if none is under way: a worker's threads
+        call it when they have something for the thread that waits, and so do signal handlers.
+        """
         ...
 
     def rules_version(self) -> int:
