@@ -1,0 +1,408 @@
+"""The plainest reading of the protocol: dictionaries under one lock.
+
+Each verb is one step. Nothing here is clever, on purpose: the other brokers are compared with this
+one, operation by operation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Never
+
+import msgspec
+
+from penstock.admit import admit
+from penstock.broker import Batch, Count, Enqueued, Event, Note, Page, Renewed, Why, WorkerRow
+from penstock.brokers.memory.places import lane_of, may_take
+from penstock.brokers.memory.store import Store, as_new, unpacked
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import Refused
+from penstock.filter import Filter
+from penstock.job import ENDED, Job, Outcome, Parcel, State, lapsed, put_back
+from penstock.rule import Rule, RuleKind, rule_over
+from penstock.why import explain
+
+MOST_FOUND = 1000
+
+
+class MemoryBroker:
+    """Jobs in this process; safe between threads, gone when the process ends."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, retention: float = 14 * 86400) -> None:
+        self.clock = clock
+        self.retention = retention
+        # Re-entrant: a signal handler may call wake() while this thread is inside a verb.
+        self._lock = threading.Condition(threading.RLock())
+        self._store = Store(clock)
+        self._rules: dict[tuple[RuleKind, str | None, str | None], Rule] = {}
+        self._rules_version = 0
+        self._seen = threading.local()
+
+    # Hand over
+
+    def enqueue(
+        self,
+        jobs: Sequence[Job[Any] | Parcel],
+        *,
+        batch: Batch | None = None,
+        connection: Any = None,
+    ) -> Enqueued:
+        if connection is not None:
+            raise Refused(
+                "the memory broker has no transaction to join: leave out connection=, or use a "
+                "store in the application's own database"
+            )
+        with self._lock:
+            now, store = self.clock.now(), self._store
+            remembered = min(self.retention, now - store.pruned_before)
+            offered = [as_new(job, now) for job in unpacked(jobs)]
+            for job in offered:
+                admit(job, now, remembered)
+            count = self._count_on(batch, len(offered), now)
+            before = {job.id for job in offered if job.id in store.sent}
+            standing: dict[str, str] = {}
+            for job in offered:
+                if job.id in store.sent:
+                    continue
+                if job.unique and (holder := store.keys.holder(job.unique.key, now)):
+                    standing[job.id] = holder
+                    continue
+                store.sent[job.id] = job.enqueued_at
+                store.keys.take(job, now)
+                store.make_ready(job)
+            self._lock.notify_all()
+            return Enqueued(frozenset(before), standing, count)
+
+    def _count_on(self, batch: Batch | None, rows: int, now: float) -> int:
+        if batch is None:
+            return 0
+        stored, _ = self._store.batches.get(batch.id, (0, now))
+        if not rows:
+            return stored
+        if stored != batch.count:
+            raise Refused(
+                f"batch {batch.id!r} goes on from row {batch.count}, but {stored} rows are "
+                "stored: somebody else sends it too, or an answer was lost; ask for its count"
+            )
+        self._store.batches[batch.id] = (stored + rows, now)
+        return stored + rows
+
+    # Work
+
+    def claim(
+        self,
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> list[Job[Any]]:
+        with self._lock:
+            now, store, rules = self.clock.now(), self._store, self.rules()
+            store.keep_alive(worker, claimed_at=now)
+            store.expire()
+            # Ageing: a minute of waiting is worth one step of priority.
+            offers = [
+                (-(lane.priority + max(0.0, now - head[0]) / 60), head, lane)
+                for lane, line in store.lines.items()
+                if may_take(worker, lane, queues, rules, now) and (head := line.head(now))
+            ]
+            left = dict(sizes or {})
+            taken: list[Job[Any]] = []
+            for _, _, lane in sorted(offers, key=lambda offer: offer[:2]):
+                for job in store.due(lane):
+                    if len(taken) >= limit or left.get(lane.task, 1) <= 0:
+                        break
+                    left[lane.task] = left.get(lane.task, limit) - 1
+                    taken.append(store.start(job, worker.id))
+            return taken
+
+    def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+        with self._lock:
+            accepted = [self._store.settle(job, outcome) for job, outcome in pairs]
+            self._lock.notify_all()
+            return accepted
+
+    def settle_and_claim(
+        self,
+        pairs: Sequence[tuple[Job[Any], Outcome]],
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[list[bool], list[Job[Any]]]:
+        with self._lock:
+            return self.settle(pairs), self.claim(worker, queues, limit, sizes)
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        with self._lock:
+            store = self._store
+            given_up = frozenset(row.id for row in workers if row.id in store.given_up)
+            cancelled: set[str] = set()
+            for row in workers:
+                store.given_up.pop(row.id, None)
+                store.keep_alive(row)
+                for job_id in list(store.held[row.id]):
+                    if holding is not None and job_id not in holding:
+                        store.settle(store.jobs[job_id], put_back("unclaimed"))
+                    elif job_id in store.asked:
+                        cancelled.add(job_id)
+            self._lock.notify_all()
+            return Renewed(frozenset(cancelled), given_up)
+
+    def note(self, job: Job[Any], note: Note) -> bool:
+        with self._lock:
+            running = self._store.running(job)
+            if running is None:
+                return False
+            note = msgspec.structs.replace(note, at=note.at or self.clock.now())
+            if note.kind != "event":
+                self._store.notes[job.id][note.kind, note.name] = note
+            if note.kind in {"event", "progress"}:
+                data = {"name": note.name, "value": msgspec.Raw(note.value)}
+                self._store.record(note.kind, running, at=note.at, worker=running.worker, data=data)
+            return True
+
+    def wait(self, queues: Collection[str] | None, timeout: float) -> bool:  # noqa: ARG002  a hint may come for nothing
+        with self._lock:
+            seen = getattr(self._seen, "hints", 0)
+            self._lock.wait_for(lambda: self._store.hints != seen, timeout)
+            self._seen.hints = self._store.hints
+            return self._store.hints != seen
+
+    def wake(self) -> None:
+        with self._lock:
+            self._store.hints += 1
+            self._lock.notify_all()
+
+    def rules_version(self) -> int:
+        return self._rules_version
+
+    def begin(self) -> Never:
+        raise Refused(
+            "the memory broker has no database of its own: transaction() needs a store in SQL"
+        )
+
+    # Look after
+
+    def recover(
+        self,
+        by: str | None = None,
+        dead: str | None = None,
+        started: Collection[str] | None = None,
+    ) -> int:
+        with self._lock:
+            store, monotonic = self._store, self.clock.monotonic()
+            store.expire()
+            if dead is not None:
+                return self._give_up(dead, started)
+            looker = store.workers.get(by) if by is not None else None
+            if by is not None and (looker is None or not looker.trusted(monotonic)):
+                return 0
+            gone = [row for row, worker in store.workers.items() if not worker.alive(monotonic)]
+            return sum(self._give_up(worker, None) for worker in gone)
+
+    def _give_up(self, worker: str, started: Collection[str] | None) -> int:
+        store = self._store
+        if store.workers.pop(worker, None):
+            store.given_up[worker] = self.clock.now()
+        jobs = list(store.held[worker])
+        for job_id in jobs:
+            begun = started is None or job_id in started
+            store.settle(store.jobs[job_id], lapsed() if begun else put_back("unstarted"))
+        del store.held[worker]
+        self._lock.notify_all()
+        return len(jobs)
+
+    def prune(self, before: float) -> int:
+        with self._lock:
+            store, rows = self._store, self._store.rows()
+            store.expire()
+            store.pruned_before = max(store.pruned_before, before)
+            for job in list(store.jobs.values()):
+                if job.ended_at is not None and job.ended_at < before:
+                    del store.jobs[job.id]
+            store.history = [event for event in store.history if event.at >= before]
+            for job_id in store.notes.keys() - store.jobs.keys():
+                del store.notes[job_id]
+            for job_id in store.sent.keys() - store.jobs.keys():
+                if store.sent[job_id] < before:
+                    del store.sent[job_id]
+            store.batches = {name: row for name, row in store.batches.items() if row[1] >= before}
+            store.given_up = {name: at for name, at in store.given_up.items() if at >= before}
+            return rows - store.rows()
+
+    def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        with self._lock:
+            data = {"author": author, "reason": reason}
+            unended = [job for job in self._store.named(ids) if job.state not in ENDED]
+            for job in unended:
+                if job.state is State.RUNNING:
+                    self._store.asked.add(job.id)
+                    self._store.record("cancel", job, data=data)
+                else:
+                    self._store.cancel(job, "cancelled", data)
+            return [job.id for job in unended]
+
+    def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        with self._lock:
+            retried: list[str] = []
+            for job in self._store.named(ids):
+                again = self._again(job)
+                if again is not None:
+                    self._store.make_ready(again)
+                    self._store.record("retry", again, data={"author": author, "reason": reason})
+                    retried.append(job.id)
+            self._lock.notify_all()
+            return retried
+
+    def _again(self, job: Job[Any]) -> Job[Any] | None:
+        """The job, due now; None if it is not one to be retried."""
+        now, keys = self.clock.now(), self._store.keys
+        if job.state is State.READY and job.run_at is not None and job.run_at > now:
+            self._store.take_out(job)
+            return msgspec.structs.replace(job, run_at=now)
+        if job.state not in {State.FAILED, State.CANCELLED}:
+            return None
+        if job.unique and job.unique.until == "ended":
+            if keys.holder(job.unique.key, now):
+                return None
+            keys.take(job, now)
+        # Kept, an expiry that has passed would end it again at once.
+        expired = job.expires_at is not None and job.expires_at <= now
+        return msgspec.structs.replace(
+            as_new(job, now),
+            attempt=job.attempt,
+            run_at=now,
+            enqueued_at=job.enqueued_at,
+            expires_at=None if expired else job.expires_at,
+        )
+
+    def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        with self._lock:
+            store = self._store
+            gone = {job.id: job for job in store.named(ids) if job.state is not State.RUNNING}
+            for job in gone.values():
+                store.take_out(job)
+                store.keys.release(job, "started", "ended")
+                del store.jobs[job.id]
+                store.notes.pop(job.id, None)
+                store.record("delete", job, data={"author": author, "reason": reason})
+            for place, event in enumerate(store.history):
+                if event.job in gone:
+                    store.history[place] = msgspec.structs.replace(event, body=None, result=None)
+            return list(gone)
+
+    def set_rule(self, rule: Rule) -> Rule:
+        with self._lock:
+            place = (rule.kind, rule.queue, rule.task)
+            before = self._rules.get(place)
+            created_at = before.created_at if before else rule.created_at or self.clock.now()
+            self._rules[place] = msgspec.structs.replace(rule, created_at=created_at)
+            self._rules_changed(rule, in_force=True)
+            return self._rules[place]
+
+    def clear_rule(
+        self,
+        kind: RuleKind,
+        queue: str | None = None,
+        task: str | None = None,
+        author: str = "",
+    ) -> bool:
+        with self._lock:
+            if self._rules.pop((kind, queue, task), None) is None:
+                return False
+            self._rules_changed(Rule(kind, queue, task, author), in_force=False)
+            self.wake()
+            return True
+
+    def _rules_changed(self, rule: Rule, *, in_force: bool) -> None:
+        self._rules_version += 1
+        data = {
+            "kind": rule.kind,
+            "queue": rule.queue,
+            "task": rule.task,
+            "author": rule.author,
+            "reason": rule.reason,
+            "set": in_force,
+        }
+        self._store.record("rule", data=data, queue=rule.queue, task=rule.task)
+
+    # Look
+
+    def get(self, job_id: str) -> Job[Any] | None:
+        with self._lock:
+            return self._store.jobs.get(job_id)
+
+    def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
+        with self._lock:
+            kept = self._store.notes.get(job_id, {}).values()
+            return sorted(
+                (note for note in kept if kind in {None, note.kind}), key=lambda note: note.at
+            )
+
+    def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
+        with self._lock:
+            limit = min(max(limit, 1), MOST_FOUND)
+            jobs = self._store.jobs
+            ids = sorted((name for name in jobs if after is None or name < after), reverse=True)
+            found: list[Job[Any]] = []
+            for examined, job_id in enumerate(ids, 1):
+                if filter.matches(jobs[job_id]):
+                    found.append(jobs[job_id])
+                if len(found) == limit and examined < len(ids):
+                    return Page(found, job_id, examined)
+            return Page(found, None, len(ids))
+
+    def count(self) -> list[Count]:
+        with self._lock:
+            now, rules = self.clock.now(), self.rules()
+            counts: dict[tuple[str, str], dict[str, int]] = {}
+            for job in self._store.jobs.values():
+                word = str(job.state)
+                if job.state is State.READY:
+                    if job.run_at is not None and job.run_at > now:
+                        word = "scheduled"
+                    elif rule_over(rules, job.queue, job.task, now):
+                        word = "paused"
+                elif job.state in {State.SUCCEEDED, State.CANCELLED}:
+                    continue
+                row = counts.setdefault((job.queue, job.task), {})
+                row[word] = row.get(word, 0) + 1
+            return [Count(queue, task, **row) for (queue, task), row in sorted(counts.items())]
+
+    def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
+        with self._lock:
+            rows = self._store.history
+            rows = [row for row in rows if row.position > after and job in {None, row.job}]
+            return rows[: max(limit, 0)]
+
+    def why(self, job_id: str) -> Why:
+        with self._lock:
+            now, job = self.clock.now(), self._store.jobs.get(job_id)
+            ahead = None
+            if job is not None and job.state is State.READY:
+                ahead = self._store.lines[lane_of(job)].ahead_of(job, now)
+            return explain(job_id, job, now, self.rules(), self.workers(), ahead)
+
+    def rules(self) -> list[Rule]:
+        with self._lock:
+            now = self.clock.now()
+            return [rule for rule in self._rules.values() if rule.until is None or now < rule.until]
+
+    def workers(self) -> list[WorkerRow]:
+        with self._lock:
+            store, monotonic = self._store, self.clock.monotonic()
+            return [
+                msgspec.structs.replace(
+                    worker.row,
+                    running=len(store.held.get(name, ())),
+                    alive=worker.alive(monotonic),
+                )
+                for name, worker in sorted(store.workers.items())
+            ]
+
+    def close(self) -> None:
+        self.wake()

@@ -1,0 +1,234 @@
+"""Where jobs stand, and how one moves: what the verbs of the memory broker are made of.
+
+None of it locks; the broker holds its one lock around every verb.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.broker import Event, Note, WorkerRow
+from penstock.brokers.memory.places import Keys, Line, Worker, lane_of
+from penstock.clock import Clock
+from penstock.ids import time_of
+from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
+from penstock.redact import redact
+from penstock.settlement import leaves_history, settled
+
+
+class Store:
+    """Dictionaries of jobs by id, and of everything that points at them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.jobs: dict[str, Job[Any]] = {}
+        self.lines: dict[Lane, Line] = {}
+        self.held: dict[str, dict[str, None]] = defaultdict(dict)  # worker -> the jobs it holds
+        self.asked: set[str] = set()  # running jobs that somebody asked to cancel
+        self.expiring: set[str] = set()  # jobs not started that may expire
+        self.sent: dict[str, float] = {}
+        self.pruned_before = 0.0  # ids from before are not remembered any more
+        self.keys = Keys()
+        self.batches: dict[str, tuple[int, float]] = {}
+        self.workers: dict[str, Worker] = {}
+        self.given_up: dict[str, float] = {}
+        self.notes: dict[str, dict[tuple[str, str], Note]] = defaultdict(dict)
+        self.history: list[Event] = []
+        self.hints = 0  # changes whenever there may be something to claim
+        self._position = 0
+
+    def rows(self) -> int:
+        """How much is stored, for saying how much was pruned."""
+        notes = sum(map(len, self.notes.values()))
+        return len(self.jobs) + len(self.history) + len(self.sent) + len(self.batches) + notes
+
+    def named(self, ids: Sequence[str]) -> list[Job[Any]]:
+        return [self.jobs[job_id] for job_id in dict.fromkeys(ids) if job_id in self.jobs]
+
+    def running(self, claimed: Job[Any]) -> Job[Any] | None:
+        """The job as it is stored, if this attempt still holds it."""
+        job = self.jobs.get(claimed.id)
+        fenced = job and job.state is State.RUNNING and job.attempt == claimed.attempt
+        return job if fenced else None
+
+    def due(self, lane: Lane) -> Iterator[Job[Any]]:
+        """The due jobs of a lane in order; each must have left it before the next is asked for."""
+        now = self.clock.now()
+        while (line := self.lines.get(lane)) and (head := line.head(now)):
+            yield self.jobs[head[1]]
+
+    def make_ready(self, job: Job[Any]) -> None:
+        self.jobs[job.id] = job
+        self.lines.setdefault(lane_of(job), Line()).add(job)
+        if job.expires_at is not None:
+            self.expiring.add(job.id)
+        self.hints += 1
+
+    def take_out(self, job: Job[Any]) -> None:
+        """Take a ready job out of its lane; one that stands elsewhere is left there."""
+        if job.state is not State.READY:
+            return
+        lane = lane_of(job)
+        self.lines[lane].remove(job)
+        self.expiring.discard(job.id)
+        if not self.lines[lane]:
+            del self.lines[lane]
+
+    def start(self, job: Job[Any], worker: str) -> Job[Any]:
+        """Hand a ready job to a worker."""
+        self.take_out(job)
+        self.keys.release(job, "started")
+        self.held[worker][job.id] = None
+        running = msgspec.structs.replace(
+            job,
+            state=State.RUNNING,
+            attempt=job.attempt + 1,
+            claimed_at=self.clock.now(),
+            worker=worker,
+        )
+        self.jobs[job.id] = running
+        return running
+
+    def settle(self, claimed: Job[Any], outcome: Outcome) -> bool:
+        """Move a running job on, if this attempt still holds it."""
+        job = self.running(claimed)
+        if job is None:
+            return False
+        now = self.clock.now()
+        after = settled(job, outcome, now, cancelled=job.id in self.asked)
+        ended = after.state in ENDED
+        del self.held[job.worker or ""][job.id]
+        self.asked.discard(job.id)
+        if leaves_history(outcome, after):
+            kept = ended and outcome.keep
+            self.record(
+                "attempt",
+                after,
+                at=now if outcome.ended_at is None else outcome.ended_at,
+                started_at=outcome.started_at,
+                worker=job.worker,
+                error=outcome.error,
+                body=redact(job.body) if kept else None,
+                result=outcome.result if kept else None,
+            )
+        if not ended:
+            self.make_ready(after)
+            return True
+        self.keys.release(after, "started", "ended")
+        self.jobs[job.id] = after
+        if not outcome.keep:
+            del self.jobs[job.id]
+        return True
+
+    def cancel(self, job: Job[Any], reason: str, data: Any = None) -> None:
+        """End a job that does not run."""
+        self.take_out(job)
+        self.keys.release(job, "started", "ended")
+        after = msgspec.structs.replace(
+            job, state=State.CANCELLED, reason=reason, ended_at=self.clock.now()
+        )
+        self.jobs[job.id] = after
+        self.record("cancel", after, data=data)
+
+    def expire(self) -> None:
+        """End the jobs whose time to start is over."""
+        now = self.clock.now()
+        for job in self.named(sorted(self.expiring)):
+            if job.expires_at is not None and job.expires_at <= now:
+                self.cancel(job, "expired")
+
+    def keep_alive(self, row: WorkerRow, claimed_at: float | None = None) -> None:
+        """Register the worker, or renew its lease."""
+        monotonic = self.clock.monotonic()
+        before = self.workers.get(row.id)
+        if before is not None:
+            claimed_at = claimed_at or before.row.claimed_at
+        unbroken = before is not None and before.alive(monotonic)
+        self.workers[row.id] = Worker(
+            msgspec.structs.replace(row, claimed_at=claimed_at or row.claimed_at),
+            alive_since=before.alive_since if before and unbroken else monotonic,
+            alive_until=monotonic + row.lease,
+        )
+
+    def record(
+        self,
+        kind: str,
+        job: Job[Any] | None = None,
+        *,
+        at: float | None = None,
+        data: Any = None,
+        **fields: Any,
+    ) -> None:
+        """Write one row of history."""
+        if job is not None:
+            fields |= {
+                "job": job.id,
+                "queue": job.queue,
+                "task": job.task,
+                "version": job.version,
+                "priority": job.priority,
+                "attempt": job.attempt,
+                "state": job.state,
+                "reason": job.reason,
+                "enqueued_at": job.enqueued_at,
+                "run_at": job.enqueued_at if job.run_at is None else job.run_at,
+                "tags": job.tags,
+            }
+        self._position += 1
+        self.history.append(
+            Event(
+                position=self._position,
+                kind=kind,
+                at=self.clock.now() if at is None else at,
+                data=None if data is None else msgspec.json.encode(data),
+                **fields,
+            )
+        )
+
+
+def unpacked(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any]]:
+    """Every job one by one, parcels opened."""
+    for job in jobs:
+        if isinstance(job, Job):
+            yield job
+            continue
+        lane = job.lane
+        for job_id, body in zip(job.ids(), job.bodies, strict=True):
+            yield Job(
+                task=lane.task,
+                body=body,
+                id=job_id,
+                queue=lane.queue,
+                version=lane.version,
+                priority=lane.priority,
+                runs_on=lane.runs_on,
+            )
+
+
+def as_new(job: Job[Any], now: float) -> Job[Any]:
+    """The job as its caller made it, with what the store adds at the beginning."""
+    made_at = time_of(job.id)
+    enqueued_at = now if made_at is None else made_at
+    # At once means now, also for an id from a clock that is a little ahead.
+    run_at = min(enqueued_at, now) if job.run_at is None else job.run_at
+    return Job(
+        task=job.task,
+        body=job.body,
+        id=job.id,
+        queue=job.queue,
+        version=job.version,
+        priority=job.priority,
+        run_at=None if job.plain and made_at is not None else run_at,
+        key=job.key,
+        unique=job.unique,
+        runs_on=job.runs_on,
+        tags=job.tags,
+        search=job.search,
+        expires_at=job.expires_at,
+        at_most_once=job.at_most_once,
+        enqueued_at=enqueued_at,
+    )

@@ -1,0 +1,44 @@
+"""A clock that moves when it is told to.
+
+Wall time and monotonic time move together, but for `jump`: that is somebody setting the machine's
+clock, which must move what is due and never a lease.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+
+class Clock:
+    """Stands still until it is moved; begins at the real time unless told otherwise."""
+
+    def __init__(self, now: float | None = None) -> None:
+        self._lock = threading.Lock()
+        self._now = time.time() if now is None else now
+        self._monotonic = time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment; unmoved by `jump`."""
+        return self._monotonic
+
+    def advance(
+        self, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
+        """Let this much time pass."""
+        passed = seconds + 60 * minutes + 3600 * hours + 86400 * days
+        if passed < 0:
+            message = f"time cannot pass by {passed} s: only jump() goes back"
+            raise ValueError(message)
+        with self._lock:
+            self._now += passed
+            self._monotonic += passed
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward or back by this much, as an operator or a time server does."""
+        with self._lock:
+            self._now += seconds

@@ -1,0 +1,224 @@
+"""Why a job is where it is: facts in, one sentence out.
+
+The questions are asked in the order in which a claim asks them, so that the answer is the first
+thing that keeps the job from running.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.broker import Why, WorkerRow
+from penstock.job import Job, State
+from penstock.rule import Rule, RuleKind, rule_over
+
+
+def explain(  # noqa: PLR0917  six facts, in the order in which a store gathers them
+    job_id: str,
+    job: Job[Any] | None,
+    now: float,
+    rules: Sequence[Rule],
+    workers: Sequence[WorkerRow],
+    ahead: int | None,
+) -> Why:
+    """The first cause that applies; `ahead` is how many due jobs of its lane come before it."""
+    if job is None:
+        return Why(
+            job_id,
+            None,
+            "unknown",
+            f"No job {job_id} is stored here: it was never enqueued in this store, or it ended "
+            "and was not kept.",
+        )
+    cause, sentence = _cause(job, now, rules, workers, ahead)
+    return Why(job_id, job.state, cause, sentence)
+
+
+def _cause(
+    job: Job[Any],
+    now: float,
+    rules: Sequence[Rule],
+    workers: Sequence[WorkerRow],
+    ahead: int | None,
+) -> tuple[str, str]:
+    match job.state:
+        case State.SUCCEEDED | State.FAILED | State.CANCELLED:
+            return "ended", _ended(job)
+        case State.RUNNING:
+            return "running", _running(job, now, workers)
+        case State.WAITING:
+            return "needs", "It waits for the jobs it needs: it is made ready when they have ended."
+        case State.READY:
+            return _held_back(job, now, rules) or _not_taken(job, workers) or _next(ahead)
+
+
+def _ended(job: Job[Any]) -> str:
+    at = "" if job.ended_at is None else f" at {moment(job.ended_at)}"
+    if job.state is State.SUCCEEDED:
+        return f"It succeeded{at}."
+    again = f"`penstock retry {job.id}` runs it again."
+    if job.state is State.CANCELLED:
+        if job.reason == "expired":
+            return f"It was cancelled{at}: nobody had started it before it expired. {again}"
+        return f"It was cancelled{at} ({job.reason or 'cancelled'}). {again}"
+    said = _last_line(job.error)
+    return f"It failed{at} ({job.reason or 'error'}){said and ': ' + said}. {again}"
+
+
+def _running(job: Job[Any], now: float, workers: Sequence[WorkerRow]) -> str:
+    since = ""
+    if job.claimed_at is not None:
+        since = f" since {moment(job.claimed_at)} ({span(now - job.claimed_at)})"
+    row = next((row for row in workers if row.id == job.worker), None)
+    if row is None:
+        return f"It runs on worker {job.worker}{since}, attempt {job.attempt}."
+    where = f" ({row.host}, pid {row.pid})" if row.host else ""
+    if row.alive:
+        return f"It runs on worker {row.id}{where}{since}, attempt {job.attempt}."
+    return (
+        f"It was taken by worker {row.id}{where}{since}, which has not been heard of for longer "
+        "than its lease: it is made ready again when that worker is given up."
+    )
+
+
+def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, str] | None:
+    if job.expires_at is not None and job.expires_at <= now:
+        return "time", (
+            f"It expired at {moment(job.expires_at)} before anybody started it: it ends as "
+            "cancelled as soon as a worker looks at it."
+        )
+    rule = rule_over(rules, job.queue, job.task, now)
+    if job.run_at is not None and job.run_at > now:
+        due = f"due in {span(job.run_at - now)} ({moment(job.run_at)})"
+        said = _last_line(job.error)
+        if job.failures and said:
+            times = "once" if job.failures == 1 else f"{job.failures} times"
+            sentence = f"It failed {times} ({said}) and waits to be tried again: {due}."
+        else:
+            sentence = f"It waits for its time: {due}."
+        return "time", sentence if rule is None else f"{sentence} {_ruled(rule)}"
+    if rule is None:
+        return None
+    return "blocked" if rule.kind is RuleKind.BLOCK else "paused", _ruled(rule)
+
+
+def _ruled(rule: Rule) -> str:
+    block = rule.kind is RuleKind.BLOCK
+    target = rule.target[0].upper() + rule.target[1:]
+    words = ["penstock", "unblock" if block else "resume"]
+    words += [rule.queue] if rule.queue else []
+    words += ["--task", rule.task] if rule.task else []
+    author = f" by {rule.author}" if rule.author else ""
+    until = "" if rule.until is None else f" until {moment(rule.until)}"
+    reason = f": {rule.reason!r}" if rule.reason else ""
+    return (
+        f"{target} is {'blocked' if block else 'paused'}{author} since {moment(rule.created_at)}"
+        f"{until}{reason}. `{' '.join(words)}` lets it run."
+    )
+
+
+def _not_taken(job: Job[Any], workers: Sequence[WorkerRow]) -> tuple[str, str] | None:
+    alive = [row for row in workers if row.alive]
+    if not alive:
+        return "no_worker", _no_worker(workers)
+    known = {name for row in alive for name in row.tasks}
+    alive = [row for row in alive if job.task in row.tasks]
+    if not alive:
+        return "no_task", _no_task(job.task, known)
+    served = {name for row in alive for name in row.queues or ()}
+    alive = [row for row in alive if row.queues is None or job.queue in row.queues]
+    if not alive:
+        return "no_queue", (
+            f"No live worker serves the queue {job.queue!r}; those that know the task "
+            f"{job.task!r} serve {_listed(served)}."
+        )
+    highest = max(row.tasks[job.task] for row in alive)
+    alive = [row for row in alive if job.version <= row.tasks[job.task]]
+    if not alive:
+        return "no_version", (
+            f"It was made for version {job.version} of the task {job.task!r}; live workers know "
+            f"versions up to {highest}. It runs once a newer worker is there."
+        )
+    offered = {tag for row in alive for tag in row.tags}
+    if not any(row.tags.issuperset(job.runs_on) for row in alive):
+        return "no_tags", (
+            f"It runs only on a worker with the tags {_listed(job.runs_on)}; no live worker that "
+            f"could run it has them all (they have {_listed(offered)})."
+        )
+    return None
+
+
+def _no_worker(workers: Sequence[WorkerRow]) -> str:
+    if not workers:
+        return "No worker is alive. `penstock worker` starts one."
+    last = max(workers, key=lambda row: (row.claimed_at or row.started_at, row.id))
+    where = f" ({last.host}, pid {last.pid})" if last.host else ""
+    return (
+        f"No worker is alive: the last one, {last.id}{where}, has not been heard of for longer "
+        "than its lease. `penstock worker` starts one."
+    )
+
+
+def _no_task(task: str, known: set[str]) -> str:
+    near = difflib.get_close_matches(task, sorted(known), n=1)
+    if near:
+        meant = f"workers know {near[0]!r} (did you mean that?)"
+    else:
+        meant = f"workers know {_listed(known)}"
+    return (
+        f"No live worker knows the task {task!r}; {meant}. It runs once a worker that knows it "
+        "is there."
+    )
+
+
+def _next(ahead: int | None) -> tuple[str, str]:
+    if ahead is None:
+        return "next", "It is ready, and workers that can run it are alive."
+    if ahead == 0:
+        return "next", "It is ready and next: no job of its lane is ahead of it."
+    one = ahead == 1
+    return "next", (
+        f"It is ready: {ahead} {'job' if one else 'jobs'} of its lane {'is' if one else 'are'} "
+        "ahead of it."
+    )
+
+
+def _listed(names: Sequence[str] | set[str] | frozenset[str], most: int = 5) -> str:
+    if not names:
+        return "none"
+    shown = sorted(names)
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(repr(name) for name in shown[:most]) + more
+
+
+def _last_line(error: str | None) -> str:
+    lines = (error or "").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+def span(seconds: float) -> str:
+    """A stretch of time in its two largest units: `3 min 20 s`."""
+    left = max(round(seconds), 0)
+    if left < 1:
+        return "less than a second"
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def moment(at: float) -> str:
+    """A time as people read it: `2026-11-15 09:10:00 UTC`."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, OSError, ValueError):
+        return f"{at:.0f} s since 1970"
