@@ -1,0 +1,240 @@
+"""Hand over: jobs into the store, each once however often it is sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.broker import Batch, Enqueued
+from penstock.brokers.sqlite.offers import Offers
+from penstock.brokers.sqlite.rows import ids_after, lengths_of, minute_of, row_of
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import Db, Store
+from penstock.brokers.sqlite.wake import Bell, Waiter
+from penstock.checks import check_age, check_body, check_job, check_lane
+from penstock.clock import Clock
+from penstock.errors import Refused
+from penstock.ids import from_bytes, time_of, to_bytes
+from penstock.job import Job, Lane, Parcel, State, pack
+
+Tally = Counter[tuple[int, str, int]]
+
+
+def write_tally(db: Db, tally: Tally) -> None:
+    """Count once per lane, state and minute that a transaction touched."""
+    db.executemany(sql.tally, [(*place, jobs) for place, jobs in tally.items() if jobs])
+
+
+class HandOver:
+    """Enqueue."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Clock | None = None,
+        *,
+        retention: float = 14 * 86400,
+        create: bool = True,
+    ) -> None:
+        self.store = Store(path, clock, create=create)
+        self.clock = self.store.clock
+        self.retention = retention
+        self.bell = Bell(self.store.path)
+        self.offers = Offers()
+        self._waiters: dict[int, Waiter] = {}
+
+    def enqueue(
+        self,
+        jobs: Sequence[Job[Any] | Parcel],
+        *,
+        batch: Batch | None = None,
+        connection: Any = None,
+    ) -> Enqueued:
+        parcels, singles = pack(jobs)
+        derived = [parcel for parcel in parcels if parcel.id.startswith("ff")]
+        if derived:  # a derived id has no neighbours to be packed with
+            parcels = [parcel for parcel in parcels if not parcel.id.startswith("ff")]
+            unpacked = {parcel.id for parcel in derived}
+            singles += [job for job in jobs if isinstance(job, Job) and job.id in unpacked]
+        lanes = {parcel.lane for parcel in parcels} | {job.lane for job in singles}
+        for lane in lanes:
+            check_lane(lane)
+        for parcel in parcels:
+            check_body(max(parcel.bodies, key=len))
+        for job in singles:
+            check_job(job)
+        if connection is None:
+            with self.store.writing() as db:
+                answer = self._enqueue(db, parcels, singles, lanes, batch)
+            self.offers.forget()
+            self.bell.ring()
+        else:
+            with self.store.joining(connection) as db:
+                answer = self._enqueue(db, parcels, singles, lanes, batch)
+        return answer
+
+    def _enqueue(
+        self,
+        db: Db,
+        parcels: Sequence[Parcel],
+        singles: Sequence[Job[Any]],
+        lanes: set[Lane],
+        batch: Batch | None,
+    ) -> Enqueued:
+        now = self.store.clock.now()
+        oldest = max(now - self.retention, self._pruned_before(db))
+        for job in (*parcels, *singles):
+            check_age(job.id, now, oldest)
+        stored = self._count_batch(db, batch, parcels, singles, now)
+        numbers = {lane: lane.hash for lane in lanes}
+        db.executemany(
+            sql.put_lane,
+            [
+                (number, lane.queue, lane.task, lane.version, lane.priority, ",".join(lane.runs_on))
+                for lane, number in numbers.items()
+                if number not in self.store.lanes
+            ],
+        )
+        tally: Tally = Counter()
+        known = self._enqueue_parcels(db, parcels, numbers, tally)
+        standing = self._enqueue_singles(db, singles, numbers, tally, known, now)
+        write_tally(db, tally)
+        return Enqueued(frozenset(known), standing, stored)
+
+    def _pruned_before(self, db: Db) -> float:
+        row = db.execute(sql.pruned_before).fetchone()
+        return float(row["value"]) if row else 0.0
+
+    def _count_batch(
+        self,
+        db: Db,
+        batch: Batch | None,
+        parcels: Sequence[Parcel],
+        singles: Sequence[Job[Any]],
+        now: float,
+    ) -> int:
+        if batch is None:
+            return 0
+        row = db.execute(sql.batch, {"id": batch.id}).fetchone()
+        stored = row["rows"] if row else 0
+        rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
+        if not rows:
+            return stored
+        if stored != batch.count:
+            message = (
+                f"batch {batch.id!r} has {stored} rows stored, this call goes on from "
+                f"{batch.count}: somebody else is enqueueing under the same id"
+            )
+            raise Refused(message)
+        db.execute(sql.put_batch, {"id": batch.id, "rows": stored + rows, "at": now})
+        return stored + rows
+
+    def _enqueue_parcels(
+        self, db: Db, parcels: Sequence[Parcel], numbers: dict[Lane, int], tally: Tally
+    ) -> set[str]:
+        known: set[str] = set()
+        sent: list[tuple[bytes, int, None]] = []
+        rows: list[tuple[bytes, int, int, bytes, bytes]] = []
+        for parcel in parcels:
+            first, number = to_bytes(parcel.id), numbers[parcel.lane]
+            for start, bodies in self._new_parts(db, first, parcel.bodies, known):
+                sent.append((start, len(bodies), None))
+                rows.append((start, number, len(bodies), lengths_of(bodies), b"".join(bodies)))
+                tally[number, State.READY, 0] += len(bodies)
+        db.executemany(sql.send, sent)
+        db.executemany(sql.enqueue_parcel, rows)
+        return known
+
+    def _new_parts(
+        self, db: Db, first: bytes, bodies: Sequence[bytes], known: set[str]
+    ) -> list[tuple[bytes, Sequence[bytes]]]:
+        """What of a parcel was not sent before: mostly all of it, else what is left between."""
+        tail = int.from_bytes(first[14:], "big")
+        run, last = tail & 0xF000, tail + len(bodies) - 1
+        head = first[:14]
+        before = db.execute(
+            sql.sent_between, (head + run.to_bytes(2, "big"), head + last.to_bytes(2, "big"))
+        ).fetchall()
+        if not before:
+            return [(first, bodies)]
+        covered: set[int] = set()
+        for row in before:
+            start = int.from_bytes(row["id"][14:], "big")
+            covered.update(range(start, start + row["jobs"]))
+        parts: list[tuple[bytes, list[bytes]]] = []
+        follows = -1
+        for raw, body in zip(ids_after(first, len(bodies)), bodies, strict=True):
+            number = int.from_bytes(raw[14:], "big")
+            if number in covered:
+                known.add(from_bytes(raw))
+            elif number == follows:
+                parts[-1][1].append(body)
+                follows += 1
+            else:
+                parts.append((raw, [body]))
+                follows = number + 1
+        return list(parts)
+
+    def _enqueue_singles(
+        self,
+        db: Db,
+        singles: Sequence[Job[Any]],
+        numbers: dict[Lane, int],
+        tally: Tally,
+        known: set[str],
+        now: float,
+    ) -> dict[str, str]:
+        standing: dict[str, str] = {}
+        for job in singles:
+            raw = to_bytes(job.id)
+            if not self._new_parts(db, raw, [b""], known):
+                continue
+            if job.unique is not None:
+                holder = db.execute(
+                    sql.unique_holder, {"key": job.unique.key, "now": now}
+                ).fetchone()
+                if holder is not None:
+                    standing[job.id] = from_bytes(holder["job"])
+                    continue
+                self._take_unique(db, job, raw, now)
+            made_at = time_of(job.id)
+            enqueued_at = now if made_at is None else made_at
+            run_at = enqueued_at if job.run_at is None else job.run_at
+            minute, number = minute_of(run_at, now), numbers[job.lane]
+            db.execute(sql.send, (raw, 1, now if made_at is None else None))
+            db.execute(
+                sql.enqueue,
+                row_of(
+                    job,
+                    number,
+                    state=State.READY,
+                    run_at=run_at,
+                    minute=minute,
+                    enqueued_at=enqueued_at,
+                ),
+            )
+            self._put_tags(db, job, raw)
+            tally[number, State.READY, minute] += 1
+        return standing
+
+    def _take_unique(self, db: Db, job: Job[Any], raw: bytes, now: float) -> None:
+        unique = job.unique
+        if unique is not None:
+            db.execute(
+                sql.take_unique,
+                {
+                    "key": unique.key,
+                    "job": raw,
+                    "until": unique.until,
+                    "expires_at": None if unique.seconds is None else now + unique.seconds,
+                },
+            )
+
+    def _put_tags(self, db: Db, job: Job[Any], raw: bytes) -> None:
+        names = [(name, value, raw) for name, value in job.tags.items()]
+        names += [(f"arg.{name}", value, raw) for name, value in job.search.items()]
+        if names:
+            db.executemany(sql.put_tag, names)
+

@@ -1,0 +1,276 @@
+"""Look: where jobs are, what happened to them, and why."""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
+from penstock.brokers.sqlite.looking_after import LookingAfter
+from penstock.brokers.sqlite.rows import (
+    SETTLED,
+    ids_after,
+    job_of,
+    leased_jobs,
+    packed_jobs,
+    split,
+    succeeded_job,
+)
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import Db
+from penstock.filter import Filter
+from penstock.ids import from_bytes, time_of, to_bytes
+from penstock.job import Job, State
+from penstock.rule import Rule, rule_over
+from penstock.why import explain
+
+MOST_EXAMINED = 100_000
+MOST_FOUND = 1000
+_ABOVE_ALL = b"\xff" * 17
+
+
+class Looking(LookingAfter):
+    """Get, find, count, history, why."""
+
+    def get(self, job_id: str) -> Job[Any] | None:
+        with self.store.reading() as db:
+            return self._get(db, to_bytes(job_id))
+
+    def _get(self, db: Db, raw: bytes) -> Job[Any] | None:
+        row = db.execute(sql.get, (raw,)).fetchone()
+        if row is not None:
+            return job_of(self.store.lane(db, row["lane"]), row)
+        parcel = self._parcel_of(db, raw)
+        if parcel is not None:
+            at = ids_after(parcel["id"], parcel["jobs"]).index(raw)
+            bodies = split(parcel["lengths"], parcel["bodies"])[at : at + 1] or [b""]
+            [job] = packed_jobs(self.store.lane(db, parcel["lane"]), [raw], bodies)
+            return job
+        for lease, offset in self._leased(db, raw):
+            return self._packed(db, lease, offset)
+        row = db.execute(sql.succeeded, (raw,)).fetchone()
+        return None if row is None else succeeded_job(self.store.lane(db, row["lane"]), row)
+
+    def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
+        with self.store.reading() as db:
+            rows = db.execute(sql.notes, {"job": to_bytes(job_id), "kind": kind})
+            return [Note(row["kind"], row["name"], row["value"], row["at"]) for row in rows]
+
+    def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
+        limit = max(1, min(limit, MOST_FOUND))
+        below = _ABOVE_ALL if after is None else to_bytes(after)
+        found: list[Job[Any]] = []
+        examined = 0
+        last: str | None = None
+        with self.store.reading() as db:
+            for job in self._newest_first(db, filter, below):
+                if len(found) == limit or examined == MOST_EXAMINED:
+                    return Page(found, last, examined)
+                examined += 1
+                last = job.id
+                if filter.matches(job):
+                    found.append(job)
+                elif _too_old(filter, job):
+                    break
+        return Page(found, None, examined)
+
+    def _newest_first(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
+        if filter.tags or (filter.args and self._searched(db, filter)):
+            yield from self._tagged(db, filter, below)
+            return
+        parameters = {"below": below, "lanes": self._lanes_for(db, filter)}
+        wanted = set(filter.state) or set(State)
+        sources: list[Iterable[Job[Any]]] = []
+        if State.READY in wanted:
+            sources.append(self._from_parcels(db, parameters))
+        if wanted & {State.READY, State.WAITING, State.RUNNING}:
+            sources.append(self._from_rows(db, sql.find, parameters))
+        elif wanted & {State.FAILED, State.CANCELLED}:
+            sources.append(self._from_rows(db, sql.find_ended, parameters))
+        if State.RUNNING in wanted:
+            sources.append(self._from_leases(db, below))
+        if State.SUCCEEDED in wanted:
+            rows = db.execute(sql.find_succeeded, parameters)
+            sources.append(succeeded_job(self.store.lane(db, row["lane"]), row) for row in rows)
+        yield from heapq.merge(*sources, key=lambda job: job.id, reverse=True)
+
+    def _searched(self, db: Db, filter: Filter) -> bool:
+        """Whether the argument fields asked for were declared for search."""
+        return all(
+            db.execute(sql.is_searched, (f"arg.{name}",)).fetchone() is not None
+            for name in filter.args
+        )
+
+    def _tagged(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
+        named = [(name, values) for name, values in filter.tags.items()]
+        named += [(f"arg.{name}", values) for name, values in filter.args.items()]
+        name, values = named[0]  # one leads, `matches` checks the others
+        wanted = msgspec.json.encode(values).decode()
+        rows = db.execute(sql.find_tagged, {"name": name, "values": wanted, "below": below})
+        for row in rows:
+            job = self._get(db, row["job"])
+            if job is not None:
+                yield job
+
+    def _lanes_for(self, db: Db, filter: Filter) -> str | None:
+        """The lanes that can hold what is asked for, as JSON; None if that is every lane."""
+        if not filter.task and not filter.queue:
+            return None
+        numbers = [
+            row["hash"]
+            for row in db.execute(sql.lanes)
+            if (not filter.task or row["task"] in filter.task)
+            and (not filter.queue or row["queue"] in filter.queue)
+        ]
+        return msgspec.json.encode(numbers).decode()
+
+    def _from_parcels(self, db: Db, parameters: dict[str, Any]) -> Iterator[Job[Any]]:
+        below = parameters["below"]
+        for row in db.execute(sql.find_parcels, parameters):
+            ids = ids_after(row["id"], row["jobs"])
+            bodies = split(row["lengths"], row["bodies"])
+            bodies += [b""] * (len(ids) - len(bodies))
+            pairs = [(raw, body) for raw, body in zip(ids, bodies, strict=False) if raw < below]
+            yield from packed_jobs(
+                self.store.lane(db, row["lane"]),
+                [raw for raw, _ in reversed(pairs)],
+                [body for _, body in reversed(pairs)],
+            )
+
+    def _from_rows(
+        self, db: Db, statement: str, parameters: dict[str, Any]
+    ) -> Iterator[Job[Any]]:
+        for row in db.execute(statement, parameters):
+            yield job_of(self.store.lane(db, row["lane"]), row)
+
+    def _from_leases(self, db: Db, below: bytes) -> list[Job[Any]]:
+        jobs = [
+            job
+            for row in db.execute(sql.leases, {"worker": None}).fetchall()
+            for _, job in leased_jobs(self.store.lane(db, row["lane"]), row)
+            if to_bytes(job.id) < below
+        ]
+        return sorted(jobs, key=lambda job: job.id, reverse=True)
+
+    def count(self) -> list[Count]:
+        now = self.clock.now()
+        places: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        with self.store.reading() as db:
+            rules = self._rules_in_force(db, now)
+            for row in db.execute(sql.count).fetchall():
+                lane, state, jobs = self.store.lane(db, row["lane"]), row["state"], row["jobs"]
+                place = places[lane.queue, lane.task]
+                if state != State.READY:
+                    place[state] += jobs
+                    continue
+                later = self._later(db, row, now)
+                place["scheduled"] += later
+                kept_back = rule_over(rules, lane.queue, lane.task, now) is not None
+                place["paused" if kept_back else "ready"] += jobs - later
+        counts = [
+            Count(
+                queue,
+                task,
+                place["ready"],
+                place["scheduled"],
+                place["waiting"],
+                place["paused"],
+                place["running"],
+                place["failed"],
+            )
+            for (queue, task), place in sorted(places.items())
+        ]
+        return [count for count in counts if count.total or count.failed]
+
+    def _later(self, db: Db, row: sqlite3.Row, now: float) -> int:
+        """How many of a tally's ready jobs are not due yet: all, none, or those of this very minute."""
+        starts = row["minute"] * 60
+        if starts > now:
+            return row["jobs"]
+        if starts + 60 <= now:
+            return 0
+        parameters = {"lane": row["lane"], "minute": row["minute"], "now": now}
+        return db.execute(sql.count_later, parameters).fetchone()[0]
+
+    def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
+        with self.store.reading() as db:
+            parameters: dict[str, Any] = {"after": after, "limit": limit}
+            statement = sql.history
+            if job is not None:
+                statement, parameters["job"] = sql.history_of, to_bytes(job)
+            return [self._event(db, row) for row in db.execute(statement, parameters).fetchall()]
+
+    def _event(self, db: Db, row: sqlite3.Row) -> Event:
+        lane = None if row["lane"] is None else self.store.lane(db, row["lane"])
+        return Event(
+            position=row["position"],
+            kind=row["kind"],
+            at=row["at"],
+            job=None if row["job"] is None else from_bytes(row["job"]),
+            queue=lane and lane.queue,
+            task=lane and lane.task,
+            version=lane and lane.version,
+            priority=lane and lane.priority,
+            attempt=row["attempt"],
+            state=None if row["state"] is None else State(row["state"]),
+            reason=row["reason"],
+            enqueued_at=row["enqueued_at"],
+            run_at=row["run_at"],
+            started_at=row["started_at"],
+            worker=row["worker"],
+            tags=msgspec.json.decode(row["tags"], type=dict[str, str]) if row["tags"] else {},
+            error=row["error"],
+            body=row["body"],
+            result=row["result"],
+            data=row["data"],
+        )
+
+    def why(self, job_id: str) -> Why:
+        now = self.clock.now()
+        job = self.get(job_id)
+        ahead: int | None = None
+        if job is not None and job.state is State.READY:
+            with self.store.reading() as db:
+                parameters = {"lane": job.lane.hash, "id": to_bytes(job_id), "now": now}
+                ahead = db.execute(sql.ahead, parameters).fetchone()[0]
+        return explain(job_id, job, now, self.rules(), self.workers(), ahead)
+
+    def rules(self) -> list[Rule]:
+        with self.store.reading() as db:
+            return self._rules_in_force(db, self.clock.now())
+
+    def workers(self) -> list[WorkerRow]:
+        monotonic = self.clock.monotonic()
+        with self.store.reading() as db:
+            leased: dict[str, int] = defaultdict(int)
+            for row in db.execute(sql.leases, {"worker": None}):
+                leased[row["worker"]] += len(row["marks"]) - row["marks"].count(SETTLED)
+            return [
+                msgspec.structs.replace(
+                    msgspec.json.decode(declared, type=WorkerRow),
+                    claimed_at=claimed_at,
+                    running=rows + leased[worker],
+                    alive=boot == self.store.boot and alive_until > monotonic,
+                )
+                for worker, boot, alive_until, claimed_at, declared, rows in db.execute(
+                    sql.workers
+                ).fetchall()
+            ]
+
+    def close(self) -> None:
+        for waiter in self._waiters.values():
+            waiter.close()
+        self._waiters.clear()
+        self.bell.close()
+        self.store.close_connections()
+
+
+def _too_old(filter: Filter, job: Job[Any]) -> bool:
+    """Ids go by time: below the first that is too old there are only older ones."""
+    made_at = time_of(job.id)
+    return filter.since is not None and made_at is not None and made_at < filter.since

@@ -1,0 +1,310 @@
+"""Look after: what a person or a chore does to jobs, with an event for each."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.brokers.sqlite.hand_over import Tally, write_tally
+from penstock.brokers.sqlite.rows import (
+    ASKED,
+    SETTLED,
+    ids_after,
+    job_of,
+    leased_jobs,
+    lengths_of,
+    packed_jobs,
+    row_of,
+    split,
+    succeeded_job,
+)
+from penstock.brokers.sqlite.settling import EventRow, small_event, write_events
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import Db
+from penstock.brokers.sqlite.working import Working
+from penstock.ids import to_bytes
+from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
+from penstock.rule import Rule, RuleKind
+
+
+class LookingAfter(Working):
+    """Recover, prune, cancel, retry, delete, and rules."""
+
+    def recover(
+        self,
+        by: str | None = None,
+        dead: str | None = None,
+        started: Collection[str] | None = None,
+    ) -> int:
+        now, monotonic = self.clock.now(), self.clock.monotonic()
+        moved = 0
+        with self.store.writing() as db:
+            tally: Tally = Counter()
+            self._expire(db, now, tally)
+            write_tally(db, tally)
+            if dead is not None:
+                gone = [dead]
+            elif by is None or self._was_alive(db, by, monotonic):
+                parameters = {"boot": self.store.boot, "monotonic": monotonic}
+                gone = [row["id"] for row in db.execute(sql.recover, parameters)]
+            else:
+                gone = []
+            for worker in gone:
+                held = self._held(db, worker)
+                self._settle(db, [(job, _given_up(job, started)) for job in held])
+                db.execute(sql.give_up_worker, (worker,))
+                moved += len(held)
+        if moved:
+            self.offers.forget()
+            self.bell.ring()
+        return moved
+
+    def _was_alive(self, db: Db, worker: str, monotonic: float) -> bool:
+        """Whether this worker saw its whole last lease, and so may judge others."""
+        found = db.execute(sql.worker, (worker,)).fetchone()
+        return (
+            found is not None
+            and not found["gone"]
+            and found["boot"] == self.store.boot
+            and found["alive_until"] > monotonic
+            and monotonic - found["alive_since"] >= found["lease"]
+        )
+
+    def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        return self._each(ids, "cancel", author, reason, self._cancel)
+
+    def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        return self._each(ids, "retry", author, reason, self._retry)
+
+    def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        return self._each(ids, "delete", author, reason, self._delete)
+
+    def _each(
+        self, ids: Sequence[str], kind: str, author: str, reason: str, act: Any
+    ) -> list[str]:
+        """Do it to every job it applies to, and note who asked, in one transaction."""
+        data = msgspec.json.encode({"author": author, "reason": reason})
+        done: list[str] = []
+        rows: list[EventRow] = []
+        tally: Tally = Counter()
+        with self.store.writing() as db:
+            now = self.clock.now()
+            for job_id in dict.fromkeys(ids):
+                touched: tuple[Job[Any], int] | None = act(db, to_bytes(job_id), now, tally)
+                if touched is not None:
+                    job, lane = touched
+                    rows.append(small_event(kind, now, job, lane, data))
+                    done.append(job_id)
+            write_events(db, rows)
+            write_tally(db, tally)
+        if done:
+            self.offers.forget()
+            self.bell.ring()
+        return done
+
+    def _cancel(
+        self, db: Db, raw: bytes, now: float, tally: Tally
+    ) -> tuple[Job[Any], int] | None:
+        row = db.execute(sql.get, (raw,)).fetchone()
+        if row is not None:
+            job = job_of(self.store.lane(db, row["lane"]), row)
+            if job.state in ENDED:
+                return None
+            if job.state is State.RUNNING:
+                db.execute(sql.ask_cancel, (raw,))
+                return job, row["lane"]
+            self._end_row(db, job, row, "cancelled", now, tally)
+            return _cancelled(job, now), row["lane"]
+        if (found := self._unpack(db, raw, tally)) is not None:
+            job, lane = found
+            ended = _cancelled(job, now)
+            db.execute(sql.enqueue, row_of(ended, lane, run_at=job.enqueued_at))
+            tally[lane, State.CANCELLED, 0] += 1
+            return ended, lane
+        for lease, offset in self._leased(db, raw):
+            marks = bytearray(lease["marks"])
+            marks[offset] = ASKED
+            db.execute(sql.mark_lease, (bytes(marks), lease["id"]))
+            return self._packed(db, lease, offset), lease["lane"]
+        return None
+
+    def _retry(self, db: Db, raw: bytes, now: float, tally: Tally) -> tuple[Job[Any], int] | None:
+        row = db.execute(sql.get, (raw,)).fetchone()
+        if row is None:
+            return None
+        job = job_of(self.store.lane(db, row["lane"]), row)
+        later = job.state is State.READY and row["run_at"] > now
+        if job.state not in {State.FAILED, State.CANCELLED} and not later:
+            return None
+        if job.unique is not None and job.state in ENDED:
+            parameters = {"key": job.unique.key, "now": now}
+            holder = db.execute(sql.unique_holder, parameters).fetchone()
+            if holder is not None and holder["job"] != raw:
+                return None
+            if holder is None:
+                self._take_unique(db, job, raw, now)
+        tally[row["lane"], job.state, row["minute"]] -= 1
+        tally[row["lane"], State.READY, 0] += 1
+        db.execute(sql.retry, {"id": raw, "now": now})
+        return msgspec.structs.replace(job, state=State.READY, run_at=now, reason=None), row["lane"]
+
+    def _delete(self, db: Db, raw: bytes, now: float, tally: Tally) -> tuple[Job[Any], int] | None:
+        del now
+        row = db.execute(sql.get, (raw,)).fetchone()
+        if row is not None:
+            job = job_of(self.store.lane(db, row["lane"]), row)
+            if job.state is State.RUNNING:
+                return None
+            tally[row["lane"], job.state, row["minute"]] -= 1
+            self._free_unique(db, job, raw, "ended")
+            self._free_unique(db, job, raw, "started")
+            db.execute(sql.delete, (raw,))
+            db.execute(sql.forget_body, (raw,))
+            return job, row["lane"]
+        if (found := self._unpack(db, raw, tally)) is not None:
+            return found
+        row = db.execute(sql.succeeded, (raw,)).fetchone()
+        if row is None:
+            return None
+        db.execute(sql.forget_body, (raw,))
+        return succeeded_job(self.store.lane(db, row["lane"]), row), row["lane"]
+
+    def _parcel_of(self, db: Db, raw: bytes) -> sqlite3.Row | None:
+        tail = int.from_bytes(raw[14:], "big")
+        run = raw[:14] + (tail & 0xF000).to_bytes(2, "big")
+        parcel = db.execute(sql.parcel_before, (run, raw)).fetchone()
+        if parcel is None or tail >= int.from_bytes(parcel["id"][14:], "big") + parcel["jobs"]:
+            return None
+        return parcel
+
+    def _unpack(self, db: Db, raw: bytes, tally: Tally) -> tuple[Job[Any], int] | None:
+        """Take one job out of its parcel; what stood before and after it become parcels."""
+        parcel = self._parcel_of(db, raw)
+        if parcel is None:
+            return None
+        ids = ids_after(parcel["id"], parcel["jobs"])
+        bodies = split(parcel["lengths"], parcel["bodies"])
+        at = ids.index(raw)
+        db.execute(sql.take_parcel, (parcel["rowid"],))
+        for first, last in ((0, at), (at + 1, len(ids))):
+            part = bodies[first:last]
+            if part:
+                db.execute(
+                    sql.enqueue_parcel,
+                    (ids[first], parcel["lane"], len(part), lengths_of(part), b"".join(part)),
+                )
+        tally[parcel["lane"], State.READY, 0] -= 1
+        [job] = packed_jobs(self.store.lane(db, parcel["lane"]), [raw], bodies[at : at + 1])
+        return job, parcel["lane"]
+
+    def _leased(self, db: Db, raw: bytes) -> list[tuple[sqlite3.Row, int]]:
+        """The lease that holds this id, with its place in there."""
+        found: list[tuple[sqlite3.Row, int]] = []
+        for lease in db.execute(sql.lease_of, (raw,)).fetchall():
+            place = lease["ids"].find(raw)
+            while place >= 0 and place % 16:
+                place = lease["ids"].find(raw, place + 1)
+            if place >= 0 and lease["marks"][place // 16] != SETTLED:
+                found.append((lease, place // 16))
+        return found
+
+    def _packed(self, db: Db, lease: sqlite3.Row, offset: int) -> Job[Any]:
+        for _, job in leased_jobs(self.store.lane(db, lease["lane"]), lease):
+            if job.lease.offset == offset:
+                return job
+        raise LookupError(offset)
+
+    def set_rule(self, rule: Rule) -> Rule:
+        with self.store.writing() as db:
+            now = self.clock.now()
+            made = db.execute(
+                sql.set_rule,
+                {
+                    "kind": rule.kind,
+                    "queue": rule.queue or "",
+                    "task": rule.task or "",
+                    "author": rule.author,
+                    "reason": rule.reason,
+                    "created_at": rule.created_at or now,
+                    "until": rule.until,
+                },
+            ).fetchone()
+            rule = msgspec.structs.replace(rule, created_at=made["created_at"])
+            write_events(db, [small_event("rule", now, None, None, _rule_data(rule, in_force=True))])
+        self.store.rules_changed()
+        return rule
+
+    def clear_rule(
+        self,
+        kind: RuleKind,
+        queue: str | None = None,
+        task: str | None = None,
+        author: str = "",
+    ) -> bool:
+        with self.store.writing() as db:
+            now = self.clock.now()
+            cleared = db.execute(
+                sql.clear_rule,
+                {"kind": kind, "queue": queue or "", "task": task or "", "now": now},
+            ).rowcount
+            if cleared:
+                data = _rule_data(Rule(kind, queue, task, author), in_force=False)
+                write_events(db, [small_event("rule", now, None, None, data)])
+        if cleared:
+            self.store.rules_changed()
+            self.bell.ring()
+        return bool(cleared)
+
+    def prune(self, before: float) -> int:
+        with self.store.writing() as db:
+            now = self.clock.now()
+            tally: Tally = Counter()
+            self._expire(db, now, tally)
+            removed = 0
+            for row in db.execute(sql.prune_jobs, {"before": before}).fetchall():
+                tally[row["lane"], row["state"], row["minute"]] -= 1
+                removed += db.execute(sql.delete, (row["id"],)).rowcount
+            write_tally(db, tally)
+            removed += db.execute(sql.prune, {"before": before}).rowcount
+            pruned_before = max(before, self._pruned_before(db))
+            db.execute(sql.put_meta, {"name": "pruned_before", "value": repr(pruned_before)})
+            below = int(max(before, 0) * 1000).to_bytes(6, "big") + bytes(10)
+            for statement in (
+                sql.prune_notes,
+                sql.prune_tags,
+                sql.prune_sent,
+                sql.prune_rest,
+                sql.prune_workers,
+                sql.prune_tallies,
+                sql.prune_unique,
+            ):
+                parameters = {"before": before, "below": below, "now": now}
+                removed += max(0, db.execute(statement, parameters).rowcount)
+        return removed
+
+
+def _given_up(job: Job[Any], started: Collection[str] | None) -> Outcome:
+    if started is None or job.id in started:
+        return lapsed()
+    return put_back("crashed")
+
+
+def _cancelled(job: Job[Any], now: float) -> Job[Any]:
+    return msgspec.structs.replace(job, state=State.CANCELLED, reason="cancelled", ended_at=now)
+
+
+def _rule_data(rule: Rule, *, in_force: bool) -> bytes:
+    return msgspec.json.encode(
+        {
+            "kind": rule.kind,
+            "queue": rule.queue,
+            "task": rule.task,
+            "author": rule.author,
+            "reason": rule.reason,
+            "set": in_force,
+        }
+    )

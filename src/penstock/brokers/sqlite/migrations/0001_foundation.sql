@@ -1,0 +1,174 @@
+-- The first schema: parcels, leases, job rows and history.
+-- The store's id, and the number of the last migration.
+create table penstock_meta (
+    name text primary key,
+    value text not null
+) without rowid;
+
+-- One (queue, task, version, priority, required tags); the key is a hash of the five.
+create table penstock_lane (
+    hash integer primary key,
+    queue text not null,
+    task text not null,
+    version integer not null,
+    priority integer not null,
+    runs_on text not null
+);
+
+-- Plain ready jobs, packed: ids follow on from the first, which is the key; attempt 0 for all.
+create table penstock_parcel (
+    id blob primary key,
+    lane integer not null,
+    jobs integer not null,
+    lengths blob not null,
+    bodies blob not null
+);
+-- Serves claim.
+create index penstock_parcel_lane on penstock_parcel (lane, id);
+
+-- What one claim took from the parcels of one lane. A mark per job: 0 held, 1 settled, 2 asked to cancel.
+create table penstock_lease (
+    id integer primary key autoincrement,
+    worker text not null,
+    lane integer not null,
+    claimed_at real not null,
+    ids blob not null,
+    lengths blob not null,
+    bodies blob not null,
+    marks blob not null
+);
+-- Serves recover and renew.
+create index penstock_lease_worker on penstock_lease (worker);
+
+-- Every job that is neither plain and ready, nor running out of a parcel, nor succeeded.
+create table penstock_job (
+    id blob primary key,
+    lane integer not null,
+    state text not null,
+    run_at real not null,
+    minute integer not null default 0,  -- the bucket it is counted in: 0, or that of a later run_at
+    attempt integer not null default 0,
+    failures integer not null default 0,
+    lapses integer not null default 0,
+    repeats integer not null default 0,
+    enqueued_at real not null,
+    claimed_at real,
+    ended_at real,
+    worker text,
+    cancelled integer not null default 0,  -- asked to cancel while it runs
+    at_most_once integer not null default 0,
+    key text,
+    unique_key text,
+    unique_until text,
+    unique_seconds real,
+    expires_at real,
+    tags text,
+    search text,
+    reason text,
+    error text,
+    body blob not null
+);
+-- Serves claim.
+create index penstock_job_due on penstock_job (lane, run_at, id) where state = 'ready';
+-- Serves recover and renew.
+create index penstock_job_held on penstock_job (worker) where state = 'running';
+-- Serves expire.
+create index penstock_job_expiry on penstock_job (expires_at) where state = 'ready' and expires_at is not null;
+-- Serves find (failed and cancelled ones among a million scheduled) and prune.
+create index penstock_job_ended on penstock_job (id, ended_at) where state in ('failed', 'cancelled');
+
+-- Every id ever stored, until it is pruned: an id sent again is recognised, also after its job ended.
+create table penstock_sent (
+    id blob primary key,
+    jobs integer not null,
+    at real  -- of derived ids, which hold no time
+) without rowid;
+
+create table penstock_unique (
+    key text primary key,
+    job blob not null,
+    until text not null,
+    expires_at real
+) without rowid;
+
+-- Tags, and argument fields declared for search (as "arg.<field>").
+create table penstock_tag (
+    name text not null,
+    value text not null,
+    job blob not null,
+    primary key (name, value, job)
+) without rowid;
+-- Serves prune and delete.
+create index penstock_tag_job on penstock_tag (job);
+
+create table penstock_note (
+    id integer primary key,
+    job blob not null,
+    kind text not null,
+    name text not null,
+    at real not null,
+    value blob not null,
+    unique (job, kind, name)
+);
+
+-- How many jobs of a lane are in a state; of ready ones, by the minute they are due (0: at once).
+create table penstock_tally (
+    lane integer not null,
+    state text not null,
+    minute integer not null,
+    jobs integer not null,
+    primary key (lane, state, minute)
+) without rowid;
+
+create table penstock_batch (
+    id text primary key,
+    rows integer not null,
+    at real not null
+) without rowid;
+
+-- Monotonic times, valid within one boot: a jump of the wall clock moves no lease.
+create table penstock_worker (
+    id text primary key,
+    boot text not null,
+    alive_since real not null,
+    alive_until real not null,
+    lease real not null,
+    gone integer not null default 0,  -- given up; kept for a while, to be told so if it comes back
+    claimed_at real,
+    declared text not null
+) without rowid;
+
+create table penstock_rule (
+    kind text not null,
+    queue text not null,  -- '' is any
+    task text not null,
+    author text not null,
+    reason text not null,
+    created_at real not null,
+    until real,
+    primary key (kind, queue, task)
+) without rowid;
+
+-- One row per ended attempt, and the rarer events. Positions follow the order of commits, because
+-- SQLite has one writer at a time. body and result stand in the last row of a job that is kept.
+create table penstock_history (
+    position integer primary key autoincrement,
+    kind text not null,
+    at real not null,
+    job blob,
+    lane integer,
+    attempt integer,
+    state text,
+    reason text,
+    enqueued_at real,
+    run_at real,
+    started_at real,
+    worker text,
+    tags text,
+    error text,
+    body blob,
+    result blob,
+    data blob
+);
+-- Serves get, find and history of one job.
+create index penstock_history_job on penstock_history (job) where job is not null;

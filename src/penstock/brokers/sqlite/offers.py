@@ -1,0 +1,95 @@
+"""What there is to claim: the lanes with work, best first, remembered for a moment.
+
+Finding them costs a few microseconds a lane, so a worker goes on with what it found: until a lane
+runs short, 50 ms have passed (late committers are found then), or this process wrote something.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from penstock.broker import WorkerRow
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import Db, Store
+from penstock.job import Lane
+
+_FRESH_SECONDS = 0.05
+_SHARE = 20  # looking takes at most a twentieth of the time
+
+
+class Offer(NamedTuple):
+    rank: float
+    head: float
+    hash: int
+    lane: Lane
+    loose: bool  # it has rows of its own, beside parcels
+
+
+class Offers:
+    """The lanes that one worker may be handed jobs from."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Offer] = []
+        self._for: Any = None
+        self._at = 0.0
+        self._good_for = 0.0
+
+    def forget(self) -> None:
+        self._for = None
+
+    def fresh(self, worker: WorkerRow, queues: Collection[str] | None, now: float) -> bool:
+        return (
+            self._for == (worker.id, queues, len(worker.tasks))
+            and 0 <= now - self._at < self._good_for
+        )
+
+    def refresh(
+        self, store: Store, db: Db, worker: WorkerRow, queues: Collection[str] | None, now: float
+    ) -> None:
+        """Look again, from the bottom."""
+        began = time.perf_counter()
+        heads: dict[int, float] = {}
+        loose: set[int] = set()
+        for number, first, run_at in db.execute(sql.busy_lanes):
+            head = made_at(first) if run_at is None else run_at
+            heads[number] = min(head, heads.get(number, head))
+            if run_at is not None:
+                loose.add(number)
+        self.lanes = sorted(self._offers(store, db, heads, loose, worker, queues, now))
+        self._for = (worker.id, queues, len(worker.tasks))
+        self._at = now
+        self._good_for = max(_FRESH_SECONDS, (time.perf_counter() - began) * _SHARE)
+
+    def _offers(
+        self,
+        store: Store,
+        db: Db,
+        heads: dict[int, float],
+        loose: set[int],
+        worker: WorkerRow,
+        queues: Collection[str] | None,
+        now: float,
+    ) -> Iterable[Offer]:
+        for number, head in heads.items():
+            lane = store.lane(db, number)
+            if can_run(worker, queues, lane):
+                # Ageing: a minute of waiting is worth one step of priority. Sorted ascending.
+                rank = -(lane.priority + max(0.0, now - head) / 60)
+                yield Offer(rank, head, number, lane, number in loose)
+
+
+def can_run(worker: WorkerRow, queues: Collection[str] | None, lane: Lane) -> bool:
+    """Whether the worker declared what this lane needs."""
+    return (
+        (queues is None or lane.queue in queues)
+        and lane.version <= worker.tasks.get(lane.task, -1)
+        and all(tag in worker.tags for tag in lane.runs_on)
+    )
+
+
+def made_at(raw_id: bytes) -> float:
+    """ids.time_of, for an id as it is stored."""
+    fraction = int.from_bytes(raw_id[6:8], "big") & 0xFFF
+    return int.from_bytes(raw_id[:6], "big") / 1000 + fraction / 4_096_000

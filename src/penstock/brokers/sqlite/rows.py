@@ -1,0 +1,185 @@
+"""Rows as jobs, and jobs as rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.ids import from_bytes, time_of, to_bytes
+from penstock.job import Job, Lane, State, Unique
+
+HELD, SETTLED, ASKED = 0, 1, 2  # the marks of a lease
+
+
+class Held(NamedTuple):
+    """Where a packed job's claim is written: Job.lease."""
+
+    lease: int
+    offset: int
+    raw_id: bytes
+
+
+def lengths_of(bodies: Sequence[bytes]) -> bytes:
+    return array("I", map(len, bodies)).tobytes()
+
+
+def split(lengths: bytes, bodies: bytes) -> list[bytes]:
+    """The bodies of a parcel. A damaged one gives pieces that do not decode, and fail one by one."""
+    sizes = array("I")
+    sizes.frombytes(lengths[: len(lengths) // 4 * 4])
+    pieces: list[bytes] = []
+    start = 0
+    for size in sizes:
+        pieces.append(bodies[start : start + size])
+        start += size
+    return pieces
+
+
+def ids_after(first: bytes, count: int) -> list[bytes]:
+    """The ids of a parcel, as they are stored."""
+    head, tail = first[:14], int.from_bytes(first[14:], "big")
+    return [head + (tail + offset).to_bytes(2, "big") for offset in range(count)]
+
+
+def packed_jobs(
+    lane: Lane, ids: Sequence[bytes], bodies: Sequence[bytes], **rest: Any
+) -> Iterator[Job[Any]]:
+    """Jobs out of a parcel, as they are before or while they run."""
+    for raw, body in zip(ids, bodies, strict=False):
+        job_id = from_bytes(raw)
+        yield Job(
+            task=lane.task,
+            body=body,
+            id=job_id,
+            queue=lane.queue,
+            version=lane.version,
+            priority=lane.priority,
+            runs_on=lane.runs_on,
+            enqueued_at=time_of(job_id) or 0.0,
+            **rest,
+        )
+
+
+def leased_jobs(lane: Lane, row: sqlite3.Row) -> Iterator[tuple[int, Job[Any]]]:
+    """The jobs of a lease that are not settled, each with its mark."""
+    raw, bodies = row["ids"], split(row["lengths"], row["bodies"])
+    for offset, mark in enumerate(row["marks"]):
+        if mark == SETTLED:
+            continue
+        raw_id = raw[offset * 16 : offset * 16 + 16]
+        body = bodies[offset] if offset < len(bodies) else b""
+        [job] = packed_jobs(
+            lane,
+            [raw_id],
+            [body],
+            state=State.RUNNING,
+            attempt=1,
+            claimed_at=row["claimed_at"],
+            worker=row["worker"],
+            lease=Held(row["id"], offset, raw_id),
+        )
+        yield mark, job
+
+
+def job_of(lane: Lane, row: sqlite3.Row) -> Job[Any]:
+    """A job from its own row."""
+    unique = None
+    if row["unique_key"] is not None:
+        unique = Unique(row["unique_key"], row["unique_until"], row["unique_seconds"])
+    return Job(
+        task=lane.task,
+        body=row["body"],
+        id=from_bytes(row["id"]),
+        queue=lane.queue,
+        version=lane.version,
+        priority=lane.priority,
+        run_at=row["run_at"],
+        key=row["key"],
+        unique=unique,
+        runs_on=lane.runs_on,
+        tags=_names(row["tags"]),
+        search=_names(row["search"]),
+        expires_at=row["expires_at"],
+        at_most_once=bool(row["at_most_once"]),
+        state=State(row["state"]),
+        attempt=row["attempt"],
+        failures=row["failures"],
+        lapses=row["lapses"],
+        repeats=row["repeats"],
+        enqueued_at=row["enqueued_at"],
+        claimed_at=row["claimed_at"],
+        ended_at=row["ended_at"],
+        worker=row["worker"],
+        reason=row["reason"],
+        error=row["error"],
+    )
+
+
+def succeeded_job(lane: Lane, row: sqlite3.Row) -> Job[Any]:
+    """A job that succeeded, from its last history row."""
+    return Job(
+        task=lane.task,
+        body=row["body"],
+        id=from_bytes(row["job"]),
+        queue=lane.queue,
+        version=lane.version,
+        priority=lane.priority,
+        run_at=row["run_at"],
+        runs_on=lane.runs_on,
+        tags=_names(row["tags"]),
+        state=State.SUCCEEDED,
+        attempt=row["attempt"],
+        enqueued_at=row["enqueued_at"],
+        claimed_at=row["started_at"],
+        ended_at=row["at"],
+        worker=row["worker"],
+        result=row["result"],
+    )
+
+
+def row_of(job: Job[Any], lane: int, **changes: Any) -> dict[str, Any]:
+    """The parameters of enqueue.sql."""
+    unique = job.unique
+    row: dict[str, Any] = {
+        "id": to_bytes(job.id),
+        "lane": lane,
+        "state": job.state,
+        "run_at": job.run_at,
+        "minute": 0,
+        "attempt": job.attempt,
+        "failures": job.failures,
+        "lapses": job.lapses,
+        "repeats": job.repeats,
+        "enqueued_at": job.enqueued_at,
+        "ended_at": job.ended_at,
+        "at_most_once": job.at_most_once,
+        "key": job.key,
+        "unique_key": unique.key if unique else None,
+        "unique_until": unique.until if unique else None,
+        "unique_seconds": unique.seconds if unique else None,
+        "expires_at": job.expires_at,
+        "tags": text_of(job.tags),
+        "search": text_of(job.search),
+        "reason": job.reason,
+        "error": job.error,
+        "body": job.body,
+    }
+    row.update(changes)
+    return row
+
+
+def text_of(names: Mapping[str, str]) -> str | None:
+    return msgspec.json.encode(names).decode() if names else None
+
+
+def _names(text: str | None) -> dict[str, str]:
+    return msgspec.json.decode(text, type=dict[str, str]) if text else {}
+
+
+def minute_of(run_at: float, now: float) -> int:
+    """The bucket that a ready job is counted in."""
+    return int(run_at // 60) if run_at > now else 0

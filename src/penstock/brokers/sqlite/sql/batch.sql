@@ -1,0 +1,2 @@
+-- Serves enqueue.
+select rows from penstock_batch where id = :id;

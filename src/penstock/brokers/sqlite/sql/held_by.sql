@@ -1,0 +1,2 @@
+-- Serves recover and renew: the rows that a worker holds.
+select * from penstock_job where worker = ? and state = 'running';

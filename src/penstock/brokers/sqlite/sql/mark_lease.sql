@@ -1,0 +1,2 @@
+-- Serves settle and cancel.
+update penstock_lease set marks = ? where id = ?;

@@ -1,0 +1,6 @@
+-- Forget history up to the first row that is young enough.
+delete from penstock_history
+ where position < coalesce(
+    (select position from penstock_history where at >= :before order by position limit 1),
+    (select max(position) + 1 from penstock_history)
+ );

@@ -1,0 +1,2 @@
+-- Serves prune: counts that came to nothing.
+delete from penstock_tally where jobs = 0;

@@ -1,0 +1,40 @@
+"""The statements of this broker: one file each, named after the verb they serve."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+class Statements:
+    """The SQL files of a folder as attributes."""
+
+    def __init__(self, folder: Path) -> None:
+        for path in folder.glob("*.sql"):
+            setattr(self, path.stem, path.read_text(encoding="utf-8"))
+
+    def __getattr__(self, name: str) -> str:
+        message = f"there is no statement {name}.sql"
+        raise AttributeError(message)
+
+
+sql = Statements(_FOLDER / "sql")
+
+
+@cache
+def events(rows: int) -> str:
+    """The insert of so many history rows: one statement is one step of SQLite, however many rows
+    it has, so that the interpreter is let go of once and not once a row.
+    """
+    values = "(" + ", ".join("?" * 16) + ")"
+    return sql.event + ", ".join([values] * rows)
+
+
+def migrations() -> list[tuple[int, str]]:
+    """The numbered steps that lead to schema.sql."""
+    return [
+        (int(path.name[:4]), path.read_text(encoding="utf-8"))
+        for path in sorted((_FOLDER / "migrations").glob("[0-9]*.sql"))
+    ]

@@ -1,0 +1,277 @@
+"""The file behind the broker: connections, transactions, migrations, and errors in our words.
+
+One connection writes, guarded by a lock, and one reads; both belong to one process and are opened
+again after a fork. A transaction that writes begins with `begin immediate`: taking the write lock
+at once rather than failing to upgrade to it later.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.brokers.sqlite.statements import migrations, sql
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
+from penstock.job import Lane
+
+BUSY_SECONDS = 30.0
+_FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
+_RULES_BYTES = 8
+
+
+class Db:
+    """One transaction's view of a connection: rows by name, whatever the connection's owner set."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Iterable[Any]) -> None:
+        self.connection.cursor().executemany(statement, parameters)
+
+
+class Store:
+    """The open file. `create=False` refuses a path where there is none, instead of making one."""
+
+    def __init__(self, path: str | Path, clock: Clock | None = None, *, create: bool = True) -> None:
+        self.path = Path(os.path.realpath(path))
+        self.clock = clock or SYSTEM_CLOCK
+        self.store_id = ""
+        self.boot = _boot()
+        self.lanes: dict[int, Lane] = {}
+        if not create and not self.path.exists():
+            message = (
+                f"there is no store at {self.path}; a worker or the first enqueue makes it, or "
+                "name another one with --url"
+            )
+            raise StoreUnreachable(message)
+        self._open()
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
+        self._writer_lock = threading.RLock()
+        self._reader_lock = threading.RLock()
+        with in_our_words(self.path):
+            self._writer = self.connect()
+            self._durable = True
+            self.migrate()
+            self._reader = self.connect()
+            self._rules = self._map_rules()
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection of its own, in autocommit: transactions begin and end where one can see it."""
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma cache_size = -65536")
+        connection.execute("pragma wal_autocheckpoint = 4000")
+        return connection
+
+    def _after_fork(self) -> None:
+        # The parent's connections must not be used, nor closed, here: closing one drops its locks.
+        if self._pid != os.getpid():
+            self._open()
+
+    @contextmanager
+    def writing(self, *, durable: bool = True) -> Generator[Db]:
+        """A transaction that writes; all of it is kept, or nothing.
+
+        Not durable means that the next durable commit carries it to the disk. That is enough for a
+        claim: a power cut that loses it has also ended the worker that held it.
+        """
+        self._after_fork()
+        with self._writer_lock, in_our_words(self.path):
+            if durable != self._durable:
+                self._writer.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
+                self._durable = durable
+            self._writer.execute("begin immediate")
+            try:
+                yield Db(self._writer)
+                self._writer.execute("commit")
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute("rollback")
+                raise
+
+    @contextmanager
+    def joining(self, connection: Any) -> Generator[Db]:
+        """The caller's own transaction, if it is one of this very database."""
+        if not isinstance(connection, sqlite3.Connection):
+            message = (
+                f"connection is a {type(connection).__name__}; the store is the SQLite file "
+                f"{self.path}, so it must be a sqlite3 connection (or SQLAlchemy's) to that file"
+            )
+            raise Refused(message)
+        self._after_fork()
+        db = Db(connection)
+        try:
+            row = db.execute(sql.store_id).fetchone()
+        except sqlite3.OperationalError:
+            row = None
+        if row is None or row["value"] != self.store_id:
+            message = (
+                f"connection belongs to another database than the app's, {self.path}; jobs can be "
+                "committed only with data of the same file. Nothing was written"
+            )
+            raise Refused(message)
+        with in_our_words(self.path):
+            autocommit = connection.isolation_level is None and not connection.in_transaction
+            # A savepoint: what is refused half-way leaves the caller's own transaction as it was.
+            # Outside a transaction it opens one; sqlite3's own begin would come with the first insert.
+            if connection.isolation_level is not None and not connection.in_transaction:
+                db.execute("begin immediate")
+            db.execute("savepoint penstock")
+            try:
+                yield db
+            except BaseException:
+                if connection.in_transaction:
+                    db.execute("rollback to penstock")
+                    db.execute("release penstock")
+                raise
+            db.execute("release penstock")
+            if autocommit and connection.in_transaction:
+                connection.commit()
+
+    @contextmanager
+    def reading(self) -> Generator[Db]:
+        """One consistent look at the store."""
+        self._after_fork()
+        with self._reader_lock, in_our_words(self.path):
+            self._reader.execute("begin")
+            try:
+                yield Db(self._reader)
+            finally:
+                if self._reader.in_transaction:
+                    self._reader.execute("rollback")
+
+    def migrate(self) -> int:
+        """Bring the schema forward; returns the number it stands at. A newer one is refused."""
+        steps = migrations()
+        newest = steps[-1][0]
+        found = self._schema()
+        if found < newest:
+            with self.writing() as db:
+                found = self._schema()  # another process may have been quicker
+                for number, script in steps:
+                    if number > found:
+                        for statement in _statements(script):
+                            db.execute(statement)
+                        db.execute(sql.put_meta, {"name": "schema", "value": str(number)})
+                if not found:
+                    db.execute(sql.put_meta, {"name": "store", "value": str(uuid.uuid4())})
+                found = newest
+        if found > newest:
+            message = (
+                f"the store {self.path} has schema {found}, this Penstock knows {newest}; "
+                "upgrade Penstock here before it opens this store"
+            )
+            raise SchemaTooNew(message)
+        self.store_id = self._meta()["store"]
+        return found
+
+    def _schema(self) -> int:
+        return int(self._meta().get("schema", 0))
+
+    def _meta(self) -> dict[str, str]:
+        db = Db(self._writer)
+        if not db.execute(sql.has_meta).fetchone()[0]:
+            return {}
+        return {row["name"]: row["value"] for row in db.execute(sql.meta)}
+
+    def lane(self, db: Db, number: int) -> Lane:
+        """The words behind a lane's hash."""
+        if number not in self.lanes:
+            for row in db.execute(sql.lanes):
+                self.lanes[row["hash"]] = Lane(
+                    row["queue"],
+                    row["task"],
+                    row["version"],
+                    row["priority"],
+                    tuple(row["runs_on"].split(",")) if row["runs_on"] else (),
+                )
+        return self.lanes[number]
+
+    def _map_rules(self) -> mmap.mmap | None:
+        # Shared memory, so that a worker can look before every start: asking the database costs
+        # 3 us and a lock, this 0.1 us. It is a hint; the claim itself reads the rules.
+        try:
+            number = os.open(f"{self.path}-rules", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            return None
+        try:
+            if os.fstat(number).st_size < _RULES_BYTES:
+                os.ftruncate(number, _RULES_BYTES)
+            return mmap.mmap(number, _RULES_BYTES)
+        finally:
+            os.close(number)
+
+    def rules_version(self) -> int:
+        return int.from_bytes(self._rules[:_RULES_BYTES], "big") if self._rules else 0
+
+    def rules_changed(self) -> None:
+        # A random number and not the next one: two processes that count on at once would write the
+        # same number, and a reader between them would miss the second change.
+        if self._rules:
+            self._rules[:_RULES_BYTES] = os.urandom(_RULES_BYTES)
+
+    def close_connections(self) -> None:
+        if self._pid == os.getpid():
+            with self._writer_lock, self._reader_lock:
+                self._writer.close()
+                self._reader.close()
+        if self._rules:
+            self._rules.close()
+            self._rules = None
+
+
+def _statements(script: str) -> Generator[str]:
+    # executescript would commit what is open; a migration is one transaction.
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@contextmanager
+def in_our_words(path: Path) -> Generator[None]:
+    """Errors of SQLite as errors of Penstock."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name in _FULL:
+            message = f"no room left for {path} ({error}); nothing of this call was written"
+            raise StoreFull(message) from error
+        message = f"the store {path} does not answer: {error}"
+        raise StoreUnreachable(message) from error
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            raise
+        message = f"{path} cannot be used as a store: {error}"
+        raise PenstockError(message) from error
+
+
+def _boot() -> str:
+    # Monotonic time starts anew with each boot: a lease of another one is over.
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

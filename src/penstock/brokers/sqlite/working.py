@@ -1,0 +1,384 @@
+"""Work: claims, and the worker rows that hold them."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.broker import Renewed, WorkerRow
+from penstock.brokers.sqlite.hand_over import Tally, write_tally
+from penstock.brokers.sqlite.offers import Offer, made_at
+from penstock.brokers.sqlite.rows import (
+    ASKED,
+    Held,
+    ids_after,
+    job_of,
+    leased_jobs,
+    lengths_of,
+    split,
+)
+from penstock.brokers.sqlite.settling import Settling, small_event, write_events
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import Db
+from penstock.brokers.sqlite.wake import Waiter
+from penstock.errors import StaleLease
+from penstock.ids import from_bytes, to_bytes
+from penstock.job import Job, Outcome, State, put_back
+from penstock.rule import Rule, RuleKind, rule_over
+
+
+class Working(Settling):
+    """Claim, renew and wait."""
+
+    def claim(
+        self,
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> list[Job[Any]]:
+        with self.store.writing(durable=False) as db:
+            jobs = self._claim(db, worker, queues, limit, sizes)
+        self._burn(jobs)
+        return jobs
+
+    def settle_and_claim(
+        self,
+        pairs: Sequence[tuple[Job[Any], Outcome]],
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[list[bool], list[Job[Any]]]:
+        if not pairs:
+            return [], self.claim(worker, queues, limit, sizes)
+        with self.store.writing() as db:
+            accepted = self._settle(db, pairs)
+            if any(outcome.state is State.READY for _, outcome in pairs):
+                self.offers.forget()
+            jobs = self._claim(db, worker, queues, limit, sizes)
+        return accepted, jobs
+
+    def _burn(self, jobs: Sequence[Job[Any]]) -> None:
+        """An at-most-once job must not begin before its claim is on the disk."""
+        if any(job.at_most_once for job in jobs):
+            with self.store.writing() as db:
+                db.execute(sql.put_meta, {"name": "burned", "value": jobs[-1].id})
+
+    def _claim(
+        self,
+        db: Db,
+        worker: WorkerRow,
+        queues: Collection[str] | None,
+        limit: int,
+        sizes: Mapping[str, int] | None,
+    ) -> list[Job[Any]]:
+        if limit <= 0:
+            return []
+        now = self.store.clock.now()
+        tally: Tally = Counter()
+        self._keep_alive(db, worker, now)
+        self._expire(db, now, tally)
+        rules = self._rules_in_force(db, now)
+        left = None if sizes is None else dict(sizes)
+        jobs: list[Job[Any]] = []
+        looked = False
+        while len(jobs) < limit and not looked:
+            if not self.offers.fresh(worker, queues, now):
+                self.offers.refresh(self.store, db, worker, queues, now)
+                looked = True
+            short: set[int] = set()
+            for offer in self.offers.lanes:
+                want = limit - len(jobs)
+                if left is not None:
+                    want = min(want, left.get(offer.lane.task, 0))
+                if want <= 0 or rule_over(rules, offer.lane.queue, offer.lane.task, now):
+                    continue
+                taken = self._take(db, offer, want, worker, now, tally)
+                jobs += taken
+                if left is not None:
+                    left[offer.lane.task] -= len(taken)
+                if len(taken) < want:
+                    short.add(offer.hash)
+            self.offers.lanes = [offer for offer in self.offers.lanes if offer.hash not in short]
+            if len(jobs) < limit:
+                self.offers.forget()
+        write_tally(db, tally)
+        return jobs
+
+    def _take(
+        self, db: Db, offer: Offer, want: int, worker: WorkerRow, now: float, tally: Tally
+    ) -> list[Job[Any]]:
+        """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
+        due: list[tuple[float, bytes]] = []
+        if offer.loose:
+            parameters = {"lane": offer.hash, "now": now, "limit": want}
+            due = [(row["run_at"], row["id"]) for row in db.execute(sql.claim_due, parameters)]
+        rows = left = 0
+        parcels: list[sqlite3.Row] = []
+        left = want
+        cursor = db.execute(sql.claim_parcels, (offer.hash,))
+        for parcel in cursor:
+            head = (made_at(parcel["id"]), parcel["id"])
+            while rows < len(due) and left and due[rows] < head:
+                rows, left = rows + 1, left - 1
+            if not left:
+                break
+            parcels.append(parcel)
+            left -= min(left, parcel["jobs"])
+            if not left:
+                break
+        cursor.close()
+        rows += min(left, len(due) - rows)
+        jobs = self._take_rows(db, offer, rows, worker, now, tally) if rows else []
+        if parcels:
+            jobs += self._take_parcels(db, offer, parcels, want - rows, worker, now, tally)
+        return jobs
+
+    def _take_rows(
+        self, db: Db, offer: Offer, limit: int, worker: WorkerRow, now: float, tally: Tally
+    ) -> list[Job[Any]]:
+        parameters = {"lane": offer.hash, "now": now, "limit": limit, "worker": worker.id}
+        jobs: list[Job[Any]] = []
+        for row in db.execute(sql.claim, parameters).fetchall():
+            job = job_of(offer.lane, row)
+            tally[offer.hash, State.READY, row["minute"]] -= 1
+            if job.unique is not None:
+                self._free_unique(db, job, row["id"], "started")
+            jobs.append(job)
+        tally[offer.hash, State.RUNNING, 0] += len(jobs)
+        return sorted(jobs, key=lambda job: (job.run_at, job.id))
+
+    def _take_parcels(
+        self,
+        db: Db,
+        offer: Offer,
+        parcels: Sequence[sqlite3.Row],
+        limit: int,
+        worker: WorkerRow,
+        now: float,
+        tally: Tally,
+    ) -> list[Job[Any]]:
+        ids: list[bytes] = []
+        bodies: list[bytes] = []
+        for rowid, first, count, lengths, packed in parcels:
+            take = min(limit - len(ids), count)
+            parcel_ids, parcel_bodies = ids_after(first, count), split(lengths, packed)
+            parcel_bodies += [b""] * (count - len(parcel_bodies))  # a damaged row fails job by job
+            ids += parcel_ids[:take]
+            bodies += parcel_bodies[:take]
+            if take == count:
+                db.execute(sql.take_parcel, (rowid,))
+            else:
+                rest = parcel_bodies[take:]
+                db.execute(
+                    sql.trim_parcel,
+                    (parcel_ids[take], len(rest), lengths_of(rest), b"".join(rest), rowid),
+                )
+        lease = db.execute(
+            sql.put_lease,
+            (
+                worker.id,
+                offer.hash,
+                now,
+                b"".join(ids),
+                lengths_of(bodies),
+                b"".join(bodies),
+                bytes(len(ids)),
+            ),
+        ).lastrowid
+        tally[offer.hash, State.READY, 0] -= len(ids)
+        tally[offer.hash, State.RUNNING, 0] += len(ids)
+        lane, running, name = offer.lane, State.RUNNING, worker.id
+        task, queue, version, priority = lane.task, lane.queue, lane.version, lane.priority
+        runs_on = lane.runs_on
+        # Spelt out, and not packed_jobs: this is the hot path, and a keyword more costs 50 ns a job.
+        return [
+            Job(
+                task=task,
+                body=body,
+                id=from_bytes(raw),
+                queue=queue,
+                version=version,
+                priority=priority,
+                runs_on=runs_on,
+                state=running,
+                attempt=1,
+                enqueued_at=made_at(raw),
+                claimed_at=now,
+                worker=name,
+                lease=Held(lease or 0, offset, raw),
+            )
+            for offset, (raw, body) in enumerate(zip(ids, bodies, strict=True))
+        ]
+
+    def _rules_in_force(self, db: Db, now: float) -> list[Rule]:
+        return [
+            Rule(
+                RuleKind(row["kind"]),
+                row["queue"] or None,
+                row["task"] or None,
+                row["author"],
+                row["reason"],
+                row["created_at"],
+                row["until"],
+            )
+            for row in db.execute(sql.rules, (now,))
+        ]
+
+    def _keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:
+        """A claim stands for a renewal, written only when the lease is a third over."""
+        found = db.execute(sql.worker, (worker.id,)).fetchone()
+        if (
+            found is None
+            or found["gone"]
+            or found["boot"] != self.store.boot
+            or found["alive_until"] - self.store.clock.monotonic() < worker.lease * 2 / 3
+        ):
+            self._renew(db, worker, found, now)
+
+    def _renew(
+        self, db: Db, worker: WorkerRow, found: sqlite3.Row | None, claimed_at: float | None
+    ) -> None:
+        monotonic = self.store.clock.monotonic()
+        lapsed = (
+            found is None
+            or found["gone"]
+            or found["boot"] != self.store.boot
+            or found["alive_until"] <= monotonic
+        )
+        declared = msgspec.json.encode(
+            msgspec.structs.replace(worker, tags=frozenset(sorted(worker.tags)))
+        )
+        db.execute(
+            sql.renew,
+            {
+                "id": worker.id,
+                "boot": self.store.boot,
+                "alive_since": monotonic if lapsed or found is None else found["alive_since"],
+                "alive_until": monotonic + worker.lease,
+                "lease": worker.lease,
+                "claimed_at": worker.claimed_at if claimed_at is None else claimed_at,
+                "declared": declared.decode(),
+            },
+        )
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        cancelled: set[str] = set()
+        lapsed: set[str] = set()
+        with self.store.writing(durable=False) as db:
+            for worker in workers:
+                found = db.execute(sql.worker, (worker.id,)).fetchone()
+                if found is not None and found["gone"]:
+                    lapsed.add(worker.id)
+                self._renew(db, worker, found, None)
+                for row in db.execute(sql.cancelled_rows, (worker.id,)):
+                    cancelled.add(from_bytes(row["id"]))
+                for row in db.execute(sql.leases, {"worker": worker.id}):
+                    cancelled.update(
+                        from_bytes(row["ids"][offset * 16 : offset * 16 + 16])
+                        for offset, mark in enumerate(row["marks"])
+                        if mark == ASKED
+                    )
+                if holding is not None:
+                    strays = [job for job in self._held(db, worker.id) if job.id not in holding]
+                    self._settle(db, [(job, put_back("stray")) for job in strays])
+        return Renewed(frozenset(cancelled), frozenset(lapsed))
+
+    def _held(self, db: Db, worker: str) -> list[Job[Any]]:
+        """All that a worker holds."""
+        jobs = [
+            job
+            for row in db.execute(sql.leases, {"worker": worker}).fetchall()
+            for _, job in leased_jobs(self.store.lane(db, row["lane"]), row)
+        ]
+        jobs += [
+            job_of(self.store.lane(db, row["lane"]), row)
+            for row in db.execute(sql.held_by, (worker,)).fetchall()
+        ]
+        return jobs
+
+    def _expire(self, db: Db, now: float, tally: Tally) -> None:
+        """Ready jobs that were not started in time are cancelled."""
+        for row in db.execute(sql.expire, (now,)).fetchall():
+            job = job_of(self.store.lane(db, row["lane"]), row)
+            self._end_row(db, job, row, "expired", now, tally)
+            ended = msgspec.structs.replace(job, state=State.CANCELLED, reason="expired")
+            write_events(db, [small_event("cancel", now, ended, row["lane"], b"{}")])
+
+    def _end_row(
+        self, db: Db, job: Job[Any], row: sqlite3.Row, reason: str, now: float, tally: Tally
+    ) -> None:
+        """A row that is not running becomes cancelled."""
+        tally[row["lane"], row["state"], row["minute"]] -= 1
+        tally[row["lane"], State.CANCELLED, 0] += 1
+        self._free_unique(db, job, row["id"], "ended")
+        self._free_unique(db, job, row["id"], "started")
+        db.execute(
+            sql.settle,
+            {
+                "id": row["id"],
+                "attempt": row["attempt"],
+                "state": State.CANCELLED,
+                "run_at": row["run_at"],
+                "minute": 0,
+                "failures": row["failures"],
+                "lapses": row["lapses"],
+                "repeats": row["repeats"],
+                "ended_at": now,
+                "reason": reason,
+                "error": row["error"],
+            },
+        )
+
+    def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
+        # Which queue the news is about is not said: a claim that finds nothing costs 20 us.
+        del queues
+        me = threading.get_ident()
+        if me not in self._waiters:
+            self._waiters[me] = Waiter(self.bell.folder, self.store.connect())
+        return self._waiters[me].wait(timeout)
+
+    def wake(self) -> None:
+        for waiter in list(self._waiters.values()):
+            waiter.ring()
+
+    def rules_version(self) -> int:
+        return self.store.rules_version()
+
+    def begin(self) -> SqliteTransaction:
+        return SqliteTransaction(self)
+
+
+class SqliteTransaction:
+    """A job's effects and its end, committed together in one transaction of the same file."""
+
+    def __init__(self, broker: Working) -> None:
+        self._broker = broker
+        self.connection = broker.store.connect()
+        self.connection.execute("begin immediate")
+
+    def settle(self, job: Job[Any], outcome: Outcome) -> bool:
+        if not self.connection.in_transaction:
+            message = f"the transaction of job {job.id} was ended by the task itself"
+            self.connection.close()
+            raise StaleLease(message)
+        try:
+            [accepted] = self._broker._settle(Db(self.connection), [(job, outcome)])
+            if accepted:
+                self.connection.execute("commit")
+            return accepted
+        finally:
+            self.rollback()
+
+    def rollback(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("rollback")
+        self.connection.close()

@@ -1,0 +1,45 @@
+"""Where a settled attempt leaves its job: the one place where counters and budgets are applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.job import CRASH_BUDGET, ENDED, Job, Outcome, State
+
+
+def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> Job[Any]:
+    """The job as it stands after this outcome; `cancelled`: somebody asked for that while it ran."""
+    state, reason = outcome.state, outcome.reason
+    lapses = job.lapses + outcome.lapses
+    if outcome.lapses and job.at_most_once:
+        state, reason = State.FAILED, "lost"
+    elif outcome.lapses and lapses >= CRASH_BUDGET:
+        state, reason = State.FAILED, "crashed"
+    if cancelled and state in {State.READY, State.CANCELLED}:
+        state, reason = State.CANCELLED, "cancelled"
+    ended = state in ENDED
+    run_at = job.run_at
+    if state is State.READY:
+        run_at = now if outcome.run_at is None else outcome.run_at
+    return msgspec.structs.replace(
+        job,
+        state=state,
+        reason=reason,
+        run_at=run_at,
+        failures=job.failures + outcome.failures,
+        lapses=lapses,
+        repeats=job.repeats + outcome.repeats,
+        error=job.error if outcome.error is None else outcome.error,
+        result=outcome.result,
+        ended_at=(now if outcome.ended_at is None else outcome.ended_at) if ended else None,
+        claimed_at=None,
+        worker=None,
+        lease=None,
+    )
+
+
+def leaves_history(outcome: Outcome, after: Job[Any]) -> bool:
+    """Whether the attempt goes into the history: not if it was handed back before it began."""
+    return outcome.started_at is not None or bool(outcome.lapses) or after.state in ENDED
