@@ -22,6 +22,7 @@ from penstock.errors import Refused
 
 MOST_IN_PARCEL = 128
 _RUN_TICKS = 4096  # a run of ids lasts a millisecond; a tick is 1/4096 of one
+OFFSETS = [f"{offset:03x}" for offset in range(4096)]
 _PREFIX = 33  # of the 36 characters, all but the offset
 
 

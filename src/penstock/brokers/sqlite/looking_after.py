@@ -214,7 +214,7 @@ class LookingAfter(Working):
 
     def _packed(self, db: Db, lease: sqlite3.Row, offset: int) -> Job[Any]:
         for _, job in leased_jobs(self.store.lane(db, lease["lane"]), lease):
-            if job.lease.offset == offset:
+            if job.lease[1] == offset:
                 return job
         raise LookupError(offset)
 

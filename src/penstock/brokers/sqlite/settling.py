@@ -19,7 +19,7 @@ from penstock.brokers.sqlite.rows import (
     row_of,
     text_of,
 )
-from penstock.brokers.sqlite.statements import events, sql
+from penstock.brokers.sqlite.statements import many, sql
 from penstock.brokers.sqlite.store import Db
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State
@@ -28,17 +28,26 @@ from penstock.settlement import leaves_history, settled
 
 # Parameters of event.sql, in its order.
 EventRow = tuple[Any, ...]
+_EVENT = "(" + ", ".join("?" * 16) + ")"
+# Parameters of succeed.sql: the hot path binds half as many.
+_SUCCEED = "('attempt', ?, ?, ?, 1, 'succeeded', ?, ?, ?, ?, ?)"
 _CHUNKS = (512, 64, 8, 1)
 
 
 def write_events(db: Db, rows: Sequence[EventRow]) -> None:
-    """Append history rows, many to a statement."""
-    start, left = 0, len(rows)
+    """Append history rows."""
+    _write(db, sql.event, _EVENT, [value for row in rows for value in row])
+
+
+def _write(db: Db, statement: str, row: str, values: list[Any]) -> None:
+    # Many rows to a statement: one statement is one step of SQLite, so that the interpreter is let
+    # go of once and not once a row, which matters when hands are busy (each return may wait 5 ms).
+    width = row.count("?")
+    start, left = 0, len(values) // width
     for size in _CHUNKS:
         while left >= size:
-            values = [value for row in rows[start : start + size] for value in row]
-            db.execute(events(size), values)
-            start, left = start + size, left - size
+            db.execute(many(statement, row, size), values[start : start + size * width])
+            start, left = start + size * width, left - size
 
 
 def small_event(kind: str, at: float, job: Job[Any] | None, lane: int | None, data: bytes) -> EventRow:
@@ -71,8 +80,8 @@ class Settling(HandOver):
         rows: list[EventRow] = []
         leases: dict[int, list[int]] = defaultdict(list)
         for index, (job, outcome) in enumerate(pairs):
-            if isinstance(job.lease, Held):
-                leases[job.lease.lease].append(index)
+            if job.lease is not None:
+                leases[job.lease[0]].append(index)
             else:
                 accepted[index] = self._settle_row(db, job, outcome, now, tally, rows)
         for lease, indexes in leases.items():
@@ -97,44 +106,37 @@ class Settling(HandOver):
             return
         marks, worker, lane = bytearray(found["marks"]), found["worker"], found["lane"]
         ended = 0
+        done: list[Any] = []
         for index in indexes:
             job, outcome = pairs[index]
             held: Held = job.lease
-            mark = marks[held.offset]
+            _, offset, raw_id = held
+            mark = marks[offset]
             if mark == SETTLED:
                 continue
-            marks[held.offset] = SETTLED
+            marks[offset] = SETTLED
             accepted[index] = True
             ended += 1
             if outcome.state is State.SUCCEEDED:
                 body = result = None
                 if outcome.keep:
                     body, result = redact(job.body), outcome.result
-                rows.append(
-                    (
-                        "attempt",
-                        now if outcome.ended_at is None else outcome.ended_at,
-                        held.raw_id,
-                        lane,
-                        job.attempt,
-                        "succeeded",
-                        outcome.reason,
-                        job.enqueued_at,
-                        None,
-                        outcome.started_at,
-                        worker,
-                        None,
-                        None,
-                        body,
-                        result,
-                        None,
-                    )
+                done += (
+                    now if outcome.ended_at is None else outcome.ended_at,
+                    raw_id,
+                    lane,
+                    job.enqueued_at,
+                    outcome.started_at,
+                    worker,
+                    body,
+                    result,
                 )
             else:
                 after = settled(job, outcome, now, cancelled=mark == ASKED)
                 self._move_on(db, after, lane, outcome, now, tally)
                 if leaves_history(outcome, after):
                     rows.append(_attempt(job, after, outcome, lane, worker, now))
+        _write(db, sql.succeed, _SUCCEED, done)
         tally[lane, State.RUNNING, 0] -= ended
         if marks.count(SETTLED) == len(marks):
             db.execute(sql.end_lease, (lease,))
@@ -202,9 +204,10 @@ class Settling(HandOver):
 
     def _holds(self, db: Db, job: Job[Any]) -> int | None:
         """The lane of a job that this attempt still holds."""
-        if isinstance(job.lease, Held):
-            found = db.execute(sql.lease_marks, (job.lease.lease,)).fetchone()
-            if found is None or found["marks"][job.lease.offset] == SETTLED:
+        if job.lease is not None:
+            lease, offset, _ = job.lease
+            found = db.execute(sql.lease_marks, (lease,)).fetchone()
+            if found is None or found["marks"][offset] == SETTLED:
                 return None
             return found["lane"]
         row = db.execute(

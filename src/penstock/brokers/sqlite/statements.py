@@ -24,12 +24,9 @@ sql = Statements(_FOLDER / "sql")
 
 
 @cache
-def events(rows: int) -> str:
-    """The insert of so many history rows: one statement is one step of SQLite, however many rows
-    it has, so that the interpreter is let go of once and not once a row.
-    """
-    values = "(" + ", ".join("?" * 16) + ")"
-    return sql.event + ", ".join([values] * rows)
+def many(statement: str, row: str, rows: int) -> str:
+    """An insert of so many rows at once."""
+    return statement + ", ".join([row] * rows)
 
 
 def migrations() -> list[tuple[int, str]]:

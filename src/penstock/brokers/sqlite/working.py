@@ -15,7 +15,6 @@ from penstock.brokers.sqlite.hand_over import Tally, write_tally
 from penstock.brokers.sqlite.offers import Offer, made_at
 from penstock.brokers.sqlite.rows import (
     ASKED,
-    Held,
     ids_after,
     job_of,
     leased_jobs,
@@ -27,7 +26,7 @@ from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Db
 from penstock.brokers.sqlite.wake import Waiter
 from penstock.errors import StaleLease
-from penstock.ids import from_bytes, to_bytes
+from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, Outcome, State, put_back
 from penstock.rule import Rule, RuleKind, rule_over
 
@@ -166,12 +165,15 @@ class Working(Settling):
     ) -> list[Job[Any]]:
         ids: list[bytes] = []
         bodies: list[bytes] = []
+        names: list[tuple[str, int, float, int]] = []  # of each parcel: prefix, offset, time, jobs
         for rowid, first, count, lengths, packed in parcels:
             take = min(limit - len(ids), count)
             parcel_ids, parcel_bodies = ids_after(first, count), split(lengths, packed)
             parcel_bodies += [b""] * (count - len(parcel_bodies))  # a damaged row fails job by job
             ids += parcel_ids[:take]
             bodies += parcel_bodies[:take]
+            name = from_bytes(first)
+            names.append((prefix_of(name), offset_of(name), made_at(first), take))
             if take == count:
                 db.execute(sql.take_parcel, (rowid,))
             else:
@@ -197,25 +199,30 @@ class Working(Settling):
         lane, running, name = offer.lane, State.RUNNING, worker.id
         task, queue, version, priority = lane.task, lane.queue, lane.version, lane.priority
         runs_on = lane.runs_on
-        # Spelt out, and not packed_jobs: this is the hot path, and a keyword more costs 50 ns a job.
-        return [
-            Job(
-                task=task,
-                body=body,
-                id=from_bytes(raw),
-                queue=queue,
-                version=version,
-                priority=priority,
-                runs_on=runs_on,
-                state=running,
-                attempt=1,
-                enqueued_at=made_at(raw),
-                claimed_at=now,
-                worker=name,
-                lease=Held(lease or 0, offset, raw),
-            )
-            for offset, (raw, body) in enumerate(zip(ids, bodies, strict=True))
-        ]
+        jobs: list[Job[Any]] = []
+        place = 0
+        for prefix, first_offset, enqueued_at, count in names:
+            # Spelt out, and not packed_jobs: this is the hot path, 0.2 us a job count.
+            jobs += [
+                Job(
+                    task=task,
+                    body=bodies[place + index],
+                    id=prefix + OFFSETS[first_offset + index],
+                    queue=queue,
+                    version=version,
+                    priority=priority,
+                    runs_on=runs_on,
+                    state=running,
+                    attempt=1,
+                    enqueued_at=enqueued_at,
+                    claimed_at=now,
+                    worker=name,
+                    lease=(lease, place + index, ids[place + index]),
+                )
+                for index in range(count)
+            ]
+            place += count
+        return jobs
 
     def _rules_in_force(self, db: Db, now: float) -> list[Rule]:
         return [
