@@ -12,10 +12,10 @@ from typing import Any, Never
 
 import msgspec
 
-from penstock.admit import admit
 from penstock.broker import Batch, Count, Enqueued, Event, Note, Page, Renewed, Why, WorkerRow
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.store import Store, as_new, unpacked
+from penstock.checks import check_age, check_job, check_lane
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 from penstock.filter import Filter
@@ -55,14 +55,16 @@ class MemoryBroker:
             )
         with self._lock:
             now, store = self.clock.now(), self._store
-            remembered = min(self.retention, now - store.pruned_before)
-            offered = [as_new(job, now) for job in unpacked(jobs)]
+            oldest = max(now - self.retention, store.pruned_before)
+            offered = list(unpacked(jobs))
             for job in offered:
-                admit(job, now, remembered)
+                check_age(job.id, now, oldest)
+                check_lane(job.lane)
+                check_job(job)
             count = self._count_on(batch, len(offered), now)
             before = {job.id for job in offered if job.id in store.sent}
             standing: dict[str, str] = {}
-            for job in offered:
+            for job in (as_new(job, now) for job in offered):
                 if job.id in store.sent:
                     continue
                 if job.unique and (holder := store.keys.holder(job.unique.key, now)):
