@@ -31,7 +31,7 @@ def check_lane(lane: Lane) -> None:
             message = f"tag in runs_on {tag!r}: a comma is not allowed"
             raise Refused(message)
     if not -MOST_PRIORITY <= lane.priority <= MOST_PRIORITY:
-        message = f"priority {lane.priority!r} of {lane.task}: it goes from -100 to 100, higher first"
+        message = f"priority {lane.priority!r} of {lane.task}: from -100 to 100, higher first"
         raise Refused(message)
     if not 0 <= lane.version <= MOST_VERSION:
         message = f"version {lane.version!r} of {lane.task}: it goes from 0 to {MOST_VERSION}"

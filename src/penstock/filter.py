@@ -89,8 +89,9 @@ def parse_filter(words: Sequence[str], now: float) -> Filter:
     for word in words:
         match = _WORD.fullmatch(word)
         if match is None:
-            message = f"{word!r} is not a filter: write field:value, for example state:failed or -task:ping"
-            raise Refused(message)
+            raise Refused(
+                f"{word!r} is not a filter: write field:value, for example state:failed or -task:ping"
+            )
         into = excluded if match["minus"] else wanted
         _add(into, word, match["field"], match["value"], now)
     if excluded.keys() & {"since", "until"}:
@@ -114,8 +115,10 @@ def _add(into: dict[str, Any], word: str, field: str, value: str, now: float) ->
     elif field in {"since", "until"}:
         into[field] = parse_time(value, now)
     else:
-        message = f"{word!r}: no such field; there are task, queue, state, key, reason, tag.NAME, arg.NAME, since, until"
-        raise Refused(message)
+        raise Refused(
+            f"{word!r}: no such field; there are task, queue, state, key, reason, tag.NAME, "
+            "arg.NAME, since, until"
+        )
 
 
 def parse_time(text: str, now: float) -> float:

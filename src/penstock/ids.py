@@ -1,6 +1,6 @@
 """Job ids: UUIDs that sort by time, made by the caller.
 
-    tttttttt-tttt-7sss-vrrr-rrrrrrrrrooo     t milliseconds, s the fraction of one, r random, o offset
+    tttttttt-tttt-7sss-vrrr-rrrrrrrrrooo     t milliseconds, s fraction of one, r random, o offset
 
 Ids made one after the other for the same lane differ only in their last 12 bits, so that jobs
 made together travel in one parcel whose key is the first of them. A run of such ids lasts for
@@ -42,7 +42,7 @@ class Ids:
             tick = int(self.clock.now() * 4_096_000)
             run = self._runs.get(lane)
             if run is None or run[2] >= MOST_IN_PARCEL or not 0 <= tick - run[0] < _RUN_TICKS:
-                if len(self._runs) > 1000:  # noqa: PLR2004  forget old lanes, whichever
+                if len(self._runs) > 1000:  # forget old lanes, whichever
                     self._runs.clear()
                 tick = self._last = max(tick, self._last + 1)
                 run = (tick, _prefix(tick), 0)

@@ -5,7 +5,7 @@
 `Repeat(...)`: run it again, up to a limit, then something else.
 
     Dark's queue        retry=Retry(limit=2, delay=300, then="delete")
-    haskell-bee         on_error="keep", on_timeout=Repeat(limit=2, then="keep"), on_success="delete"
+    haskell-bee         on_success="delete", on_timeout=Repeat(limit=2, then="keep")
     a periodic task     on_success=Repeat(delay=4), on_error=Repeat(delay=4)
 """
 
@@ -22,9 +22,9 @@ from penstock.errors import Refused
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """When an exception leads to another attempt.
 
-    `limit` counts retries: 2 retries mean that the third failure ends it; None is for ever. The k-th
-    retry waits `delay * factor ** (k - 1)` seconds, at most `max`, spread by up to `jitter` of itself
-    in both directions. Only exceptions in `on` are retried, those in `never` are not. `then`: what
+    `limit` counts retries: 2 retries mean that the third failure ends it; None is for ever. The
+    k-th retry waits `delay * factor ** (k - 1)` seconds, at most `max`, spread by up to `jitter` of
+    itself in both directions. Only exceptions in `on` are retried, those in `never` are not. `then`: what
     happens when no retry is left, "fail" (kept) or "delete".
     """
 

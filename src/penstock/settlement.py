@@ -10,7 +10,7 @@ from penstock.job import CRASH_BUDGET, ENDED, Job, Outcome, State
 
 
 def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> Job[Any]:
-    """The job as it stands after this outcome; `cancelled`: somebody asked for that while it ran."""
+    """The job as this outcome leaves it; `cancelled`: somebody asked for that while it ran."""
     state, reason = outcome.state, outcome.reason
     lapses = job.lapses + outcome.lapses
     if outcome.lapses and job.at_most_once:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from penstock.broker import Batch, Enqueued
+from penstock.brokers.sqlite.change import Change
 from penstock.brokers.sqlite.offers import Offers
 from penstock.brokers.sqlite.rows import ids_after, lengths_of, minute_of, row_of
 from penstock.brokers.sqlite.statements import sql
@@ -18,13 +18,6 @@ from penstock.clock import Clock
 from penstock.errors import Refused
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, Parcel, State, pack
-
-Tally = Counter[tuple[int, str, int]]
-
-
-def write_tally(db: Db, tally: Tally) -> None:
-    """Count once per lane, state and minute that a transaction touched."""
-    db.executemany(sql.tally, [(*place, jobs) for place, jobs in tally.items() if jobs])
 
 
 class HandOver:
@@ -58,93 +51,81 @@ class HandOver:
             parcels = [parcel for parcel in parcels if not parcel.id.startswith("ff")]
             unpacked = {parcel.id for parcel in derived}
             singles += [job for job in jobs if isinstance(job, Job) and job.id in unpacked]
-        lanes = {parcel.lane for parcel in parcels} | {job.lane for job in singles}
-        for lane in lanes:
-            check_lane(lane)
         for parcel in parcels:
             check_body(max(parcel.bodies, key=len))
         for job in singles:
             check_job(job)
         if connection is None:
             with self.store.writing() as db:
-                answer = self._enqueue(db, parcels, singles, lanes, batch)
+                answer = self._enqueue(Change(db, self.clock.now()), parcels, singles, batch)
             self.offers.forget()
             self.bell.ring()
         else:
             with self.store.joining(connection) as db:
-                answer = self._enqueue(db, parcels, singles, lanes, batch)
+                answer = self._enqueue(Change(db, self.clock.now()), parcels, singles, batch)
         return answer
 
     def _enqueue(
         self,
-        db: Db,
+        change: Change,
         parcels: Sequence[Parcel],
         singles: Sequence[Job[Any]],
-        lanes: set[Lane],
         batch: Batch | None,
     ) -> Enqueued:
-        now = self.store.clock.now()
-        oldest = max(now - self.retention, self._pruned_before(db))
+        db = change.db
+        oldest = max(change.now - self.retention, self._pruned_before(db))
         for job in (*parcels, *singles):
-            check_age(job.id, now, oldest)
-        stored = self._count_batch(db, batch, parcels, singles, now)
-        numbers = {lane: lane.hash for lane in lanes}
-        db.executemany(
-            sql.put_lane,
-            [
-                (number, lane.queue, lane.task, lane.version, lane.priority, ",".join(lane.runs_on))
-                for lane, number in numbers.items()
-                if number not in self.store.lanes
-            ],
-        )
-        tally: Tally = Counter()
-        known = self._enqueue_parcels(db, parcels, numbers, tally)
-        standing = self._enqueue_singles(db, singles, numbers, tally, known, now)
-        write_tally(db, tally)
+            check_age(job.id, change.now, oldest)
+        rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
+        stored = self._count_batch(change, batch, rows) if batch else 0
+        lanes = self._put_lanes(db, {job.lane for job in (*parcels, *singles)})
+        known = self._enqueue_parcels(change, parcels, lanes)
+        standing = self._enqueue_singles(change, singles, lanes, known)
+        change.finish()
         return Enqueued(frozenset(known), standing, stored)
+
+    def _put_lanes(self, db: Db, lanes: set[Lane]) -> dict[Lane, int]:
+        numbers: dict[Lane, int] = {}
+        for lane in lanes:
+            check_lane(lane)
+            number = numbers[lane] = lane.hash
+            if number not in self.store.lanes:
+                names = (lane.queue, lane.task, lane.version, lane.priority, ",".join(lane.runs_on))
+                db.execute(sql.put_lane, (number, *names))
+        return numbers
 
     def _pruned_before(self, db: Db) -> float:
         row = db.execute(sql.pruned_before).fetchone()
         return float(row["value"]) if row else 0.0
 
-    def _count_batch(
-        self,
-        db: Db,
-        batch: Batch | None,
-        parcels: Sequence[Parcel],
-        singles: Sequence[Job[Any]],
-        now: float,
-    ) -> int:
-        if batch is None:
-            return 0
-        row = db.execute(sql.batch, {"id": batch.id}).fetchone()
+    def _count_batch(self, change: Change, batch: Batch, rows: int) -> int:
+        row = change.db.execute(sql.batch, {"id": batch.id}).fetchone()
         stored = row["rows"] if row else 0
-        rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
         if not rows:
             return stored
         if stored != batch.count:
-            message = (
+            raise Refused(
                 f"batch {batch.id!r} has {stored} rows stored, this call goes on from "
                 f"{batch.count}: somebody else is enqueueing under the same id"
             )
-            raise Refused(message)
-        db.execute(sql.put_batch, {"id": batch.id, "rows": stored + rows, "at": now})
+        parameters = {"id": batch.id, "rows": stored + rows, "at": change.now}
+        change.db.execute(sql.put_batch, parameters)
         return stored + rows
 
     def _enqueue_parcels(
-        self, db: Db, parcels: Sequence[Parcel], numbers: dict[Lane, int], tally: Tally
+        self, change: Change, parcels: Sequence[Parcel], lanes: dict[Lane, int]
     ) -> set[str]:
         known: set[str] = set()
         sent: list[tuple[bytes, int, None]] = []
         rows: list[tuple[bytes, int, int, bytes, bytes]] = []
         for parcel in parcels:
-            first, number = to_bytes(parcel.id), numbers[parcel.lane]
-            for start, bodies in self._new_parts(db, first, parcel.bodies, known):
+            first, lane = to_bytes(parcel.id), lanes[parcel.lane]
+            for start, bodies in self._new_parts(change.db, first, parcel.bodies, known):
                 sent.append((start, len(bodies), None))
-                rows.append((start, number, len(bodies), lengths_of(bodies), b"".join(bodies)))
-                tally[number, State.READY, 0] += len(bodies)
-        db.executemany(sql.send, sent)
-        db.executemany(sql.enqueue_parcel, rows)
+                rows.append((start, lane, len(bodies), lengths_of(bodies), b"".join(bodies)))
+                change.tally[lane, State.READY, 0] += len(bodies)
+        change.db.executemany(sql.send, sent)
+        change.db.executemany(sql.enqueue_parcel, rows)
         return known
 
     def _new_parts(
@@ -178,57 +159,42 @@ class HandOver:
         return list(parts)
 
     def _enqueue_singles(
-        self,
-        db: Db,
-        singles: Sequence[Job[Any]],
-        numbers: dict[Lane, int],
-        tally: Tally,
-        known: set[str],
-        now: float,
+        self, change: Change, singles: Sequence[Job[Any]], lanes: dict[Lane, int], known: set[str]
     ) -> dict[str, str]:
+        db, now = change.db, change.now
         standing: dict[str, str] = {}
         for job in singles:
             raw = to_bytes(job.id)
             if not self._new_parts(db, raw, [b""], known):
                 continue
             if job.unique is not None:
-                holder = db.execute(
-                    sql.unique_holder, {"key": job.unique.key, "now": now}
-                ).fetchone()
+                parameters = {"key": job.unique.key, "now": now}
+                holder = db.execute(sql.unique_holder, parameters).fetchone()
                 if holder is not None:
                     standing[job.id] = from_bytes(holder["job"])
                     continue
-                self._take_unique(db, job, raw, now)
-            made_at = time_of(job.id)
+                self._take_unique(change, job, raw)
+            made_at, lane = time_of(job.id), lanes[job.lane]
             enqueued_at = now if made_at is None else made_at
             run_at = enqueued_at if job.run_at is None else job.run_at
-            minute, number = minute_of(run_at, now), numbers[job.lane]
+            minute = minute_of(run_at, now)
             db.execute(sql.send, (raw, 1, now if made_at is None else None))
-            db.execute(
-                sql.enqueue,
-                row_of(
-                    job,
-                    number,
-                    state=State.READY,
-                    run_at=run_at,
-                    minute=minute,
-                    enqueued_at=enqueued_at,
-                ),
-            )
+            places = {"run_at": run_at, "minute": minute, "enqueued_at": enqueued_at}
+            db.execute(sql.enqueue, row_of(job, lane, state=State.READY, **places))
             self._put_tags(db, job, raw)
-            tally[number, State.READY, minute] += 1
+            change.tally[lane, State.READY, minute] += 1
         return standing
 
-    def _take_unique(self, db: Db, job: Job[Any], raw: bytes, now: float) -> None:
+    def _take_unique(self, change: Change, job: Job[Any], raw: bytes) -> None:
         unique = job.unique
         if unique is not None:
-            db.execute(
+            change.db.execute(
                 sql.take_unique,
                 {
                     "key": unique.key,
                     "job": raw,
                     "until": unique.until,
-                    "expires_at": None if unique.seconds is None else now + unique.seconds,
+                    "expires_at": None if unique.seconds is None else change.now + unique.seconds,
                 },
             )
 
@@ -237,4 +203,3 @@ class HandOver:
         names += [(f"arg.{name}", value, raw) for name, value in job.search.items()]
         if names:
             db.executemany(sql.put_tag, names)
-

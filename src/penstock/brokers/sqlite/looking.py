@@ -142,9 +142,7 @@ class Looking(LookingAfter):
                 [body for _, body in reversed(pairs)],
             )
 
-    def _from_rows(
-        self, db: Db, statement: str, parameters: dict[str, Any]
-    ) -> Iterator[Job[Any]]:
+    def _from_rows(self, db: Db, statement: str, parameters: dict[str, Any]) -> Iterator[Job[Any]]:
         for row in db.execute(statement, parameters):
             yield job_of(self.store.lane(db, row["lane"]), row)
 
@@ -188,7 +186,7 @@ class Looking(LookingAfter):
         return [count for count in counts if count.total or count.failed]
 
     def _later(self, db: Db, row: sqlite3.Row, now: float) -> int:
-        """How many of a tally's ready jobs are not due yet: all, none, or those of this very minute."""
+        """How many of a tally's ready jobs are not due yet: of this very minute they are counted."""
         starts = row["minute"] * 60
         if starts > now:
             return row["jobs"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
 
-from penstock.brokers.sqlite.hand_over import Tally, write_tally
+from penstock.brokers.sqlite.change import Change
 from penstock.brokers.sqlite.rows import (
     ASKED,
     SETTLED,
@@ -22,13 +21,15 @@ from penstock.brokers.sqlite.rows import (
     split,
     succeeded_job,
 )
-from penstock.brokers.sqlite.settling import EventRow, small_event, write_events
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Db
 from penstock.brokers.sqlite.working import Working
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
 from penstock.rule import Rule, RuleKind
+
+Touched = tuple[Job[Any], int]  # a job as it stands now, and its lane
+Act = Callable[[Change, bytes], Touched | None]
 
 
 class LookingAfter(Working):
@@ -43,9 +44,9 @@ class LookingAfter(Working):
         now, monotonic = self.clock.now(), self.clock.monotonic()
         moved = 0
         with self.store.writing() as db:
-            tally: Tally = Counter()
-            self._expire(db, now, tally)
-            write_tally(db, tally)
+            change = Change(db, now)
+            self._expire(change)
+            change.finish()
             if dead is not None:
                 gone = [dead]
             elif by is None or self._was_alive(db, by, monotonic):
@@ -83,32 +84,25 @@ class LookingAfter(Working):
     def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
         return self._each(ids, "delete", author, reason, self._delete)
 
-    def _each(
-        self, ids: Sequence[str], kind: str, author: str, reason: str, act: Any
-    ) -> list[str]:
+    def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
         """Do it to every job it applies to, and note who asked, in one transaction."""
         data = msgspec.json.encode({"author": author, "reason": reason})
         done: list[str] = []
-        rows: list[EventRow] = []
-        tally: Tally = Counter()
         with self.store.writing() as db:
-            now = self.clock.now()
+            change = Change(db, self.clock.now())
             for job_id in dict.fromkeys(ids):
-                touched: tuple[Job[Any], int] | None = act(db, to_bytes(job_id), now, tally)
+                touched = act(change, to_bytes(job_id))
                 if touched is not None:
-                    job, lane = touched
-                    rows.append(small_event(kind, now, job, lane, data))
+                    change.happened(kind, data, *touched)
                     done.append(job_id)
-            write_events(db, rows)
-            write_tally(db, tally)
+            change.finish()
         if done:
             self.offers.forget()
             self.bell.ring()
         return done
 
-    def _cancel(
-        self, db: Db, raw: bytes, now: float, tally: Tally
-    ) -> tuple[Job[Any], int] | None:
+    def _cancel(self, change: Change, raw: bytes) -> Touched | None:
+        db = change.db
         row = db.execute(sql.get, (raw,)).fetchone()
         if row is not None:
             job = job_of(self.store.lane(db, row["lane"]), row)
@@ -117,13 +111,14 @@ class LookingAfter(Working):
             if job.state is State.RUNNING:
                 db.execute(sql.ask_cancel, (raw,))
                 return job, row["lane"]
-            self._end_row(db, job, row, "cancelled", now, tally)
-            return _cancelled(job, now), row["lane"]
-        if (found := self._unpack(db, raw, tally)) is not None:
+            return self._end_row(change, row, "cancelled"), row["lane"]
+        if (found := self._unpack(change, raw)) is not None:
             job, lane = found
-            ended = _cancelled(job, now)
+            ended = msgspec.structs.replace(
+                job, state=State.CANCELLED, reason="cancelled", ended_at=change.now
+            )
             db.execute(sql.enqueue, row_of(ended, lane, run_at=job.enqueued_at))
-            tally[lane, State.CANCELLED, 0] += 1
+            change.tally[lane, State.CANCELLED, 0] += 1
             return ended, lane
         for lease, offset in self._leased(db, raw):
             marks = bytearray(lease["marks"])
@@ -132,7 +127,8 @@ class LookingAfter(Working):
             return self._packed(db, lease, offset), lease["lane"]
         return None
 
-    def _retry(self, db: Db, raw: bytes, now: float, tally: Tally) -> tuple[Job[Any], int] | None:
+    def _retry(self, change: Change, raw: bytes) -> Touched | None:
+        db, now = change.db, change.now
         row = db.execute(sql.get, (raw,)).fetchone()
         if row is None:
             return None
@@ -146,26 +142,26 @@ class LookingAfter(Working):
             if holder is not None and holder["job"] != raw:
                 return None
             if holder is None:
-                self._take_unique(db, job, raw, now)
-        tally[row["lane"], job.state, row["minute"]] -= 1
-        tally[row["lane"], State.READY, 0] += 1
+                self._take_unique(change, job, raw)
+        change.tally[row["lane"], job.state, row["minute"]] -= 1
+        change.tally[row["lane"], State.READY, 0] += 1
         db.execute(sql.retry, {"id": raw, "now": now})
         return msgspec.structs.replace(job, state=State.READY, run_at=now, reason=None), row["lane"]
 
-    def _delete(self, db: Db, raw: bytes, now: float, tally: Tally) -> tuple[Job[Any], int] | None:
-        del now
+    def _delete(self, change: Change, raw: bytes) -> Touched | None:
+        db = change.db
         row = db.execute(sql.get, (raw,)).fetchone()
         if row is not None:
             job = job_of(self.store.lane(db, row["lane"]), row)
             if job.state is State.RUNNING:
                 return None
-            tally[row["lane"], job.state, row["minute"]] -= 1
+            change.tally[row["lane"], job.state, row["minute"]] -= 1
             self._free_unique(db, job, raw, "ended")
             self._free_unique(db, job, raw, "started")
             db.execute(sql.delete, (raw,))
             db.execute(sql.forget_body, (raw,))
             return job, row["lane"]
-        if (found := self._unpack(db, raw, tally)) is not None:
+        if (found := self._unpack(change, raw)) is not None:
             return found
         row = db.execute(sql.succeeded, (raw,)).fetchone()
         if row is None:
@@ -181,8 +177,9 @@ class LookingAfter(Working):
             return None
         return parcel
 
-    def _unpack(self, db: Db, raw: bytes, tally: Tally) -> tuple[Job[Any], int] | None:
+    def _unpack(self, change: Change, raw: bytes) -> Touched | None:
         """Take one job out of its parcel; what stood before and after it become parcels."""
+        db = change.db
         parcel = self._parcel_of(db, raw)
         if parcel is None:
             return None
@@ -197,7 +194,7 @@ class LookingAfter(Working):
                     sql.enqueue_parcel,
                     (ids[first], parcel["lane"], len(part), lengths_of(part), b"".join(part)),
                 )
-        tally[parcel["lane"], State.READY, 0] -= 1
+        change.tally[parcel["lane"], State.READY, 0] -= 1
         [job] = packed_jobs(self.store.lane(db, parcel["lane"]), [raw], bodies[at : at + 1])
         return job, parcel["lane"]
 
@@ -234,7 +231,9 @@ class LookingAfter(Working):
                 },
             ).fetchone()
             rule = msgspec.structs.replace(rule, created_at=made["created_at"])
-            write_events(db, [small_event("rule", now, None, None, _rule_data(rule, in_force=True))])
+            change = Change(db, now)
+            change.happened("rule", _rule_data(rule, in_force=True), None, None)
+            change.finish()
         self.store.rules_changed()
         return rule
 
@@ -253,7 +252,9 @@ class LookingAfter(Working):
             ).rowcount
             if cleared:
                 data = _rule_data(Rule(kind, queue, task, author), in_force=False)
-                write_events(db, [small_event("rule", now, None, None, data)])
+                change = Change(db, now)
+                change.happened("rule", data, None, None)
+                change.finish()
         if cleared:
             self.store.rules_changed()
             self.bell.ring()
@@ -262,13 +263,13 @@ class LookingAfter(Working):
     def prune(self, before: float) -> int:
         with self.store.writing() as db:
             now = self.clock.now()
-            tally: Tally = Counter()
-            self._expire(db, now, tally)
+            change = Change(db, now)
+            self._expire(change)
             removed = 0
             for row in db.execute(sql.prune_jobs, {"before": before}).fetchall():
-                tally[row["lane"], row["state"], row["minute"]] -= 1
+                change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
                 removed += db.execute(sql.delete, (row["id"],)).rowcount
-            write_tally(db, tally)
+            change.finish()
             removed += db.execute(sql.prune, {"before": before}).rowcount
             pruned_before = max(before, self._pruned_before(db))
             db.execute(sql.put_meta, {"name": "pruned_before", "value": repr(pruned_before)})
@@ -291,10 +292,6 @@ def _given_up(job: Job[Any], started: Collection[str] | None) -> Outcome:
     if started is None or job.id in started:
         return lapsed()
     return put_back("crashed")
-
-
-def _cancelled(job: Job[Any], now: float) -> Job[Any]:
-    return msgspec.structs.replace(job, state=State.CANCELLED, reason="cancelled", ended_at=now)
 
 
 def _rule_data(rule: Rule, *, in_force: bool) -> bytes:

@@ -7,7 +7,7 @@ runs short, 50 ms have passed (late committers are found then), or this process 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from penstock.broker import WorkerRow
@@ -57,27 +57,15 @@ class Offers:
             heads[number] = min(head, heads.get(number, head))
             if run_at is not None:
                 loose.add(number)
-        self.lanes = sorted(self._offers(store, db, heads, loose, worker, queues, now))
+        self.lanes = sorted(
+            # Ageing: a minute of waiting is worth one step of priority. Sorted ascending.
+            Offer(-(lane.priority + max(0.0, now - head) / 60), head, number, lane, number in loose)
+            for number, head in heads.items()
+            if can_run(worker, queues, lane := store.lane(db, number))
+        )
         self._for = (worker.id, queues, len(worker.tasks))
         self._at = now
         self._good_for = max(_FRESH_SECONDS, (time.perf_counter() - began) * _SHARE)
-
-    def _offers(
-        self,
-        store: Store,
-        db: Db,
-        heads: dict[int, float],
-        loose: set[int],
-        worker: WorkerRow,
-        queues: Collection[str] | None,
-        now: float,
-    ) -> Iterable[Offer]:
-        for number, head in heads.items():
-            lane = store.lane(db, number)
-            if can_run(worker, queues, lane):
-                # Ageing: a minute of waiting is worth one step of priority. Sorted ascending.
-                rank = -(lane.priority + max(0.0, now - head) / 60)
-                yield Offer(rank, head, number, lane, number in loose)
 
 
 def can_run(worker: WorkerRow, queues: Collection[str] | None, lane: Lane) -> bool:

@@ -15,7 +15,7 @@ from penstock.job import Job, Lane, State, Unique
 HELD, SETTLED, ASKED = 0, 1, 2  # the marks of a lease
 
 
-# Where a packed job's claim is written: Job.lease is the lease, the place in it, and the id as stored.
+# Where a packed job's claim is written: Job.lease is the lease, the place in it, the stored id.
 # A plain tuple: a named one costs 0.2 us more, for every job claimed.
 Held = tuple[int, int, bytes]
 
@@ -25,7 +25,7 @@ def lengths_of(bodies: Sequence[bytes]) -> bytes:
 
 
 def split(lengths: bytes, bodies: bytes) -> list[bytes]:
-    """The bodies of a parcel. A damaged one gives pieces that do not decode, and fail one by one."""
+    """The bodies of a parcel. A damaged one gives pieces that do not decode: each fails alone."""
     sizes = array("I")
     sizes.frombytes(lengths[: len(lengths) // 4 * 4])
     pieces: list[bytes] = []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.broker import Note
-from penstock.brokers.sqlite.hand_over import HandOver, Tally, write_tally
+from penstock.brokers.sqlite.change import Change
+from penstock.brokers.sqlite.hand_over import HandOver
 from penstock.brokers.sqlite.rows import (
     ASKED,
     SETTLED,
@@ -19,45 +20,12 @@ from penstock.brokers.sqlite.rows import (
     row_of,
     text_of,
 )
-from penstock.brokers.sqlite.statements import many, sql
+from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Db
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.redact import redact
 from penstock.settlement import leaves_history, settled
-
-# Parameters of event.sql, in its order.
-EventRow = tuple[Any, ...]
-_EVENT = "(" + ", ".join("?" * 16) + ")"
-# Parameters of succeed.sql: the hot path binds half as many.
-_SUCCEED = "('attempt', ?, ?, ?, 1, 'succeeded', ?, ?, ?, ?, ?)"
-_CHUNKS = (512, 64, 8, 1)
-
-
-def write_events(db: Db, rows: Sequence[EventRow]) -> None:
-    """Append history rows."""
-    _write(db, sql.event, _EVENT, [value for row in rows for value in row])
-
-
-def _write(db: Db, statement: str, row: str, values: list[Any]) -> None:
-    # Many rows to a statement: one statement is one step of SQLite, so that the interpreter is let
-    # go of once and not once a row, which matters when hands are busy (each return may wait 5 ms).
-    width = row.count("?")
-    start, left = 0, len(values) // width
-    for size in _CHUNKS:
-        while left >= size:
-            db.execute(many(statement, row, size), values[start : start + size * width])
-            start, left = start + size * width, left - size
-
-
-def small_event(kind: str, at: float, job: Job[Any] | None, lane: int | None, data: bytes) -> EventRow:
-    """One of the rarer events: who asked for what, how far a job got."""
-    if job is None:
-        return (kind, at, *(None,) * 13, data)
-    return (
-        *(kind, at, to_bytes(job.id), lane, job.attempt, job.state, job.reason, job.enqueued_at),
-        *(job.run_at, None, job.worker, text_of(job.tags), None, None, None, data),
-    )
 
 
 class Settling(HandOver):
@@ -74,54 +42,43 @@ class Settling(HandOver):
         return accepted
 
     def _settle(self, db: Db, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
-        now = self.store.clock.now()
+        change = Change(db, self.clock.now())
         accepted = [False] * len(pairs)
-        tally: Tally = Counter()
-        rows: list[EventRow] = []
         leases: dict[int, list[int]] = defaultdict(list)
         for index, (job, outcome) in enumerate(pairs):
             if job.lease is not None:
                 leases[job.lease[0]].append(index)
             else:
-                accepted[index] = self._settle_row(db, job, outcome, now, tally, rows)
+                accepted[index] = self._settle_row(change, job, outcome)
         for lease, indexes in leases.items():
-            self._settle_lease(db, lease, indexes, pairs, now, tally, rows, accepted)
-        write_events(db, rows)
-        write_tally(db, tally)
+            settled_now = self._settle_lease(change, lease, [pairs[index] for index in indexes])
+            for index, fresh in zip(indexes, settled_now, strict=False):
+                accepted[index] = fresh
+        change.finish()
         return accepted
 
     def _settle_lease(
-        self,
-        db: Db,
-        lease: int,
-        indexes: Sequence[int],
-        pairs: Sequence[tuple[Job[Any], Outcome]],
-        now: float,
-        tally: Tally,
-        rows: list[EventRow],
-        accepted: list[bool],
-    ) -> None:
-        found = db.execute(sql.lease_marks, (lease,)).fetchone()
+        self, change: Change, lease: int, pairs: Sequence[tuple[Job[Any], Outcome]]
+    ) -> list[bool]:
+        found = change.db.execute(sql.lease_marks, (lease,)).fetchone()
         if found is None:
-            return
+            return []
         marks, worker, lane = bytearray(found["marks"]), found["worker"], found["lane"]
-        ended = 0
-        done: list[Any] = []
-        for index in indexes:
-            job, outcome = pairs[index]
+        now, successes = change.now, change.successes
+        accepted: list[bool] = []
+        for job, outcome in pairs:
             held: Held = job.lease
             _, offset, raw_id = held
             mark = marks[offset]
+            accepted.append(mark != SETTLED)
             if mark == SETTLED:
                 continue
             marks[offset] = SETTLED
-            accepted[index] = True
-            ended += 1
             if outcome.state is State.SUCCEEDED:
                 body = result = None
                 if outcome.keep:
                     body, result = redact(job.body), outcome.result
-                done += (
+                successes += (
                     now if outcome.ended_at is None else outcome.ended_at,
                     raw_id,
                     lane,
@@ -133,69 +90,44 @@ class Settling(HandOver):
                 )
             else:
                 after = settled(job, outcome, now, cancelled=mark == ASKED)
-                self._move_on(db, after, lane, outcome, now, tally)
+                self._move_on(change, after, lane, outcome)
                 if leaves_history(outcome, after):
-                    rows.append(_attempt(job, after, outcome, lane, worker, now))
-        _write(db, sql.succeed, _SUCCEED, done)
-        tally[lane, State.RUNNING, 0] -= ended
+                    change.events += _attempt(change, job, after, outcome, (lane, worker))
+        change.tally[lane, State.RUNNING, 0] -= sum(accepted)
         if marks.count(SETTLED) == len(marks):
-            db.execute(sql.end_lease, (lease,))
-        elif ended:
-            db.execute(sql.mark_lease, (bytes(marks), lease))
+            change.db.execute(sql.end_lease, (lease,))
+        elif any(accepted):
+            change.db.execute(sql.mark_lease, (bytes(marks), lease))
+        return accepted
 
-    def _move_on(
-        self, db: Db, after: Job[Any], lane: int, outcome: Outcome, now: float, tally: Tally
-    ) -> None:
+    def _move_on(self, change: Change, after: Job[Any], lane: int, outcome: Outcome) -> None:
         """A job that leaves its lease without success gets a row, unless it is not to be kept."""
         if after.state in ENDED and not outcome.keep:
             return
         run_at = after.enqueued_at if after.run_at is None else after.run_at
-        minute = minute_of(run_at, now) if after.state is State.READY else 0
-        db.execute(sql.enqueue, row_of(after, lane, run_at=run_at, minute=minute))
-        tally[lane, after.state, minute] += 1
+        minute = minute_of(run_at, change.now) if after.state is State.READY else 0
+        change.db.execute(sql.enqueue, row_of(after, lane, run_at=run_at, minute=minute))
+        change.tally[lane, after.state, minute] += 1
 
-    def _settle_row(
-        self,
-        db: Db,
-        job: Job[Any],
-        outcome: Outcome,
-        now: float,
-        tally: Tally,
-        rows: list[EventRow],
-    ) -> bool:
-        raw = to_bytes(job.id)
+    def _settle_row(self, change: Change, job: Job[Any], outcome: Outcome) -> bool:
+        db, now, raw = change.db, change.now, to_bytes(job.id)
         row = db.execute(sql.held_row, {"id": raw, "attempt": job.attempt}).fetchone()
         if row is None:
             return False
         lane = row["lane"]
         before = job_of(self.store.lane(db, lane), row)
         after = settled(before, outcome, now, cancelled=bool(row["cancelled"]))
-        tally[lane, State.RUNNING, 0] -= 1
+        change.tally[lane, State.RUNNING, 0] -= 1
         if after.state in ENDED:
             self._free_unique(db, before, raw, "ended")
         if after.state is State.SUCCEEDED or (after.state in ENDED and not outcome.keep):
             db.execute(sql.delete, (raw,))
         else:
             minute = minute_of(after.run_at or now, now) if after.state is State.READY else 0
-            db.execute(
-                sql.settle,
-                {
-                    "id": raw,
-                    "attempt": after.attempt,
-                    "state": after.state,
-                    "run_at": after.run_at,
-                    "minute": minute,
-                    "failures": after.failures,
-                    "lapses": after.lapses,
-                    "repeats": after.repeats,
-                    "ended_at": after.ended_at,
-                    "reason": after.reason,
-                    "error": after.error,
-                },
-            )
-            tally[lane, after.state, minute] += 1
+            db.execute(sql.settle, moved(after, minute))
+            change.tally[lane, after.state, minute] += 1
         if leaves_history(outcome, after):
-            rows.append(_attempt(before, after, outcome, lane, row["worker"], now))
+            change.events += _attempt(change, before, after, outcome, (lane, row["worker"]))
         return True
 
     def _free_unique(self, db: Db, job: Job[Any], raw: bytes, until: str) -> None:
@@ -210,9 +142,7 @@ class Settling(HandOver):
             if found is None or found["marks"][offset] == SETTLED:
                 return None
             return found["lane"]
-        row = db.execute(
-            sql.held_row, {"id": to_bytes(job.id), "attempt": job.attempt}
-        ).fetchone()
+        row = db.execute(sql.held_row, {"id": to_bytes(job.id), "attempt": job.attempt}).fetchone()
         return None if row is None else row["lane"]
 
     def note(self, job: Job[Any], note: Note) -> bool:
@@ -220,7 +150,7 @@ class Settling(HandOver):
             lane = self._holds(db, job)
             if lane is None:
                 return False
-            at = note.at or self.store.clock.now()
+            at = note.at or self.clock.now()
             if note.kind != "event":
                 db.execute(
                     sql.note,
@@ -233,7 +163,9 @@ class Settling(HandOver):
                     },
                 )
             if note.kind in {"event", "progress"}:
-                write_events(db, [small_event(note.kind, at, job, lane, noted(note))])
+                change = Change(db, at)
+                change.happened(note.kind, noted(note), job, lane)
+                change.finish()
         return True
 
 
@@ -243,13 +175,32 @@ def noted(note: Note) -> bytes:
     return b'{"name":' + name + b',"value":' + note.value + b"}"
 
 
+def moved(after: Job[Any], minute: int) -> dict[str, Any]:
+    """The parameters of settle.sql."""
+    return {
+        "id": to_bytes(after.id),
+        "attempt": after.attempt,
+        "state": after.state,
+        "run_at": after.run_at,
+        "minute": minute,
+        "failures": after.failures,
+        "lapses": after.lapses,
+        "repeats": after.repeats,
+        "ended_at": after.ended_at,
+        "reason": after.reason,
+        "error": after.error,
+    }
+
+
 def _attempt(
-    before: Job[Any], after: Job[Any], outcome: Outcome, lane: int, worker: str, now: float
-) -> EventRow:
+    change: Change, before: Job[Any], after: Job[Any], outcome: Outcome, held: tuple[int, str]
+) -> tuple[Any, ...]:
+    """The history row of an attempt, as event.sql takes it."""
+    lane, worker = held
     kept = after.state in ENDED and outcome.keep
     return (
         "attempt",
-        now if outcome.ended_at is None else outcome.ended_at,
+        change.now if outcome.ended_at is None else outcome.ended_at,
         to_bytes(before.id),
         lane,
         before.attempt,

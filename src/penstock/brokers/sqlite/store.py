@@ -47,7 +47,9 @@ class Db:
 class Store:
     """The open file. `create=False` refuses a path where there is none, instead of making one."""
 
-    def __init__(self, path: str | Path, clock: Clock | None = None, *, create: bool = True) -> None:
+    def __init__(
+        self, path: str | Path, clock: Clock | None = None, *, create: bool = True
+    ) -> None:
         self.path = Path(os.path.realpath(path))
         self.clock = clock or SYSTEM_CLOCK
         self.store_id = ""
@@ -73,7 +75,7 @@ class Store:
             self._rules = self._map_rules()
 
     def connect(self) -> sqlite3.Connection:
-        """A connection of its own, in autocommit: transactions begin and end where one can see it."""
+        """A connection of its own, in autocommit: transactions begin and end in plain sight."""
         connection = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -133,7 +135,7 @@ class Store:
         with in_our_words(self.path):
             autocommit = connection.isolation_level is None and not connection.in_transaction
             # A savepoint: what is refused half-way leaves the caller's own transaction as it was.
-            # Outside a transaction it opens one; sqlite3's own begin would come with the first insert.
+            # It does not make sqlite3 begin one, as the caller's first insert would.
             if connection.isolation_level is not None and not connection.in_transaction:
                 db.execute("begin immediate")
             db.execute("savepoint penstock")

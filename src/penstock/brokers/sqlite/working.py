@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.broker import Renewed, WorkerRow
-from penstock.brokers.sqlite.hand_over import Tally, write_tally
+from penstock.brokers.sqlite.change import Change
 from penstock.brokers.sqlite.offers import Offer, made_at
 from penstock.brokers.sqlite.rows import (
     ASKED,
@@ -21,7 +20,7 @@ from penstock.brokers.sqlite.rows import (
     lengths_of,
     split,
 )
-from penstock.brokers.sqlite.settling import Settling, small_event, write_events
+from penstock.brokers.sqlite.settling import Settling, moved
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Db
 from penstock.brokers.sqlite.wake import Waiter
@@ -79,10 +78,10 @@ class Working(Settling):
     ) -> list[Job[Any]]:
         if limit <= 0:
             return []
-        now = self.store.clock.now()
-        tally: Tally = Counter()
+        now = self.clock.now()
+        change = Change(db, now)
         self._keep_alive(db, worker, now)
-        self._expire(db, now, tally)
+        self._expire(change)
         rules = self._rules_in_force(db, now)
         left = None if sizes is None else dict(sizes)
         jobs: list[Job[Any]] = []
@@ -98,7 +97,7 @@ class Working(Settling):
                     want = min(want, left.get(offer.lane.task, 0))
                 if want <= 0 or rule_over(rules, offer.lane.queue, offer.lane.task, now):
                     continue
-                taken = self._take(db, offer, want, worker, now, tally)
+                taken = self._take(change, offer, want, worker)
                 jobs += taken
                 if left is not None:
                     left[offer.lane.task] -= len(taken)
@@ -107,20 +106,18 @@ class Working(Settling):
             self.offers.lanes = [offer for offer in self.offers.lanes if offer.hash not in short]
             if len(jobs) < limit:
                 self.offers.forget()
-        write_tally(db, tally)
+        change.finish()
         return jobs
 
-    def _take(
-        self, db: Db, offer: Offer, want: int, worker: WorkerRow, now: float, tally: Tally
-    ) -> list[Job[Any]]:
+    def _take(self, change: Change, offer: Offer, want: int, worker: WorkerRow) -> list[Job[Any]]:
         """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
+        db = change.db
         due: list[tuple[float, bytes]] = []
         if offer.loose:
-            parameters = {"lane": offer.hash, "now": now, "limit": want}
+            parameters = {"lane": offer.hash, "now": change.now, "limit": want}
             due = [(row["run_at"], row["id"]) for row in db.execute(sql.claim_due, parameters)]
-        rows = left = 0
+        rows, left = 0, want
         parcels: list[sqlite3.Row] = []
-        left = want
         cursor = db.execute(sql.claim_parcels, (offer.hash,))
         for parcel in cursor:
             head = (made_at(parcel["id"]), parcel["id"])
@@ -134,15 +131,16 @@ class Working(Settling):
                 break
         cursor.close()
         rows += min(left, len(due) - rows)
-        jobs = self._take_rows(db, offer, rows, worker, now, tally) if rows else []
+        jobs = self._take_rows(change, offer, rows, worker) if rows else []
         if parcels:
-            jobs += self._take_parcels(db, offer, parcels, want - rows, worker, now, tally)
+            jobs += self._take_parcels(change, offer, parcels, want - rows, worker)
         return jobs
 
     def _take_rows(
-        self, db: Db, offer: Offer, limit: int, worker: WorkerRow, now: float, tally: Tally
+        self, change: Change, offer: Offer, limit: int, worker: WorkerRow
     ) -> list[Job[Any]]:
-        parameters = {"lane": offer.hash, "now": now, "limit": limit, "worker": worker.id}
+        db, tally = change.db, change.tally
+        parameters = {"lane": offer.hash, "now": change.now, "limit": limit, "worker": worker.id}
         jobs: list[Job[Any]] = []
         for row in db.execute(sql.claim, parameters).fetchall():
             job = job_of(offer.lane, row)
@@ -155,14 +153,13 @@ class Working(Settling):
 
     def _take_parcels(
         self,
-        db: Db,
+        change: Change,
         offer: Offer,
         parcels: Sequence[sqlite3.Row],
         limit: int,
         worker: WorkerRow,
-        now: float,
-        tally: Tally,
     ) -> list[Job[Any]]:
+        db, now, tally = change.db, change.now, change.tally
         ids: list[bytes] = []
         bodies: list[bytes] = []
         names: list[tuple[str, int, float, int]] = []  # of each parcel: prefix, offset, time, jobs
@@ -245,14 +242,14 @@ class Working(Settling):
             found is None
             or found["gone"]
             or found["boot"] != self.store.boot
-            or found["alive_until"] - self.store.clock.monotonic() < worker.lease * 2 / 3
+            or found["alive_until"] - self.clock.monotonic() < worker.lease * 2 / 3
         ):
             self._renew(db, worker, found, now)
 
     def _renew(
         self, db: Db, worker: WorkerRow, found: sqlite3.Row | None, claimed_at: float | None
     ) -> None:
-        monotonic = self.store.clock.monotonic()
+        monotonic = self.clock.monotonic()
         lapsed = (
             found is None
             or found["gone"]
@@ -312,38 +309,24 @@ class Working(Settling):
         ]
         return jobs
 
-    def _expire(self, db: Db, now: float, tally: Tally) -> None:
+    def _expire(self, change: Change) -> None:
         """Ready jobs that were not started in time are cancelled."""
-        for row in db.execute(sql.expire, (now,)).fetchall():
-            job = job_of(self.store.lane(db, row["lane"]), row)
-            self._end_row(db, job, row, "expired", now, tally)
-            ended = msgspec.structs.replace(job, state=State.CANCELLED, reason="expired")
-            write_events(db, [small_event("cancel", now, ended, row["lane"], b"{}")])
+        for row in change.db.execute(sql.expire, (change.now,)).fetchall():
+            ended = self._end_row(change, row, "expired")
+            change.happened("cancel", b"{}", ended, row["lane"])
 
-    def _end_row(
-        self, db: Db, job: Job[Any], row: sqlite3.Row, reason: str, now: float, tally: Tally
-    ) -> None:
+    def _end_row(self, change: Change, row: sqlite3.Row, reason: str) -> Job[Any]:
         """A row that is not running becomes cancelled."""
-        tally[row["lane"], row["state"], row["minute"]] -= 1
-        tally[row["lane"], State.CANCELLED, 0] += 1
-        self._free_unique(db, job, row["id"], "ended")
-        self._free_unique(db, job, row["id"], "started")
-        db.execute(
-            sql.settle,
-            {
-                "id": row["id"],
-                "attempt": row["attempt"],
-                "state": State.CANCELLED,
-                "run_at": row["run_at"],
-                "minute": 0,
-                "failures": row["failures"],
-                "lapses": row["lapses"],
-                "repeats": row["repeats"],
-                "ended_at": now,
-                "reason": reason,
-                "error": row["error"],
-            },
+        job = job_of(self.store.lane(change.db, row["lane"]), row)
+        ended = msgspec.structs.replace(
+            job, state=State.CANCELLED, reason=reason, ended_at=change.now
         )
+        change.tally[row["lane"], job.state, row["minute"]] -= 1
+        change.tally[row["lane"], State.CANCELLED, 0] += 1
+        self._free_unique(change.db, job, row["id"], "ended")
+        self._free_unique(change.db, job, row["id"], "started")
+        change.db.execute(sql.settle, moved(ended, 0))
+        return ended
 
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
         # Which queue the news is about is not said: a claim that finds nothing costs 20 us.
@@ -361,15 +344,19 @@ class Working(Settling):
         return self.store.rules_version()
 
     def begin(self) -> SqliteTransaction:
-        return SqliteTransaction(self)
+        return SqliteTransaction(self.store.connect(), self._settle)
 
 
 class SqliteTransaction:
     """A job's effects and its end, committed together in one transaction of the same file."""
 
-    def __init__(self, broker: Working) -> None:
-        self._broker = broker
-        self.connection = broker.store.connect()
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        settle: Callable[[Db, Sequence[tuple[Job[Any], Outcome]]], list[bool]],
+    ) -> None:
+        self.connection = connection
+        self._settle = settle
         self.connection.execute("begin immediate")
 
     def settle(self, job: Job[Any], outcome: Outcome) -> bool:
@@ -378,7 +365,7 @@ class SqliteTransaction:
             self.connection.close()
             raise StaleLease(message)
         try:
-            [accepted] = self._broker._settle(Db(self.connection), [(job, outcome)])
+            [accepted] = self._settle(Db(self.connection), [(job, outcome)])
             if accepted:
                 self.connection.execute("commit")
             return accepted
