@@ -1,1 +1,52 @@
 """Penstock: durable background work for Python."""
+
+from penstock.app import App
+from penstock.broker import Batch, Why
+from penstock.current import CurrentJob, current_job
+from penstock.errors import (
+    JobCancelled,
+    JobFailed,
+    PenstockError,
+    Refused,
+    ResultGone,
+    RetryLater,
+    SchemaTooNew,
+    StaleLease,
+    StoreFull,
+    StoreUnreachable,
+    UnknownOutcome,
+)
+from penstock.handle import Handle
+from penstock.job import Job, Outcome, State
+from penstock.notes import Progress
+from penstock.resource import use
+from penstock.retry import Repeat, Retry
+from penstock.task import Task
+
+__all__ = [
+    "App",
+    "Batch",
+    "CurrentJob",
+    "Handle",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "Outcome",
+    "PenstockError",
+    "Progress",
+    "Refused",
+    "Repeat",
+    "ResultGone",
+    "Retry",
+    "RetryLater",
+    "SchemaTooNew",
+    "StaleLease",
+    "State",
+    "StoreFull",
+    "StoreUnreachable",
+    "Task",
+    "UnknownOutcome",
+    "Why",
+    "current_job",
+    "use",
+]

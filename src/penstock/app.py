@@ -1,0 +1,372 @@
+"""App: the tasks of a program, and the store that their jobs go to.
+
+Making one opens nothing; the store is opened by the first call that needs it, and again in each
+process that a fork makes. Everything a process holds open hangs on its App: broker, coalescer,
+resources.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+
+from penstock.broker import Broker, Enqueued
+from penstock.brokers import open_broker
+from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.coalesce import Coalescer, Jobs
+from penstock.current import refuse_inside_transaction
+from penstock.errors import Refused
+from penstock.handle import Handle
+from penstock.ids import Ids, parse_id
+from penstock.job import Job, Outcome, Parcel
+from penstock.joining import driver_connection
+from penstock.prepare import check_name
+from penstock.resource import Resources
+from penstock.retry import Retry, Strategy
+from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
+from penstock.task import AsyncTask, PlainTask, Task, stub, visible_names
+
+if TYPE_CHECKING:
+    from penstock.testing import Testing
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Hook = Literal["claimed", "succeeded", "failed", "timed_out"]
+_HOOKS = ("claimed", "succeeded", "failed", "timed_out")
+
+# What a fork inherits must be neither used nor closed in the child: it stays referenced here.
+_inherited: list[Any] = []
+_apps: weakref.WeakSet[App] = weakref.WeakSet()
+
+
+class TaskMaker(Protocol):
+    """`@app.task(...)` with options: makes a Task of the function below it."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+
+class App:
+    """The tasks of a program, and where their jobs are stored.
+
+    Without a URL: PENSTOCK_URL, else the profile in penstock.toml, else `penstock.db` beside the
+    project of the file that makes the App. Opens nothing until used.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, broker: Broker | None = None, clock: Clock | None = None
+    ) -> None:
+        if url is not None and broker is not None:
+            raise Refused("App(url, broker=...): a URL and a broker both say where; give one of them")
+        self._url = url
+        self._beside: Path | None = calling_file()
+        self._given = broker
+        self._broker: Broker | None = broker
+        self._clock = clock or (SYSTEM_CLOCK if broker is None else broker.clock)
+        self._lock = threading.Lock()
+        self._coalescer = Coalescer(self._send)
+        self._queues: dict[str, dict[str, bool]] = {}
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self._aliases: dict[str, Task[..., Any]] = {}
+        self.resources = Resources()
+        self.ids = Ids(self._clock)
+        self.hooks: dict[str, tuple[Callable[..., Any], ...]] = {}
+        self.middlewares: tuple[Callable[..., Any], ...] = ()
+        self.async_middlewares: tuple[Callable[..., Any], ...] = ()
+        self.enqueue_hooks: tuple[Callable[..., Any], ...] = ()
+        _apps.add(self)
+
+    def __repr__(self) -> str:
+        return f"<app with {len(self.tasks)} tasks>"
+
+    # The store
+
+    @property
+    def resolved_url(self) -> ResolvedUrl:
+        """The store's URL, and where it came from; for people, mask it."""
+        return resolve_url(self._url, self._beside)
+
+    @property
+    def broker(self) -> Broker:
+        """The store, opened now if it was not yet."""
+        broker = self._broker
+        if broker is None:
+            with self._lock:
+                broker = self._broker
+                if broker is None:
+                    broker = self._broker = open_broker(self.resolved_url.url, self._clock)
+        return broker
+
+    @property
+    def clock(self) -> Clock:
+        """The store's clock, as far as this process can tell without opening the store."""
+        broker = self._broker
+        return self._clock if broker is None else broker.clock
+
+    def broker_for(self, connection: Any) -> tuple[Broker, Any]:
+        """The broker, and the driver's own connection to join; for a caller's connection or None."""
+        if connection is not None:
+            return self.broker, driver_connection(connection)
+        refuse_inside_transaction("enqueue")
+        return self.broker, None
+
+    @contextmanager
+    def replace_broker(self, broker: Broker) -> Iterator[None]:
+        """Use this broker, and its clock, instead; for tests."""
+        before = (self._broker, self._given, self._clock, self.ids)
+        self._broker = self._given = broker
+        self._clock, self.ids = broker.clock, Ids(broker.clock)
+        try:
+            yield
+        finally:
+            self._broker, self._given, self._clock, self.ids = before
+
+    def close(self) -> None:
+        """Close resources and the store; a later call opens them again."""
+        self.resources.close()
+        with self._lock:
+            broker, self._broker = self._broker, self._given
+        if broker is not None and broker is not self._given:
+            broker.close()
+
+    def _after_fork(self) -> None:
+        _inherited.append((self._broker, self.resources))
+        self._lock = threading.Lock()
+        self._broker = self._given
+        self._coalescer = Coalescer(self._send)
+        self.resources = self.resources.emptied()
+
+    # Tasks
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        mode: Literal["thread", "process"] | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        at_most_once: bool = False,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> TaskMaker: ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", timeout=60)`.
+
+        `retry` answers exceptions; what is left goes to `on_error`, a timeout to `on_timeout` (without
+        one it is an error). `version` counts up when arguments change meaning: workers are handed no
+        newer job than they know. `aliases` are names that the task had before. `runs_on` are worker
+        tags it requires. `search` names argument fields that `find` has indexed, `secret` those that
+        are never logged or shown. `at_most_once`: a crash ends it, it is not run again.
+        """
+        if function is not None:
+            return self._make(function, _caller(), options)
+        return lambda below: self._make(below, _caller(), options)
+
+    def declare(
+        self,
+        name: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        version: int = 1,
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> TaskMaker:
+        """Over a typed stub: a task whose code lives elsewhere; it can be enqueued, not run here."""
+        options = {
+            "name": name,
+            "queue": queue,
+            "priority": priority,
+            "version": version,
+            "runs_on": runs_on,
+            "search": search,
+            "secret": secret,
+            "tags": tags,
+            "declared": True,
+        }
+        return cast("TaskMaker", lambda below: self._make(below, _caller(), options))
+
+    def _make(self, function: Any, frame: Any, options: dict[str, Any]) -> Task[..., Any]:
+        if not inspect.isfunction(function):
+            raise Refused(f"@app.task over {function!r}: a task is made of a function")
+        kind = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
+        names = visible_names(function, frame)
+        if options.get("declared"):
+            function = stub(options["name"], function)
+        task: Task[..., Any] = kind(self, function, names=names, **options)
+        self._register(task)
+        return task
+
+    def _register(self, task: Task[..., Any]) -> None:
+        for name in (task.name, *task.aliases):
+            other = self.task_named(name)
+            if other is not None and _origin(other) != _origin(task):
+                raise Refused(
+                    f"two tasks are called {name}: {_origin(other)} and {_origin(task)};"
+                    " give one of them another name=..."
+                )
+        self.tasks[task.name] = task
+        self._aliases.update(dict.fromkeys(task.aliases, task))
+
+    def task_named(self, name: str) -> Task[..., Any] | None:
+        """The task of this name, or one that once had it; None if there is none."""
+        return self.tasks.get(name) or self._aliases.get(name)
+
+    def known_tasks(self) -> dict[str, int]:
+        """What a worker of this app can run: names, aliases too, each with its version."""
+        known = {**self._aliases, **self.tasks}
+        return {name: task.version for name, task in known.items() if not task.declared}
+
+    # Jobs
+
+    def enqueue(self, jobs: Iterable[Job[Any] | Parcel], *, connection: Any = None) -> list[Handle[Any]]:
+        """Store all of these jobs, or none; a handle for each."""
+        jobs = _checked(jobs)
+        broker, joined = self.broker_for(connection)
+        if joined is not None:
+            answer = broker.enqueue(jobs, connection=joined)
+        else:
+            answer = self._coalescer.enqueue(jobs)
+        return self._handles(jobs, answer)
+
+    async def enqueue_async(self, jobs: Iterable[Job[Any] | Parcel]) -> list[Handle[Any]]:
+        """As `enqueue`, without holding up the event loop."""
+        jobs = _checked(jobs)
+        refuse_inside_transaction("enqueue_async")
+        return self._handles(jobs, await self._coalescer.enqueue_async(jobs))
+
+    def _send(self, jobs: Jobs) -> Enqueued:
+        return self.broker.enqueue(jobs)
+
+    def _handles(self, jobs: Jobs, answer: Enqueued) -> list[Handle[Any]]:
+        standing = answer.standing
+        handles: list[Handle[Any]] = []
+        for job in jobs:
+            for id in job.ids() if isinstance(job, Parcel) else (job.id,):
+                handles.append(Handle(self, standing.get(id, id), stored=id not in standing))
+        return handles
+
+    def handle(self, id: str) -> Handle[Any]:
+        """The handle of a job that was stored before, here or anywhere."""
+        return Handle(self, parse_id(id))
+
+    # Around the calls
+
+    def hook(self, kind: Hook) -> Callable[[F], F]:
+        """Call the function below when a job was "claimed" (with the job), "succeeded", "failed" or
+        "timed_out" (with the job and the outcome; `outcome.state` says whether it will run again).
+        What it raises is logged, and changes nothing.
+        """
+        if kind not in _HOOKS:
+            raise Refused(f"hook({kind!r}): there are {', '.join(_HOOKS)}")
+
+        def add(function: F) -> F:
+            self.hooks = {**self.hooks, kind: (*self.hooks.get(kind, ()), function)}
+            return function
+
+        return add
+
+    def middleware(self, function: F) -> F:
+        """Wrap every call: `function(call_next, job)` returns `call_next()`, or does otherwise.
+
+        A plain function wraps plain tasks; an `async def` one wraps `async def` tasks and awaits
+        `call_next()`. The first one registered is the outermost. `current_job()` is there.
+        """
+        if inspect.iscoroutinefunction(function):
+            self.async_middlewares = (*self.async_middlewares, function)
+        else:
+            self.middlewares = (*self.middlewares, function)
+        return function
+
+    def on_enqueue(self, function: F) -> F:
+        """Call `function(headers, task)` whenever jobs are made: it may add headers, such as a tenant
+        or a trace id, which the job then finds in `current_job().headers`. Once per `enqueue_many`.
+        """
+        self.enqueue_hooks = (*self.enqueue_hooks, function)
+        return function
+
+    def queue(self, name: str, *, relaxed: bool = False, fair: bool = False) -> str:
+        """Register a queue with its options; doing it again differently is refused. Returns the name."""
+        check_name("queue", name)
+        if relaxed or fair:
+            word = "relaxed" if relaxed else "fair"
+            raise Refused(
+                f"queue {name}: {word}=True is not available on this store;"
+                " it comes with PostgreSQL and with limits"
+            )
+        options = {"relaxed": relaxed, "fair": fair}
+        registered = self._queues.setdefault(name, options)
+        if registered != options:
+            raise Refused(f"queue {name} is registered with {registered}, and now with {options}")
+        return name
+
+    def replace(self, factory: Callable[[], Any], value: Any) -> AbstractContextManager[None]:
+        """In tests: hand out `value` where tasks `use(factory)`."""
+        return self.resources.replace(factory, value)
+
+    def testing(self, **options: Any) -> Testing:
+        """`with app.testing() as t:` swaps the store for one in memory; see penstock.testing."""
+        from penstock.testing import Testing
+
+        return Testing(self, **options)
+
+    def describe(self) -> str:
+        """Where the jobs go and who said so, fit to be shown."""
+        if self._given is not None:
+            return f"{type(self._given).__name__} (given to the App)"
+        resolved = self.resolved_url
+        return f"{mask(resolved.url)} ({resolved.source})"
+
+
+def _caller() -> Any:
+    return sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  to see the names around a nested task
+
+
+def _origin(task: Task[..., Any]) -> str:
+    code = task.function if not task.declared else task.__wrapped__
+    return f"{code.__module__}.{code.__qualname__}"
+
+
+def _checked(jobs: Iterable[Job[Any] | Parcel]) -> list[Job[Any] | Parcel]:
+    checked = list(jobs)
+    for job in checked:
+        if not isinstance(job, (Job, Parcel)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+            raise Refused(f"enqueue takes jobs, made by task.job(...), not {job!r}")
+    return checked
+
+
+def _after_fork() -> None:
+    for app in list(_apps):
+        app._after_fork()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+os.register_at_fork(after_in_child=_after_fork)

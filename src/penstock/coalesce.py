@@ -1,0 +1,195 @@
+"""Concurrent single enqueues of one process share one call of the broker, and so one commit.
+
+Callers append to a list. Whoever finds nobody sending sends everything that is there, its own jobs
+among it, and then hands the turn to the first that came in the meantime: no timer, so no delay when
+it is quiet, and nobody leads twice in a row while others wait. Awaiting callers have one thread
+between them, which is a caller like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.broker import Enqueued
+from penstock.errors import Refused, UnknownOutcome
+from penstock.job import Job, Parcel
+
+Jobs = Sequence[Job[Any] | Parcel]
+Send = Callable[[Jobs], Enqueued]
+
+
+class _Request:
+    """The jobs of one call, and what became of them."""
+
+    __slots__ = ("answer", "error", "jobs", "whoever_awaits")
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs = jobs
+        self.answer: Enqueued | None = None
+        self.error: Exception | None = None
+        self.whoever_awaits: tuple[asyncio.AbstractEventLoop, asyncio.Future[Enqueued]] | None = None
+
+    def fail(self, error: Exception) -> None:
+        # Each caller raises an error of its own: one instance would gather everybody's traceback.
+        if isinstance(error, UnknownOutcome):
+            self.error = UnknownOutcome(str(error), self.jobs)
+        else:
+            self.error = copy.copy(error)
+            self.error.__cause__ = error.__cause__
+
+    def outcome(self) -> Enqueued:
+        if self.error is not None:
+            raise self.error
+        if self.answer is None:
+            raise UnknownOutcome("the call that carried these jobs was interrupted", self.jobs)
+        return self.answer
+
+
+class _Caller:
+    """A thread that waits until its requests were sent, or until it is its turn to send."""
+
+    __slots__ = ("leads", "requests", "sent", "turn")
+
+    def __init__(self, requests: list[_Request]) -> None:
+        self.requests = requests
+        self.sent = False
+        self.leads = False  # the turn was handed to it
+        self.turn: threading.Lock | None = None  # made only by those who have to wait
+
+
+class Coalescer:
+    """Sends the jobs of many callers together; each hears only of its own."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._callers: list[_Caller] = []
+        self._sending = False
+        self._awaited: list[_Request] = []
+        self._arrived = threading.Condition()
+        self._flusher: threading.Thread | None = None
+
+    def enqueue(self, jobs: Jobs) -> Enqueued:
+        """Store these jobs, all or none, together with whatever others are storing."""
+        request = _Request(jobs)
+        self._pass(_Caller([request]))
+        return request.outcome()
+
+    async def enqueue_async(self, jobs: Jobs) -> Enqueued:
+        """As `enqueue`; the event loop goes on meanwhile."""
+        loop = asyncio.get_running_loop()
+        request = _Request(jobs)
+        future: asyncio.Future[Enqueued] = loop.create_future()
+        request.whoever_awaits = (loop, future)
+        with self._arrived:
+            self._awaited.append(request)
+            self._arrived.notify()
+            if self._flusher is None:
+                self._flusher = threading.Thread(
+                    target=self._flush_awaited, name="penstock-enqueue", daemon=True
+                )
+                self._flusher.start()
+        return await future
+
+    def _flush_awaited(self) -> None:
+        while True:
+            with self._arrived:
+                if not self._awaited and not self._arrived.wait(timeout=5.0):
+                    self._flusher = None
+                    return
+                requests, self._awaited = self._awaited, []
+            if requests:
+                self._pass(_Caller(requests))
+                _tell(requests)
+
+    def _pass(self, caller: _Caller) -> None:
+        with self._lock:
+            self._callers.append(caller)
+            if self._sending:
+                caller.turn = threading.Lock()
+                caller.turn.acquire()  # noqa: SIM115  released by whoever sends it, or hands on the turn
+            else:
+                self._sending = True
+        if caller.turn is not None:
+            self._wait(caller)
+        if not caller.sent:
+            self._lead()
+
+    def _wait(self, caller: _Caller) -> None:
+        assert caller.turn is not None  # noqa: S101  narrows the type
+        try:
+            caller.turn.acquire()
+        except BaseException:
+            # Interrupted: its jobs may be on the way; the turn, if it has it, goes to the next.
+            with self._lock:
+                if caller in self._callers:
+                    self._callers.remove(caller)
+            if caller.leads:
+                self._hand_on()
+            raise
+
+    def _lead(self) -> None:
+        with self._lock:
+            callers, self._callers = self._callers, []
+        try:
+            self._send_for([request for caller in callers for request in caller.requests])
+        except BaseException:
+            # Interrupted: the others send theirs again, which is safe because their ids are known.
+            with self._lock:
+                self._callers[:0] = callers[1:]
+            raise
+        else:
+            for caller in callers:
+                caller.sent = True
+                if caller.turn is not None:
+                    caller.turn.release()
+        finally:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        with self._lock:
+            if not self._callers:
+                self._sending = False
+                return
+            following = self._callers[0]
+            following.leads = True
+        if following.turn is not None:
+            following.turn.release()
+
+    def _send_for(self, requests: list[_Request]) -> None:
+        try:
+            answer = self._send([job for request in requests for job in request.jobs])
+        except Refused as error:
+            if len(requests) == 1:
+                requests[0].fail(error)
+                return
+            for request in requests:
+                self._send_for([request])
+        except Exception as error:
+            for request in requests:
+                request.fail(error)
+        else:
+            for request in requests:
+                request.answer = answer
+
+
+def _tell(requests: list[_Request]) -> None:
+    for request in requests:
+        if request.whoever_awaits is not None:
+            loop, future = request.whoever_awaits
+            try:
+                loop.call_soon_threadsafe(_resolve, future, request)
+            except RuntimeError:
+                continue  # the loop has ended, and with it whoever waited
+
+
+def _resolve(future: asyncio.Future[Enqueued], request: _Request) -> None:
+    if not future.done():
+        try:
+            future.set_result(request.outcome())
+        except Exception as error:
+            future.set_exception(error)

@@ -1,0 +1,239 @@
+"""The job that is running, as its own task sees it.
+
+It travels in a context variable: threads of the worker and tasks of its event loop each see theirs.
+Whatever it writes is fenced; a write that the store refuses raises StaleLease, and the task should
+let it pass: somebody else is running the job.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import traceback
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+from penstock.broker import Transaction
+from penstock.codec import ResultCodec, decode_value, encode_value, hints_of
+from penstock.errors import Refused
+from penstock.job import Job
+from penstock.notes import Line, Notebook, Progress
+
+if TYPE_CHECKING:
+    from penstock.app import App
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_NO_HEADERS: Mapping[str, str] = {}
+_logger = logging.getLogger("penstock.job")
+
+
+def current_job() -> CurrentJob:
+    """The job that this code runs for; outside of a task there is none, and that is an error."""
+    current = CURRENT.get()
+    if current is None:
+        raise RuntimeError(
+            "current_job(): no job is running here; it is there only inside a task that a worker"
+            " runs (a plain call of the task is not a job)"
+        )
+    return current
+
+
+class CurrentJob:
+    """One attempt at a job, from inside."""
+
+    __slots__ = ("_app", "_notebook", "_transaction", "headers", "job", "started_at", "tried")
+
+    def __init__(self, app: App, job: Job[Any], started_at: float) -> None:
+        self._app = app
+        self._notebook: Notebook | None = None
+        self._transaction: Transaction | None = None
+        self.job = job
+        self.started_at = started_at
+        self.headers = _NO_HEADERS
+        self.tried = False  # transaction() was used in this attempt
+
+    @property
+    def id(self) -> str:
+        return self.job.id
+
+    @property
+    def attempt(self) -> int:
+        """How often the job was claimed so far, this time included."""
+        return self.job.attempt
+
+    @property
+    def key(self) -> str | None:
+        return self.job.key
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        return self.job.tags
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self.job.task
+
+    def idempotency_key(self, step: str = "") -> str:
+        """The same text in every attempt at this job: hand it to services that do a thing once.
+
+        `step` tells several such calls of one task apart. A run that a Repeat asked for is a new one.
+        """
+        parts = (self.job.id, str(self.job.repeats) if self.job.repeats else "", step)
+        return ":".join(part for part in parts if part)
+
+    @property
+    def notebook(self) -> Notebook:
+        if self._notebook is None:
+            self._notebook = Notebook(lambda: self._app.broker, self.job)
+        return self._notebook
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """Say how far it got, 0 to 1. Call it as often as you like: the store hears twice a second."""
+        if not 0 <= fraction <= 1:
+            raise Refused(f"progress({fraction!r}): a fraction from 0 to 1, 0.5 is half of it")
+        self.notebook.progress(Progress(float(fraction), note, self._app.clock.now()))
+
+    def snapshot(self, value: object) -> None:
+        """Keep where it got to, for the next attempt; the last one replaces those before."""
+        self.notebook.write("snapshot", "", encode_value(value, "snapshot"))
+
+    @overload
+    def last_snapshot(self) -> Any: ...
+    @overload
+    def last_snapshot(self, type: type[T]) -> T | None: ...  # noqa: A002  the word that a caller expects
+    def last_snapshot(self, type: Any = None) -> Any:  # noqa: A002  as above
+        """What `snapshot` kept last, in this attempt or one before; None if there is nothing."""
+        notes = self._app.broker.notes(self.job.id, "snapshot")
+        return decode_value(notes[-1].value, Any if type is None else type) if notes else None
+
+    @overload
+    def step(
+        self,
+        name: str,
+        fn: Callable[P, Coroutine[Any, Any, T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+    def step(self, name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Do a part of the task once: later attempts get the remembered value and do not call `fn`.
+
+        The value is kept as JSON by the annotation of what `fn` returns, and the first attempt
+        too gets it as it comes back from there. With an `async def` function, await the step.
+        """
+        codec = ResultCodec(_returned_by(fn), f"step {name}")
+        for note in self._app.broker.notes(self.job.id, "step"):
+            if note.name == name:
+                value = codec.decode(note.value)
+                return _at_once(value) if inspect.iscoroutinefunction(fn) else value
+        if inspect.iscoroutinefunction(fn):
+            return self._step_async(name, codec, fn(*args, **kwargs))
+        return self._remember(name, codec, fn(*args, **kwargs))
+
+    async def _step_async(
+        self, name: str, codec: ResultCodec, value: Coroutine[Any, Any, Any]
+    ) -> Any:
+        return self._remember(name, codec, await value)
+
+    def _remember(self, name: str, codec: ResultCodec, value: Any) -> Any:
+        encoded = codec.encode(value)
+        self.notebook.write("step", name, encoded)
+        return codec.decode(encoded)
+
+    def event(self, kind: str, **data: object) -> None:
+        """Write a line of your own into the history."""
+        self.notebook.write("event", kind, encode_value(data, f"event {kind}"))
+
+    @property
+    def log(self) -> JobLog:
+        """Lines that are kept with the job, and go to the logger `penstock.job` as well."""
+        return JobLog(self, _logger)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A connection to the broker's own database: what is written with it and the end of the job commit together.
+
+        Make it the last thing in the task: from here until the task function returns, the store's
+        write lock is held, and nobody else can write. The commit happens when the function has
+        returned; if it raises, or this attempt no longer holds the job, nothing was written. Once per
+        attempt. To enqueue from inside, hand the connection on: `task.options(connection=...)`.
+        """
+        if self.tried:
+            raise RuntimeError("transaction(): once per attempt; put both parts into one block")
+        if self._notebook is not None:
+            self._notebook.flush()
+        transaction = self._app.broker.begin()
+        self.tried = True
+        self._transaction = transaction
+        self.notebook.held = True
+        try:
+            yield transaction.connection
+        except BaseException:
+            self.roll_back()
+            raise
+
+    @property
+    def open_transaction(self) -> Transaction | None:
+        return self._transaction
+
+    def roll_back(self) -> None:
+        """Undo what an open transaction wrote, and let go of the store."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            self.notebook.held = False
+            transaction.rollback()
+
+    def close(self) -> None:
+        """Write what was gathered; what the store does not take any more is only logged."""
+        if self._notebook is not None and self._notebook.gathered:
+            try:
+                self._notebook.flush()
+            except Exception as error:
+                _logger.warning("job %s: its last notes were not kept: %s", self.job.id, error)
+
+
+class JobLog(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose lines are kept with the job, whatever level logging is set to."""
+
+    def __init__(self, current: CurrentJob, logger: logging.Logger) -> None:
+        super().__init__(logger, {"job": current.id, "task": current.task})
+        self._current = current
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        text = str(msg) % args if args else str(msg)
+        if kwargs.get("exc_info"):
+            text = f"{text}\n{traceback.format_exc().rstrip()}"
+        now = self._current._app.clock.now()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  two halves of one thing
+        self._current.notebook.line(Line(now, logging.getLevelName(level).lower(), text))
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        super().log(level, msg, *args, **kwargs)
+
+
+def _returned_by(function: Callable[..., Any]) -> Any:
+    try:
+        return hints_of(function, {}).get("return", Any)
+    except (Refused, TypeError):
+        return Any  # a lambda, a partial, a builtin
+
+
+async def _at_once(value: T) -> T:
+    return value
+
+
+CURRENT: ContextVar[CurrentJob | None] = ContextVar("penstock_current_job", default=None)
+
+
+def refuse_inside_transaction(what: str) -> None:
+    """Stop a call that would wait for a lock which this very job holds."""
+    current = CURRENT.get()
+    if current is not None and current.open_transaction is not None:
+        raise Refused(
+            f"{what}: this job's transaction() holds the store's write lock;"
+            " use task.options(connection=...) with its connection, or do it before the block"
+        )

@@ -1,0 +1,171 @@
+"""What becomes of an attempt that ended: pure decisions, made from the policy alone.
+
+    an error     the retry rule first; when it lets go, the strategy `on_error`
+    a timeout    the strategy `on_timeout`; without one it is an error like any other
+    a success    the strategy `on_success`
+
+What a job says for itself goes before what its task says.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from penstock.codec import JobOptions
+from penstock.job import Job, Outcome, State
+from penstock.retry import NO_RETRY, Repeat, Retry, Strategy
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task, or one job of it, wants done when an attempt ends."""
+
+    retry: Retry = NO_RETRY
+    on_success: Strategy = "keep"
+    on_error: Strategy = "keep"
+    on_timeout: Strategy | None = None  # None: a timeout is an error
+
+
+def policy_for(policy: Policy, options: JobOptions) -> Policy:
+    """The task's policy with what this one job says for itself."""
+    if (
+        options.retry is None
+        and options.on_success is None
+        and options.on_error is None
+        and options.on_timeout is None
+    ):
+        return policy
+    retry, wire = policy.retry, options.retry
+    if wire is not None:
+        retry = Retry(
+            limit=wire.limit,
+            delay=wire.delay,
+            factor=wire.factor,
+            jitter=wire.jitter,
+            max=wire.max,
+            then=wire.then,
+            on=retry.on,
+            never=retry.never,
+        )
+    return Policy(
+        retry=retry,
+        on_success=options.on_success or policy.on_success,
+        on_error=options.on_error or policy.on_error,
+        on_timeout=options.on_timeout or policy.on_timeout,
+    )
+
+
+def after_success(
+    policy: Policy, job: Job[object], result: bytes | None, now: float, started_at: float
+) -> Outcome:
+    """Where an attempt leads that returned. A run asked for again starts with no failures."""
+    strategy = policy.on_success
+    if strategy == "keep":
+        return Outcome(State.SUCCEEDED, None, result, started_at=started_at, ended_at=now)
+    if not isinstance(strategy, Repeat):
+        return Outcome(State.SUCCEEDED, result=result, keep=False, started_at=started_at, ended_at=now)
+    if _again(strategy, job):
+        return Outcome(
+            State.READY,
+            "repeat",
+            result=result,
+            run_at=now + strategy.delay,
+            failures=-job.failures,
+            repeats=1,
+            started_at=started_at,
+            ended_at=now,
+        )
+    keep = strategy.then == "keep"
+    return Outcome(State.SUCCEEDED, result=result, keep=keep, started_at=started_at, ended_at=now)
+
+
+def after_error(
+    policy: Policy,
+    job: Job[object],
+    error: BaseException,
+    traceback: str,
+    now: float,
+    started_at: float,
+) -> Outcome:
+    """Where an attempt leads that raised."""
+    return _after_failure(policy, job, error, "error", traceback, now, started_at)
+
+
+def after_timeout(
+    policy: Policy, job: Job[object], traceback: str, now: float, started_at: float
+) -> Outcome:
+    """Where an attempt leads that ran out of time."""
+    strategy = policy.on_timeout
+    if strategy is None:
+        # As the exception that it stands for, so that Retry(on=(TimeoutError,)) means it.
+        return _after_failure(policy, job, TimeoutError(), "timeout", traceback, now, started_at)
+    return _by_strategy(strategy, job, "timeout", traceback, now, started_at)
+
+
+def _after_failure(
+    policy: Policy,
+    job: Job[object],
+    error: BaseException,
+    reason: Literal["error", "timeout"],
+    traceback: str,
+    now: float,
+    started_at: float,
+) -> Outcome:
+    retry, failures = policy.retry, job.failures + 1
+    if retry.allows(error, failures):
+        return Outcome(
+            State.READY,
+            reason,
+            error=traceback,
+            run_at=now + retry.delay_before(failures),
+            failures=1,
+            started_at=started_at,
+            ended_at=now,
+        )
+    used_up = isinstance(error, retry.on) and not isinstance(error, retry.never)
+    if used_up and retry.then == "delete":
+        return _ended(reason, traceback, now, started_at, keep=False)
+    return _by_strategy(policy.on_error, job, reason, traceback, now, started_at)
+
+
+def _by_strategy(
+    strategy: Strategy,
+    job: Job[object],
+    reason: Literal["error", "timeout"],
+    traceback: str,
+    now: float,
+    started_at: float,
+) -> Outcome:
+    if not isinstance(strategy, Repeat):
+        return _ended(reason, traceback, now, started_at, keep=strategy == "keep")
+    if _again(strategy, job):
+        return Outcome(
+            State.READY,
+            reason,
+            error=traceback,
+            run_at=now + strategy.delay,
+            failures=1,
+            repeats=1,
+            started_at=started_at,
+            ended_at=now,
+        )
+    return _ended(reason, traceback, now, started_at, keep=strategy.then == "keep")
+
+
+def _again(strategy: Repeat, job: Job[object]) -> bool:
+    return strategy.limit is None or job.repeats < strategy.limit
+
+
+def _ended(
+    reason: str, traceback: str, now: float, started_at: float, *, keep: bool
+) -> Outcome:
+    return Outcome(
+        State.FAILED,
+        reason,
+        error=traceback,
+        failures=1,
+        keep=keep,
+        started_at=started_at,
+        ended_at=now,
+    )

@@ -1,0 +1,256 @@
+"""A task with options for its next jobs: what `task.options(...)` returns, and what a Task is itself.
+
+Options are checked once, here, and each refusal is a sentence; making the jobs is then only a matter
+of putting values together.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from penstock.broker import Batch
+from penstock.codec import JobOptions, add_options
+from penstock.errors import Refused
+from penstock.filter import as_text
+from penstock.ids import MOST_IN_PARCEL
+from penstock.job import PARCEL_BYTES, Job, Lane, Parcel, Unique
+from penstock.retry import Repeat
+
+if TYPE_CHECKING:
+    from penstock.handle import Handle
+    from penstock.task import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ROWS_PER_COMMIT = 10_000
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of jobs, checked."""
+
+    queue: str
+    priority: int = 0
+    delay: float | None = None
+    at: float | None = None
+    key: str | None = None
+    unique: Unique | None = None
+    tags: Mapping[str, str] = {}
+    expires: float | None = None
+    body: JobOptions = msgspec.field(default_factory=JobOptions)
+    connection: Any = None
+
+
+class Prepared(Generic[P, R]):
+    """Makes and stores jobs of one task, each with the same options."""
+
+    def __init__(self, task: Task[P, R], chosen: Chosen) -> None:
+        self._task = task
+        self._chosen = chosen
+        self._lane = Lane(chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
+        self._options = msgspec.json.encode(chosen.body)
+        self._plain = (
+            chosen.delay is None
+            and chosen.at is None
+            and chosen.key is None
+            and chosen.unique is None
+            and chosen.expires is None
+            and not chosen.tags
+            and not task.search
+            and not task.at_most_once
+        )
+        # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
+        self._neighbours = repr(self._lane) if self._plain else None
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """A job, as a value: not stored yet. `job.enqueue()` or `app.enqueue([...])` stores it."""
+        if self._chosen.connection is not None:
+            raise Refused(
+                "options(connection=...).job(...): a job carries no connection;"
+                " use enqueue(...), or app.enqueue(jobs, connection=...)"
+            )
+        return self._make(self._task.codec.encode(args, kwargs), self._encoded_options())
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Store a job; once this returned it will run, whatever happens to this process."""
+        job = self._make(self._task.codec.encode(args, kwargs), self._encoded_options())
+        return self._task.app.enqueue([job], connection=self._chosen.connection)[0]
+
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `enqueue`, without holding up the event loop."""
+        if self._chosen.connection is not None:
+            raise Refused(
+                "options(connection=...).enqueue_async(...): a joined transaction is written on the"
+                " caller's own connection, which does not wait; use enqueue(...)"
+            )
+        job = self._make(self._task.codec.encode(args, kwargs), self._encoded_options())
+        return (await self._task.app.enqueue_async([job]))[0]
+
+    def enqueue_many(
+        self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None = None
+    ) -> Batch:
+        """Store a job per row of arguments (tuples or dicts), with one commit per 10,000.
+
+        With an `id` the call may be made again, with the same rows: it goes on where it stopped.
+        Without one each call stores its rows anew. Returns how many rows are stored under the id.
+        """
+        if self._chosen.unique is not None:
+            raise Refused("enqueue_many: options(unique=...) would let only the first row through")
+        broker, connection = self._task.app.broker_for(self._chosen.connection)
+        options = self._encoded_options()
+        count = broker.enqueue([], batch=Batch(id), connection=connection).batch if id else 0
+        remaining = iter(rows)
+        skipped = sum(1 for _ in islice(remaining, count))
+        if skipped < count:
+            raise Refused(f"batch {id!r}: {count} rows are stored, but only {skipped} were given now")
+        while chunk := list(islice(remaining, ROWS_PER_COMMIT)):
+            bodies = self._task.codec.encode_many(chunk, count)
+            if options != b"{}":
+                bodies = [add_options(body, options) for body in bodies]
+            jobs = self._parcels(bodies) if self._plain else [self._make(body, b"{}") for body in bodies]
+            batch = Batch(id, count) if id else None
+            broker.enqueue(jobs, batch=batch, connection=connection)
+            count += len(bodies)
+        return Batch(id or "", count)
+
+    def _parcels(self, bodies: list[bytes]) -> list[Parcel]:
+        parcels: list[Parcel] = []
+        first = self._task.app.ids.first
+        start = 0
+        while start < len(bodies):
+            part = bodies[start : start + MOST_IN_PARCEL]
+            size = sum(map(len, part))
+            while size > PARCEL_BYTES and len(part) > 1:
+                size -= len(part.pop())
+            parcels.append(Parcel(first(), self._lane, part))
+            start += len(part)
+        return parcels
+
+    def _encoded_options(self) -> bytes:
+        """What goes into the body beside the arguments; hooks may add headers, once per call."""
+        hooks = self._task.app.enqueue_hooks
+        if not hooks:
+            return self._options
+        headers = dict(self._chosen.body.headers)
+        for hook in hooks:
+            hook(headers, self._task)
+        headers = check_texts("headers", headers)
+        return msgspec.json.encode(msgspec.structs.replace(self._chosen.body, headers=headers))
+
+    def _make(self, body: bytes, options: bytes) -> Job[R]:
+        task, chosen, lane = self._task, self._chosen, self._lane
+        app = task.app
+        run_at, expires_at = chosen.at, None
+        if chosen.delay is not None:
+            run_at = app.clock.now() + chosen.delay
+        if chosen.expires is not None:
+            expires_at = app.clock.now() + chosen.expires
+        return Job(
+            task=lane.task,
+            body=add_options(body, options),
+            id=app.ids.next(self._neighbours),
+            queue=lane.queue,
+            version=lane.version,
+            priority=lane.priority,
+            run_at=run_at,
+            key=chosen.key,
+            unique=chosen.unique,
+            runs_on=lane.runs_on,
+            tags=chosen.tags,
+            search=_searched(task.search, body) if task.search else {},
+            expires_at=expires_at,
+            at_most_once=task.at_most_once,
+            app=app,
+        )
+
+
+def _searched(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
+    arguments = msgspec.json.decode(body)["args"]
+    found: dict[str, str] = {}
+    for path in paths:
+        value: Any = arguments
+        for step in path.split("."):
+            value = value.get(step) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if value is not None:
+            found[path] = as_text(value)  # pyright: ignore[reportUnknownArgumentType]
+    return found
+
+
+def check_name(what: str, name: object) -> str:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise Refused(
+            f"{what} {name!r}: 1 to 200 characters out of letters, digits and _ . : / - are allowed"
+        )
+    return name
+
+
+def check_text(what: str, text: object) -> str | None:
+    if text is None:
+        return None
+    if not isinstance(text, str) or not 0 < len(text) <= 500 or "\x00" in text:
+        raise Refused(f"{what}={text!r}: a text of 1 to 500 characters")
+    return text
+
+
+def check_texts(what: str, texts: Mapping[str, str] | None) -> dict[str, str]:
+    checked = dict(texts or {})
+    for name, value in checked.items():
+        if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+            raise Refused(f"{what}: {name!r}: {value!r} is not a text for a text; write str(...)")
+    return checked
+
+
+def check_priority(priority: object) -> int:
+    if type(priority) is not int or not -100 <= priority <= 100:
+        raise Refused(f"priority={priority!r}: a whole number from -100 to 100, higher goes first")
+    return priority
+
+
+def check_seconds(what: str, value: float | timedelta | None) -> float | None:
+    """A span of time, in seconds."""
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  as above
+        raise Refused(f"{what}={value!r}: seconds as a number, or a timedelta")
+    if not math.isfinite(seconds) or seconds < 0:
+        raise Refused(f"{what}={value!r}: seconds, 0 or more")
+    return float(seconds)
+
+
+def check_moment(what: str, moment: datetime | None) -> float | None:
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  as above
+        raise Refused(f"{what}={moment!r}: a datetime; for a span of time use delay")
+    if moment.tzinfo is None:
+        raise Refused(
+            f"{what}={moment!r}: has no time zone; write datetime(..., tzinfo=UTC) or .astimezone()"
+        )
+    return moment.timestamp()
+
+
+def check_strategy(what: str, strategy: object) -> None:
+    if strategy not in (None, "keep", "delete") and not isinstance(strategy, Repeat):
+        raise Refused(f'{what}={strategy!r}: "keep", "delete" or Repeat(...)')
+
+
+def check_unique(key: str | None, until: str, seconds: float | None) -> Unique | None:
+    if key is None:
+        if seconds is not None or until != "ended":
+            raise Refused("unique_for and unique_until say how long unique=... holds; give that, too")
+        return None
+    check_text("unique", key)
+    if until not in ("started", "ended", "time"):
+        raise Refused(f'unique_until={until!r}: "started", "ended" or "time"')
+    if until == "time" and seconds is None:
+        raise Refused('unique_until="time" needs unique_for=..., the seconds that it holds')
+    return Unique(key, until, seconds)

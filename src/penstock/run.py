@@ -1,0 +1,251 @@
+"""Runs one attempt at a job and says where it leads: `run(app, task, job) -> Outcome`.
+
+User code returns or raises; here that becomes a value, and only the worker writes it to the store.
+Nothing that user code does gets out of here as an exception. The two ways in, for plain and for
+`async def` functions, differ in one `await`; what comes before and after is shared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.codec import JobOptions, read_body
+from penstock.current import CURRENT, CurrentJob
+from penstock.decide import Policy, after_error, after_success, after_timeout, policy_for
+from penstock.errors import JobInterrupted, JobTimeout, PenstockError, Refused, RetryLater
+from penstock.job import Job, Outcome, State
+
+if TYPE_CHECKING:
+    from penstock.app import App
+    from penstock.task import Task
+
+logger = logging.getLogger("penstock")
+
+LONGEST_TRACEBACK = 16 * 1024
+_HERE = os.path.dirname(__file__)  # noqa: PTH120  compared with the text of code objects
+
+Call = tuple[JobOptions, tuple[Any, ...], dict[str, Any]]
+
+
+class Unreadable(Refused):
+    """The body is not a call of this task."""
+
+
+class Unstorable(Refused):
+    """What the task returned cannot be stored."""
+
+
+def run(app: App, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
+    """Call the task's function and say where the attempt leads. Never raises.
+
+    None: the job settled itself through `transaction()`, or its settlement was refused as stale.
+    """
+    current = token = None
+    try:
+        current = CurrentJob(app, job, app.clock.now())
+        token = CURRENT.set(current)
+        options, args, kwargs = _begin(app, task, current)
+        if task.resources:
+            kwargs.update(app.resources.fill(task.resources))
+        if app.middlewares:
+            value = _through(app.middlewares, job, partial(task.function, *args, **kwargs))
+        else:
+            value = task.function(*args, **kwargs)
+        return _returned(app, task, current, options, value)
+    except BaseException as error:
+        return _raised(app, task, current or CurrentJob(app, job, app.clock.now()), error)
+    finally:
+        if token is not None:
+            CURRENT.reset(token)
+
+
+async def run_async(app: App, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
+    """As `run`, for an `async def` function, on the running loop.
+
+    Cancelling is told by its message, `task.cancel("timeout")` or `task.cancel("cancelled")`; any
+    other means that the worker stops, and the job is put back.
+    """
+    current = CurrentJob(app, job, app.clock.now())
+    token = CURRENT.set(current)
+    try:
+        options, args, kwargs = _begin(app, task, current)
+        if task.resources:
+            kwargs.update(await app.resources.fill_async(task.resources))
+        if app.async_middlewares:
+            call = partial(task.function, *args, **kwargs)
+            value = await _through(app.async_middlewares, job, call)
+        else:
+            value = await task.function(*args, **kwargs)
+        return _returned(app, task, current, options, value)
+    except asyncio.CancelledError as error:
+        return _raised(app, task, current, _asked_for(error))
+    except BaseException as error:
+        return _raised(app, task, current, error)
+    finally:
+        CURRENT.reset(token)
+
+
+def timed_out(
+    task: Task[..., Any], job: Job[Any], now: float, started_at: float, note: str = ""
+) -> Outcome:
+    """Where an attempt leads whose process had to be ended because its time was up."""
+    text = f"TimeoutError: ran longer than its timeout of {task.timeout_of(job)} s{note and '; '}{note}"
+    return after_timeout(_policy(task, job), job, text, now, started_at)
+
+
+def _begin(app: App, task: Task[..., Any], current: CurrentJob) -> Call:
+    try:
+        call = task.codec.read(current.job.body)
+    except Refused as error:
+        raise Unreadable(str(error)) from error
+    if call[0].headers:
+        current.headers = call[0].headers
+    if app.hooks:
+        fire(app, "claimed", current.job)
+    return call
+
+
+def _through(
+    middlewares: tuple[Callable[..., Any], ...], job: Job[Any], call: Callable[[], Any]
+) -> Any:
+    for middleware in reversed(middlewares):
+        call = partial(middleware, call, job)
+    return call()
+
+
+def _returned(
+    app: App, task: Task[..., Any], current: CurrentJob, options: JobOptions, value: Any
+) -> Outcome | None:
+    if value is None and task.results.may_be_none:
+        result = None
+    else:
+        try:
+            result = task.results.encode(value)
+        except Refused as error:
+            raise Unstorable(f"{error} (task {task.name}, {task.signature_text})") from error
+    policy = policy_for(task.policy, options)
+    outcome = after_success(policy, current.job, result, app.clock.now(), current.started_at)
+    if current.open_transaction is not None:
+        return _settled(app, current, outcome)
+    current.close()
+    if app.hooks:
+        fire(app, "succeeded", current.job, outcome)
+    return outcome
+
+
+def _settled(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
+    transaction = cast("Any", current.open_transaction)
+    try:
+        settled = transaction.settle(current.job, outcome)
+    except PenstockError as error:
+        # Whether it was committed or not, ready again is right: what was committed is not held any more.
+        logger.warning("job %s: its transaction did not end well: %s", current.id, error)
+        current.roll_back()
+        return _ended(app, current, State.READY, "store")
+    if not settled:
+        logger.warning(
+            "job %s: attempt %s is stale; its transaction was not committed", current.id, current.attempt
+        )
+    elif app.hooks:
+        fire(app, "succeeded", current.job, outcome)
+    return None
+
+
+def _raised(
+    app: App, task: Task[..., Any], current: CurrentJob, error: BaseException
+) -> Outcome:
+    job = current.job
+    try:
+        current.roll_back()
+    except Exception:
+        logger.exception("job %s: its transaction could not be rolled back", job.id)
+    current.close()
+    if isinstance(error, RetryLater):
+        return _ended(app, current, State.READY, "later", after=error.after)
+    if isinstance(error, JobInterrupted):
+        if error.args[:1] == ("cancelled",):
+            return _ended(app, current, State.CANCELLED, "cancelled")
+        return _ended(app, current, State.READY, "shutdown")
+    text = traceback_text(error)
+    now = app.clock.now()
+    if isinstance(error, (Unreadable, Unstorable)):
+        reason = "unreadable" if isinstance(error, Unreadable) else "unstorable"
+        outcome = Outcome(
+            State.FAILED,
+            reason,
+            error=str(error),
+            failures=1,
+            started_at=current.started_at,
+            ended_at=now,
+        )
+    elif isinstance(error, JobTimeout):
+        ended = f"{text}\nTimeoutError: ran longer than its timeout of {task.timeout_of(job)} s"
+        outcome = after_timeout(_policy(task, job), job, ended, now, current.started_at)
+        fire(app, "timed_out", job, outcome)
+        return outcome
+    else:
+        outcome = after_error(_policy(task, job), job, error, text, now, current.started_at)
+    fire(app, "failed", job, outcome)
+    return outcome
+
+
+def _ended(
+    app: App, current: CurrentJob, state: State, reason: str, *, after: float | None = None
+) -> Outcome:
+    now = app.clock.now()
+    run_at = None if after is None else now + after
+    return Outcome(state, reason, run_at=run_at, started_at=current.started_at, ended_at=now)
+
+
+def _policy(task: Task[..., Any], job: Job[Any]) -> Policy:
+    try:
+        return policy_for(task.policy, read_body(job.body))
+    except Refused:
+        return task.policy
+
+
+def _asked_for(error: asyncio.CancelledError) -> BaseException:
+    """What a cancellation stands for; the task's own, of something it awaited, is its failure."""
+    running = asyncio.current_task()
+    if running is None or not running.cancelling():
+        return error
+    message = error.args[0] if error.args else ""
+    return JobTimeout().with_traceback(error.__traceback__) if message == "timeout" else JobInterrupted(message)
+
+
+def fire(app: App, kind: str, *arguments: Any) -> None:
+    """Call the hooks of one kind; what they raise is logged and changes nothing."""
+    for hook in app.hooks.get(kind, ()):
+        try:
+            hook(*arguments)
+        except Exception:
+            logger.exception("the hook %s for %s raised", getattr(hook, "__name__", hook), kind)
+
+
+def traceback_text(error: BaseException) -> str:
+    """The traceback as the user's own code made it: without Penstock's frames, the end if too long."""
+    described = traceback.TracebackException.from_exception(error)
+    _leave_out_our_frames(described, set())
+    text = "".join(described.format()).rstrip()
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= LONGEST_TRACEBACK:
+        return encoded.decode()
+    return "...\n" + encoded[-(LONGEST_TRACEBACK - 4) :].decode("utf-8", "ignore")
+
+
+def _leave_out_our_frames(described: traceback.TracebackException | None, seen: set[int]) -> None:
+    if described is None or id(described) in seen:
+        return
+    seen.add(id(described))
+    kept = [frame for frame in described.stack if os.path.dirname(frame.filename) != _HERE]  # noqa: PTH120
+    described.stack = traceback.StackSummary.from_list(kept)
+    _leave_out_our_frames(described.__cause__, seen)
+    _leave_out_our_frames(described.__context__, seen)
+    for each in described.exceptions or ():
+        _leave_out_our_frames(each, seen)

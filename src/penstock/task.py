@@ -1,0 +1,338 @@
+"""Task: a function that can run later, with its policy.
+
+    task(...)            a plain call, runs here           task.job(...)      a Job, a value
+    task.enqueue(...)    stored, and type-checked alike    task.options(...)  the same, with options
+
+A task is code; a job only names it. Its annotations are read at the first job, not at the
+definition, so that they may mention what is defined further down.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, ParamSpec, TypeVar
+
+from penstock.codec import (
+    ArgumentCodec,
+    JobOptions,
+    ResultCodec,
+    hints_of,
+    read_body,
+    retry_numbers,
+    signature_text,
+)
+from penstock.decide import Policy
+from penstock.errors import Refused
+from penstock.job import Job
+from penstock.prepare import (
+    Chosen,
+    Prepared,
+    check_moment,
+    check_name,
+    check_priority,
+    check_seconds,
+    check_strategy,
+    check_text,
+    check_texts,
+    check_unique,
+)
+from penstock.resource import resources_of
+from penstock.retry import NO_RETRY, Retry, Strategy
+
+if TYPE_CHECKING:
+    from penstock.app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Mode = Literal["async", "thread", "process"]
+
+
+class Task(Prepared[P, R]):
+    """A function with its policy; made by `@app.task`. Its jobs return an R."""
+
+    def __init__(
+        self,
+        app: App,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        mode: Literal["thread", "process"] | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        at_most_once: bool = False,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+        declared: bool = False,
+        names: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.app = app
+        self.function = function
+        self.declared = declared  # its code lives elsewhere
+        self.name = check_name("task", name or name_of(function))
+        self.version = _check_version(self.name, version)
+        self.aliases = tuple(check_name("alias", alias) for alias in _several("aliases", aliases))
+        self.runs_on = tuple(sorted(check_name("runs_on", tag) for tag in _several("runs_on", runs_on)))
+        self.search = _several("search", search)
+        self.secret = _several("secret", secret)
+        self.at_most_once = bool(at_most_once)
+        self.keep = check_seconds("keep", keep)
+        self.timeout = check_seconds("timeout", timeout)
+        self.mode: Mode = _check_mode(self.name, function, mode)
+        self.resources = resources_of(function)
+        self._check_fields()
+        for what, strategy in (
+            ("on_success", on_success),
+            ("on_error", on_error),
+            ("on_timeout", on_timeout),
+        ):
+            check_strategy(what, strategy)
+        self.policy = Policy(
+            retry=_check_retry(retry) or NO_RETRY,
+            on_success=on_success,
+            on_error=on_error,
+            on_timeout=on_timeout,
+        )
+        self._names = names or {}
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+        chosen = Chosen(
+            queue=check_name("queue", queue),
+            priority=check_priority(priority),
+            tags=check_texts("tags", tags),
+            body=JobOptions(secret=self.secret),
+        )
+        self.queue = chosen.queue
+        super().__init__(self, chosen)
+
+    if TYPE_CHECKING:  # each of the two kinds below says what its call gives
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    @cached_property
+    def signature_text(self) -> str:
+        """The call as a person writes it, without resources."""
+        return signature_text(self.function, self.resources)
+
+    @cached_property
+    def codec(self) -> ArgumentCodec:
+        """How its arguments are stored."""
+        return ArgumentCodec(self.function, self.resources, self._names)
+
+    @cached_property
+    def results(self) -> ResultCodec:
+        """How its results are stored."""
+        annotation = hints_of(self.function, self._names).get("return", Any)
+        return ResultCodec(None if annotation in (Never, NoReturn) else annotation)
+
+    def timeout_of(self, job: Job[Any]) -> float | None:
+        """How long this job may run, in seconds; None is for ever."""
+        if b'"timeout"' in job.body:
+            try:
+                timeout = read_body(job.body).timeout
+            except Refused:
+                timeout = None
+            if timeout is not None:
+                return timeout
+        return self.timeout
+
+    def options(
+        self,
+        *,
+        delay: float | timedelta | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        unique: str | None = None,
+        unique_for: float | timedelta | None = None,
+        unique_until: Literal["started", "ended", "time"] = "ended",
+        queue: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        on_success: Strategy | None = None,
+        on_error: Strategy | None = None,
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+        expires: float | timedelta | None = None,
+        timeout: float | timedelta | None = None,
+        retry: Retry | None = None,
+        connection: Any = None,
+    ) -> Prepared[P, R]:
+        """The task with options for its next jobs.
+
+        `delay` and `expires` are seconds or a timedelta from now, `at` is a datetime with its zone.
+        While the job under the key `unique` stands, no second one is stored: until it has "ended" or
+        "started", or, with "time", for `unique_for` seconds. `connection` joins the caller's
+        transaction: the job is there if, and only if, that commits.
+        """
+        if delay is not None and at is not None:
+            raise Refused("delay and at both say when the job runs: give one of them")
+        for what, strategy in (
+            ("on_success", on_success),
+            ("on_error", on_error),
+            ("on_timeout", on_timeout),
+        ):
+            check_strategy(what, strategy)
+        own = self._chosen
+        chosen = Chosen(
+            queue=own.queue if queue is None else check_name("queue", queue),
+            priority=own.priority if priority is None else check_priority(priority),
+            delay=check_seconds("delay", delay),
+            at=check_moment("at", at),
+            key=check_text("key", key),
+            unique=check_unique(unique, unique_until, check_seconds("unique_for", unique_for)),
+            tags={**own.tags, **check_texts("tags", tags)},
+            expires=check_seconds("expires", expires),
+            body=JobOptions(
+                headers=check_texts("headers", headers),
+                timeout=check_seconds("timeout", timeout),
+                retry=None if retry is None else retry_numbers(self._own_retry(retry)),
+                on_success=on_success,
+                on_error=on_error,
+                on_timeout=on_timeout,
+                secret=self.secret,
+            ),
+            connection=connection,
+        )
+        return Prepared(self, chosen)
+
+    def _own_retry(self, retry: Retry) -> Retry:
+        checked = _check_retry(retry) or NO_RETRY
+        for name in ("on", "never"):
+            given = getattr(checked, name)
+            if given not in (getattr(NO_RETRY, name), getattr(self.policy.retry, name)):
+                raise Refused(
+                    f"options(retry=Retry({name}=...)): exception classes are code and stay with the"
+                    f" task; set {name} there, and the numbers here"
+                )
+        return checked
+
+    def _check_fields(self) -> None:
+        parameters = inspect.signature(self.function).parameters
+        anything = any(each.kind == each.VAR_KEYWORD for each in parameters.values())
+        for what, paths in (("search", self.search), ("secret", self.secret)):
+            for path in paths:
+                head = path.partition(".")[0]
+                if head in self.resources or (head not in parameters and not anything):
+                    raise Refused(
+                        f"task {self.name}: {what}={path!r} names no argument of"
+                        f" {signature_text(self.function, self.resources)}"
+                    )
+
+
+class PlainTask(Task[P, R]):
+    """A task over a plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """A plain call: runs here and now, with its resources filled in."""
+        if not self.resources:
+            return self.function(*args, **kwargs)
+        missing = _missing(self, args, kwargs)
+        return self.function(*args, **kwargs, **self.app.resources.fill(missing))
+
+
+class AsyncTask(Task[P, R]):
+    """A task over an `async def` function; a plain call is awaited."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        missing = _missing(self, args, kwargs) if self.resources else {}
+        return await self.function(*args, **kwargs, **await self.app.resources.fill_async(missing))
+
+
+def _missing(task: Task[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    given = inspect.signature(task.function).bind_partial(*args, **kwargs).arguments
+    return {name: each for name, each in task.resources.items() if name not in given}
+
+
+def stub(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with the same signature that cannot be called: the code lives elsewhere."""
+
+    def elsewhere(*_: Any, **__: Any) -> NoReturn:
+        raise Refused(
+            f"task {name} is only declared here, its code lives elsewhere;"
+            " enqueue it, and a worker that has the code will run it"
+        )
+
+    elsewhere.__wrapped__ = function  # pyright: ignore[reportFunctionMemberAccess]  inspect follows it to the signature
+    for attribute in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
+        setattr(elsewhere, attribute, getattr(function, attribute))
+    return elsewhere
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """`module:function`; the script being run goes by the name that an import would give it."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name.removesuffix(".__main__")
+        elif file is not None:
+            module = Path(file).stem
+    return f"{module}:{function.__qualname__.replace('<locals>.', '')}"
+
+
+def visible_names(function: Callable[..., Any], frame: FrameType | None) -> dict[str, Any]:
+    """The local names that the text annotations of a nested function mention, as they are now."""
+    if frame is None or "<locals>" not in getattr(function, "__qualname__", ""):
+        return {}
+    names: dict[str, Any] = {}
+    for annotation in getattr(function, "__annotations__", {}).values():
+        if isinstance(annotation, str):
+            try:
+                mentioned = compile(annotation, "<annotation>", "eval").co_names
+            except SyntaxError:
+                continue  # told, with the parameter's name, when the annotations are read
+            names.update({each: frame.f_locals[each] for each in mentioned if each in frame.f_locals})
+    return names
+
+
+def _several(what: str, names: Collection[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise Refused(f'{what}={names!r}: several names, write {what}=("{names}",)')
+    return tuple(names)
+
+
+def _check_retry(retry: object) -> Retry | None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise Refused(f"retry={retry!r}: write Retry(limit=3, delay=10)")
+    return retry
+
+
+def _check_version(name: str, version: object) -> int:
+    if type(version) is not int or version < 1:
+        raise Refused(f"task {name}: version={version!r}: a whole number from 1 up")
+    return version
+
+
+def _check_mode(name: str, function: Callable[..., Any], mode: str | None) -> Mode:
+    if inspect.iscoroutinefunction(function):
+        if mode not in (None, "async"):
+            raise Refused(f"task {name}: mode={mode!r}, but an `async def` runs on the event loop")
+        return "async"
+    if mode not in (None, "thread", "process"):
+        raise Refused(
+            f'task {name}: mode={mode!r}: "thread" or "process"; an `async def` is "async" by itself'
+        )
+    return "process" if mode == "process" else "thread"
