@@ -128,6 +128,14 @@ class HandOver:
         change.db.executemany(sql.enqueue_parcel, rows)
         return known
 
+    def _was_sent(self, db: Db, raw: bytes) -> bool:
+        tail = int.from_bytes(raw[14:], "big")
+        run = raw[:14] + (tail & 0xF000).to_bytes(2, "big")
+        before = db.execute(sql.sent_before, (run, raw)).fetchone()
+        if before is None:
+            return False
+        return tail < int.from_bytes(before["id"][14:], "big") + before["jobs"]
+
     def _new_parts(
         self, db: Db, first: bytes, bodies: Sequence[bytes], known: set[str]
     ) -> list[tuple[bytes, Sequence[bytes]]]:
@@ -165,7 +173,8 @@ class HandOver:
         standing: dict[str, str] = {}
         for job in singles:
             raw = to_bytes(job.id)
-            if not self._new_parts(db, raw, [b""], known):
+            if self._was_sent(db, raw):
+                known.add(job.id)
                 continue
             if job.unique is not None:
                 parameters = {"key": job.unique.key, "now": now}
