@@ -49,7 +49,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Enqueued(msgspec.Struct, frozen=True):
-    """What became of an enqueue: all of it is stored, now or before, but for the `standing` ones."""
+    """What became of an enqueue: all is stored, now or before, but for the `standing` ones."""
 
     known: frozenset[str] = frozenset()  # ids that were stored before, and were left as they are
     standing: Mapping[str, str] = {}  # not stored: id -> the job that holds its unique key
@@ -147,12 +147,12 @@ class Why(msgspec.Struct, frozen=True):
 
 
 class Transaction(Protocol):
-    """A transaction of the broker's own database, in which a job's effects and its end commit together."""
+    """A transaction of the broker's own database: a job's effects and its end commit together."""
 
     connection: Any  # the driver's own connection, inside the transaction
 
     def settle(self, job: Job[Any], outcome: Outcome) -> bool:
-        """Apply the outcome and commit everything; False, and nothing of it, if the attempt is stale."""
+        """Apply the outcome and commit everything; False, and nothing, if the attempt is stale."""
         ...
 
     def rollback(self) -> None: ...
@@ -178,7 +178,7 @@ class Broker(Protocol):
         standing job of a unique key. An id older than the retention, or more than a minute ahead of
         the store's clock, is refused. With `batch`, the rows count on from `batch.count`: another
         count than the store's is refused, and no jobs at all asks for the count. `connection` joins
-        the caller's transaction, where the store can; another database than the broker's is refused.
+        the caller's transaction, where the store can; another database is refused.
         """
         ...
 
@@ -191,23 +191,23 @@ class Broker(Protocol):
         limit: int = 1,
         sizes: Mapping[str, int] | None = None,
     ) -> list[Job[Any]]:
-        """Take due jobs that this worker can run: ready -> running, attempt + 1, held by its lease.
+        """Take due jobs that this worker can run: ready -> running, attempt + 1, held by a lease.
 
         Only tasks and versions that the worker declares (a job's version at most the worker's), and
         jobs that require tags only where the worker has them all; none that a rule keeps back.
-        Higher priority first, with ageing: a minute of waiting is worth one step of priority. Between
-        equals the oldest first; first in, first out per lane. `sizes` bounds the number per task.
-        A job that lapsed before, and an at-most-once job, come in a lease of their own. Registers or
-        renews the worker's row on the way.
+        Higher priority first, with ageing: a minute of waiting is worth one step of priority.
+        Between equals the oldest first; first in, first out per lane. `sizes` bounds the number per
+        task. A job that lapsed before, and an at-most-once job, come in a lease of their own.
+        Registers or renews the worker's row on the way.
         """
         ...
 
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         """Apply outcomes to claimed jobs; False for each that this attempt no longer holds.
 
-        State, counters, result, unique key and history are one transaction. A lapse beyond the crash
-        budget is `failed: crashed`; of an at-most-once job it is `failed: lost` at once. A cancelled
-        job is not run again: an outcome that leads to READY ends it as cancelled.
+        State, counters, result, unique key and history are one transaction. A lapse beyond the
+        crash budget is `failed: crashed`; of an at-most-once job it is `failed: lost` at once. A
+        cancelled job is not run again: an outcome that leads to READY ends it as cancelled.
         """
         ...
 
@@ -262,35 +262,37 @@ class Broker(Protocol):
         dead: str | None = None,
         started: Collection[str] | None = None,
     ) -> int:
-        """Make ready again what dead workers held, and count a lapse for each; returns how many jobs.
+        """Make ready again what dead workers held, with a lapse each; returns how many jobs.
 
-        Dead are the workers whose lease ran out. `by` is a worker that looks: it acts only if it was
-        itself alive throughout its last lease, so that the first one back after an outage does not
-        give up everybody else. `dead` names one worker known to be gone, and `started` those of its
-        jobs that had begun: only these count a lapse, the others are put back uncounted.
+        Dead are the workers whose lease ran out. `by` is a worker that looks: it acts only if it
+        was itself alive throughout its last lease, so that the first one back after an outage does
+        not give up everybody else. `dead` names one worker known to be gone, and `started` those of
+        its jobs that had begun: only these count a lapse, the others are put back uncounted.
         """
         ...
 
     def prune(self, before: float) -> int:
-        """Forget what ended before this time: history, kept jobs, notes, old ids; returns the rows."""
+        """Forget what ended before this time: history, kept jobs, notes, ids; returns the rows."""
         ...
 
     def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
-        """End jobs that have not ended. A ready one is cancelled at once; a running one is told, and
-        whichever comes first, its own end or the worker's word, stands. Returns those it applied to.
+        """End jobs that have not ended; returns those it applied to.
+
+        A ready one is cancelled at once. A running one is told, and whichever comes first, its own
+        end or the worker's word, stands.
         """
         ...
 
     def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
-        """Make failed and cancelled jobs ready again, counters at zero, and scheduled ones due now."""
+        """Make failed and cancelled jobs ready again, counters at zero; scheduled ones due now."""
         ...
 
     def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
-        """Forget jobs that are not running: their place, arguments and result. History rows stay."""
+        """Forget jobs that are not running: place, arguments and result. History rows stay."""
         ...
 
     def set_rule(self, rule: Rule) -> Rule:
-        """Put a rule in force; once this returned nothing it covers is handed out. Twice is once."""
+        """Put a rule in force: once this returned, nothing it covers starts. Twice is once."""
         ...
 
     def clear_rule(
@@ -322,8 +324,9 @@ class Broker(Protocol):
         ...
 
     def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
-        """What happened, in the order it was committed: a reader that goes on from the last position
-        it saw never misses a row.
+        """What happened, in the order it was committed.
+
+        A reader that goes on from the last position it saw never misses a row.
         """
         ...
 

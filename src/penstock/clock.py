@@ -16,7 +16,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment of this boot; the same for every process of the machine."""
+        """Seconds since a fixed moment of this boot, the same for every process of the machine."""
         ...
 
 

@@ -18,7 +18,7 @@ class Refused(PenstockError):
 
 
 class StoreFull(PenstockError):
-    """The store has no room left; nothing of this call was written, nothing accepted before is lost."""
+    """The store has no room left; nothing of this call was written, nothing accepted is lost."""
 
 
 class StoreUnreachable(PenstockError):
@@ -69,7 +69,7 @@ class ResultGone(PenstockError):
     """The job ended, or was deleted, and its result is not kept any more."""
 
 
-class RetryLater(PenstockError):  # noqa: N818  the public name says what the task asks for
+class RetryLater(PenstockError):
     """Raised by a task: put me back, run me again after this many seconds, count nothing."""
 
     def __init__(self, after: float = 30, note: str = "") -> None:
@@ -78,9 +78,9 @@ class RetryLater(PenstockError):  # noqa: N818  the public name says what the ta
         self.note = note
 
 
-class JobTimeout(BaseException):  # noqa: N818  a BaseException, so that `except Exception` in user code lets it pass
-    """Raised inside a task whose time is up."""
+class JobTimeout(BaseException):
+    """Raised inside a task whose time is up; `except Exception` in user code lets it pass."""
 
 
-class JobInterrupted(BaseException):  # noqa: N818  as JobTimeout: it must pass through `except Exception`
-    """Raised inside a task that was cancelled, or whose worker must stop now."""
+class JobInterrupted(BaseException):
+    """Raised inside a task that was cancelled, or whose worker must stop now; as JobTimeout."""

@@ -90,7 +90,7 @@ def parse_filter(words: Sequence[str], now: float) -> Filter:
         match = _WORD.fullmatch(word)
         if match is None:
             raise Refused(
-                f"{word!r} is not a filter: write field:value, for example state:failed or -task:ping"
+                f"{word!r} is not a filter: write field:value, as state:failed or -task:ping"
             )
         into = excluded if match["minus"] else wanted
         _add(into, word, match["field"], match["value"], now)

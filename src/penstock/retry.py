@@ -24,8 +24,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     `limit` counts retries: 2 retries mean that the third failure ends it; None is for ever. The
     k-th retry waits `delay * factor ** (k - 1)` seconds, at most `max`, spread by up to `jitter` of
-    itself in both directions. Only exceptions in `on` are retried, those in `never` are not. `then`: what
-    happens when no retry is left, "fail" (kept) or "delete".
+    itself in both directions. Only exceptions in `on` are retried, those in `never` are not.
+    `then` is what happens when no retry is left: "fail" (the job is kept) or "delete".
     """
 
     limit: int | None = 3

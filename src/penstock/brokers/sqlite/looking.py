@@ -186,7 +186,7 @@ class Looking(LookingAfter):
         return [count for count in counts if count.total or count.failed]
 
     def _later(self, db: Db, row: sqlite3.Row, now: float) -> int:
-        """How many of a tally's ready jobs are not due yet: of this very minute they are counted."""
+        """How many of a tally's ready jobs are not due yet; those of this minute are counted."""
         starts = row["minute"] * 60
         if starts > now:
             return row["jobs"]
