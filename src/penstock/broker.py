@@ -241,8 +241,10 @@ class Broker(Protocol):
         ...
 
     def wake(self) -> None:
-        """End every `wait` of this process, or the next one if none is under way: a worker's threads
-        call it when they have something for the thread that waits, and so do signal handlers.
+        """End every `wait` of this process, or the next one if none is under way.
+
+        A worker's threads call it when they have something for the one that waits, and so do
+        signal handlers.
         """
         ...
 

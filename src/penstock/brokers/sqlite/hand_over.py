@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from penstock.broker import Batch, Enqueued
 from penstock.brokers.sqlite.change import Change
@@ -16,7 +18,7 @@ from penstock.brokers.sqlite.wake import Bell, Waiter
 from penstock.checks import check_age, check_body, check_job, check_lane
 from penstock.clock import Clock
 from penstock.errors import Refused
-from penstock.ids import from_bytes, time_of, to_bytes
+from penstock.ids import from_bytes, parse_id, time_of, to_bytes
 from penstock.job import Job, Lane, Parcel, State, pack
 
 
@@ -45,7 +47,7 @@ class HandOver:
         batch: Batch | None = None,
         connection: Any = None,
     ) -> Enqueued:
-        parcels, singles = pack(jobs)
+        parcels, singles = pack(_fresh(jobs))
         derived = [parcel for parcel in parcels if parcel.id.startswith("ff")]
         if derived:  # a derived id has no neighbours to be packed with
             parcels = [parcel for parcel in parcels if not parcel.id.startswith("ff")]
@@ -116,15 +118,13 @@ class HandOver:
         self, change: Change, parcels: Sequence[Parcel], lanes: dict[Lane, int]
     ) -> set[str]:
         known: set[str] = set()
-        sent: list[tuple[bytes, int, None]] = []
         rows: list[tuple[bytes, int, int, bytes, bytes]] = []
         for parcel in parcels:
             first, lane = to_bytes(parcel.id), lanes[parcel.lane]
             for start, bodies in self._new_parts(change.db, first, parcel.bodies, known):
-                sent.append((start, len(bodies), None))
+                change.db.execute(sql.send, (start, len(bodies), None))
                 rows.append((start, lane, len(bodies), lengths_of(bodies), b"".join(bodies)))
                 change.tally[lane, State.READY, 0] += len(bodies)
-        change.db.executemany(sql.send, sent)
         change.db.executemany(sql.enqueue_parcel, rows)
         return known
 
@@ -185,7 +185,8 @@ class HandOver:
                 self._take_unique(change, job, raw)
             made_at, lane = time_of(job.id), lanes[job.lane]
             enqueued_at = now if made_at is None else made_at
-            run_at = enqueued_at if job.run_at is None else job.run_at
+            # An id may be a few ticks ahead of the clock: at once means now, not then.
+            run_at = min(enqueued_at, now) if job.run_at is None else job.run_at
             minute = minute_of(run_at, now)
             db.execute(sql.send, (raw, 1, now if made_at is None else None))
             places = {"run_at": run_at, "minute": minute, "enqueued_at": enqueued_at}
@@ -212,3 +213,27 @@ class HandOver:
         names += [(f"arg.{name}", value, raw) for name, value in job.search.items()]
         if names:
             db.executemany(sql.put_tag, names)
+
+
+def _fresh(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any] | Parcel]:
+    """Each id once; a job value that has been somewhere before starts from nothing."""
+    seen: set[str] = set()
+    for job in jobs:
+        if isinstance(job, Parcel):
+            yield job
+            continue
+        if job.id in seen:
+            continue
+        seen.add(job.id)
+        if len(job.id) != len(_AN_ID):
+            parse_id(job.id)  # refuses it
+        if job.attempt or job.state is not State.READY:
+            job = msgspec.structs.replace(job, state=State.READY, **_NEW)  # noqa: PLW2901
+        yield job
+
+
+_AN_ID = "00000000-0000-7000-8000-000000000000"
+_NEW: dict[str, Any] = {
+    **{"attempt": 0, "failures": 0, "lapses": 0, "repeats": 0, "lease": None, "worker": None},
+    **{"claimed_at": None, "ended_at": None, "reason": None, "error": None, "result": None},
+}

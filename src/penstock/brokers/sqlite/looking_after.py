@@ -145,7 +145,7 @@ class LookingAfter(Working):
                 self._take_unique(change, job, raw)
         change.tally[row["lane"], job.state, row["minute"]] -= 1
         change.tally[row["lane"], State.READY, 0] += 1
-        db.execute(sql.retry, {"id": raw, "now": now})
+        db.execute(sql.retry_later if later else sql.retry, {"id": raw, "now": now})
         return msgspec.structs.replace(job, state=State.READY, run_at=now, reason=None), row["lane"]
 
     def _delete(self, change: Change, raw: bytes) -> Touched | None:
@@ -159,15 +159,21 @@ class LookingAfter(Working):
             self._free_unique(db, job, raw, "ended")
             self._free_unique(db, job, raw, "started")
             db.execute(sql.delete, (raw,))
-            db.execute(sql.forget_body, (raw,))
+            self._forget(db, raw)
             return job, row["lane"]
         if (found := self._unpack(change, raw)) is not None:
+            self._forget(db, raw)
             return found
         row = db.execute(sql.succeeded, (raw,)).fetchone()
         if row is None:
             return None
-        db.execute(sql.forget_body, (raw,))
+        self._forget(db, raw)
         return succeeded_job(self.store.lane(db, row["lane"]), row), row["lane"]
+
+    def _forget(self, db: Db, raw: bytes) -> None:
+        """Arguments, result and notes go; the record that it ran stays."""
+        db.execute(sql.forget_body, (raw,))
+        db.execute(sql.forget_notes, (raw,))
 
     def _parcel_of(self, db: Db, raw: bytes) -> sqlite3.Row | None:
         tail = int.from_bytes(raw[14:], "big")

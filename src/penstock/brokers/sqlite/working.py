@@ -94,12 +94,12 @@ class Working(Settling):
             for offer in self.offers.lanes:
                 want = limit - len(jobs)
                 if left is not None:
-                    want = min(want, left.get(offer.lane.task, 0))
+                    want = min(want, left.get(offer.lane.task, want))
                 if want <= 0 or rule_over(rules, offer.lane.queue, offer.lane.task, now):
                     continue
                 taken = self._take(change, offer, want, worker)
                 jobs += taken
-                if left is not None:
+                if left is not None and offer.lane.task in left:
                     left[offer.lane.task] -= len(taken)
                 if len(taken) < want:
                     short.add(offer.hash)

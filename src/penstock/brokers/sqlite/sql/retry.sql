@@ -1,4 +1,4 @@
--- Ready at once, counters at zero.
+-- Ready at once, counters at zero; a time to start by that is over does not end it again.
 update penstock_job
    set state = 'ready',
        run_at = :now,
@@ -8,5 +8,6 @@ update penstock_job
        repeats = 0,
        ended_at = null,
        reason = null,
-       error = null
+       error = null,
+       expires_at = case when expires_at <= :now then null else expires_at end
  where id = :id;
