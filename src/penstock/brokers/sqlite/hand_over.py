@@ -234,6 +234,15 @@ def _fresh(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any] | Parcel]:
 
 _AN_ID = "00000000-0000-7000-8000-000000000000"
 _NEW: dict[str, Any] = {
-    **{"attempt": 0, "failures": 0, "lapses": 0, "repeats": 0, "lease": None, "worker": None},
-    **{"claimed_at": None, "ended_at": None, "reason": None, "error": None, "result": None},
+    "attempt": 0,
+    "failures": 0,
+    "lapses": 0,
+    "repeats": 0,
+    "lease": None,
+    "worker": None,
+    "claimed_at": None,
+    "ended_at": None,
+    "reason": None,
+    "error": None,
+    "result": None,
 }

@@ -57,7 +57,7 @@ class LookingAfter(Working):
             for worker in gone:
                 held = self._held(db, worker)
                 self._settle(db, [(job, _given_up(job, started)) for job in held])
-                db.execute(sql.give_up_worker, (worker,))
+                db.execute(sql.give_up_worker, {"id": worker, "now": now})
                 moved += len(held)
         if moved:
             self.offers.forget()
@@ -280,17 +280,14 @@ class LookingAfter(Working):
             pruned_before = max(before, self._pruned_before(db))
             db.execute(sql.put_meta, {"name": "pruned_before", "value": repr(pruned_before)})
             below = int(max(before, 0) * 1000).to_bytes(6, "big") + bytes(10)
+            parameters = {"before": before, "below": below, "now": now}
+            for statement in (sql.prune_notes, sql.prune_sent, sql.prune_batches):
+                removed += db.execute(statement, parameters).rowcount
+            # Not counted: these are no rows that anybody put there.
             for statement in (
-                sql.prune_notes,
-                sql.prune_tags,
-                sql.prune_sent,
-                sql.prune_rest,
-                sql.prune_workers,
-                sql.prune_tallies,
-                sql.prune_unique,
+                *(sql.prune_tags, sql.prune_workers, sql.prune_tallies, sql.prune_unique),
             ):
-                parameters = {"before": before, "below": below, "now": now}
-                removed += max(0, db.execute(statement, parameters).rowcount)
+                db.execute(statement, parameters)
         return removed
 
 

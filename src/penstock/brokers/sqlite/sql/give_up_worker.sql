@@ -1,2 +1,2 @@
 -- Serves recover.
-update penstock_worker set gone = 1, alive_until = 0 where id = ?;
+update penstock_worker set gone = :now, alive_until = 0 where id = :id;

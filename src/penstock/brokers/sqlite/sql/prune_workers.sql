@@ -1,2 +1,2 @@
--- Serves prune: workers that were given up.
-delete from penstock_worker where gone = 1;
+-- Serves prune: workers that were given up long ago.
+delete from penstock_worker where gone > 0 and gone < :before;

@@ -138,7 +138,7 @@ create table penstock_worker (
     alive_since real not null,
     alive_until real not null,
     lease real not null,
-    gone integer not null default 0,  -- given up; kept for a while, to be told so if it comes back
+    gone real not null default 0,  -- when it was given up; kept, to be told so if it comes back
     claimed_at real,
     declared text not null
 ) without rowid;
