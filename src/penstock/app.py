@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -26,13 +26,14 @@ from penstock.current import refuse_inside_transaction
 from penstock.errors import Refused
 from penstock.handle import Handle
 from penstock.ids import Ids, parse_id
-from penstock.job import Job, Outcome, Parcel
+from penstock.job import Job, Parcel
 from penstock.joining import driver_connection
 from penstock.prepare import check_name
 from penstock.resource import Resources
 from penstock.retry import Retry, Strategy
 from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
-from penstock.task import AsyncTask, PlainTask, Task, stub, visible_names
+from penstock.signature import visible_names
+from penstock.task import AsyncTask, PlainTask, Task, stub
 
 if TYPE_CHECKING:
     from penstock.testing import Testing
@@ -53,7 +54,9 @@ class TaskMaker(Protocol):
     """`@app.task(...)` with options: makes a Task of the function below it."""
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def __call__(  # pyright: ignore[reportOverlappingOverload]  the first that fits is meant
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
 
@@ -69,7 +72,9 @@ class App:
         self, url: str | None = None, *, broker: Broker | None = None, clock: Clock | None = None
     ) -> None:
         if url is not None and broker is not None:
-            raise Refused("App(url, broker=...): a URL and a broker both say where; give one of them")
+            raise Refused(
+                "App(url, broker=...): a URL and a broker both say where; give one of them"
+            )
         self._url = url
         self._beside: Path | None = calling_file()
         self._given = broker
@@ -116,14 +121,14 @@ class App:
         return self._clock if broker is None else broker.clock
 
     def broker_for(self, connection: Any) -> tuple[Broker, Any]:
-        """The broker, and the driver's own connection to join; for a caller's connection or None."""
+        """The broker, and the driver's connection to join, if the caller gives one."""
         if connection is not None:
             return self.broker, driver_connection(connection)
         refuse_inside_transaction("enqueue")
         return self.broker, None
 
     @contextmanager
-    def replace_broker(self, broker: Broker) -> Iterator[None]:
+    def replace_broker(self, broker: Broker) -> Generator[None]:
         """Use this broker, and its clock, instead; for tests."""
         before = (self._broker, self._given, self._clock, self.ids)
         self._broker = self._given = broker
@@ -151,7 +156,9 @@ class App:
     # Tasks
 
     @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def task(  # pyright: ignore[reportOverlappingOverload]  the first that fits is meant
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
     @overload
@@ -176,18 +183,18 @@ class App:
         on_timeout: Strategy | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> TaskMaker: ...
-    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", timeout=60)`.
 
-        `retry` answers exceptions; what is left goes to `on_error`, a timeout to `on_timeout` (without
-        one it is an error). `version` counts up when arguments change meaning: workers are handed no
-        newer job than they know. `aliases` are names that the task had before. `runs_on` are worker
-        tags it requires. `search` names argument fields that `find` has indexed, `secret` those that
-        are never logged or shown. `at_most_once`: a crash ends it, it is not run again.
+        `retry` answers exceptions; what is left goes to `on_error`, a timeout to `on_timeout`
+        (without one it is an error). `version` counts up when arguments change meaning: a worker is
+        handed no newer job than it knows. `aliases` are names that the task had before. `runs_on`
+        are worker tags it requires. `search` names argument fields that `find` has indexed, and
+        `secret` arguments that are never logged or shown. `at_most_once`: a crash ends it for good.
         """
         if function is not None:
             return self._make(function, _caller(), options)
-        return lambda below: self._make(below, _caller(), options)
+        return self._maker(options)
 
     def declare(
         self,
@@ -201,7 +208,7 @@ class App:
         secret: Collection[str] = (),
         tags: Mapping[str, str] | None = None,
     ) -> TaskMaker:
-        """Over a typed stub: a task whose code lives elsewhere; it can be enqueued, not run here."""
+        """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here."""
         options = {
             "name": name,
             "queue": queue,
@@ -213,12 +220,18 @@ class App:
             "tags": tags,
             "declared": True,
         }
-        return cast("TaskMaker", lambda below: self._make(below, _caller(), options))
+        return cast("TaskMaker", self._maker(options))
+
+    def _maker(self, options: dict[str, Any]) -> Callable[[Any], Task[..., Any]]:
+        def make(function: Any) -> Task[..., Any]:
+            return self._make(function, _caller(), options)
+
+        return make
 
     def _make(self, function: Any, frame: Any, options: dict[str, Any]) -> Task[..., Any]:
         if not inspect.isfunction(function):
             raise Refused(f"@app.task over {function!r}: a task is made of a function")
-        kind = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
+        kind: Any = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
         names = visible_names(function, frame)
         if options.get("declared"):
             function = stub(options["name"], function)
@@ -248,7 +261,9 @@ class App:
 
     # Jobs
 
-    def enqueue(self, jobs: Iterable[Job[Any] | Parcel], *, connection: Any = None) -> list[Handle[Any]]:
+    def enqueue(
+        self, jobs: Iterable[Job[Any] | Parcel], *, connection: Any = None
+    ) -> list[Handle[Any]]:
         """Store all of these jobs, or none; a handle for each."""
         jobs = _checked(jobs)
         broker, joined = self.broker_for(connection)
@@ -269,11 +284,11 @@ class App:
 
     def _handles(self, jobs: Jobs, answer: Enqueued) -> list[Handle[Any]]:
         standing = answer.standing
-        handles: list[Handle[Any]] = []
-        for job in jobs:
-            for id in job.ids() if isinstance(job, Parcel) else (job.id,):
-                handles.append(Handle(self, standing.get(id, id), stored=id not in standing))
-        return handles
+        return [
+            Handle(self, standing.get(id, id), stored=id not in standing)
+            for job in jobs
+            for id in (job.ids() if isinstance(job, Parcel) else (job.id,))
+        ]
 
     def handle(self, id: str) -> Handle[Any]:
         """The handle of a job that was stored before, here or anywhere."""
@@ -282,9 +297,10 @@ class App:
     # Around the calls
 
     def hook(self, kind: Hook) -> Callable[[F], F]:
-        """Call the function below when a job was "claimed" (with the job), "succeeded", "failed" or
-        "timed_out" (with the job and the outcome; `outcome.state` says whether it will run again).
-        What it raises is logged, and changes nothing.
+        """Call the function when a job was "claimed", "succeeded", "failed" or "timed_out".
+
+        It gets the job, and after an attempt the outcome: `outcome.state` says whether the job will
+        run again. What it raises is logged, and changes nothing.
         """
         if kind not in _HOOKS:
             raise Refused(f"hook({kind!r}): there are {', '.join(_HOOKS)}")
@@ -308,14 +324,16 @@ class App:
         return function
 
     def on_enqueue(self, function: F) -> F:
-        """Call `function(headers, task)` whenever jobs are made: it may add headers, such as a tenant
-        or a trace id, which the job then finds in `current_job().headers`. Once per `enqueue_many`.
+        """Call `function(headers, task)` whenever jobs are made, once per `enqueue_many`.
+
+        It may add headers, such as a tenant or a trace id, that the job then finds in
+        `current_job().headers`.
         """
         self.enqueue_hooks = (*self.enqueue_hooks, function)
         return function
 
     def queue(self, name: str, *, relaxed: bool = False, fair: bool = False) -> str:
-        """Register a queue with its options; doing it again differently is refused. Returns the name."""
+        """Register a queue with its options; registering it differently is refused."""
         check_name("queue", name)
         if relaxed or fair:
             word = "relaxed" if relaxed else "fair"

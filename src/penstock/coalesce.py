@@ -31,7 +31,9 @@ class _Request:
         self.jobs = jobs
         self.answer: Enqueued | None = None
         self.error: Exception | None = None
-        self.whoever_awaits: tuple[asyncio.AbstractEventLoop, asyncio.Future[Enqueued]] | None = None
+        self.whoever_awaits: tuple[asyncio.AbstractEventLoop, asyncio.Future[Enqueued]] | None = (
+            None
+        )
 
     def fail(self, error: Exception) -> None:
         # Each caller raises an error of its own: one instance would gather everybody's traceback.
@@ -111,7 +113,7 @@ class Coalescer:
             self._callers.append(caller)
             if self._sending:
                 caller.turn = threading.Lock()
-                caller.turn.acquire()  # noqa: SIM115  released by whoever sends it, or hands on the turn
+                caller.turn.acquire()  # released by whoever sends it, or hands on the turn
             else:
                 self._sending = True
         if caller.turn is not None:

@@ -18,8 +18,9 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
 from penstock.errors import Refused
-from penstock.faults import LARGEST_INT, SMALLEST_INT, change_in, fault_in, is_pydantic
+from penstock.faults import LARGEST_INT, SMALLEST_INT, change_in, fault_in, is_pydantic, kind_of
 from penstock.retry import Retry, Strategy
+from penstock.signature import hints_of, signature_text, type_text
 
 LARGEST_BODY = 256 * 1024
 
@@ -78,7 +79,7 @@ def add_options(body: bytes, options: bytes) -> bytes:
 
 
 def _to_plain(value: Any) -> Any:
-    if is_pydantic(type(value)):
+    if is_pydantic(kind_of(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     for plain in (str, int, float):
         if isinstance(value, plain):
@@ -144,7 +145,7 @@ def _looseness(annotation: Any) -> _Looseness:
                 return
             if isinstance(node, msgspec.inspect.CustomType):
                 if not (is_pydantic(node.cls) or node.cls is object):
-                    raise TypeError(f"{_type_text(node.cls)} has no JSON form")
+                    raise TypeError(f"{type_text(node.cls)} has no JSON form")
                 loose = True
             loose = loose or isinstance(node, msgspec.inspect.AnyType)
             wide = wide or (isinstance(node, msgspec.inspect.IntType) and node.le is None)
@@ -156,67 +157,6 @@ def _looseness(annotation: Any) -> _Looseness:
 
     look(msgspec.inspect.type_info(annotation))
     return _Looseness(loose, wide)
-
-
-def hints_of(function: Callable[..., Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotations of a function, resolved; `names` are the local ones that it can see."""
-    try:
-        return typing.get_type_hints(function, localns=dict(names), include_extras=True)
-    except Exception:
-        hints: dict[str, Any] = {}
-        for parameter, annotation in inspect.get_annotations(function).items():
-            try:
-                hints[parameter] = _resolved(function, annotation, names)
-            except Exception as error:
-                where = "the result" if parameter == "return" else f"parameter {parameter}"
-                raise Refused(
-                    f"{function.__qualname__}: the annotation {annotation!r} of {where} cannot be"
-                    f" resolved ({error}); import or define the name in module"
-                    f" {function.__module__}, where a worker can see it"
-                ) from None
-        return hints
-
-
-def _resolved(function: Callable[..., Any], annotation: Any, names: Mapping[str, Any]) -> Any:
-    holder = type("holder", (), {"__annotations__": {"it": annotation}})
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
-    return typing.get_type_hints(holder, scope, dict(names), include_extras=True)["it"]
-
-
-def _type_text(annotation: Any) -> str:
-    if annotation is None or annotation is type(None):
-        return "None"
-    if isinstance(annotation, str):
-        return annotation
-    if isinstance(annotation, type) and not typing.get_args(annotation):
-        return annotation.__qualname__.rpartition(">.")[2]
-    return re.sub(r"\b(?:\w+\.)+(?:<locals>\.)?(?=\w)", "", str(annotation))
-
-
-def signature_text(function: Callable[..., Any], leave_out: Collection[str] = ()) -> str:
-    """The call as a person writes it: `send(to: str, order: Order) -> str`."""
-    shown: list[str] = []
-    before: Any = None
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name in leave_out:
-            continue
-        kind = parameter.kind
-        if before == parameter.POSITIONAL_ONLY and kind != before:
-            shown.append("/")
-        if kind == parameter.KEYWORD_ONLY and before not in {kind, parameter.VAR_POSITIONAL}:
-            shown.append("*")
-        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(kind, "")
-        annotated = parameter.annotation is not parameter.empty
-        text = f"{parameter.name}: {_type_text(parameter.annotation)}" if annotated else parameter.name
-        if parameter.default is not parameter.empty:
-            text += f" = {parameter.default!r}" if annotated else f"={parameter.default!r}"
-        shown.append(stars + text)
-        before = kind
-    if before == inspect.Parameter.POSITIONAL_ONLY:
-        shown.append("/")
-    back = inspect.signature(function).return_annotation
-    ending = "" if back is inspect.Signature.empty else f" -> {_type_text(back)}"
-    return f"{function.__name__}({', '.join(shown)}){ending}"
 
 
 class ArgumentCodec:
@@ -248,7 +188,9 @@ class ArgumentCodec:
         self._arguments: type[msgspec.Struct] = msgspec.defstruct(
             "Arguments", fields, kw_only=True, forbid_unknown_fields=True
         )
-        body = msgspec.defstruct("Body", [("args", self._arguments)], bases=(JobOptions,), kw_only=True)
+        body = msgspec.defstruct(
+            "Body", [("args", self._arguments)], bases=(JobOptions,), kw_only=True
+        )
         decoder = msgspec.json.Decoder(body, dec_hook=_from_plain)
         self._decode: Callable[[bytes], Any] = decoder.decode
 
@@ -266,6 +208,7 @@ class ArgumentCodec:
 
     def _field(self, parameter: inspect.Parameter, annotation: Any) -> Any:
         name = parameter.name
+        field: Any
         try:
             look = _looseness(annotation)
             if parameter.kind == parameter.VAR_POSITIONAL:
@@ -289,7 +232,7 @@ class ArgumentCodec:
         return field
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """The body of this call, `{"args": {...}}`; `Refused` if the call is not one of this function."""
+        """The body of this call, `{"args": {...}}`; `Refused` if it is not one of this function."""
         if self._ordinary and len(args) <= len(self._positional):
             values = dict(zip(self._positional, args, strict=False))
             if kwargs:
@@ -355,7 +298,9 @@ class ArgumentCodec:
             return Refused(f"{self.text}: {mismatch}")
         if resources := bound.keys() & self._leave_out:
             name = min(resources)
-            return Refused(f"{self.text}: {name} is a resource, made where the job runs; leave it out")
+            return Refused(
+                f"{self.text}: {name} is a resource, made where the job runs; leave it out"
+            )
         for name, value in values.items():
             if fault := fault_in(value, f"argument {name}"):
                 return Refused(fault)
@@ -408,9 +353,7 @@ class ArgumentCodec:
                 kwargs[parameter.name] = value
         return tuple(args), kwargs
 
-    def _before(
-        self, rest: inspect.Parameter, given: Mapping[str, Any]
-    ) -> list[inspect.Parameter]:
+    def _before(self, rest: inspect.Parameter, given: Mapping[str, Any]) -> list[inspect.Parameter]:
         before = self._parameters[: self._parameters.index(rest)]
         return [each for each in before if each.name in given]
 
@@ -437,7 +380,9 @@ class ResultCodec:
             self._look = _looseness(annotation)
             decoder = msgspec.json.Decoder(annotation, dec_hook=_from_plain)
         except TypeError as error:
-            raise Refused(f"{what}: {_type_text(annotation)} cannot be stored as JSON: {error}") from error
+            raise Refused(
+                f"{what}: {type_text(annotation)} cannot be stored as JSON: {error}"
+            ) from error
         self._decode: Callable[[bytes], Any] = decoder.decode
         try:
             self._decode(b"null")

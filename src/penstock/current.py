@@ -10,16 +10,17 @@ from __future__ import annotations
 import inspect
 import logging
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from penstock.broker import Transaction
-from penstock.codec import ResultCodec, decode_value, encode_value, hints_of
+from penstock.codec import ResultCodec, decode_value, encode_value
 from penstock.errors import Refused
 from penstock.job import Job
 from penstock.notes import Line, Notebook, Progress
+from penstock.signature import hints_of
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -79,9 +80,9 @@ class CurrentJob:
         return self.job.task
 
     def idempotency_key(self, step: str = "") -> str:
-        """The same text in every attempt at this job: hand it to services that do a thing once.
+        """The same text in every attempt at this job, for services that do a thing once per key.
 
-        `step` tells several such calls of one task apart. A run that a Repeat asked for is a new one.
+        `step` tells several such calls of one task apart. A run that a Repeat asks for differs.
         """
         parts = (self.job.id, str(self.job.repeats) if self.job.repeats else "", step)
         return ":".join(part for part in parts if part)
@@ -93,7 +94,7 @@ class CurrentJob:
         return self._notebook
 
     def progress(self, fraction: float, note: str = "") -> None:
-        """Say how far it got, 0 to 1. Call it as often as you like: the store hears twice a second."""
+        """Say how far it got, 0 to 1, as often as you like: the store hears it twice a second."""
         if not 0 <= fraction <= 1:
             raise Refused(f"progress({fraction!r}): a fraction from 0 to 1, 0.5 is half of it")
         self.notebook.progress(Progress(float(fraction), note, self._app.clock.now()))
@@ -105,8 +106,8 @@ class CurrentJob:
     @overload
     def last_snapshot(self) -> Any: ...
     @overload
-    def last_snapshot(self, type: type[T]) -> T | None: ...  # noqa: A002  the word that a caller expects
-    def last_snapshot(self, type: Any = None) -> Any:  # noqa: A002  as above
+    def last_snapshot(self, type: type[T]) -> T | None: ...
+    def last_snapshot(self, type: Any = None) -> Any:  # noqa: A002  the word that a caller expects
         """What `snapshot` kept last, in this attempt or one before; None if there is nothing."""
         notes = self._app.broker.notes(self.job.id, "snapshot")
         return decode_value(notes[-1].value, Any if type is None else type) if notes else None
@@ -156,13 +157,14 @@ class CurrentJob:
         return JobLog(self, _logger)
 
     @contextmanager
-    def transaction(self) -> Iterator[Any]:
-        """A connection to the broker's own database: what is written with it and the end of the job commit together.
+    def transaction(self) -> Generator[Any]:
+        """A connection to the broker's own database; effects and the job's end commit together.
 
         Make it the last thing in the task: from here until the task function returns, the store's
         write lock is held, and nobody else can write. The commit happens when the function has
-        returned; if it raises, or this attempt no longer holds the job, nothing was written. Once per
-        attempt. To enqueue from inside, hand the connection on: `task.options(connection=...)`.
+        returned; if it raises, or this attempt no longer holds the job, nothing was written. Once
+        per attempt. To enqueue from inside, hand it on: `task.options(connection=...)`. Lines
+        logged from here on reach the logger, but are not kept with the job once it has committed.
         """
         if self.tried:
             raise RuntimeError("transaction(): once per attempt; put both parts into one block")

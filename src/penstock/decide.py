@@ -9,7 +9,7 @@ What a job says for itself goes before what its task says.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -57,115 +57,100 @@ def policy_for(policy: Policy, options: JobOptions) -> Policy:
 
 
 def after_success(
-    policy: Policy, job: Job[object], result: bytes | None, now: float, started_at: float
+    policy: Policy, job: Job[Any], result: bytes | None, now: float, *, started_at: float
 ) -> Outcome:
     """Where an attempt leads that returned. A run asked for again starts with no failures."""
     strategy = policy.on_success
-    if strategy == "keep":
-        return Outcome(State.SUCCEEDED, None, result, started_at=started_at, ended_at=now)
-    if not isinstance(strategy, Repeat):
-        return Outcome(State.SUCCEEDED, result=result, keep=False, started_at=started_at, ended_at=now)
-    if _again(strategy, job):
-        return Outcome(
-            State.READY,
-            "repeat",
-            result=result,
-            run_at=now + strategy.delay,
-            failures=-job.failures,
-            repeats=1,
-            started_at=started_at,
-            ended_at=now,
-        )
-    keep = strategy.then == "keep"
-    return Outcome(State.SUCCEEDED, result=result, keep=keep, started_at=started_at, ended_at=now)
+    if isinstance(strategy, Repeat):
+        if _again(strategy, job):
+            return Outcome(
+                State.READY,
+                "repeat",
+                result=result,
+                run_at=now + strategy.delay,
+                failures=-job.failures,
+                repeats=1,
+                started_at=started_at,
+                ended_at=now,
+            )
+        strategy = strategy.then
+    keep = strategy == "keep"
+    return Outcome(State.SUCCEEDED, None, result, keep=keep, started_at=started_at, ended_at=now)
 
 
 def after_error(
     policy: Policy,
-    job: Job[object],
+    job: Job[Any],
     error: BaseException,
     traceback: str,
     now: float,
+    *,
     started_at: float,
 ) -> Outcome:
     """Where an attempt leads that raised."""
-    return _after_failure(policy, job, error, "error", traceback, now, started_at)
+    return _retried(policy, job, error, _Failure("error", traceback, now, started_at))
 
 
 def after_timeout(
-    policy: Policy, job: Job[object], traceback: str, now: float, started_at: float
+    policy: Policy, job: Job[Any], traceback: str, now: float, *, started_at: float
 ) -> Outcome:
     """Where an attempt leads that ran out of time."""
-    strategy = policy.on_timeout
-    if strategy is None:
+    failure = _Failure("timeout", traceback, now, started_at)
+    if policy.on_timeout is None:
         # As the exception that it stands for, so that Retry(on=(TimeoutError,)) means it.
-        return _after_failure(policy, job, TimeoutError(), "timeout", traceback, now, started_at)
-    return _by_strategy(strategy, job, "timeout", traceback, now, started_at)
+        return _retried(policy, job, TimeoutError(), failure)
+    return _by_strategy(policy.on_timeout, job, failure)
 
 
-def _after_failure(
-    policy: Policy,
-    job: Job[object],
-    error: BaseException,
-    reason: Literal["error", "timeout"],
-    traceback: str,
-    now: float,
-    started_at: float,
-) -> Outcome:
+class _Failure(NamedTuple):
+    """How an attempt went wrong."""
+
+    reason: Literal["error", "timeout"]
+    traceback: str
+    now: float
+    started_at: float
+
+    def again(self, delay: float, repeats: int = 0) -> Outcome:
+        return Outcome(
+            State.READY,
+            self.reason,
+            error=self.traceback,
+            run_at=self.now + delay,
+            failures=1,
+            repeats=repeats,
+            started_at=self.started_at,
+            ended_at=self.now,
+        )
+
+    def end(self, *, keep: bool) -> Outcome:
+        return Outcome(
+            State.FAILED,
+            self.reason,
+            error=self.traceback,
+            failures=1,
+            keep=keep,
+            started_at=self.started_at,
+            ended_at=self.now,
+        )
+
+
+def _retried(policy: Policy, job: Job[Any], error: BaseException, failure: _Failure) -> Outcome:
     retry, failures = policy.retry, job.failures + 1
     if retry.allows(error, failures):
-        return Outcome(
-            State.READY,
-            reason,
-            error=traceback,
-            run_at=now + retry.delay_before(failures),
-            failures=1,
-            started_at=started_at,
-            ended_at=now,
-        )
+        return failure.again(retry.delay_before(failures))
     used_up = isinstance(error, retry.on) and not isinstance(error, retry.never)
     if used_up and retry.then == "delete":
-        return _ended(reason, traceback, now, started_at, keep=False)
-    return _by_strategy(policy.on_error, job, reason, traceback, now, started_at)
+        return failure.end(keep=False)
+    return _by_strategy(policy.on_error, job, failure)
 
 
-def _by_strategy(
-    strategy: Strategy,
-    job: Job[object],
-    reason: Literal["error", "timeout"],
-    traceback: str,
-    now: float,
-    started_at: float,
-) -> Outcome:
-    if not isinstance(strategy, Repeat):
-        return _ended(reason, traceback, now, started_at, keep=strategy == "keep")
-    if _again(strategy, job):
-        return Outcome(
-            State.READY,
-            reason,
-            error=traceback,
-            run_at=now + strategy.delay,
-            failures=1,
-            repeats=1,
-            started_at=started_at,
-            ended_at=now,
-        )
-    return _ended(reason, traceback, now, started_at, keep=strategy.then == "keep")
+def _by_strategy(strategy: Strategy, job: Job[Any], failure: _Failure) -> Outcome:
+    if isinstance(strategy, Repeat):
+        if _again(strategy, job):
+            return failure.again(strategy.delay, repeats=1)
+        strategy = strategy.then
+    return failure.end(keep=strategy == "keep")
 
 
-def _again(strategy: Repeat, job: Job[object]) -> bool:
+def _again(strategy: Repeat, job: Job[Any]) -> bool:
     return strategy.limit is None or job.repeats < strategy.limit
-
-
-def _ended(
-    reason: str, traceback: str, now: float, started_at: float, *, keep: bool
-) -> Outcome:
-    return Outcome(
-        State.FAILED,
-        reason,
-        error=traceback,
-        failures=1,
-        keep=keep,
-        started_at=started_at,
-        ended_at=now,
-    )

@@ -45,8 +45,8 @@ class Handle(Generic[R]):
     def result(self, timeout: float | None = None) -> R:
         """What the job returned; waits for it, at most `timeout` seconds.
 
-        Raises JobFailed with the traceback of the worker, JobCancelled, ResultGone if the job or its
-        result is not kept any more, and TimeoutError, which says why the job is where it is.
+        Raises JobFailed with the traceback of the worker, JobCancelled, ResultGone if the job or
+        its result is not kept any more, and TimeoutError, which says why the job is where it is.
         """
         self._not_inside_a_task("result")
         until = None if timeout is None else time.monotonic() + timeout
@@ -62,7 +62,7 @@ class Handle(Generic[R]):
             time.sleep(wait)
             wait = min(wait * 1.5, LONGEST_WAIT)
 
-    async def result_async(self, timeout: float | None = None) -> R:
+    async def result_async(self, timeout: float | None = None) -> R:  # noqa: ASYNC109  as `result`
         """As `result`, without holding up the event loop, and without a thread of its own."""
         self._not_inside_a_task("result_async")
         ended = _waiter.wait_for(self._app.broker, self.id)
@@ -176,7 +176,9 @@ class _Waiter:
             self._waiting.append(waiting)
             self._changed.notify()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="penstock-waiter", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="penstock-waiter", daemon=True
+                )
                 self._thread.start()
         return waiting.future
 

@@ -12,7 +12,7 @@ from penstock.errors import Refused
 
 
 def driver_connection(connection: Any) -> Any:
-    """A sqlite3 connection and the like as it is; of SQLAlchemy's Session and Connection, what is below."""
+    """A driver's connection as it is; of SQLAlchemy's Session and Connection, the one below."""
     if hasattr(connection, "sync_session") or hasattr(connection, "sync_connection"):
         raise Refused(
             "options(connection=...): an AsyncSession or AsyncConnection cannot be written to from"

@@ -104,7 +104,7 @@ class Notebook:
             try:
                 self._write_gathered(time.monotonic())
             except PenstockError:
-                return  # stale: the task hears of it at its next call; unreachable: the end tries again
+                return  # the task hears of it at its next call, or at its end
             if self.gathered:
                 _sweeper.watch(self)
 
@@ -143,7 +143,9 @@ class _Sweeper:
         with self._lock:
             self._watched.add(notebook)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="penstock-notes", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="penstock-notes", daemon=True
+                )
                 self._thread.start()
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""A task with options for its next jobs: what `task.options(...)` returns, and what a Task is itself.
+"""A task with options for its next jobs: what `task.options(...)` returns, and what a Task is, too.
 
-Options are checked once, here, and each refusal is a sentence; making the jobs is then only a matter
-of putting values together.
+Options are checked once, here, and each refusal is a sentence; making the jobs is then only a
+matter of putting values together.
 """
 
 from __future__ import annotations
@@ -110,12 +110,18 @@ class Prepared(Generic[P, R]):
         remaining = iter(rows)
         skipped = sum(1 for _ in islice(remaining, count))
         if skipped < count:
-            raise Refused(f"batch {id!r}: {count} rows are stored, but only {skipped} were given now")
+            raise Refused(
+                f"batch {id!r}: {count} rows are stored, but only {skipped} were given now"
+            )
         while chunk := list(islice(remaining, ROWS_PER_COMMIT)):
             bodies = self._task.codec.encode_many(chunk, count)
             if options != b"{}":
                 bodies = [add_options(body, options) for body in bodies]
-            jobs = self._parcels(bodies) if self._plain else [self._make(body, b"{}") for body in bodies]
+            jobs = (
+                self._parcels(bodies)
+                if self._plain
+                else [self._make(body, b"{}") for body in bodies]
+            )
             batch = Batch(id, count) if id else None
             broker.enqueue(jobs, batch=batch, connection=connection)
             count += len(bodies)
@@ -246,7 +252,9 @@ def check_strategy(what: str, strategy: object) -> None:
 def check_unique(key: str | None, until: str, seconds: float | None) -> Unique | None:
     if key is None:
         if seconds is not None or until != "ended":
-            raise Refused("unique_for and unique_until say how long unique=... holds; give that, too")
+            raise Refused(
+                "unique_for and unique_until say how long unique=... holds; give that, too"
+            )
         return None
     check_text("unique", key)
     if until not in ("started", "ended", "time"):

@@ -14,7 +14,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -35,7 +35,7 @@ CLOSE_SECONDS = 10.0
 
 
 class _Managed(Protocol[T_co]):
-    """What a function under `@contextmanager` returns; not any value that happens to have __enter__."""
+    """What a function under `@contextmanager` returns; not just any value with an __enter__."""
 
     @property
     def gen(self) -> Generator[T_co, Any, Any]: ...
@@ -71,7 +71,7 @@ def use(factory: Callable[[], Awaitable[T]]) -> T: ...
 @overload
 def use(factory: Callable[[], T]) -> T: ...
 def use(factory: Callable[[], Any]) -> Any:
-    """As the default of a task's parameter: fill it with what the factory makes, once per process."""
+    """As the default of a task's parameter: what the factory makes, once per process."""
     if not callable(factory):
         raise Refused(f"use({factory!r}): give it the function that makes the resource")
     return Resource(factory)
@@ -122,7 +122,9 @@ class Resources:
             return opened.value
         with opened.lock:  # one per factory: a slow one holds up nobody else
             if not opened.made:
-                made = contextmanager(factory)() if inspect.isgeneratorfunction(factory) else factory()
+                made = (
+                    contextmanager(factory)() if inspect.isgeneratorfunction(factory) else factory()
+                )
                 if _asynchronous(made):
                     raise Refused(
                         f"{Resource(factory)!r} is asynchronous, and the task is not:"
@@ -154,7 +156,9 @@ class Resources:
     ) -> Any:
         try:
             opened = _Opened(loop)
-            made = asynccontextmanager(factory)() if inspect.isasyncgenfunction(factory) else factory()
+            made = (
+                asynccontextmanager(factory)() if inspect.isasyncgenfunction(factory) else factory()
+            )
             if inspect.isawaitable(made):
                 made = await made
             elif _generated(made):
@@ -176,7 +180,7 @@ class Resources:
             self._order.append(opened)
 
     def close(self) -> None:
-        """Close everything, last opened first. What fails is logged; the others are closed all the same."""
+        """Close everything, last opened first. What fails is logged, and the rest is closed."""
         with self._lock:
             order, self._order, self._opened = self._order, [], {}
         for opened in reversed(order):
@@ -188,11 +192,11 @@ class Resources:
     def emptied(self) -> Resources:
         """The same replacements, nothing opened: what a forked process starts with."""
         resources = Resources()
-        resources._replaced = self._replaced  # noqa: SLF001
+        resources._replaced = self._replaced
         return resources
 
     @contextmanager
-    def replace(self, factory: Callable[[], Any], value: Any) -> Iterator[None]:
+    def replace(self, factory: Callable[[], Any], value: Any) -> Generator[None]:
         """Hand out `value` instead of what the factory makes, for tests."""
         before = dict(self._replaced)
         self._replaced = {**before, factory: value}
@@ -202,18 +206,18 @@ class Resources:
             self._replaced = before
 
 
-def _generated(made: object) -> bool:
+def _generated(made: Any) -> bool:
     return isinstance(made, (AbstractContextManager, AbstractAsyncContextManager)) and hasattr(
-        made, "gen"
+        cast("Any", made), "gen"
     )
 
 
-def _asynchronous(made: object) -> bool:
+def _asynchronous(made: Any) -> bool:
     if inspect.iscoroutine(made):
         made.close()  # it will not be awaited, and should not complain about it
         return True
     return inspect.isasyncgen(made) or (
-        isinstance(made, AbstractAsyncContextManager) and _generated(made)  # pyright: ignore[reportUnknownArgumentType]
+        _generated(made) and isinstance(made, AbstractAsyncContextManager)
     )
 
 

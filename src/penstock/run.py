@@ -95,8 +95,8 @@ def timed_out(
     task: Task[..., Any], job: Job[Any], now: float, started_at: float, note: str = ""
 ) -> Outcome:
     """Where an attempt leads whose process had to be ended because its time was up."""
-    text = f"TimeoutError: ran longer than its timeout of {task.timeout_of(job)} s{note and '; '}{note}"
-    return after_timeout(_policy(task, job), job, text, now, started_at)
+    text = f"{_out_of_time(task, job)}{note and '; '}{note}"
+    return after_timeout(_policy(task, job), job, text, now, started_at=started_at)
 
 
 def _begin(app: App, task: Task[..., Any], current: CurrentJob) -> Call:
@@ -130,7 +130,8 @@ def _returned(
         except Refused as error:
             raise Unstorable(f"{error} (task {task.name}, {task.signature_text})") from error
     policy = policy_for(task.policy, options)
-    outcome = after_success(policy, current.job, result, app.clock.now(), current.started_at)
+    now = app.clock.now()
+    outcome = after_success(policy, current.job, result, now, started_at=current.started_at)
     if current.open_transaction is not None:
         return _settled(app, current, outcome)
     current.close()
@@ -144,22 +145,22 @@ def _settled(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
     try:
         settled = transaction.settle(current.job, outcome)
     except PenstockError as error:
-        # Whether it was committed or not, ready again is right: what was committed is not held any more.
+        # Committed or not, ready again is right: a job that ended is not held any more.
         logger.warning("job %s: its transaction did not end well: %s", current.id, error)
         current.roll_back()
         return _ended(app, current, State.READY, "store")
     if not settled:
         logger.warning(
-            "job %s: attempt %s is stale; its transaction was not committed", current.id, current.attempt
+            "job %s: attempt %s is stale, and its transaction undone",
+            current.id,
+            current.attempt,
         )
     elif app.hooks:
         fire(app, "succeeded", current.job, outcome)
     return None
 
 
-def _raised(
-    app: App, task: Task[..., Any], current: CurrentJob, error: BaseException
-) -> Outcome:
+def _raised(app: App, task: Task[..., Any], current: CurrentJob, error: BaseException) -> Outcome:
     job = current.job
     try:
         current.roll_back()
@@ -185,14 +186,19 @@ def _raised(
             ended_at=now,
         )
     elif isinstance(error, JobTimeout):
-        ended = f"{text}\nTimeoutError: ran longer than its timeout of {task.timeout_of(job)} s"
-        outcome = after_timeout(_policy(task, job), job, ended, now, current.started_at)
+        ended = f"{text}\n{_out_of_time(task, job)}"
+        outcome = after_timeout(_policy(task, job), job, ended, now, started_at=current.started_at)
         fire(app, "timed_out", job, outcome)
         return outcome
     else:
-        outcome = after_error(_policy(task, job), job, error, text, now, current.started_at)
+        policy = _policy(task, job)
+        outcome = after_error(policy, job, error, text, now, started_at=current.started_at)
     fire(app, "failed", job, outcome)
     return outcome
+
+
+def _out_of_time(task: Task[..., Any], job: Job[Any]) -> str:
+    return f"TimeoutError: ran longer than its timeout of {task.timeout_of(job)} s"
 
 
 def _ended(
@@ -216,7 +222,11 @@ def _asked_for(error: asyncio.CancelledError) -> BaseException:
     if running is None or not running.cancelling():
         return error
     message = error.args[0] if error.args else ""
-    return JobTimeout().with_traceback(error.__traceback__) if message == "timeout" else JobInterrupted(message)
+    return (
+        JobTimeout().with_traceback(error.__traceback__)
+        if message == "timeout"
+        else JobInterrupted(message)
+    )
 
 
 def fire(app: App, kind: str, *arguments: Any) -> None:
@@ -229,7 +239,7 @@ def fire(app: App, kind: str, *arguments: Any) -> None:
 
 
 def traceback_text(error: BaseException) -> str:
-    """The traceback as the user's own code made it: without Penstock's frames, the end if too long."""
+    """The traceback of the user's own code, without Penstock's frames; if too long, its end."""
     described = traceback.TracebackException.from_exception(error)
     _leave_out_our_frames(described, set())
     text = "".join(described.format()).rstrip()

@@ -25,7 +25,9 @@ from penstock.errors import Refused
 SETTINGS_FILE = "penstock.toml"
 _ROOT_MARKS = (SETTINGS_FILE, "pyproject.toml", "setup.py", ".git")
 _PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^/?#@:]*:)[^@/]*(?=@)", re.IGNORECASE)
-_PASSWORD_FIELD = re.compile(r"(?P<before>[?&](?:password|passwd|pwd|token|secret)=)[^&]*", re.IGNORECASE)
+_PASSWORD_FIELD = re.compile(
+    r"(?P<before>[?&](?:password|passwd|pwd|token|secret)=)[^&]*", re.IGNORECASE
+)
 
 
 class ResolvedUrl(NamedTuple):
@@ -47,7 +49,9 @@ def resolve_url(url: str | None, beside: Path | None = None) -> ResolvedUrl:
         name, found = from_file
         return ResolvedUrl(anchor(found, file.parent), f"profile {name} of {file}")
     if (wanted := os.environ.get("PENSTOCK_PROFILE")) is not None and file is None:
-        raise Refused(f"PENSTOCK_PROFILE={wanted}, but there is no {SETTINGS_FILE} at or above {root}")
+        raise Refused(
+            f"PENSTOCK_PROFILE={wanted}, but there is no {SETTINGS_FILE} at or above {root}"
+        )
     return ResolvedUrl(anchor("sqlite:///penstock.db", root), f"the default, beside {root}")
 
 

@@ -10,22 +10,17 @@ definition, so that they may mention what is defined further down.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
-from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, ParamSpec, TypeVar
 
 from penstock.codec import (
     ArgumentCodec,
     JobOptions,
     ResultCodec,
-    hints_of,
     read_body,
     retry_numbers,
-    signature_text,
 )
 from penstock.decide import Policy
 from penstock.errors import Refused
@@ -44,6 +39,7 @@ from penstock.prepare import (
 )
 from penstock.resource import resources_of
 from penstock.retry import NO_RETRY, Retry, Strategy
+from penstock.signature import hints_of, name_of, signature_text
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -88,7 +84,9 @@ class Task(Prepared[P, R]):
         self.name = check_name("task", name or name_of(function))
         self.version = _check_version(self.name, version)
         self.aliases = tuple(check_name("alias", alias) for alias in _several("aliases", aliases))
-        self.runs_on = tuple(sorted(check_name("runs_on", tag) for tag in _several("runs_on", runs_on)))
+        self.runs_on = tuple(
+            sorted(check_name("runs_on", tag) for tag in _several("runs_on", runs_on))
+        )
         self.search = _several("search", search)
         self.secret = _several("secret", secret)
         self.at_most_once = bool(at_most_once)
@@ -182,7 +180,7 @@ class Task(Prepared[P, R]):
         """The task with options for its next jobs.
 
         `delay` and `expires` are seconds or a timedelta from now, `at` is a datetime with its zone.
-        While the job under the key `unique` stands, no second one is stored: until it has "ended" or
+        While the job under the key `unique` stands, no second one is stored: until it "ended" or
         "started", or, with "time", for `unique_for` seconds. `connection` joins the caller's
         transaction: the job is there if, and only if, that commits.
         """
@@ -223,22 +221,21 @@ class Task(Prepared[P, R]):
             given = getattr(checked, name)
             if given not in (getattr(NO_RETRY, name), getattr(self.policy.retry, name)):
                 raise Refused(
-                    f"options(retry=Retry({name}=...)): exception classes are code and stay with the"
-                    f" task; set {name} there, and the numbers here"
+                    f"options(retry=Retry({name}=...)): exception classes are code and stay with"
+                    f" the task; set {name} there, and the numbers here"
                 )
         return checked
 
     def _check_fields(self) -> None:
-        parameters = inspect.signature(self.function).parameters
-        anything = any(each.kind == each.VAR_KEYWORD for each in parameters.values())
-        for what, paths in (("search", self.search), ("secret", self.secret)):
-            for path in paths:
-                head = path.partition(".")[0]
-                if head in self.resources or (head not in parameters and not anything):
-                    raise Refused(
-                        f"task {self.name}: {what}={path!r} names no argument of"
-                        f" {signature_text(self.function, self.resources)}"
-                    )
+        arguments = inspect.signature(self.function).parameters.keys() - self.resources.keys()
+        searched = [("search", path, path.partition(".")[0]) for path in self.search]
+        hidden = [("secret", name, name) for name in self.secret]
+        for what, given, argument in (*searched, *hidden):
+            if argument not in arguments:
+                raise Refused(
+                    f"task {self.name}: {what}={given!r} names no argument of"
+                    f" {signature_text(self.function, self.resources)}"
+                )
 
 
 class PlainTask(Task[P, R]):
@@ -260,7 +257,9 @@ class AsyncTask(Task[P, R]):
         return await self.function(*args, **kwargs, **await self.app.resources.fill_async(missing))
 
 
-def _missing(task: Task[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _missing(
+    task: Task[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
     given = inspect.signature(task.function).bind_partial(*args, **kwargs).arguments
     return {name: each for name, each in task.resources.items() if name not in given}
 
@@ -278,34 +277,6 @@ def stub(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     for attribute in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
         setattr(elsewhere, attribute, getattr(function, attribute))
     return elsewhere
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """`module:function`; the script being run goes by the name that an import would give it."""
-    module = function.__module__
-    if module == "__main__":
-        main = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        if spec is not None:
-            module = spec.name.removesuffix(".__main__")
-        elif file is not None:
-            module = Path(file).stem
-    return f"{module}:{function.__qualname__.replace('<locals>.', '')}"
-
-
-def visible_names(function: Callable[..., Any], frame: FrameType | None) -> dict[str, Any]:
-    """The local names that the text annotations of a nested function mention, as they are now."""
-    if frame is None or "<locals>" not in getattr(function, "__qualname__", ""):
-        return {}
-    names: dict[str, Any] = {}
-    for annotation in getattr(function, "__annotations__", {}).values():
-        if isinstance(annotation, str):
-            try:
-                mentioned = compile(annotation, "<annotation>", "eval").co_names
-            except SyntaxError:
-                continue  # told, with the parameter's name, when the annotations are read
-            names.update({each: frame.f_locals[each] for each in mentioned if each in frame.f_locals})
-    return names
 
 
 def _several(what: str, names: Collection[str]) -> tuple[str, ...]:
@@ -333,6 +304,6 @@ def _check_mode(name: str, function: Callable[..., Any], mode: str | None) -> Mo
         return "async"
     if mode not in (None, "thread", "process"):
         raise Refused(
-            f'task {name}: mode={mode!r}: "thread" or "process"; an `async def` is "async" by itself'
+            f'task {name}: mode={mode!r}: "thread" or "process"; an `async def` is async by itself'
         )
     return "process" if mode == "process" else "thread"
