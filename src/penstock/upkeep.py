@@ -1,0 +1,54 @@
+"""Upkeep: the chores that keep a store going, done by whichever worker comes first.
+
+There is no scheduler and no leader: every worker calls `turn` often, and it does what is due. All of
+it may be done twice, by two workers at once, without harm.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.broker import LEASE_SECONDS, Broker
+from penstock.clock import Clock
+
+RETENTION_SECONDS = 14 * 86400.0
+PRUNE_EVERY = 3600.0
+
+log = logging.getLogger("penstock.worker")
+
+
+class Upkeep:
+    """Recovers what dead workers held, every third of a lease, and prunes once an hour."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock: Clock,
+        worker_id: str,
+        retention: float | None = RETENTION_SECONDS,
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        self.retention = retention  # None: nothing is ever forgotten
+        self._broker = broker
+        self._clock = clock
+        self._worker_id = worker_id
+        self._recover_every = lease / 3
+        now = clock.monotonic()
+        self._recover_at = now
+        # Not at the start: a fleet that is deployed would prune all at once.
+        self._prune_at = now + PRUNE_EVERY
+
+    def turn(self) -> int:
+        """Do what is due; returns how many jobs were recovered."""
+        now = self._clock.monotonic()
+        recovered = 0
+        if now >= self._recover_at:
+            recovered = self._broker.recover(by=self._worker_id)
+            self._recover_at = now + self._recover_every
+            if recovered:
+                log.warning("recovered %d jobs of workers that are gone", recovered)
+        if self.retention is not None and now >= self._prune_at:
+            pruned = self._broker.prune(self._clock.now() - self.retention)
+            self._prune_at = now + PRUNE_EVERY
+            log.info("pruned %d rows older than %.0f days", pruned, self.retention / 86400)
+        return recovered

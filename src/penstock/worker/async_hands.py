@@ -1,0 +1,217 @@
+"""Jobs of `async def` tasks: many at once, on one event loop in one thread.
+
+The thread is started with the first chunk. Everything below `_accept` runs on the loop; the worker's
+other threads only put chunks in, cancel, and read `flights`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import JobInterrupted, JobTimeout
+from penstock.job import Job, Outcome, put_back
+from penstock.run import run_async
+from penstock.worker.chunk import Chunk
+from penstock.worker.gate import Gate
+from penstock.worker.hands import cut_short, once
+from penstock.worker.slots import Slots
+
+if TYPE_CHECKING:
+    from penstock.app import App
+    from penstock.task import Task
+
+log = logging.getLogger("penstock.worker")
+monotonic = time.monotonic
+
+
+class Flight:
+    """One job that runs on the loop."""
+
+    __slots__ = (
+        "began",
+        "chunk",
+        "deadline",
+        "job",
+        "lost",
+        "running",
+        "slot",
+        "strikes",
+        "struck_at",
+        "task",
+        "timer",
+    )
+
+    def __init__(
+        self, chunk: Chunk, job: Job[Any], task: Task[..., Any], slot: int, deadline: float
+    ) -> None:
+        self.chunk = chunk
+        self.job = job
+        self.task = task
+        self.slot = slot
+        self.began = monotonic()
+        self.deadline = deadline
+        self.strikes = 0
+        self.struck_at = 0.0
+        self.lost = False
+        self.running: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class AsyncHands:
+    """One event loop, and at most `count` jobs on it."""
+
+    def __init__(
+        self,
+        app: App,
+        count: int,
+        slots: Slots,
+        first_slot: int,
+        gate: Gate,
+        report: Callable[[Chunk], None],
+    ) -> None:
+        self.count = count
+        self.flights: dict[int, Flight] = {}  # by slot
+        self._app = app
+        self._slots = slots
+        self._gate = gate
+        self._report = report
+        self._free = list(range(first_slot, first_slot + count))
+        self._waiting: deque[Chunk] = deque()
+        self._news: dict[int, Chunk] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def give(self, chunk: Chunk) -> None:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._turn, args=(self._loop,), name="penstock-async", daemon=True
+            )
+            self._thread.start()
+        self._loop.call_soon_threadsafe(self._accept, chunk)
+
+    def interrupt(self, flight: Flight, verdict: str) -> None:
+        """Cancel this job, from whichever thread."""
+        flight.strikes += 1
+        flight.struck_at = monotonic()
+        if self._loop is not None and flight.running is not None:
+            self._loop.call_soon_threadsafe(flight.running.cancel, verdict)
+
+    def give_up(self, flight: Flight, verdict: str) -> None:
+        """It will not end: settle it without its word. What it does from now on counts for nothing."""
+        if self.flights.pop(flight.slot, None) is flight:
+            flight.lost = True
+            outcome = cut_short(self._app, flight.task, flight.job, verdict, flight.began)
+            self._landed(flight, outcome)
+            self._report(flight.chunk)
+
+    def settled(self, slot: int) -> None:
+        """The store knows how the at-most-once job of this slot ended; it may be used again."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._release, slot)
+
+    def close(self, patience: float) -> bool:
+        """End the loop; False if it does not within this many seconds."""
+        if self._loop is None or self._thread is None:
+            return True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel("shutdown")
+            if left:
+                loop.run_until_complete(asyncio.wait(left, timeout=1))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _accept(self, chunk: Chunk) -> None:
+        self._waiting.append(chunk)
+        self._start_more()
+
+    def _start_more(self) -> None:
+        while self._waiting and self._free:
+            chunk = self._waiting[0]
+            try:
+                job = chunk.jobs.popleft()
+            except IndexError:
+                self._waiting.popleft()
+                continue
+            self._start(chunk, job)
+
+    def _start(self, chunk: Chunk, job: Job[Any]) -> None:
+        now = monotonic()
+        task = self._app.task_named(job.task)
+        refused = put_back("unknown task") if task is None else self._gate.refuse(chunk, job, now)
+        if task is None or refused is not None:
+            chunk.done.append((job, refused))
+            self._tell(chunk)
+            return
+        timeout = task.timeout_of(job)
+        deadline = now + timeout if timeout else 0.0
+        flight = Flight(chunk, job, task, self._free.pop(), deadline)
+        self._slots.hold(flight.slot, job, deadline)
+        self.flights[flight.slot] = flight
+        loop = asyncio.get_running_loop()
+        flight.running = loop.create_task(self._fly(flight), name=f"{job.task} {job.id}")
+        if timeout:
+            flight.timer = loop.call_later(timeout, self._time_is_up, flight)
+
+    def _time_is_up(self, flight: Flight) -> None:
+        flight.strikes += 1
+        flight.struck_at = monotonic()
+        if flight.running is not None:
+            flight.running.cancel("timeout")
+
+    async def _fly(self, flight: Flight) -> None:
+        try:
+            outcome = await run_async(self._app, flight.task, flight.job)
+        except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
+            # Cancelled before it began, or while run itself was at it.
+            verdict = error.args[0] if error.args else "shutdown"
+            outcome = cut_short(self._app, flight.task, flight.job, verdict, flight.began)
+        if flight.timer is not None:
+            flight.timer.cancel()
+        if not flight.lost and self.flights.pop(flight.slot, None) is flight:
+            flight.chunk.ran += 1
+            flight.chunk.seconds += monotonic() - flight.began
+            self._landed(flight, outcome)
+        if flight.lost or not flight.job.at_most_once:
+            self._release(flight.slot)
+        self._tell(flight.chunk)
+
+    def _landed(self, flight: Flight, outcome: Outcome | None) -> None:
+        if flight.job.at_most_once:
+            flight.chunk.slot = flight.slot
+            outcome = outcome and once(outcome)
+        flight.chunk.done.append((flight.job, outcome))
+
+    def _release(self, slot: int) -> None:
+        self._slots.free(slot)
+        self._free.append(slot)
+        self._start_more()
+
+    def _tell(self, chunk: Chunk) -> None:
+        # One report for all that ended in this turn of the loop.
+        if not self._news:
+            asyncio.get_running_loop().call_soon(self._tell_all)
+        self._news[id(chunk)] = chunk
+
+    def _tell_all(self) -> None:
+        news, self._news = self._news, {}
+        for chunk in news.values():
+            self._report(chunk)

@@ -1,0 +1,54 @@
+"""The gate: a last look before a job starts, so that nothing starts after `pause` returned.
+
+A claim obeys the rules of its moment; between the claim and the start they may change, the job may
+be cancelled, or its turn may have come too late. Called by every hand before every job: cheap when
+nothing changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.broker import Broker
+from penstock.job import Job, Outcome, State, put_back
+from penstock.rule import Rule, RuleKind, rule_over
+from penstock.worker.chunk import Chunk
+
+
+class Gate:
+    """Lets a job start, or says what becomes of it instead."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.version = broker.rules_version
+        self.cancelled: frozenset[str] = frozenset()  # as the last renewal said
+        self.closed: str | None = None  # why nothing starts any more
+        self._broker = broker
+        self._rules: tuple[int, list[Rule]] | None = None
+
+    def refuse(self, chunk: Chunk, job: Job[Any], now: float) -> Outcome | None:
+        """None: it may start."""
+        if self.closed is not None:
+            return put_back(self.closed)
+        if now > chunk.start_until:
+            return put_back("not started in time")
+        if self.cancelled and job.id in self.cancelled:
+            return Outcome(State.CANCELLED, "cancelled")
+        if self.version() != chunk.rules:
+            return self._obey(job)
+        return None
+
+    def _obey(self, job: Job[Any]) -> Outcome | None:
+        try:
+            rule = rule_over(self._current(), job.queue, job.task, self._broker.clock.now())
+        except Exception:
+            return put_back("rules unknown")  # the store does not answer: better not to start
+        if rule is None:
+            return None
+        return put_back("blocked" if rule.kind is RuleKind.BLOCK else "paused")
+
+    def _current(self) -> list[Rule]:
+        version = self.version()  # before the rules themselves: a change in between is seen again
+        known = self._rules
+        if known is None or known[0] != version:
+            known = self._rules = (version, self._broker.rules())
+        return known[1]

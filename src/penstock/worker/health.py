@@ -1,0 +1,90 @@
+"""Health: is work being taken? Green while the store answered a claim (or, with full hands, a
+renewal) within the last seconds; red when it has not.
+
+`serve` answers on loopback for those who ask by HTTP: /live while the process turns, /ready while
+it is green and takes work.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+
+from penstock.clock import Clock
+
+RED_AFTER = 30.0
+
+
+class Health:
+    """When the store last answered, and what that means."""
+
+    def __init__(self, clock: Clock, red_after: float = RED_AFTER) -> None:
+        self.red_after = red_after
+        self.draining = False
+        self._clock = clock
+        self.answered_at = clock.monotonic()  # the first claim has as long as any other
+        self.claimed_at: float | None = None  # in wall time, for people
+
+    def claimed(self) -> None:
+        self.claimed_at = self._clock.now()
+        self.answered()
+
+    def answered(self) -> None:
+        self.answered_at = self._clock.monotonic()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the store last answered."""
+        return self._clock.monotonic() - self.answered_at
+
+    @property
+    def green(self) -> bool:
+        return self.silence < self.red_after
+
+    @property
+    def ready(self) -> bool:
+        return self.green and not self.draining
+
+
+Answer = tuple[bool, dict[str, Any]]
+
+
+@contextmanager
+def serve(
+    port: int, live: Callable[[], Answer], ready: Callable[[], Answer]
+) -> Generator[int]:
+    """Answer GET /live and /ready on loopback: 200 or 503, and JSON. Gives the port (0: any)."""
+    pages = {"/live": live, "/ready": ready}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = pages.get(self.path)
+            good, body = page() if page else (False, {"error": "there are /live and /ready"})
+            text = msgspec.json.encode({"ok": good, **body})
+            self.send_response((200 if good else 503) if page else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  named by its parent
+            """Probes come every few seconds, and say nothing that is worth a line."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(
+        target=server.serve_forever, args=(0.1,), name="penstock-health", daemon=True
+    )
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

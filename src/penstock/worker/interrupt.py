@@ -1,0 +1,44 @@
+"""Raising an exception in another thread: the only way to end Python code that does not look.
+
+It arrives between two instructions of that thread, never inside a C call. What was raised too late
+is taken back with `forget`, by the thread itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from penstock.errors import JobInterrupted, JobTimeout
+
+
+class Cancelled(JobInterrupted):
+    """Somebody cancelled the job."""
+
+    def __init__(self) -> None:  # raised by its class alone, from another thread
+        super().__init__("cancelled")
+
+
+class Shutdown(JobInterrupted):
+    """The worker must stop now."""
+
+    def __init__(self) -> None:
+        super().__init__("shutdown")
+
+
+ERRORS: dict[str, type[BaseException]] = {
+    "timeout": JobTimeout,
+    "cancelled": Cancelled,
+    "shutdown": Shutdown,
+}
+
+
+def interrupt(thread: int, verdict: str) -> None:
+    """Raise the verdict's error in this thread, at its next instruction."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), ctypes.py_object(ERRORS[verdict])
+    )
+
+
+def forget(thread: int) -> None:
+    """Take back what was raised and has not arrived."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)

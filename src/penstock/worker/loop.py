@@ -1,0 +1,509 @@
+"""The worker's loop: claim, hand out, settle. One thread does all of it; hands do the rest.
+
+    claim -> chunks -> hands -> done -> settle, riding with the next claim
+
+The loop waits on one thing at a time: for the store's hint while something could be claimed, for
+`done` otherwise; whoever has news for it puts them there and wakes the store's wait if need be.
+Working, then draining (no claims, what runs may end), then ending (what runs is interrupted).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import secrets
+import socket
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker import LEASE_SECONDS, Count, WorkerRow
+from penstock.errors import Refused
+from penstock.filter import Filter
+from penstock.job import Job, State, put_back
+from penstock.target import loading, target_of
+from penstock.upkeep import RETENTION_SECONDS, Upkeep
+from penstock.worker.async_hands import AsyncHands
+from penstock.worker.chunk import Chunk
+from penstock.worker.claims import Claims, Want
+from penstock.worker.gate import Gate
+from penstock.worker.hands import Hands, cut_short
+from penstock.worker.health import Health
+from penstock.worker.line import Line, Pair
+from penstock.worker.monitor import Monitor
+from penstock.worker.slots import Flag, Slots, Vitals
+
+if TYPE_CHECKING:
+    from penstock.app import App
+
+_CANCEL_SECONDS = 1.0  # how often the store is asked what was cancelled
+_SWEEP_SECONDS = 0.25
+_FLUSH_SECONDS = 0.003  # how long outcomes wait for company when there is no claim to ride with
+_FLUSH_AT = 256
+_ENDING_SECONDS = 2.0  # for interrupted jobs to end
+_LAST_SECONDS = 5.0  # for the last outcomes to reach the store
+_COUNT_SECONDS = 0.1  # how often a draining worker counts what is left
+_FUTILE = 4  # hints that may lead to nothing before they are heard less
+
+log = logging.getLogger("penstock.worker")
+monotonic = time.monotonic
+
+
+class Phase(IntEnum):
+    WORKING = 0
+    DRAINING = 1  # takes nothing more, lets what runs end
+    ENDING = 2  # has interrupted what runs
+    LEAVING = 3  # has put back what does not end, and sends the last outcomes
+    OVER = 4
+
+
+class Worker:
+    """Runs an app's jobs in this process, from `work()` until it is stopped or drained.
+
+    `queues` None is every queue. `drain`: end when nothing is left to run now or later. `grace`: how
+    long running jobs may take to end after `stop`; the rest is put back, uncounted. `heartbeat` off:
+    somebody else renews this worker's row. `slots` are shared with a supervisor, which then replaces
+    the process when `on_stuck` is told that a job does not end; without one, a new thread takes over.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        queues: Collection[str] | None = None,
+        threads: int = 10,
+        async_slots: int = 100,
+        tags: Collection[str] = (),
+        lease: float = LEASE_SECONDS,
+        grace: float = 25.0,
+        drain: bool = False,
+        id: str | None = None,
+        heartbeat: bool = True,
+        slots: Slots | None = None,
+        target: str | None = None,
+        retention: float | None = RETENTION_SECONDS,
+        on_stuck: Callable[[str], None] | None = None,
+    ) -> None:
+        if threads < 1 or async_slots < 1:
+            raise Refused(f"a worker needs hands: threads={threads}, async_slots={async_slots}")
+        self.app = app
+        self.broker = app.broker
+        self.id = id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.queues = None if queues is None else tuple(sorted(queues))
+        self.lease = lease
+        self.grace = grace
+        self.heartbeat = heartbeat
+        self.retiring = False
+        self.drained = False  # it ended because nothing was left
+        self.clean = True  # no job was left running when `work` returned
+        self.health = Health(self.broker.clock)
+        self._drain = drain
+        self._on_stuck = on_stuck
+        self._tags = frozenset(tags)
+        self._started_at = self.broker.clock.now()
+        self._phase = Phase.WORKING
+        self._stops = 0
+        self._until = 0.0  # when this phase ends
+        self._own_slots = slots is None
+        self._slots = slots or Slots(threads + async_slots)
+        self._done: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
+        self._listening = False
+        self._gate = Gate(self.broker)
+        self._line = Line(self.broker, self.health)
+        self._target = target or target_of(app)
+        self._claims = Claims(threads, async_slots, processes=self._target is not None)
+        self._upkeep = Upkeep(self.broker, self.broker.clock, self.id, retention, lease)
+        self._hands = Hands(app, threads, self._slots, self._gate, self._report, self._target)
+        self._async_hands = AsyncHands(
+            app, async_slots, self._slots, threads, self._gate, self._report
+        )
+        self._monitor = Monitor(
+            self._hands, self._async_hands, self._report, self._stuck, self._publish
+        )
+        self._tasks: dict[str, int] = {}
+        self._pairs: list[Pair] = []
+        self._owners: list[tuple[Chunk, int]] = []
+        self._oldest = 0.0  # when the first of `_pairs` came
+        self._due: list[float] = []  # when retries of ours are due
+        self._futile = 0  # hints in a row that led to nothing
+        self._deaf_until = self._count_at = 0.0
+        self._renewed_at = self._upkeep_at = self._sweep_at = 0.0
+
+    @property
+    def stale(self) -> int:
+        """Outcomes that the store refused, because another attempt holds the job by now."""
+        return self._line.stale
+
+    @property
+    def settled(self) -> int:
+        """Outcomes that the store took."""
+        return self._line.settled
+
+    @property
+    def row(self) -> WorkerRow:
+        """This worker as the store knows it."""
+        return WorkerRow(
+            id=self.id,
+            tasks=self._tasks,
+            tags=self._tags,
+            queues=self.queues,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            lease=self.lease,
+            started_at=self._started_at,
+            claimed_at=self.health.claimed_at,
+            running=self._claims.running(),
+        )
+
+    def stop(self, *, now: bool = False) -> None:
+        """Take nothing more and end; a second time, or `now`: hand back what runs at once.
+
+        Safe in a signal handler.
+        """
+        self._stops = max(2 if now else 1, self._stops + 1)
+        self._done.put(None)
+        self.broker.wake()
+
+    def work(self) -> None:
+        """Run jobs until stopped or drained. What was claimed has been settled or put back then."""
+        if loading() is not None:
+            raise RuntimeError(
+                f"work() was called while {loading()} was being imported; "
+                'put it under `if __name__ == "__main__":`'
+            )
+        self._know_tasks()
+        self._hands.start()
+        self._monitor.start()
+        try:
+            while self._phase is not Phase.OVER:
+                try:
+                    self._turn()
+                except KeyboardInterrupt as error:
+                    self._line.lost(error)  # it may have cut off an answer
+                    self.stop()
+        finally:
+            self._close()
+
+    def _know_tasks(self) -> None:
+        tasks = self.app.known_tasks()
+        if tasks == self._tasks:
+            return
+        modes: dict[str, str] = {}
+        for name in tasks:
+            task = self.app.task_named(name)
+            modes[name] = task.mode if task is not None else "thread"
+            if modes[name] == "process" and self._target is None:
+                raise Refused(
+                    f"task {name} runs in a process of its own, which must find the app: "
+                    "keep the App in a module or a file, as `app = App()`"
+                )
+        self._tasks = tasks
+        self._claims.know(modes)
+
+    def _turn(self) -> None:
+        while True:
+            try:
+                self._collect(self._done.get_nowait())
+            except queue.Empty:
+                break
+        now = monotonic()
+        self._proceed(now)
+        if self._phase is Phase.OVER:
+            return
+        if now < self._line.retry_at:
+            self._rest(self._line.retry_at - now)
+            return
+        if self._chores(now) and not self._exchange(now):
+            self._wait(monotonic())
+
+    def _proceed(self, now: float) -> None:
+        """Go on to the next phase when its time has come."""
+        if self._stops and self._phase is Phase.WORKING:
+            self._phase, self._until = Phase.DRAINING, now + self.grace
+            self._gate.closed = "shutdown"
+            self.health.draining = True
+            log.info("draining: %d jobs are held", self._claims.running())
+            for chunk in list(self._claims.live.values()):
+                self._put_back(chunk, "shutdown")
+        if self._phase is Phase.DRAINING and (self._stops > 1 or now >= self._until):
+            self._phase, self._until = Phase.ENDING, now + _ENDING_SECONDS
+            self._interrupt("shutdown")
+        if self._phase is Phase.ENDING and now >= self._until:
+            self._phase, self._until = Phase.LEAVING, now + _LAST_SECONDS
+            self._abandon()
+        if self._phase and not (self._claims.live or self._pairs):
+            self._phase = Phase.OVER
+        if self._phase is Phase.LEAVING and now >= self._until:
+            log.error("the store did not take the last outcomes; others will run these jobs again")
+            self._phase = Phase.OVER
+
+    def _interrupt(self, verdict: str, ids: Collection[str] | None = None) -> None:
+        for hand in self._hands.hands:
+            job = hand.current
+            if job is not None and (ids is None or job.id in ids):
+                hand.interrupt(job, verdict)
+        for flight in list(self._async_hands.flights.values()):
+            if ids is None or flight.job.id in ids:
+                self._async_hands.interrupt(flight, verdict)
+
+    def _abandon(self) -> None:
+        """Put back what was interrupted and has not ended; its threads are left to themselves."""
+        for hand in self._hands.hands:
+            job, chunk = hand.current, hand.chunk
+            task = None if job is None else self.app.task_named(job.task)
+            if job is None or chunk is None or task is None:
+                continue
+            if hand.elsewhere:
+                hand.interrupt(job, "shutdown")
+            elif hand.give_up(job):
+                self.clean = False
+                chunk.done.append((job, cut_short(self.app, task, job, "shutdown", hand.began)))
+                self._collect(chunk)
+        for flight in list(self._async_hands.flights.values()):
+            self.clean = False
+            self._async_hands.give_up(flight, "shutdown")
+
+    def _chores(self, now: float) -> bool:
+        """Renew, recover, sweep; False if the store does not answer."""
+        live = self._claims.live
+        holding = self._claims.holding() if self._line.troubled else None
+        every = min(_CANCEL_SECONDS, self.lease / 3) if live else self.lease / 3
+        renew = now >= self._renewed_at + every and (self.heartbeat or live)
+        if renew or holding is not None:
+            renewed = self._line.renew(self.row, holding)
+            if renewed is None:
+                return False
+            self._renewed_at = now
+            self._gate.cancelled = renewed.cancelled
+            if renewed.cancelled:
+                self._interrupt("cancelled", renewed.cancelled)
+        if now >= self._upkeep_at and self._phase is Phase.WORKING:
+            self._upkeep_at = now + self.lease / 3
+            self._know_tasks()
+            try:
+                self._upkeep.turn()
+            except Exception as error:
+                self._line.lost(error)
+                return False
+        if now >= self._sweep_at and live:
+            self._sweep_at = now + _SWEEP_SECONDS
+            for chunk in list(live.values()):
+                if chunk.jobs and now > chunk.start_until:
+                    self._put_back(chunk, "not started in time")
+        return True
+
+    def _exchange(self, now: float) -> bool:
+        """Settle what has ended and claim what is wanted; False if there was nothing to do."""
+        wants = self._claims.wants(now) if self._phase is Phase.WORKING else []
+        if self._due and self._due[0] <= self.broker.clock.now():
+            heappop(self._due)
+            self._look_again(now)
+        due = [want for want in wants if now >= want.kind.due_at]
+        if not due and wants and self._pairs:
+            due = wants[-1:]
+        for want in due:
+            rules = self._gate.version()  # before the claim: a change in between is seen
+            jobs = self._send(want)
+            if jobs is None:
+                return True
+            self._take(jobs, want, rules)
+        if self._pairs and (len(self._pairs) >= _FLUSH_AT or now >= self._oldest + _FLUSH_SECONDS):
+            self._send(None)
+            return True
+        return bool(due) and not all(want.kind.short for want in due)
+
+    def _send(self, want: Want | None) -> list[Job[Any]] | None:
+        jobs = self._line.exchange(self._pairs, self.row, self.queues, want)
+        if jobs is not None:
+            owners, self._pairs, self._owners = self._owners, [], []
+            self._answered(owners)
+        return jobs
+
+    def _answered(self, owners: Sequence[tuple[Chunk, int]]) -> None:
+        for chunk, count in owners:
+            self._claims.answered(chunk, count)
+            if chunk.settled is not None:
+                chunk.settled.set()
+            if chunk.slot is not None:
+                self._async_hands.settled(chunk.slot)
+
+    def _take(self, jobs: Sequence[Job[Any]], want: Want, rules: int) -> None:
+        now = monotonic()
+        if jobs:
+            self._futile = 0
+            for chunk in self._claims.take(jobs, want, rules, now):
+                self._give(chunk)
+        elif not self._claims.live:
+            want.kind.back_off()
+        want.kind.answered(now, len(jobs), want.limit)
+
+    def _give(self, chunk: Chunk) -> None:
+        if chunk.asynchronous:
+            self._async_hands.give(chunk)
+        else:
+            self._hands.chunks.put(chunk)
+
+    def _collect(self, chunk: Chunk | None) -> None:
+        """Take over what a chunk has to report."""
+        if chunk is None:
+            return
+        now = monotonic()
+        if not self._pairs:
+            self._oldest = now
+        count, done = 0, chunk.done
+        while done:
+            job, outcome = done.popleft()
+            count += 1
+            if outcome is not None:
+                self._pairs.append((job, outcome))
+                if outcome.run_at is not None and len(self._due) < 1000:
+                    heappush(self._due, outcome.run_at)
+        if chunk.finished and not chunk.counted:
+            chunk.counted = True
+            self._claims.put_down(chunk)
+        if count:
+            self._claims.ended(chunk, count, now)
+            self._owners.append((chunk, count))
+            if not self._pairs:  # they settled themselves
+                owners, self._owners = self._owners, []
+                self._answered(owners)
+        if chunk.jobs and (chunk.slow or chunk.finished) and not chunk.asynchronous:
+            for part in self._claims.split(chunk):
+                self._give(part)
+
+    def _put_back(self, chunk: Chunk, reason: str) -> None:
+        chunk.done.extend((job, put_back(reason)) for job in chunk.take_back())
+        self._collect(chunk)
+
+    def _wait(self, now: float) -> None:
+        """Sleep until there is something to do."""
+        claims, working = self._claims, self._phase is Phase.WORKING
+        until = [now + self.lease / 3]
+        if self._pairs:
+            until.append(self._oldest + _FLUSH_SECONDS)
+        if claims.live:
+            until += [self._renewed_at + _CANCEL_SECONDS, self._sweep_at]
+        if not working:
+            until.append(self._until)
+        patience = claims.patient_until(now)
+        wants = claims.wants(now) if working else []
+        if patience:
+            until.append(patience)
+        if not wants or now < self._deaf_until:
+            until += [want.kind.due_at for want in wants]
+            self._rest(min(until) - now)
+            return
+        if self._drain and not claims.live and now >= self._count_at:
+            self._count_at = now + _COUNT_SECONDS
+            until.append(self._count_at)
+            if self._nothing_left():
+                self._phase = Phase.OVER
+                self.drained = True
+                return
+        until += [want.kind.due_at for want in wants]
+        if self._due:
+            until.append(now + max(0.0, self._due[0] - self.broker.clock.now()))
+        self._listen(min(until) - now)
+
+    def _listen(self, timeout: float) -> None:
+        self._listening = True
+        try:
+            if not self._done.empty() or self._stops > self._phase:
+                return
+            hint = self.broker.wait(self.queues, max(0.0, timeout))
+        except Exception as error:
+            self._line.lost(error)
+            return
+        finally:
+            self._listening = False
+        if hint and self._done.empty():
+            now = monotonic()
+            self._futile += 1
+            if self._futile > _FUTILE:
+                # Others' news, again and again: look at them together, and not one by one.
+                self._deaf_until = now + min(0.05, 0.001 * 2 ** min(self._futile - _FUTILE, 6))
+                now = self._deaf_until
+            self._look_again(now)
+
+    def _look_again(self, at: float) -> None:
+        for kind in self._claims.kinds:
+            kind.due_at = min(kind.due_at, at)
+
+    def _rest(self, timeout: float) -> None:
+        with suppress(queue.Empty):
+            self._collect(self._done.get(timeout=max(0.0, timeout)))
+
+    def _nothing_left(self) -> bool:
+        try:
+            return not any(self._could_run(count) for count in self.broker.count())
+        except Exception as error:
+            self._line.lost(error)
+            return False
+
+    def _could_run(self, count: Count) -> bool:
+        if count.task not in self._tasks or (self.queues and count.queue not in self.queues):
+            return False
+        if count.scheduled or count.waiting or count.running:
+            return True
+        if not count.ready:
+            return False
+        # Ready, and yet not handed out: perhaps they are for workers with other tags, or newer code.
+        found = self.broker.find(
+            Filter(task=(count.task,), queue=(count.queue,), state=(State.READY,)), limit=100
+        )
+        return any(
+            job.version <= self._tasks[count.task] and self._tags.issuperset(job.runs_on)
+            for job in found.jobs
+        )
+
+    def _report(self, chunk: Chunk) -> None:
+        """Called by hands, on the event loop and by the monitor: this chunk has news."""
+        self._done.put(chunk)
+        if self._listening:
+            self.broker.wake()
+
+    def _stuck(self, reason: str) -> None:
+        """Called by the monitor: a job does not end, and holds on to a thread of this process."""
+        self.clean = False
+        if self._on_stuck is None:
+            log.error("%s; its thread is left to itself", reason)
+            return
+        log.error("%s; this process ends and another takes over", reason)
+        self.retiring = True
+        self._on_stuck(reason)
+        self.stop()
+
+    def _publish(self) -> None:
+        flags = Flag.READY
+        if self.retiring:
+            flags |= Flag.RETIRING
+        if self.drained:
+            flags |= Flag.DRAINED
+        self._slots.beat()
+        self._slots.publish(
+            Vitals(
+                claimed_at=self.health.answered_at,
+                settled=self.settled,
+                stale=self.stale,
+                running=self._claims.running(),
+                flags=flags,
+            )
+        )
+
+    def _close(self) -> None:
+        self._gate.closed = "shutdown"
+        for chunk in self._claims.live.values():
+            if chunk.settled is not None:
+                chunk.settled.set()
+        patience = 5.0 if self.clean else 0.1
+        self.clean = self._hands.close(patience) and self.clean
+        self.app.resources.close()
+        self.clean = self._async_hands.close(patience) and self.clean
+        self._publish()
+        self._monitor.close()
+        if self._own_slots:
+            self._slots.close()

@@ -1,0 +1,178 @@
+"""A process of its own for a job: for tasks that ask for it, and for jobs whose process died before.
+
+Kept and used again, one per hand; replaced when it dies. One length and one msgpack message per job
+and per answer, over a socket pair; nothing is pickled. Should the worker die, the process ends at
+once: the store will hand the job to somebody else.
+
+    python -m penstock.worker.process SOCKET WORKER-PID TARGET
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import queue
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from penstock.job import Job, Outcome
+
+START_SECONDS = 60.0
+_LENGTH = struct.Struct("<I")
+_PR_SET_PDEATHSIG = 1
+
+log = logging.getLogger("penstock.worker")
+
+
+class ProcessGone(Exception):
+    """It died while it had the job."""
+
+
+class ProcessUnstartable(Exception):
+    """It never came up; no job was given to it."""
+
+
+class JobProcess:
+    """The worker's end."""
+
+    def __init__(self, target: str) -> None:
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        with theirs:
+            number = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(number), str(os.getpid()), target],
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # its whole group is ended together
+            )
+        ours.settimeout(START_SECONDS)
+        try:
+            _receive(ours)
+        except (OSError, EOFError):
+            self.close(patience=0)
+            raise ProcessUnstartable from None
+        ours.settimeout(None)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def run(self, job: Job[Any]) -> Outcome | None:
+        """Run the job there; ProcessGone if the process ends before it answers."""
+        try:
+            _send(self._socket, msgspec.msgpack.encode(job))
+            return _answer.decode(_receive(self._socket))
+        except (OSError, EOFError):
+            self.close(patience=0)
+            raise ProcessGone(str(self._process.returncode)) from None
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def close(self, patience: float = 2.0) -> None:
+        """End it: it goes by itself when nobody is there any more, and is made to otherwise."""
+        self._socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        self.kill()  # the group: what the job left behind goes too
+        self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+_answer = msgspec.msgpack.Decoder(Outcome | None)
+_job: msgspec.msgpack.Decoder[Job[Any]] = msgspec.msgpack.Decoder(Job[Any])
+
+
+def _send(line: socket.socket, message: bytes) -> None:
+    line.sendall(_LENGTH.pack(len(message)) + message)
+
+
+def _receive(line: socket.socket) -> bytes:
+    return _exactly(line, _LENGTH.unpack(_exactly(line, _LENGTH.size))[0])
+
+
+def _exactly(line: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = line.recv(min(size - len(parts), 1 << 20))
+        if not part:
+            raise EOFError
+        parts += part
+    return bytes(parts)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel end this process with the worker, where it can: no code of ours need run."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was quicker
+        os._exit(1)
+
+
+class _Reader(threading.Thread):
+    """Takes jobs off the line, and notices its end while a job runs."""
+
+    def __init__(self, line: socket.socket) -> None:
+        super().__init__(name="penstock-line", daemon=True)
+        self.jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self.busy = False
+        self._line = line
+
+    def run(self) -> None:
+        try:
+            while True:
+                job = _job.decode(_receive(self._line))
+                self.busy = True
+                self.jobs.put(job)
+        except (OSError, EOFError):
+            if self.busy:
+                os._exit(1)
+            self.jobs.put(None)
+
+
+def main(number: int, parent: int, target: str) -> None:
+    """The process's end: run jobs one by one until the line ends."""
+    from penstock.run import run, run_async
+    from penstock.target import load_app
+
+    die_with_parent(parent)
+    app = load_app(target)
+    line = socket.socket(fileno=number)
+    reader = _Reader(line)
+    reader.start()
+    _send(line, b"")
+    with asyncio.Runner() as runner:
+        while (job := reader.jobs.get()) is not None:
+            task = app.task_named(job.task)
+            if task is None:
+                os._exit(1)  # its code is another than the worker's: a new process may know it
+            if task.mode == "async":
+                outcome = runner.run(run_async(app, task, job))
+            else:
+                outcome = run(app, task, job)
+            reader.busy = False
+            with suppress(OSError):
+                _send(line, msgspec.msgpack.encode(outcome))
+        app.resources.close()  # while there is a loop: some of them live on it
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
