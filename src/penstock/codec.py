@@ -127,15 +127,16 @@ def _not_too_large(encoded: bytes, what: str) -> bytes:
 class _Looseness(typing.NamedTuple):
     loose: bool  # the annotation leaves the type, or the depth, open: compare what comes back
     wide: bool  # integers whose size the decoder does not check
+    real: bool  # floats, of which some would silently be written as null
 
 
 def _looseness(annotation: Any) -> _Looseness:
     """What the typed decoder alone cannot vouch for; raises TypeError for what has no JSON form."""
-    loose = wide = False
+    loose = wide = real = False
     above: set[int] = set()
 
     def look(node: Any) -> None:
-        nonlocal loose, wide
+        nonlocal loose, wide, real
         if isinstance(node, tuple):
             for part in cast("tuple[Any, ...]", node):
                 look(part)
@@ -149,6 +150,7 @@ def _looseness(annotation: Any) -> _Looseness:
                 loose = True
             loose = loose or isinstance(node, msgspec.inspect.AnyType)
             wide = wide or (isinstance(node, msgspec.inspect.IntType) and node.le is None)
+            real = real or isinstance(node, msgspec.inspect.FloatType)
             above.add(id(node))
             for name in node.__struct_fields__:
                 if name not in {"default", "default_factory", "cls"}:
@@ -156,7 +158,7 @@ def _looseness(annotation: Any) -> _Looseness:
             above.discard(id(node))
 
     look(msgspec.inspect.type_info(annotation))
-    return _Looseness(loose, wide)
+    return _Looseness(loose, wide, real)
 
 
 class ArgumentCodec:
@@ -180,7 +182,7 @@ class ArgumentCodec:
         self._parameters = [each for each in parameters if each.name not in self._leave_out]
         fields: list[Any] = []
         self._loose: frozenset[str] = frozenset()
-        self._wide = False
+        self._wide = self._real = False
         for parameter in self._parameters:
             annotation = hints.get(parameter.name, Any)
             annotation = _INT if annotation is int else annotation
@@ -201,7 +203,12 @@ class ArgumentCodec:
             if parameter.kind != parameter.POSITIONAL_OR_KEYWORD or parameter.name in leave_out:
                 break
             positional.append(parameter.name)
-        self._positional = tuple(positional)
+        self._positional = len(positional)
+        # Binds arguments to names as a call does, four times faster than a dict and a zip.
+        rest = [each.name for each in self._parameters if each.name not in positional]
+        self._sent: Callable[..., Any] = msgspec.defstruct(
+            "Sent", [(name, Any, UNSET) for name in (*positional, *rest)]
+        )
         # All of it can be handed over by position, straight from the decoded struct.
         self._by_position = len(positional) == len(self._parameters)
         self._has_defaults = any(each.default is not each.empty for each in self._parameters)
@@ -218,7 +225,7 @@ class ArgumentCodec:
             elif parameter.default is parameter.empty:
                 field = (name, annotation)
             else:
-                field = (name, annotation | UnsetType, UNSET)
+                field = (name, typing.Union[annotation, UnsetType], UNSET)  # noqa: UP007  of any two
             msgspec.json.Decoder(field[1], dec_hook=_from_plain)
         except TypeError as error:
             raise Refused(
@@ -229,33 +236,30 @@ class ArgumentCodec:
         if look.loose:
             self._loose |= {name}
         self._wide = self._wide or look.wide
+        self._real = self._real or look.real
         return field
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The body of this call, `{"args": {...}}`; `Refused` if it is not one of this function."""
-        if self._ordinary and len(args) <= len(self._positional):
-            values = dict(zip(self._positional, args, strict=False))
-            if kwargs:
-                if not values.keys().isdisjoint(kwargs):
-                    raise self._refusal(args, kwargs, {}, None)
-                values.update(kwargs)
-        else:
-            values = self._bound(args, kwargs)
         try:
-            encoded = _encode({"args": values})
+            if self._ordinary and len(args) <= self._positional:
+                sent = self._sent(*args, **kwargs)
+            else:
+                sent = self._sent(**self._signature.bind(*args, **kwargs).arguments)
+            encoded = _encode({"args": sent})
             if len(encoded) > LARGEST_BODY:
                 _not_too_large(encoded, self.text)
             back = self._decode(encoded)
         except Refused:
             raise
         except Exception as error:
-            raise self._refusal(args, kwargs, values, error) from error
+            raise self._refusal(args, kwargs, error) from error
         if (
             self._loose
-            or b"null" in encoded
+            or (self._real and b"null" in encoded)
             or (self._wide and _LONG_NUMBER.search(encoded) is not None)
         ):
-            self._examine(values, back.args)
+            self._examine(sent, back.args)
         return encoded
 
     def encode_many(
@@ -276,21 +280,8 @@ class ArgumentCodec:
                 raise Refused(f"row {first + len(bodies)}: {error}") from error
         return bodies
 
-    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            values = self._signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise self._refusal(args, kwargs, {}, error) from error
-        if values.keys() & self._leave_out:
-            raise self._refusal(args, kwargs, values, None)
-        return values
-
     def _refusal(
-        self,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        values: Mapping[str, Any],
-        error: Exception | None,
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
     ) -> Refused:
         try:
             bound = self._signature.bind(*args, **kwargs).arguments
@@ -301,14 +292,17 @@ class ArgumentCodec:
             return Refused(
                 f"{self.text}: {name} is a resource, made where the job runs; leave it out"
             )
-        for name, value in values.items():
+        for name, value in bound.items():
             if fault := fault_in(value, f"argument {name}"):
                 return Refused(fault)
         return Refused(f"{self.text}: {_placed(error)}")
 
-    def _examine(self, values: Mapping[str, Any], back: Any) -> None:
-        for name, value in values.items():
-            path = f"argument {name}"
+    def _examine(self, sent: Any, back: Any) -> None:
+        for parameter in self._parameters:
+            name = parameter.name
+            value, path = getattr(sent, name), f"argument {name}"
+            if value is UNSET:
+                continue
             if name in self._loose:
                 fault = change_in(value, getattr(back, name), path)
             else:
@@ -341,7 +335,7 @@ class ArgumentCodec:
             if parameter.kind == parameter.VAR_POSITIONAL:
                 if value:
                     # What comes before it has to be given by position, too.
-                    args = [kwargs.pop(each.name) for each in self._before(parameter, kwargs)]
+                    args += [kwargs.pop(each.name) for each in self._before(parameter, kwargs)]
                     args.extend(value)
             elif parameter.kind == parameter.VAR_KEYWORD:
                 kwargs.update(value)
@@ -362,7 +356,7 @@ def _any_unset(values: tuple[Any, ...]) -> bool:
     return any(value is UNSET for value in values)
 
 
-def _placed(error: Exception | None) -> str:
+def _placed(error: Exception) -> str:
     """A decoder's message with the path in front: "to: Expected `str`, got `int`"."""
     match = _WHERE.fullmatch(str(error))
     if match is None:
@@ -406,7 +400,9 @@ class ResultCodec:
             raise Refused(fault_in(value, what) or message) from error
         if self._look.loose:
             fault = change_in(value, back, what)
-        elif b"null" in encoded or (self._look.wide and _LONG_NUMBER.search(encoded) is not None):
+        elif (self._look.real and b"null" in encoded) or (
+            self._look.wide and _LONG_NUMBER.search(encoded) is not None
+        ):
             fault = fault_in(value, what)
         else:
             return encoded
