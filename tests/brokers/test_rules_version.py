@@ -1,0 +1,38 @@
+"""Rules version: a number that changes with the rules, cheap enough to look at before every start."""
+
+from __future__ import annotations
+
+from penstock.rule import Rule, RuleKind
+from tests.factories import a_job, claim
+
+PAUSE = Rule(RuleKind.PAUSE, queue="mail")
+
+
+def test_it_stays_while_the_rules_do(broker, clock):
+    before = broker.rules_version()
+
+    broker.enqueue([a_job(clock)])
+    claim(broker)
+
+    assert broker.rules_version() == before
+
+
+def test_it_changes_with_every_rule_set_or_cleared(broker):
+    seen = [broker.rules_version()]
+
+    broker.set_rule(PAUSE)
+    seen.append(broker.rules_version())
+    broker.set_rule(Rule(RuleKind.BLOCK, task="mail:send"))
+    seen.append(broker.rules_version())
+    broker.clear_rule(RuleKind.PAUSE, queue="mail")
+    seen.append(broker.rules_version())
+
+    assert len(set(seen)) == 4
+
+
+def test_clearing_what_is_not_there_changes_nothing(broker):
+    before = broker.rules_version()
+
+    broker.clear_rule(RuleKind.PAUSE, queue="mail")
+
+    assert broker.rules_version() == before
