@@ -1,0 +1,75 @@
+"""The statements of the hot path find what they need by an index, however much is stored."""
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import penstock.brokers.sqlite
+from penstock.brokers.sqlite import SqliteBroker
+from penstock.brokers.sqlite.statements import Statements, sql
+from penstock.ids import Ids
+from penstock.job import Job, Lane, Parcel
+
+FOLDER = Path(penstock.brokers.sqlite.__file__).parent
+HOT = [
+    "busy_lanes",
+    "claim",
+    "claim_due",
+    "claim_parcels",
+    "expire",
+    "held_by",
+    "held_row",
+    "lease_marks",
+    "leases",
+    "parcel_before",
+    "sent_before",
+    "sent_between",
+    "succeeded",
+    "unique_holder",
+    "worker",
+]
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory):
+    """50,000 jobs of each kind, and the statistics that a planner may use."""
+    path = tmp_path_factory.mktemp("plans") / "penstock.db"
+    broker, ids = SqliteBroker(path), Ids()
+    lane = Lane("default", "task")
+    broker.enqueue([Parcel(ids.first(), lane, [b"{}"] * 100) for _ in range(500)])
+    later = broker.clock.now() + 3600
+    broker.enqueue([Job(task="task", id=ids.next(), run_at=later + n) for n in range(50_000)])
+    broker.close()
+    connection = sqlite3.connect(path)
+    connection.execute("analyze")
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_a_hot_statement_scans_no_table(crowded, name):
+    statement = getattr(sql, name)
+    marks = re.sub(r"--[^\n]*", "", statement).count("?")
+    named = dict.fromkeys(re.findall(r":(\w+)", statement), 0)
+
+    plan = crowded.execute(f"explain query plan {statement}", named or (0,) * marks).fetchall()
+
+    steps = [row[3] for row in plan]
+    # A lease row stands for one claim in flight: there are only so many of them.
+    scans = [step for step in steps if re.match(r"SCAN penstock_(?!lease)", step)]
+    assert not [step for step in scans if "INDEX" not in step], steps
+
+
+def test_every_file_of_sql_is_used():
+    broker_code = "".join(path.read_text() for path in FOLDER.glob("*.py"))
+
+    unused = [name for name in vars(sql) if f"sql.{name}" not in broker_code and name != "schema"]
+
+    assert unused == []
+
+
+def test_a_statement_that_is_not_there_is_named():
+    with pytest.raises(AttributeError, match="no_such"):
+        Statements(FOLDER / "sql").no_such  # noqa: B018
