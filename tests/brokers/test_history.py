@@ -1,0 +1,150 @@
+"""History: what happened, in the order it was committed; a reader misses nothing."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.broker import Note
+from penstock.job import failed, succeeded, try_again
+from penstock.rule import Rule, RuleKind
+from tests.factories import (
+    a_job,
+    a_worker,
+    begun,
+    claim,
+    enqueue_and_claim,
+    ids_of,
+    settle,
+    some_jobs,
+)
+
+
+def test_a_new_store_has_no_history(broker, clock):
+    """Queued and started leave no rows: one row per ended attempt."""
+    enqueue_and_claim(broker, clock)
+
+    assert broker.history() == []
+
+
+def test_rows_come_in_order_with_rising_positions(broker, clock):
+    """I13: append-only."""
+    broker.enqueue(some_jobs(clock, 5))
+    taken = claim(broker, limit=5)
+    for job in reversed(taken):
+        settle(broker, job, succeeded())
+
+    rows = broker.history()
+
+    assert [row.job for row in rows] == ids_of(reversed(taken))
+    positions = [row.position for row in rows]
+    assert positions == sorted(set(positions))
+    assert positions[0] > 0
+
+
+def test_a_reader_goes_on_from_the_last_position_it_saw(broker, clock):
+    broker.enqueue(some_jobs(clock, 7))
+    broker.settle([(job, succeeded()) for job in claim(broker, limit=7)])
+    whole = broker.history()
+    read, after = [], 0
+
+    while page := broker.history(after=after, limit=3):
+        assert len(page) <= 3
+        read += page
+        after = page[-1].position
+
+    assert read == whole
+    assert broker.history(after=whole[-1].position) == []
+
+
+def test_one_job_s_rows_can_be_asked_for(broker, clock):
+    """A13, D63."""
+    broker.enqueue(some_jobs(clock, 2))
+    first, second = claim(broker, limit=2)
+    settle(broker, first, begun(try_again("x", clock.now()), clock.now()))
+    settle(broker, second, succeeded())
+    [again] = claim(broker)
+    settle(broker, again, succeeded())
+
+    rows = broker.history(job=first.id)
+
+    assert [(row.attempt, row.state) for row in rows] == [(1, "ready"), (2, "succeeded")]
+    assert broker.history(after=rows[0].position, job=first.id) == rows[1:]
+    assert broker.history(job=first.id, limit=1) == rows[:1]
+    assert broker.history(job=a_job(clock).id) == []
+
+
+def test_everything_that_happens_to_a_job_beside_its_attempts_is_there(broker, clock):
+    """D59, A20: cancel, retry, delete, rules, progress and events."""
+    job = enqueue_and_claim(broker, clock)
+    broker.note(job, Note("progress", "half"))
+    broker.note(job, Note("event", "sent"))
+    broker.cancel([job.id])
+    settle(broker, job, failed("x"))
+    broker.retry([job.id])
+    broker.cancel([job.id])
+    broker.delete([job.id])
+    broker.set_rule(Rule(RuleKind.PAUSE, queue="mail"))
+    broker.clear_rule(RuleKind.PAUSE, queue="mail")
+
+    assert [row.kind for row in broker.history()] == [
+        "progress",
+        "event",
+        "cancel",
+        "attempt",
+        "retry",
+        "cancel",
+        "delete",
+        "rule",
+        "rule",
+    ]
+    assert [row.job for row in broker.history()][:7] == [job.id] * 7
+
+
+def test_the_rarer_rows_name_the_task_and_its_queue(broker, clock):
+    job = a_job(clock, queue="mail")
+    broker.enqueue([job])
+    broker.cancel([job.id])
+
+    [row] = broker.history()
+
+    assert (row.queue, row.task, row.at) == ("mail", "mail:send", clock.now())
+
+
+def test_a_stale_settlement_leaves_no_row(broker, clock):
+    job = enqueue_and_claim(broker, clock)
+    settle(broker, job, succeeded())
+    settle(broker, job, failed("late"))
+
+    assert len(broker.history()) == 1
+
+
+def test_a_reader_beside_many_writers_misses_nothing(broker, clock):
+    """I13: late committers are not skipped."""
+    broker.enqueue(some_jobs(clock, 200))
+    done = threading.Event()
+    read = []
+
+    def reader():
+        after = 0
+        while True:
+            last = done.is_set()
+            page = broker.history(after=after, limit=20)
+            read.extend(row.job for row in page)
+            after = page[-1].position if page else after
+            if last and not page:
+                return
+
+    def worker(name):
+        while jobs := broker.claim(a_worker(name), limit=5):
+            broker.settle([(job, succeeded()) for job in jobs])
+
+    following = threading.Thread(target=reader)
+    workers = [threading.Thread(target=worker, args=(f"worker-{n}",)) for n in range(5)]
+    for thread in (following, *workers):
+        thread.start()
+    for thread in workers:
+        thread.join()
+    done.set()
+    following.join()
+
+    assert len(read) == len(set(read)) == 200
