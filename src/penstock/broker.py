@@ -145,6 +145,9 @@ class Why(msgspec.Struct, frozen=True):
     cause: str
     sentence: str
 
+    def __str__(self) -> str:
+        return self.sentence
+
 
 class Transaction(Protocol):
     """A transaction of the broker's own database: a job's effects and its end commit together."""
