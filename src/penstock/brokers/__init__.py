@@ -1,27 +1,55 @@
-"""The brokers that there are. Only `open_broker` knows them by name."""
+"""The brokers that there are. Only `open_broker` and `store_condition` know them by name."""
 
 from __future__ import annotations
 
 from urllib.parse import parse_qsl, unquote
 
 from penstock.broker import Broker
+from penstock.brokers.condition import StoreCondition
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 from penstock.settings import mask
 
+_SQLITE = "sqlite:///"
 
-def open_broker(url: str, clock: Clock | None = None) -> Broker:
-    """The broker that a URL names: `sqlite:///path` or `memory:`."""
+
+def open_broker(url: str, clock: Clock | None = None, *, create: bool = True) -> Broker:
+    """The broker that a URL names: `sqlite:///path` or `memory:`.
+
+    `create=False` refuses where there is no store yet: for those who only look.
+    """
     clock = clock or SYSTEM_CLOCK
-    if url.startswith("sqlite:///"):
+    if url.startswith(_SQLITE):
         from penstock.brokers.sqlite import SqliteBroker
 
-        path, _, query = url.removeprefix("sqlite:///").partition("?")
-        if options := parse_qsl(query):
-            raise Refused(f"{mask(url)}: no such option {options[0][0]!r}; a path is all it takes")
-        return SqliteBroker(unquote(path), clock=clock)
+        return SqliteBroker(_path(url), clock=clock, create=create)
     if url in ("memory:", "memory://"):
         from penstock.brokers.memory import MemoryBroker
 
         return MemoryBroker(clock)
-    raise Refused(f"{mask(url)!r}: no such broker; there are sqlite:///path/to/file.db and memory:")
+    raise _unknown(url)
+
+
+def store_condition(url: str) -> StoreCondition:
+    """What a store promises and how it is, found out without changing it."""
+    if url.startswith(_SQLITE):
+        from penstock.brokers.sqlite.condition import condition
+
+        return condition(_path(url))
+    if url in ("memory:", "memory://"):
+        promise = "an accepted job is lost with the process that holds it"
+        return StoreCondition(kind="memory", where=url, promise=promise, exists=True)
+    raise _unknown(url)
+
+
+def _path(url: str) -> str:
+    path, _, query = url.removeprefix(_SQLITE).partition("?")
+    if options := parse_qsl(query):
+        raise Refused(f"{mask(url)}: no such option {options[0][0]!r}; a path is all it takes")
+    return unquote(path)
+
+
+def _unknown(url: str) -> Refused:
+    return Refused(
+        f"{mask(url)!r}: no such broker; there are sqlite:///path/to/file.db and memory:"
+    )

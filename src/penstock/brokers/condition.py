@@ -1,0 +1,23 @@
+"""The condition of a store, seen from outside: for `penstock doctor` and `penstock migrate`.
+
+Looking changes nothing: no file is made, no migration is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class StoreCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store promises, and the facts that the promise rests on."""
+
+    kind: str  # "sqlite", "memory"
+    where: str  # fit to be shown
+    promise: str  # one sentence: what a job that was accepted survives
+    exists: bool
+    schema: int | None = None  # where it stands; None: no store yet, or it keeps none
+    newest: int | None = None  # where this Penstock would bring it
+    settings: Mapping[str, str] = {}  # what the store says about itself
+    trouble: tuple[tuple[str, str], ...] = ()  # what is wrong, each with its remedy
