@@ -1,0 +1,266 @@
+"""Testing: an app under test, its jobs run here and now.
+
+What runs is the real thing: the broker's verbs, `run`, the policies, hooks and middleware. Only the
+worker is replaced, by a stand-in, and the store by one that is gone after the test.
+
+    with app.testing() as t:
+        sign_up("ada")                              the code under test, which enqueues
+        t.assert_enqueued(welcome, "ada")
+        t.drain()                                   run what is due
+        t.clock.advance(minutes=5)                  and what is due then
+        t.drain()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
+
+from penstock.broker import Broker
+from penstock.brokers import open_broker
+from penstock.errors import Refused
+from penstock.filter import Filter
+from penstock.job import Job, State
+from penstock.task import Task
+from penstock.testing.clock import Clock
+from penstock.testing.compare import call_of, described, matching
+from penstock.testing.stand_in import Crash, Point, Ran, StandIn
+
+if TYPE_CHECKING:
+    from penstock.app import App
+
+ALONE = "penstock-testing"  # the queue of a job that is run by itself
+
+_under_test: WeakSet[App] = WeakSet()
+
+
+class Testing:
+    """Made by `app.testing()`. Inside the `with` the app's store is another one, with a test clock.
+
+    Without a `url` it is in memory; `url="sqlite:///..."` is a real one, for tests of
+    `options(connection=...)` and `current_job().transaction()`.
+    """
+
+    __test__ = False  # pytest takes names that begin with Test for test cases
+
+    def __init__(self, app: App, url: str | None = None, clock: Clock | None = None) -> None:
+        self.app = app
+        self.clock = clock or Clock()
+        self._url = url or "memory:"
+        self._stack = ExitStack()
+        self._stand_in = StandIn(app, self.clock)
+
+    def __enter__(self) -> Self:
+        if self.app in _under_test:
+            raise Refused(
+                "app.testing() inside app.testing(): the app is under test already;"
+                " use the `t` of the outer one"
+            )
+        with ExitStack() as stack:
+            broker = open_broker(self._url, self.clock)
+            stack.callback(broker.close)
+            _under_test.add(self.app)
+            stack.callback(_under_test.discard, self.app)
+            stack.enter_context(self.app.replace_broker(broker))
+            self._take_over(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    def _take_over(self, stack: ExitStack) -> None:
+        app = self.app
+        before = (app.resources, app.middlewares, app.async_middlewares)
+
+        def give_back() -> None:
+            app.resources.close()  # before the event loop: some of them live on it
+            self._stand_in.close()
+            app.resources, app.middlewares, app.async_middlewares = before
+
+        stack.callback(give_back)
+        app.resources = app.resources.emptied()
+        app.middlewares = (*app.middlewares, self._stand_in.around)
+        app.async_middlewares = (*app.async_middlewares, self._stand_in.around_async)
+
+    @property
+    def broker(self) -> Broker:
+        """The store under test, with all its verbs."""
+        if self.app not in _under_test:
+            raise Refused("the test is over: use `t` inside `with app.testing() as t:`")
+        return self.app.broker
+
+    # Run
+
+    def drain(
+        self,
+        limit: int | None = None,
+        *,
+        twice: bool = False,
+        state: Callable[[], Any] | None = None,
+    ) -> list[Ran]:
+        """Run jobs in this thread until none is due now; what each attempt led to, in order.
+
+        Jobs that those jobs enqueue are run too; a retry that is due later is not: move the clock.
+        `limit` stops after so many attempts; without one, the 10,001st is an error. A task during
+        which more time passes on `t.clock` than its timeout allows ends as timed out.
+
+        With `twice` every job is run a second time, as if its settlement had been lost; but for
+        at-most-once jobs. With `state`, which returns whatever the tasks change, each of the second
+        runs says in `difference` what it changed: its task is not idempotent.
+        """
+        return self._stand_in_now.drain(limit, twice=twice, state=state)
+
+    def crash_at(self, point: Point, task: Task[..., Any] | str | None = None) -> Crash:
+        """The next time a job (of this task) gets to that point, the worker dies there.
+
+        "claim": it holds the job and has not begun. "run": it has begun, the function was not
+        entered. "settle": the function has returned, and the store never hears of it. The job is
+        recovered as after a real crash, and runs again in the same `drain`. As a context manager it
+        fails if the block ends and nothing got there.
+        """
+        if point not in ("claim", "run", "settle"):
+            raise Refused(f'crash_at({point!r}): "claim", "run" or "settle"')
+        crash = Crash(point, None if task is None else _name(task))
+        self._stand_in_now.crashes.append(crash)
+        return crash
+
+    def replace(self, factory: Callable[[], Any], value: Any) -> None:
+        """Give tasks that `use(factory)` this value, until the end of the test."""
+        self._stack.enter_context(self.app.resources.replace(factory, value))
+
+    @property
+    def _stand_in_now(self) -> StandIn:
+        _ = self.broker  # refused when the test is over
+        return self._stand_in
+
+    # Look
+
+    def jobs(
+        self, task: Task[..., Any] | str | None = None, state: State | str | None = None
+    ) -> list[Job[Any]]:
+        """The jobs in the store, oldest first; of this task, in this state."""
+        wanted = Filter(
+            task=() if task is None else _names(task),
+            state=() if state is None else (State(state),),
+        )
+        page = self.broker.find(wanted, limit=1000)
+        found = list(page.jobs)
+        while page.after is not None:
+            page = self.broker.find(wanted, after=page.after, limit=1000)
+            found += page.jobs
+        return sorted(found, key=lambda job: (job.enqueued_at, job.id))
+
+    def assert_enqueued(
+        self,
+        task: Task[..., Any] | str,
+        /,
+        *args: Any,
+        queue: str | None = None,
+        times: int | None = None,
+        **kwargs: Any,
+    ) -> list[Job[Any]]:
+        """That such jobs were enqueued in this test, ended ones and deleted ones included.
+
+        Arguments that are left out may be anything. `times` is how many there must be, otherwise
+        one or more. Returns them.
+        """
+        found = self._enqueued(task, args, kwargs, queue)
+        if (not found) if times is None else len(found) != times:
+            wanted = described(_name(task), args, kwargs, queue)
+            count = "" if times is None else f" {times} times, but {len(found)} times"
+            raise AssertionError(f"{wanted} was not enqueued{count}.\n{self._all()}")
+        return found
+
+    def assert_not_enqueued(
+        self,
+        task: Task[..., Any] | str,
+        /,
+        *args: Any,
+        queue: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """That no such job was enqueued in this test."""
+        if self._enqueued(task, args, kwargs, queue):
+            wanted = described(_name(task), args, kwargs, queue)
+            raise AssertionError(f"{wanted} was enqueued.\n{self._all()}")
+
+    def assert_idempotent(
+        self,
+        task: Task[..., Any],
+        /,
+        *args: Any,
+        state: Callable[[], Any],
+        **kwargs: Any,
+    ) -> None:
+        """That running this job again, as after a crash before its settlement, changes nothing.
+
+        `state` returns whatever the task changes: rows, files, what a fake recorded. The job is run
+        twice, by itself; other jobs stay where they are.
+        """
+        call = described(task.name, args, kwargs)
+        if task.at_most_once:
+            raise Refused(f"{call}: an at-most-once job is never run a second time")
+        handle = task.options(queue=ALONE).enqueue(*args, **kwargs)
+        attempts = self._stand_in_now.drain(2, twice=True, state=state, queues=(ALONE,))
+        for ran in attempts:
+            if ran.outcome is not None and ran.outcome.error is not None:
+                raise AssertionError(f"{call} did not succeed:\n{ran.outcome.error}")
+            if ran.difference is not None:
+                raise AssertionError(
+                    f"{call} is not idempotent: run a second time, it changed {ran.difference}"
+                )
+        if not attempts:
+            raise AssertionError(f"{call} did not run: {self.broker.why(handle.id).sentence}")
+
+    def _enqueued(
+        self,
+        task: Task[..., Any] | str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        queue: str | None,
+    ) -> list[Job[Any]]:
+        names = _names(task)
+        known = task if isinstance(task, Task) else self.app.task_named(task)
+        return [
+            job
+            for job in self._everything()
+            if job.task in names
+            and queue in {None, job.queue}
+            and matching(known, job, args, kwargs)
+        ]
+
+    def _everything(self) -> list[Job[Any]]:
+        # What was claimed is remembered: it may be deleted by now, or its secrets redacted.
+        found = {job.id: job for job in self.jobs()} | self._stand_in.seen
+        return sorted(found.values(), key=lambda job: (job.enqueued_at, job.id))
+
+    def _all(self) -> str:
+        jobs = self._everything()
+        if not jobs:
+            return "Nothing was enqueued."
+        lines = [self._shown(job) for job in jobs[:50]]
+        more = [f"  and {len(jobs) - 50} more"] if len(jobs) > 50 else []
+        return "\n".join(["Enqueued were:", *lines, *more])
+
+    def _shown(self, job: Job[Any]) -> str:
+        stored = self.broker.get(job.id)
+        state = "not kept" if stored is None else stored.state
+        args, kwargs = call_of(self.app.task_named(job.task), job) or ((job.body,), {})
+        return f"  {described(job.task, args, kwargs, job.queue)} ({state})"
+
+
+def _name(task: Task[..., Any] | str) -> str:
+    return task if isinstance(task, str) else task.name
+
+
+def _names(task: Task[..., Any] | str) -> tuple[str, ...]:
+    return (task,) if isinstance(task, str) else (task.name, *task.aliases)

@@ -1,0 +1,232 @@
+"""The stand-in for a worker: a loop in the test's own thread that dies where a test tells it to.
+
+Claims, runs and settlements are the real ones, one job at a time. The app's own middleware stays in
+place; the stand-in's is the innermost, because only there is it known that the function has
+returned and nothing was committed yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+
+from penstock.broker import WorkerRow
+from penstock.current import current_job
+from penstock.errors import JobInterrupted, JobTimeout, Refused
+from penstock.job import Job, Outcome, State, put_back
+from penstock.run import run, run_async
+from penstock.testing.clock import Clock
+from penstock.testing.compare import copied, difference
+
+if TYPE_CHECKING:
+    from penstock.app import App
+    from penstock.task import Task
+
+Point = Literal["claim", "run", "settle"]
+
+RUNAWAY = 10_000
+_COMPARED = object()
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt that `drain` made."""
+
+    job: Job[Any]  # as it was claimed
+    outcome: Outcome | None  # None: it settled itself, or the worker died
+    state: State | None  # where it left the job; None: the job is not kept
+    died_at: Point | None = None
+    difference: str | None = None  # what a second run changed, with `drain(twice=True, state=...)`
+
+    @property
+    def task(self) -> str:
+        return self.job.task
+
+
+class Crash:
+    """The next death of the worker. As a context manager: it must have happened by the end."""
+
+    def __init__(self, point: Point, task: str | None, job: str | None = None) -> None:
+        self.point: Point = point
+        self.happened = False
+        self._task = task
+        self._job = job
+
+    def meets(self, point: Point, job: Job[Any]) -> bool:
+        return (
+            not self.happened
+            and point == self.point
+            and self._task in {None, job.task}
+            and self._job in {None, job.id}
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and not self.happened:
+            of = f" of {self._task}" if self._task else ""
+            raise AssertionError(
+                f'crash_at("{self.point}"): no job{of} got there before the end of the block;'
+                " enqueue one and call drain() inside it"
+            )
+
+
+class StandIn:
+    """A worker as far as the store and the tasks can tell."""
+
+    def __init__(self, app: App, clock: Clock) -> None:
+        self.seen: dict[str, Job[Any]] = {}  # every job it was handed, as it was the first time
+        self.crashes: list[Crash] = []
+        self._app = app
+        self._clock = clock
+        self._lives = 1
+        self._died_at: Point | None = None
+        self._runner: asyncio.Runner | None = None
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def drain(
+        self,
+        limit: int | None,
+        *,
+        twice: bool,
+        state: Callable[[], Any] | None,
+        queues: tuple[str, ...] | None = None,
+    ) -> list[Ran]:
+        """Run what is due; see Testing.drain."""
+        self._check_loop()
+        broker = self._app.broker
+        done: list[Ran] = []
+        doubled: dict[
+            str, Any
+        ] = {}  # jobs whose settlement was lost, with the state at that moment
+        while limit is None or len(done) < limit:
+            [job] = broker.claim(self._row(), queues) or [None]
+            if job is None:
+                break
+            if limit is None and len(done) == RUNAWAY:
+                broker.settle([(job, put_back("drain"))])
+                raise AssertionError(
+                    f"drain() made {RUNAWAY} attempts and {job.task} is due again: does it repeat,"
+                    " or enqueue itself, without a delay? drain(limit=...) stops where you say"
+                )
+            self.seen.setdefault(job.id, job)
+            lose = twice and job.id not in doubled and not job.at_most_once
+            ran = self._attempt(job, lose=lose)
+            if lose and ran.died_at == "settle":
+                doubled[job.id] = copied(state) if state else _COMPARED
+            elif state and doubled.get(job.id, _COMPARED) is not _COMPARED:
+                found = difference(doubled[job.id], copied(state))
+                doubled[job.id] = _COMPARED
+                ran = msgspec.structs.replace(ran, difference=found)
+            done.append(ran)
+        return done
+
+    def _check_loop(self) -> None:
+        if not any(task.mode == "async" for task in self._app.tasks.values()):
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise Refused(
+            "drain() runs `async def` tasks on an event loop of its own, and one is running here"
+            " already: await asyncio.to_thread(t.drain)"
+        )
+
+    def _row(self) -> WorkerRow:
+        return WorkerRow(
+            id=f"testing-{self._lives}",
+            tasks=self._app.known_tasks(),
+            tags=frozenset(tag for task in self._app.tasks.values() for tag in task.runs_on),
+        )
+
+    def _attempt(self, job: Job[Any], *, lose: bool) -> Ran:
+        task = self._app.task_named(job.task)
+        assert task is not None  # noqa: S101  the claim asked for known tasks only
+        loss = Crash("settle", None, job.id)
+        if lose:
+            self.crashes.append(loss)
+        self._died_at = None
+        outcome: Outcome | None = None
+        if not self._dies("claim", job):
+            outcome = self._run(task, job)
+            if outcome is not None and outcome.error is not None:
+                loss.happened = True  # nothing to lose: a failed attempt has not done its work
+            if self._died_at is None:
+                self._dies("settle", job)
+        self.crashes = [crash for crash in self.crashes if crash is not loss]
+        broker = self._app.broker
+        if self._died_at is not None:
+            outcome = None
+            # What a supervisor does when its child is gone; the next one is another worker.
+            started = () if self._died_at == "claim" else (job.id,)
+            broker.recover(dead=f"testing-{self._lives}", started=started)
+            self._lives += 1
+        elif outcome is not None:
+            broker.settle([(job, outcome)])
+        after = broker.get(job.id)
+        state = None if after is None else after.state
+        return Ran(job=job, outcome=outcome, state=state, died_at=self._died_at)
+
+    def _run(self, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
+        if task.mode != "async":
+            return run(self._app, task, job)
+        self._runner = self._runner or asyncio.Runner()
+        context = contextvars.copy_context()
+        return self._runner.run(run_async(self._app, task, job), context=context)
+
+    def _dies(self, point: Point, job: Job[Any]) -> bool:
+        crash = next((each for each in self.crashes if each.meets(point, job)), None)
+        if crash is None:
+            return False
+        crash.happened = True
+        self.crashes.remove(crash)
+        self._died_at = point
+        return True
+
+    def around(self, call_next: Callable[[], Any], job: Job[Any]) -> Any:
+        """Middleware of plain tasks."""
+        began = self._begin(job)
+        try:
+            value = call_next()
+        except Exception:
+            self._check_time(job, began)
+            raise
+        self._returned(job, began)
+        return value
+
+    async def around_async(self, call_next: Callable[[], Any], job: Job[Any]) -> Any:
+        """Middleware of `async def` tasks."""
+        began = self._begin(job)
+        try:
+            value = await call_next()
+        except Exception:
+            self._check_time(job, began)
+            raise
+        self._returned(job, began)
+        return value
+
+    def _begin(self, job: Job[Any]) -> float:
+        if self._dies("run", job):
+            raise JobInterrupted("crash")
+        return self._clock.monotonic()
+
+    def _returned(self, job: Job[Any], began: float) -> None:
+        self._check_time(job, began)
+        # A transaction commits before `run` returns: a death before that takes it along.
+        if current_job().open_transaction is not None and self._dies("settle", job):
+            raise JobInterrupted("crash")
+
+    def _check_time(self, job: Job[Any], began: float) -> None:
+        task = self._app.task_named(job.task)
+        timeout = None if task is None else task.timeout_of(job)
+        if timeout is not None and self._clock.monotonic() - began > timeout:
+            raise JobTimeout
