@@ -1,5 +1,6 @@
 """Workers: processes that claim jobs and run them."""
 
 from penstock.worker.loop import Worker
+from penstock.worker.supervisor import Supervisor
 
-__all__ = ["Worker"]
+__all__ = ["Supervisor", "Worker"]

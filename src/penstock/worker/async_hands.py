@@ -1,7 +1,7 @@
 """Jobs of `async def` tasks: many at once, on one event loop in one thread.
 
-The thread is started with the first chunk. Everything below `_accept` runs on the loop; the worker's
-other threads only put chunks in, cancel, and read `flights`.
+The thread is started with the first chunk. Everything below `_accept` runs on the loop; other
+threads only put chunks in, cancel, and read `flights`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Job, Outcome, put_back
 from penstock.run import run_async
+from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
-from penstock.worker.gate import Gate
 from penstock.worker.hands import cut_short, once
-from penstock.worker.slots import Slots
 
 if TYPE_CHECKING:
-    from penstock.app import App
     from penstock.task import Task
 
 log = logging.getLogger("penstock.worker")
@@ -68,19 +65,16 @@ class AsyncHands:
 
     def __init__(
         self,
-        app: App,
+        bench: Bench,
         count: int,
-        slots: Slots,
         first_slot: int,
-        gate: Gate,
-        report: Callable[[Chunk], None],
     ) -> None:
         self.count = count
         self.flights: dict[int, Flight] = {}  # by slot
-        self._app = app
-        self._slots = slots
-        self._gate = gate
-        self._report = report
+        self._app = bench.app
+        self._slots = bench.slots
+        self._gate = bench.gate
+        self._report = bench.report
         self._free = list(range(first_slot, first_slot + count))
         self._waiting: deque[Chunk] = deque()
         self._news: dict[int, Chunk] = {}
@@ -104,7 +98,7 @@ class AsyncHands:
             self._loop.call_soon_threadsafe(flight.running.cancel, verdict)
 
     def give_up(self, flight: Flight, verdict: str) -> None:
-        """It will not end: settle it without its word. What it does from now on counts for nothing."""
+        """It will not end: settle it without its word; what it still does counts for nothing."""
         if self.flights.pop(flight.slot, None) is flight:
             flight.lost = True
             outcome = cut_short(self._app, flight.task, flight.job, verdict, flight.began)

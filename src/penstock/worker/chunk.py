@@ -83,4 +83,3 @@ class Chunk:
                 taken.appendleft(self.jobs.pop())
             except IndexError:
                 return list(taken)
-

@@ -84,7 +84,9 @@ class Claims:
         for kind in (hands, slots):
             names = self._names(kind, quick=False)
             if names and free[kind.name] > 0:
-                sizes = None if len(names) == len(self._modes) else self._sizes(names, free[kind.name])
+                sizes = (
+                    None if len(names) == len(self._modes) else self._sizes(names, free[kind.name])
+                )
                 wants.append(Want(kind, free[kind.name], sizes))
         if quick:
             sizes = dict.fromkeys(self._modes, 0) | quick
@@ -163,6 +165,7 @@ class Claims:
 
     def split(self, chunk: Chunk) -> list[Chunk]:
         """Chunks of their own for the jobs that a hand has not begun."""
+        self.pace(chunk.task).stalled()
         rest = chunk.take_back()
         chunk.left -= len(rest)
         parts: list[Chunk] = []

@@ -13,7 +13,6 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,11 +20,10 @@ import msgspec
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Job, Outcome, State, lapsed, put_back
 from penstock.run import fire, run, run_async, timed_out
+from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
-from penstock.worker.gate import Gate
 from penstock.worker.interrupt import forget, interrupt
 from penstock.worker.process import JobProcess, ProcessGone, ProcessUnstartable
-from penstock.worker.slots import Slots
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -43,19 +41,11 @@ class Hands:
 
     def __init__(
         self,
-        app: App,
+        bench: Bench,
         count: int,
-        slots: Slots,
-        gate: Gate,
-        report: Callable[[Chunk], None],
-        target: str | None,
     ) -> None:
-        self.app = app
+        self.bench = bench
         self.count = count
-        self.slots = slots
-        self.gate = gate
-        self.report = report
-        self.target = target
         self.chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self.hands: list[Hand] = []
 
@@ -100,7 +90,8 @@ class Hand(threading.Thread):
         self._answered = False
         self._process: JobProcess | None = None
         self._hands = hands
-        self._app = hands.app
+        self._bench = hands.bench
+        self._app = hands.bench.app
 
     def run(self) -> None:
         while (chunk := self._hands.chunks.get()) is not None:
@@ -109,7 +100,7 @@ class Hand(threading.Thread):
             if self.lost:
                 return
             self.chunk = None
-            self._hands.slots.free(self.index)
+            self._bench.slots.free(self.index)
         if self._process is not None:
             self._process.close()
 
@@ -172,11 +163,11 @@ class Hand(threading.Thread):
         if not self.lost:
             chunk.seconds = monotonic() - began
             chunk.finished = True
-            self._hands.report(chunk)
+            self._bench.report(chunk)
 
     def _run_through(self, chunk: Chunk, task: Task[..., Any]) -> None:
         app, index, take, done = self._app, self.index, chunk.jobs.popleft, chunk.done.append
-        refuse, hold = self._hands.gate.refuse, self._hands.slots.hold
+        refuse, hold = self._bench.gate.refuse, self._bench.slots.hold
         timeout_of = task.timeout_of
         special = chunk.alone
         while True:
@@ -215,7 +206,7 @@ class Hand(threading.Thread):
             return
         chunk.settled = threading.Event()
         chunk.done.append((job, outcome and once(outcome)))
-        self._hands.report(chunk)
+        self._bench.report(chunk)
         chunk.settled.wait()
 
     def _stand_still(self) -> None:
@@ -235,12 +226,12 @@ class Hand(threading.Thread):
         if self._process is not None and self._process.alive:
             return None
         self._process = None
-        if self._hands.target is not None:
+        if self._bench.target is not None:
             try:
-                self._process = JobProcess(self._hands.target)
+                self._process = JobProcess(self._bench.target)
                 return None
             except (ProcessUnstartable, OSError) as error:
-                log.error("no process for a job of %s could be started: %s", task.name, error)
+                log.warning("no process for a job of %s could be started: %r", task.name, error)
         if task.mode == "process":
             return put_back("no process", run_at=self._app.clock.now() + _START_AGAIN_SECONDS)
         chunk.alone = False
@@ -281,7 +272,7 @@ def cut_short(
 
 
 def once(outcome: Outcome) -> Outcome:
-    """The outcome of an at-most-once job that has begun: to put it back would be to run it twice."""
+    """The outcome of an at-most-once job that has begun: putting it back would run it twice."""
     if outcome.state is not State.READY or outcome.reason != "shutdown":
         return outcome
     return msgspec.structs.replace(outcome, reason="crashed", lapses=1)

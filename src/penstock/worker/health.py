@@ -1,6 +1,6 @@
-"""Health: is work being taken? Green while the store answered a claim (or, with full hands, a
-renewal) within the last seconds; red when it has not.
+"""Health: whether work is being taken.
 
+Green while the store has answered a claim (or, with full hands, a renewal) within the last seconds.
 `serve` answers on loopback for those who ask by HTTP: /live while the process turns, /ready while
 it is green and takes work.
 """
@@ -8,10 +8,9 @@ it is green and takes work.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -56,9 +55,7 @@ Answer = tuple[bool, dict[str, Any]]
 
 
 @contextmanager
-def serve(
-    port: int, live: Callable[[], Answer], ready: Callable[[], Answer]
-) -> Generator[int]:
+def serve(port: int, live: Callable[[], Answer], ready: Callable[[], Answer]) -> Generator[int]:
     """Answer GET /live and /ready on loopback: 200 or 503, and JSON. Gives the port (0: any)."""
     pages = {"/live": live, "/ready": ready}
 

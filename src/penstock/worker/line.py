@@ -123,7 +123,7 @@ class Line:
             except _LOST:
                 raise
             except Exception as error:
-                log.error("job %s: its outcome cannot be stored: %s", job.id, error)
+                log.warning("job %s: its outcome cannot be stored: %s", job.id, error)
                 accepted += self._broker.settle([(job, _unstorable(outcome, error))])
         return accepted
 

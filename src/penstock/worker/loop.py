@@ -18,23 +18,25 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from penstock.broker import LEASE_SECONDS, Count, WorkerRow
+from penstock.broker import LEASE_SECONDS, WorkerRow
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.job import Job, State, put_back
+from penstock.job import Job, put_back
 from penstock.target import loading, target_of
 from penstock.upkeep import RETENTION_SECONDS, Upkeep
 from penstock.worker.async_hands import AsyncHands
+from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
 from penstock.worker.claims import Claims, Want
 from penstock.worker.gate import Gate
 from penstock.worker.hands import Hands, cut_short
 from penstock.worker.health import Health
-from penstock.worker.line import Line, Pair
+from penstock.worker.left import anything_left
+from penstock.worker.line import Line
+from penstock.worker.memory import memory_of
 from penstock.worker.monitor import Monitor
+from penstock.worker.outbox import Outbox
 from penstock.worker.slots import Flag, Slots, Vitals
 
 if TYPE_CHECKING:
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
 
 _CANCEL_SECONDS = 1.0  # how often the store is asked what was cancelled
 _SWEEP_SECONDS = 0.25
-_FLUSH_SECONDS = 0.003  # how long outcomes wait for company when there is no claim to ride with
-_FLUSH_AT = 256
 _ENDING_SECONDS = 2.0  # for interrupted jobs to end
 _LAST_SECONDS = 5.0  # for the last outcomes to reach the store
 _COUNT_SECONDS = 0.1  # how often a draining worker counts what is left
@@ -64,10 +64,10 @@ class Phase(IntEnum):
 class Worker:
     """Runs an app's jobs in this process, from `work()` until it is stopped or drained.
 
-    `queues` None is every queue. `drain`: end when nothing is left to run now or later. `grace`: how
-    long running jobs may take to end after `stop`; the rest is put back, uncounted. `heartbeat` off:
-    somebody else renews this worker's row. `slots` are shared with a supervisor, which then replaces
-    the process when `on_stuck` is told that a job does not end; without one, a new thread takes over.
+    `queues` None is every queue. `drain`: end when nothing is left to run now or later. `grace`:
+    how long running jobs may take to end after `stop`; the rest is put back, uncounted. `heartbeat`
+    off: somebody else renews this worker's row. `slots` are shared with a supervisor; it replaces
+    the process when `on_stuck` hears that a job does not end. Without it a new thread takes over.
     """
 
     def __init__(
@@ -117,18 +117,12 @@ class Worker:
         self._target = target or target_of(app)
         self._claims = Claims(threads, async_slots, processes=self._target is not None)
         self._upkeep = Upkeep(self.broker, self.broker.clock, self.id, retention, lease)
-        self._hands = Hands(app, threads, self._slots, self._gate, self._report, self._target)
-        self._async_hands = AsyncHands(
-            app, async_slots, self._slots, threads, self._gate, self._report
-        )
-        self._monitor = Monitor(
-            self._hands, self._async_hands, self._report, self._stuck, self._publish
-        )
+        bench = Bench(app, self._slots, self._gate, self._report, self._target)
+        self._hands = Hands(bench, threads)
+        self._async_hands = AsyncHands(bench, async_slots, threads)
+        self._monitor = Monitor(self._hands, self._async_hands, self._stuck, self._publish)
+        self._outbox = Outbox()
         self._tasks: dict[str, int] = {}
-        self._pairs: list[Pair] = []
-        self._owners: list[tuple[Chunk, int]] = []
-        self._oldest = 0.0  # when the first of `_pairs` came
-        self._due: list[float] = []  # when retries of ours are due
         self._futile = 0  # hints in a row that led to nothing
         self._deaf_until = self._count_at = 0.0
         self._renewed_at = self._upkeep_at = self._sweep_at = 0.0
@@ -235,7 +229,7 @@ class Worker:
         if self._phase is Phase.ENDING and now >= self._until:
             self._phase, self._until = Phase.LEAVING, now + _LAST_SECONDS
             self._abandon()
-        if self._phase and not (self._claims.live or self._pairs):
+        if self._phase and not (self._claims.live or self._outbox.pairs):
             self._phase = Phase.OVER
         if self._phase is Phase.LEAVING and now >= self._until:
             log.error("the store did not take the last outcomes; others will run these jobs again")
@@ -293,38 +287,38 @@ class Worker:
             self._sweep_at = now + _SWEEP_SECONDS
             for chunk in list(live.values()):
                 if chunk.jobs and now > chunk.start_until:
+                    self._claims.pace(chunk.task).stalled()
                     self._put_back(chunk, "not started in time")
         return True
 
     def _exchange(self, now: float) -> bool:
         """Settle what has ended and claim what is wanted; False if there was nothing to do."""
-        wants = self._claims.wants(now) if self._phase is Phase.WORKING else []
-        if self._due and self._due[0] <= self.broker.clock.now():
-            heappop(self._due)
+        outbox = self._outbox
+        if outbox.fell_due(self.broker.clock.now()):
             self._look_again(now)
+        wants = self._claims.wants(now) if self._phase is Phase.WORKING else []
         due = [want for want in wants if now >= want.kind.due_at]
-        if not due and wants and self._pairs:
-            due = wants[-1:]
+        if not due and outbox.pairs:
+            due = wants[-1:]  # it has to be sent anyway: ask for more on the way
         for want in due:
             rules = self._gate.version()  # before the claim: a change in between is seen
             jobs = self._send(want)
             if jobs is None:
                 return True
             self._take(jobs, want, rules)
-        if self._pairs and (len(self._pairs) >= _FLUSH_AT or now >= self._oldest + _FLUSH_SECONDS):
+        if outbox.overdue(now):
             self._send(None)
             return True
-        return bool(due) and not all(want.kind.short for want in due)
+        return not all(want.kind.short for want in due)
 
     def _send(self, want: Want | None) -> list[Job[Any]] | None:
-        jobs = self._line.exchange(self._pairs, self.row, self.queues, want)
+        jobs = self._line.exchange(self._outbox.pairs, self.row, self.queues, want)
         if jobs is not None:
-            owners, self._pairs, self._owners = self._owners, [], []
-            self._answered(owners)
+            self._sent()
         return jobs
 
-    def _answered(self, owners: Sequence[tuple[Chunk, int]]) -> None:
-        for chunk, count in owners:
+    def _sent(self) -> None:
+        for chunk, count in self._outbox.sent():
             self._claims.answered(chunk, count)
             if chunk.settled is not None:
                 chunk.settled.set()
@@ -352,25 +346,14 @@ class Worker:
         if chunk is None:
             return
         now = monotonic()
-        if not self._pairs:
-            self._oldest = now
-        count, done = 0, chunk.done
-        while done:
-            job, outcome = done.popleft()
-            count += 1
-            if outcome is not None:
-                self._pairs.append((job, outcome))
-                if outcome.run_at is not None and len(self._due) < 1000:
-                    heappush(self._due, outcome.run_at)
+        count = self._outbox.take(chunk, now)
         if chunk.finished and not chunk.counted:
             chunk.counted = True
             self._claims.put_down(chunk)
         if count:
             self._claims.ended(chunk, count, now)
-            self._owners.append((chunk, count))
-            if not self._pairs:  # they settled themselves
-                owners, self._owners = self._owners, []
-                self._answered(owners)
+            if not self._outbox.pairs:  # they settled themselves
+                self._sent()
         if chunk.jobs and (chunk.slow or chunk.finished) and not chunk.asynchronous:
             for part in self._claims.split(chunk):
                 self._give(part)
@@ -381,33 +364,37 @@ class Worker:
 
     def _wait(self, now: float) -> None:
         """Sleep until there is something to do."""
-        claims, working = self._claims, self._phase is Phase.WORKING
-        until = [now + self.lease / 3]
-        if self._pairs:
-            until.append(self._oldest + _FLUSH_SECONDS)
+        claims, outbox, working = self._claims, self._outbox, self._phase is Phase.WORKING
+        wants = claims.wants(now) if working else []
+        until = [now + self.lease / 3, *(want.kind.due_at for want in wants)]
+        if outbox.pairs:
+            until.append(outbox.flush_at)
         if claims.live:
             until += [self._renewed_at + _CANCEL_SECONDS, self._sweep_at]
         if not working:
             until.append(self._until)
-        patience = claims.patient_until(now)
-        wants = claims.wants(now) if working else []
-        if patience:
+        if (patience := claims.patient_until(now)) is not None:
             until.append(patience)
         if not wants or now < self._deaf_until:
-            until += [want.kind.due_at for want in wants]
             self._rest(min(until) - now)
             return
-        if self._drain and not claims.live and now >= self._count_at:
-            self._count_at = now + _COUNT_SECONDS
-            until.append(self._count_at)
-            if self._nothing_left():
-                self._phase = Phase.OVER
-                self.drained = True
+        if self._drain and not claims.live:
+            if now >= self._count_at and self._is_drained(now):
                 return
-        until += [want.kind.due_at for want in wants]
-        if self._due:
-            until.append(now + max(0.0, self._due[0] - self.broker.clock.now()))
+            until.append(self._count_at)
+        if outbox.next_due is not None:
+            until.append(now + max(0.0, outbox.next_due - self.broker.clock.now()))
         self._listen(min(until) - now)
+
+    def _is_drained(self, now: float) -> bool:
+        self._count_at = now + _COUNT_SECONDS
+        try:
+            self.drained = not anything_left(self.broker, self.row)
+        except Exception as error:
+            self._line.lost(error)
+        if self.drained:
+            self._phase = Phase.OVER
+        return self.drained
 
     def _listen(self, timeout: float) -> None:
         self._listening = True
@@ -437,29 +424,6 @@ class Worker:
         with suppress(queue.Empty):
             self._collect(self._done.get(timeout=max(0.0, timeout)))
 
-    def _nothing_left(self) -> bool:
-        try:
-            return not any(self._could_run(count) for count in self.broker.count())
-        except Exception as error:
-            self._line.lost(error)
-            return False
-
-    def _could_run(self, count: Count) -> bool:
-        if count.task not in self._tasks or (self.queues and count.queue not in self.queues):
-            return False
-        if count.scheduled or count.waiting or count.running:
-            return True
-        if not count.ready:
-            return False
-        # Ready, and yet not handed out: perhaps they are for workers with other tags, or newer code.
-        found = self.broker.find(
-            Filter(task=(count.task,), queue=(count.queue,), state=(State.READY,)), limit=100
-        )
-        return any(
-            job.version <= self._tasks[count.task] and self._tags.issuperset(job.runs_on)
-            for job in found.jobs
-        )
-
     def _report(self, chunk: Chunk) -> None:
         """Called by hands, on the event loop and by the monitor: this chunk has news."""
         self._done.put(chunk)
@@ -486,7 +450,9 @@ class Worker:
         self._slots.beat()
         self._slots.publish(
             Vitals(
-                claimed_at=self.health.answered_at,
+                claimed_at=self.health.claimed_at or 0.0,
+                answered_at=self.health.answered_at,
+                memory=memory_of(),
                 settled=self.settled,
                 stale=self.stale,
                 running=self._claims.running(),

@@ -31,14 +31,13 @@ class Monitor(threading.Thread):
         self,
         hands: Hands,
         async_hands: AsyncHands,
-        report: Callable[[Chunk], None],
         stuck: Callable[[str], None],
         beat: Callable[[], None],
     ) -> None:
         super().__init__(name="penstock-monitor", daemon=True)
         self._hands = hands
         self._async_hands = async_hands
-        self._report = report
+        self._report = hands.bench.report
         self._stuck = stuck
         self._beat = beat
         self._over = threading.Event()
@@ -73,13 +72,13 @@ class Monitor(threading.Thread):
         if hand.strikes < 2 or hand.elsewhere:
             hand.interrupt(job, "timeout")
         elif hand.give_up(job):
-            task = self._hands.app.task_named(job.task)
+            task = self._hands.bench.app.task_named(job.task)
             if task is not None:
-                outcome = cut_short(self._hands.app, task, job, "timeout", hand.began)
+                outcome = cut_short(self._hands.bench.app, task, job, "timeout", hand.began)
                 chunk.done.append((job, outcome))
             chunk.finished = True
             if not job.at_most_once:
-                self._hands.slots.free(hand.index)
+                self._hands.bench.slots.free(hand.index)
             self._report(chunk)
             self._hands.replace(hand)
             self._stuck(f"job {job.id} ({job.task}) does not end at its timeout")

@@ -38,6 +38,11 @@ class Pace:
         if not taken and wanted > self.first:
             self.size = self.first
 
+    def stalled(self) -> None:
+        """A job took so long that others waited behind it: claim no more than can start."""
+        self.size = min(self.size, self.first)
+        self.average = None
+
     def lease_ended(self, seconds: float, *, full: bool) -> None:
         """Double a lease that was full and quick, halve one that took long."""
         if seconds > LEASE_SECONDS:

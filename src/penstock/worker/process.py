@@ -1,4 +1,4 @@
-"""A process of its own for a job: for tasks that ask for it, and for jobs whose process died before.
+"""A process of its own for a job: where a task asks for it, or a process died of the job before.
 
 Kept and used again, one per hand; replaced when it dies. One length and one msgpack message per job
 and per answer, over a socket pair; nothing is pickled. Should the worker die, the process ends at

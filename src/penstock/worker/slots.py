@@ -3,7 +3,7 @@
 A child that was killed, or that never lets go of the interpreter, cannot be asked; this is what it
 left behind. Written before every start, so `hold` must stay cheap (0.15 us).
 
-    header   pulse · last claim · settled · stale · memory · running · flags
+    header   pulse · last claim · last answer · settled · stale · memory · running · flags
     slot     attempt (0: free) · at most once · deadline (monotonic, 0: none) · job id
 
 There is no lock: the supervisor acts on a slot only when the child is gone or stands still.
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from penstock.job import Job
 
 _PULSE = struct.Struct("<Q")
-_REST = struct.Struct("<dQQQII")  # of the header: the pulse is another thread's
+_REST = struct.Struct("<ddQQQII")  # of the header: the pulse is another thread's
 _SLOT = struct.Struct("<IId36s")
 _ATTEMPT = struct.Struct("<I")
 _STRIDE = 64
@@ -49,6 +49,7 @@ class Vitals(NamedTuple):
 
     pulse: int = 0
     claimed_at: float = 0.0  # seconds since the epoch; 0: not yet
+    answered_at: float = 0.0  # monotonic: when the store last did what it was asked
     settled: int = 0
     stale: int = 0
     memory: int = 0  # bytes

@@ -1,0 +1,109 @@
+"""A child of the supervisor: one worker in a fresh process.
+
+    python -m penstock.worker.child '{"target": "shop:app", ...}'
+
+The supervisor speaks through a pipe, one word a line: drain, now, retire. Its end is the
+supervisor's end: then the child renews its own lease while it drains. The child answers through the
+slots only.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+import msgspec
+
+from penstock.target import load_app
+from penstock.worker.loop import Worker
+from penstock.worker.slots import Slots
+
+log = logging.getLogger("penstock.worker")
+
+
+class ChildConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child is told at birth."""
+
+    target: str
+    id: str
+    slots: int  # descriptors
+    control: int
+    threads: int
+    async_slots: int
+    queues: tuple[str, ...] | None
+    tags: tuple[str, ...]
+    lease: float
+    grace: float
+    drain: bool
+    retention: float | None
+    log_level: str | None = None
+
+
+def main(config: ChildConfig) -> None:
+    # The terminal sends Ctrl-C to everybody; the supervisor says what it means. Not SIG_IGN: that
+    # would be inherited by whatever a job starts.
+    signal.signal(signal.SIGINT, _ignore)
+    if config.log_level is not None:
+        logging.basicConfig(
+            level=config.log_level.upper(),
+            format="%(asctime)s %(levelname)-7s %(process)d %(message)s",
+        )
+    app = load_app(config.target)
+    worker = Worker(
+        app,
+        id=config.id,
+        queues=config.queues,
+        threads=config.threads,
+        async_slots=config.async_slots,
+        tags=config.tags,
+        lease=config.lease,
+        grace=config.grace,
+        drain=config.drain,
+        heartbeat=False,
+        slots=Slots(config.threads + config.async_slots, config.slots),
+        target=config.target,
+        retention=config.retention,
+        on_stuck=lambda _: None,
+    )
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        worker.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    threading.Thread(
+        target=_obey, args=(config.control, worker), name="penstock-control", daemon=True
+    ).start()
+    gc.collect()
+    gc.freeze()  # the code that was loaded is not looked through again and again
+    worker.work()
+    if not worker.clean:
+        # A thread that does not end must not keep the process.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _obey(control: int, worker: Worker) -> None:
+    with os.fdopen(control) as words:
+        for word in words:
+            if word.strip() == "retire":
+                worker.retiring = True
+            worker.stop(now=word.strip() == "now")
+    log.warning("the supervisor is gone; draining")
+    worker.heartbeat = True
+    worker.stop()
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    del number, frame
+
+
+if __name__ == "__main__":
+    main(msgspec.json.decode(sys.argv[1], type=ChildConfig))
