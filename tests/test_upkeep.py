@@ -1,0 +1,79 @@
+"""Upkeep: chores by the clock, on the memory broker."""
+
+from __future__ import annotations
+
+from penstock.job import State, succeeded
+from penstock.upkeep import Upkeep
+from tests.factories import a_job, a_worker, begun, claim, enqueue_and_claim, settle
+
+
+def test_what_a_dead_worker_held_is_recovered_within_a_lease_and_a_third(memory_broker, clock):
+    job = enqueue_and_claim(memory_broker, clock)
+    keeper = a_worker("keeper")
+    memory_broker.renew([keeper])
+    upkeep = Upkeep(memory_broker, clock, "keeper")
+
+    recovered = 0
+    for _ in range(5):
+        clock.advance(seconds=5)
+        memory_broker.renew([keeper])
+        recovered += upkeep.turn()
+
+    found = memory_broker.get(job.id)
+    assert recovered == 1
+    assert (found.state, found.lapses) == (State.READY, 1)
+
+
+def test_one_that_was_away_itself_gives_up_nobody(memory_broker, clock):
+    enqueue_and_claim(memory_broker, clock)
+    memory_broker.renew([a_worker("keeper")])
+    upkeep = Upkeep(memory_broker, clock, "keeper")
+    upkeep.turn()
+
+    clock.advance(minutes=10)
+    memory_broker.renew([a_worker("keeper")])
+
+    assert upkeep.turn() == 0
+
+
+def test_it_asks_for_recovery_no_more_often_than_every_third_of_a_lease(memory_broker, clock):
+    memory_broker.renew([a_worker("keeper", lease=9)])
+    upkeep = Upkeep(memory_broker, clock, "keeper", lease=9)
+    for _ in range(2):
+        clock.advance(seconds=5)
+        memory_broker.renew([a_worker("keeper", lease=9)])
+    upkeep.turn()
+    memory_broker.enqueue([a_job(clock)])
+    claim(memory_broker, worker="short-lived", lease=1)
+    clock.advance(seconds=2)
+
+    assert upkeep.turn() == 0
+
+    clock.advance(seconds=1)
+
+    assert upkeep.turn() == 1
+
+
+def test_what_ended_long_ago_is_pruned_once_an_hour(memory_broker, clock):
+    job = enqueue_and_claim(memory_broker, clock)
+    settle(memory_broker, job, begun(succeeded(), clock.now()))
+    upkeep = Upkeep(memory_broker, clock, "keeper", retention=86400)
+
+    clock.advance(hours=23)
+    upkeep.turn()
+    assert memory_broker.history(job=job.id)
+
+    clock.advance(minutes=61)
+    upkeep.turn()
+    assert not memory_broker.history(job=job.id)
+
+
+def test_without_a_retention_nothing_is_forgotten(memory_broker, clock):
+    job = enqueue_and_claim(memory_broker, clock)
+    settle(memory_broker, job, begun(succeeded(), clock.now()))
+    upkeep = Upkeep(memory_broker, clock, "keeper", retention=None)
+
+    clock.advance(days=400)
+    upkeep.turn()
+
+    assert memory_broker.history(job=job.id)

@@ -1,0 +1,207 @@
+"""Pace, slots and targets: the small parts of the worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import msgspec
+import pytest
+
+from penstock import App, Refused
+from penstock.broker import WorkerRow
+from penstock.brokers.memory import MemoryBroker
+from penstock.job import Job
+from penstock.target import load_app, target_of
+from penstock.worker.claims import Claims
+from penstock.worker.health import serve
+from penstock.worker.left import anything_left
+from penstock.worker.pace import MOST_IN_LEASE, Pace
+from penstock.worker.slots import Flag, Slots, Vitals
+
+
+def test_a_lease_doubles_while_it_ends_quickly_and_is_full():
+    pace = Pace(10)
+
+    for _ in range(20):
+        pace.lease_ended(0.01, full=True)
+
+    assert pace.size == MOST_IN_LEASE
+
+
+def test_a_lease_that_took_long_is_halved_down_to_one():
+    pace = Pace(10)
+
+    for _ in range(10):
+        pace.lease_ended(0.2, full=True)
+
+    assert pace.size == 1
+
+
+def test_a_lease_that_was_not_full_says_nothing():
+    pace = Pace(10)
+
+    pace.lease_ended(0.01, full=False)
+
+    assert pace.size == 10
+
+
+def test_quick_jobs_are_taken_together_and_slow_ones_alone():
+    quick, medium, slow, unknown = Pace(10), Pace(10), Pace(10), Pace(10)
+    quick.ran(100, 0.001)
+    medium.ran(10, 0.01)
+    slow.ran(1, 0.5)
+
+    assert quick.chunk(1000, 10) == 1000
+    assert medium.chunk(100, 10) == 5
+    assert medium.chunk(10, 10) == 1
+    assert (slow.chunk(1000, 10), unknown.chunk(1000, 10)) == (1, 1)
+
+
+def test_a_request_asks_for_as_many_as_there_are_free_hands():
+    claims = Claims(10, 100, processes=False)
+    claims.know({"plain": "thread", "other": "async"})
+
+    wants = {want.kind.name: (want.limit, want.sizes) for want in claims.wants(0.0)}
+
+    assert wants == {
+        "hands": (10, {"plain": 10, "other": 0}),
+        "slots": (100, {"plain": 0, "other": 100}),
+    }
+
+
+def test_jobs_that_lapsed_before_travel_alone_and_in_a_process_of_their_own():
+    claims = Claims(10, 100, processes=True)
+    claims.know({"plain": "thread"})
+    [want] = claims.wants(0.0)
+    jobs = [Job(task="plain", lapses=lapses, attempt=1) for lapses in (0, 1, 0)]
+
+    chunks = claims.take(jobs, want, 0, 0.0)
+
+    assert sorted((len(chunk.jobs), chunk.alone) for chunk in chunks) == [
+        (1, False),
+        (1, False),
+        (1, True),
+    ]
+
+
+def test_slots_are_seen_through_their_descriptor():
+    ours = Slots.make(3)
+    theirs = Slots(3, os.dup(ours.descriptor))
+    job = Job(task="send", attempt=7, at_most_once=True)
+
+    theirs.hold(1, job, 12.5)
+    theirs.beat()
+    theirs.publish(Vitals(settled=3, flags=Flag.READY))
+
+    assert ours.held() == [(job.id, 7, 12.5, True)]
+    assert ours.vitals == Vitals(pulse=1, settled=3, flags=Flag.READY)
+
+    theirs.free(1)
+
+    assert ours.held() == []
+    theirs.close()
+    ours.close()
+
+
+def test_health_is_served_on_loopback():
+    answers = {"live": True, "ready": False}
+
+    def page(name: str):
+        return lambda: (answers[name], {"name": name})
+
+    with serve(0, page("live"), page("ready")) as port:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/live") as live:
+            assert msgspec.json.decode(live.read()) == {"ok": True, "name": "live"}
+        for path, status in (("/ready", 503), ("/", 404)):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}")
+            assert refused.value.code == status
+            refused.value.close()
+
+    assert not [each for each in threading.enumerate() if each.name == "penstock-health"]
+
+
+def test_jobs_for_newer_code_are_not_left_for_this_worker():
+    broker = MemoryBroker()
+    broker.enqueue([Job(task="send", version=2)])
+
+    assert not anything_left(broker, WorkerRow(id="old", tasks={"send": 1}))
+    assert anything_left(broker, WorkerRow(id="new", tasks={"send": 2}))
+    assert not anything_left(broker, WorkerRow(id="new", tasks={"send": 2}, queues=("mail",)))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder to import from; what was imported there is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_an_app_is_found_by_module_attribute_and_file(project):
+    (project / "shop_one.py").write_text("from penstock import App\nmain = App('memory:')\n")
+    (project / "pack").mkdir()
+    (project / "pack" / "__init__.py").write_text("")
+    (project / "pack" / "jobs.py").write_text("from penstock import App\napp = App('memory:')\n")
+
+    app = load_app("shop_one:main")
+
+    assert load_app("shop_one") is app
+    assert load_app("shop_one.py") is app
+    assert load_app(f"{project}/shop_one.py:main") is app
+    assert load_app("pack.jobs:app") is load_app(f"{project}/pack/jobs.py")
+    assert target_of(app) == "shop_one:main"
+
+
+def test_a_file_whose_name_is_taken_is_still_found(project):
+    (project / "string.py").write_text("from penstock import App\napp = App('memory:')\n")
+
+    assert isinstance(load_app("string.py"), App)
+
+
+def test_an_app_that_no_module_holds_has_no_target():
+    assert target_of(App("memory:")) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("shop_to:app", "Did you mean shop_two?"),
+        ("shop_two", "shop_two:first or shop_two:second"),
+        ("shop_two:third", "has no third; it has first, second"),
+        ("shop_two:number", "is a int, not an App; it has first, second"),
+        ("shop_none", "has no App: write"),
+        ("shop_missing", "imports there_is_no_such, which is not installed"),
+        ("nowhere.py", "there is no file"),
+        ("shop-two", "is not a module"),
+        (":app", "names no app"),
+    ],
+)
+def test_what_is_wrong_with_a_target_is_said(project, target, sentence):
+    (project / "shop_two.py").write_text(
+        "from penstock import App\nfirst = App('memory:')\nsecond = App('memory:')\nnumber = 3\n"
+    )
+    (project / "shop_none.py").write_text("")
+    (project / "shop_missing.py").write_text("import there_is_no_such\n")
+
+    with pytest.raises(Refused) as refused:
+        load_app(target)
+
+    assert sentence in str(refused.value)
+
+
+def test_a_module_that_works_while_it_is_imported_is_told_so(project):
+    (project / "eager.py").write_text(
+        "from penstock import App\nfrom penstock.worker import Worker\n"
+        "app = App('memory:')\nWorker(app, drain=True).work()\n"
+    )
+
+    with pytest.raises(RuntimeError, match="__main__"):
+        load_app("eager:app")
