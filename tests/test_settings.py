@@ -1,0 +1,156 @@
+"""Which store is meant, and who said so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock import App
+from penstock.brokers import open_broker
+from penstock.errors import Refused
+from penstock.settings import anchor, mask, project_root, resolve_url
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_URL", raising=False)
+    monkeypatch.delenv("PENSTOCK_PROFILE", raising=False)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project whose app sits one folder down."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "shop" / "tasks.py").touch()
+    return tmp_path
+
+
+def test_the_argument_goes_before_everything(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_URL", "memory:")
+
+    resolved = resolve_url("sqlite:////var/jobs.db", project / "shop" / "tasks.py")
+
+    assert resolved == ("sqlite:////var/jobs.db", "App(url)")
+
+
+def test_the_environment_goes_before_the_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "penstock.toml").write_text('[profiles.default]\nurl = "memory:"\n')
+    monkeypatch.setenv("PENSTOCK_URL", "sqlite:///env.db")
+
+    resolved = resolve_url(None, project / "shop" / "tasks.py")
+
+    assert resolved == (f"sqlite:///{project}/env.db", "PENSTOCK_URL")
+
+
+def test_the_file_is_found_upward_and_has_profiles(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project / "penstock.toml"
+    file.write_text(
+        '[profiles.default]\nurl = "sqlite:///a/b.db"\n[profiles.test]\nurl = "memory:"\n'
+    )
+    beside = project / "shop" / "tasks.py"
+
+    assert resolve_url(None, beside) == (
+        f"sqlite:///{project}/a/b.db",
+        f"profile default of {file}",
+    )
+    monkeypatch.setenv("PENSTOCK_PROFILE", "test")
+    assert resolve_url(None, beside) == ("memory:", f"profile test of {file}")
+    monkeypatch.setenv("PENSTOCK_PROFILE", "live")
+    with pytest.raises(Refused, match=r"no profile 'live'.*there is: default, test"):
+        resolve_url(None, beside)
+
+
+def test_a_profile_without_a_file_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_PROFILE", "live")
+
+    with pytest.raises(Refused, match=r"PENSTOCK_PROFILE=live, but there is no penstock\.toml"):
+        resolve_url(None, project / "shop" / "tasks.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[profiles.default]\nurl = 7", "has no url"), ("[profiles", "cannot be read")],
+)
+def test_a_bad_file_is_told(project: Path, text: str, message: str) -> None:
+    (project / "penstock.toml").write_text(text)
+
+    with pytest.raises(Refused, match=message):
+        resolve_url(None, project / "shop" / "tasks.py")
+
+
+def test_the_default_is_a_file_beside_the_project_never_the_working_directory(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+
+    resolved = resolve_url(None, project / "shop" / "tasks.py")
+
+    assert resolved.url == f"sqlite:///{project}/penstock.db"
+    assert "the default" in resolved.source
+
+
+def test_a_file_without_a_project_is_its_own(tmp_path: Path) -> None:
+    # The folders above a test's own may hold anything: the innermost mark counts.
+    (tmp_path / "setup.py").touch()
+
+    assert project_root(tmp_path / "script.py") == tmp_path
+
+
+def test_an_app_is_anchored_at_the_file_that_makes_it(project: Path) -> None:
+    script = project / "shop" / "tasks.py"
+    script.write_text("from penstock import App\nprint(App().resolved_url.url)\n")
+
+    printed = subprocess.run(
+        [sys.executable, str(script)], cwd="/", capture_output=True, text=True, check=True
+    ).stdout
+
+    assert printed.strip() == f"sqlite:///{project}/penstock.db"
+
+
+def test_making_an_app_opens_nothing(project: Path) -> None:
+    app = App(f"sqlite:///{project}/new.db")
+
+    assert app.describe() == f"sqlite:///{project}/new.db (App(url))"
+    assert not (project / "new.db").exists()
+
+
+def test_only_relative_sqlite_paths_are_anchored() -> None:
+    root = Path("/srv/shop")
+
+    assert anchor("sqlite:///jobs.db", root) == "sqlite:////srv/shop/jobs.db"
+    assert anchor("sqlite:////var/jobs.db", root) == "sqlite:////var/jobs.db"
+    assert anchor("memory:", root) == "memory:"
+    with pytest.raises(Refused, match="names no file"):
+        anchor("sqlite:///", root)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ada:s3cret@db/shop", "postgresql://ada:***@db/shop"),
+        ("redis://:s3cret@db:6379/0", "redis://:***@db:6379/0"),
+        ("postgresql://db/shop?user=ada&password=s3cret&x=1", "postgresql://db/shop?user=ada&password=***&x=1"),
+        ("sqlite:////var/jobs.db", "sqlite:////var/jobs.db"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    assert mask(url) == shown
+
+
+def test_an_unknown_scheme_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(Refused, match=r"amqp://ada:\*\*\*@x.*sqlite:///path/to/file\.db and memory:"):
+        open_broker("amqp://ada:s3cret@x")
+    with pytest.raises(Refused, match="no such option 'mode'"):
+        open_broker("sqlite:////tmp/x.db?mode=ro")
