@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
-from penstock.brokers.condition import StoreCondition
+from penstock.brokers.condition import StoreCondition, Trouble
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.sqlite.store import Store
 from penstock.brokers.sqlite.wake import Bell
@@ -25,7 +25,7 @@ def condition(path: str | Path) -> StoreCondition:
     """What there is at this path, and whether it can be used."""
     file = Path(os.path.realpath(path))
     newest = migrations()[-1][0]
-    trouble: list[tuple[str, str]] = []
+    trouble: list[Trouble] = []
     settings: dict[str, str] = {"sqlite": sqlite3.sqlite_version}
     schema: int | None = None
     if file.exists():
@@ -34,18 +34,18 @@ def condition(path: str | Path) -> StoreCondition:
             if schema == newest:
                 settings |= _settings(file)
         except (sqlite3.Error, PenstockError) as error:
-            trouble.append((f"it cannot be read: {error}", "name another file with --url"))
+            trouble.append(Trouble(f"it cannot be read: {error}", "name another file with --url"))
         trouble += _out_of_reach(file)
     trouble += _weak(settings)
     bell = Bell(file)
     bell.close()
-    folder = bell.folder
-    settings["sockets"] = str(folder)
-    if not os.access(folder, os.W_OK):
+    settings["sockets"] = str(bell.folder)
+    if not os.access(bell.folder, os.W_OK):
         trouble.append(
-            (
-                f"no sockets can be made in {folder}: jobs start up to 50 ms later",
+            Trouble(
+                f"no sockets can be made in {bell.folder}: jobs start up to 50 ms later",
                 f"make {tempfile.gettempdir()} writable, or set TMPDIR",
+                grave=False,
             )
         )
     return StoreCondition(
@@ -61,7 +61,7 @@ def condition(path: str | Path) -> StoreCondition:
 
 
 def _schema(file: Path) -> int:
-    # Read-only: another connection's mode could be changed by merely opening it for writing.
+    # Read-only, so that looking at a file that is no store does not make it one.
     connection = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True, timeout=5)
     try:
         if not connection.execute(sql.has_meta).fetchone()[0]:
@@ -88,32 +88,29 @@ def _settings(file: Path) -> dict[str, str]:
     }
 
 
-def _out_of_reach(file: Path) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    if not os.access(file, os.W_OK):
-        found.append((f"{file} is not writable here", "give this user the right to write it"))
-    if not os.access(file.parent, os.W_OK):
-        found.append(
-            (f"{file.parent} is not writable here, and SQLite keeps its log there", "as above")
-        )
-    return found
+def _out_of_reach(file: Path) -> list[Trouble]:
+    remedy = "give this user the right to write there"
+    return [
+        Trouble(f"{place} is not writable here", remedy)
+        for place in (file, file.parent)
+        if not os.access(place, os.W_OK)
+    ]
 
 
-def _weak(settings: dict[str, str]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    if settings.get("journal_mode", "wal") != "wal":
+def _weak(settings: dict[str, str]) -> list[Trouble]:
+    found: list[Trouble] = []
+    if (journal := settings.get("journal_mode", "wal")) != "wal":
         found.append(
-            (
-                f"journal_mode is {settings['journal_mode']}, not wal: readers and writers block "
-                "each other",
+            Trouble(
+                f"journal_mode is {journal}, not wal: readers and writers block each other",
                 "move the file to a local disk; network file systems have no WAL",
             )
         )
-    if settings.get("synchronous", "full") not in {"full", "extra"}:
+    if (synchronous := settings.get("synchronous", "full")) not in {"full", "extra"}:
         found.append(
-            (
-                f"synchronous is {settings['synchronous']}: a power cut may lose accepted jobs",
-                "let Penstock set it",
+            Trouble(
+                f"synchronous is {synchronous}: a power cut may lose accepted jobs",
+                "look for what changes it: Penstock sets it to full",
             )
         )
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,20 +80,26 @@ class HandOver:
             check_age(job.id, change.now, oldest)
         rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
         stored = self._count_batch(change, batch, rows) if batch else 0
-        lanes = self._put_lanes(db, {job.lane for job in (*parcels, *singles)})
+        lanes = self._put_lanes(db, _searched_fields(parcels, singles))
         known = self._enqueue_parcels(change, parcels, lanes)
         standing = self._enqueue_singles(change, singles, lanes, known)
         change.finish()
         return Enqueued(frozenset(known), standing, stored)
 
-    def _put_lanes(self, db: Db, lanes: set[Lane]) -> dict[Lane, int]:
+    def _put_lanes(self, db: Db, fields: Mapping[Lane, frozenset[str]]) -> dict[Lane, int]:
+        """Write down lanes that are new; `find` may trust an index only where every job has it."""
         numbers: dict[Lane, int] = {}
-        for lane in lanes:
+        for lane, searched in fields.items():
             check_lane(lane)
             number = numbers[lane] = lane.hash
-            if number not in self.store.lanes:
+            if number in self.store.lanes and not self.store.searched[number]:
+                continue  # as most: nothing is indexed, and that is known
+            row = db.execute(sql.lane_search, (number,)).fetchone()
+            known = None if row is None else _names(row["search"])
+            every = searched if known is None else known & searched
+            if every != known:
                 names = (lane.queue, lane.task, lane.version, lane.priority, ",".join(lane.runs_on))
-                db.execute(sql.put_lane, (number, *names))
+                db.execute(sql.put_lane, (number, *names, ",".join(sorted(every))))
         return numbers
 
     def _pruned_before(self, db: Db) -> float:
@@ -213,6 +219,22 @@ class HandOver:
         names += [(f"arg.{name}", value, raw) for name, value in job.search.items()]
         if names:
             db.executemany(sql.put_tag, names)
+
+
+def _searched_fields(
+    parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
+) -> dict[Lane, frozenset[str]]:
+    """Of each lane, the argument fields that all of these jobs have indexed."""
+    fields: dict[Lane, frozenset[str]] = {parcel.lane: frozenset() for parcel in parcels}
+    for job in singles:
+        searched = frozenset(job.search)
+        lane = job.lane
+        fields[lane] = fields.get(lane, searched) & searched
+    return fields
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split(",")) - {""}
 
 
 def _fresh(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any] | Parcel]:

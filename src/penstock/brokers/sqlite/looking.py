@@ -80,10 +80,13 @@ class Looking(LookingAfter):
         return Page(found, None, examined)
 
     def _newest_first(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
-        if filter.tags or (filter.args and self._searched(db, filter)):
+        lanes = [row for row in db.execute(sql.lanes) if _could_hold(filter, row)]
+        if filter.tags or (filter.args and all(_has_indexed(filter, row) for row in lanes)):
             yield from self._tagged(db, filter, below)
             return
-        parameters = {"below": below, "lanes": self._lanes_for(db, filter)}
+        numbers = msgspec.json.encode([row["hash"] for row in lanes]).decode()
+        narrowed = filter.task or filter.queue
+        parameters = {"below": below, "lanes": numbers if narrowed else None}
         wanted = set(filter.state) or set(State)
         sources: list[Iterable[Job[Any]]] = []
         if State.READY in wanted:
@@ -99,13 +102,6 @@ class Looking(LookingAfter):
             sources.append(succeeded_job(self.store.lane(db, row["lane"]), row) for row in rows)
         yield from heapq.merge(*sources, key=lambda job: job.id, reverse=True)
 
-    def _searched(self, db: Db, filter: Filter) -> bool:
-        """Whether the argument fields asked for were declared for search."""
-        return all(
-            db.execute(sql.is_searched, (f"arg.{name}",)).fetchone() is not None
-            for name in filter.args
-        )
-
     def _tagged(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
         named = [(name, values) for name, values in filter.tags.items()]
         named += [(f"arg.{name}", values) for name, values in filter.args.items()]
@@ -116,18 +112,6 @@ class Looking(LookingAfter):
             job = self._get(db, row["job"])
             if job is not None:
                 yield job
-
-    def _lanes_for(self, db: Db, filter: Filter) -> str | None:
-        """The lanes that can hold what is asked for, as JSON; None if that is every lane."""
-        if not filter.task and not filter.queue:
-            return None
-        numbers = [
-            row["hash"]
-            for row in db.execute(sql.lanes)
-            if (not filter.task or row["task"] in filter.task)
-            and (not filter.queue or row["queue"] in filter.queue)
-        ]
-        return msgspec.json.encode(numbers).decode()
 
     def _from_parcels(self, db: Db, parameters: dict[str, Any]) -> Iterator[Job[Any]]:
         below = parameters["below"]
@@ -234,8 +218,12 @@ class Looking(LookingAfter):
         ahead: int | None = None
         if job is not None and job.state is State.READY:
             with self.store.reading() as db:
-                parameters = {"lane": job.lane.hash, "id": to_bytes(job_id), "now": now}
-                ahead = db.execute(sql.ahead, parameters).fetchone()[0]
+                raw = to_bytes(job_id)
+                parcel = self._parcel_of(db, raw)
+                first = raw if parcel is None else parcel["id"]
+                parameters = {"lane": job.lane.hash, "id": first, "now": now}
+                in_parcel = int.from_bytes(raw, "big") - int.from_bytes(first, "big")
+                ahead = int(db.execute(sql.ahead, parameters).fetchone()[0]) + in_parcel
         return explain(job_id, job, now, self.rules(), self.workers(), ahead)
 
     def rules(self) -> list[Rule]:
@@ -266,6 +254,16 @@ class Looking(LookingAfter):
         self._waiters.clear()
         self.bell.close()
         self.store.close_connections()
+
+
+def _could_hold(filter: Filter, lane: sqlite3.Row) -> bool:
+    return (not filter.task or lane["task"] in filter.task) and (
+        not filter.queue or lane["queue"] in filter.queue
+    )
+
+
+def _has_indexed(filter: Filter, lane: sqlite3.Row) -> bool:
+    return filter.args.keys() <= set(lane["search"].split(","))
 
 
 def _too_old(filter: Filter, job: Job[Any]) -> bool:

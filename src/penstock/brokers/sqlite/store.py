@@ -55,6 +55,7 @@ class Store:
         self.store_id = ""
         self.boot = _boot()
         self.lanes: dict[int, Lane] = {}
+        self.searched: dict[int, str] = {}
         if not create and not self.path.exists():
             message = (
                 f"there is no store at {self.path}; a worker or the first enqueue makes it, or "
@@ -199,14 +200,16 @@ class Store:
     def lane(self, db: Db, number: int) -> Lane:
         """The words behind a lane's hash."""
         if number not in self.lanes:
-            for row in db.execute(sql.lanes):
-                self.lanes[row["hash"]] = Lane(
-                    row["queue"],
-                    row["task"],
-                    row["version"],
-                    row["priority"],
-                    tuple(row["runs_on"].split(",")) if row["runs_on"] else (),
-                )
+            # One at a time: in a caller's transaction there may be others that are never committed.
+            row = db.execute(sql.lane, (number,)).fetchone()
+            self.searched[number] = row["search"]
+            self.lanes[number] = Lane(
+                row["queue"],
+                row["task"],
+                row["version"],
+                row["priority"],
+                tuple(row["runs_on"].split(",")) if row["runs_on"] else (),
+            )
         return self.lanes[number]
 
     def _map_rules(self) -> mmap.mmap | None:

@@ -12,7 +12,8 @@ create table penstock_lane (
     task text not null,
     version integer not null,
     priority integer not null,
-    runs_on text not null
+    runs_on text not null,
+    search text not null  -- the argument fields that every job of the lane has indexed
 );
 
 -- Plain ready jobs, packed: ids follow on from the first, which is the key; attempt 0 for all.

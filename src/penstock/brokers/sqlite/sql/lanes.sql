@@ -1,2 +1,2 @@
--- Serves every verb that shows a lane as the words it stands for.
-select hash, queue, task, version, priority, runs_on from penstock_lane;
+-- Serves find: the lanes, to narrow down where to look.
+select hash, queue, task, search from penstock_lane;

@@ -1,3 +1,4 @@
 -- Serves enqueue: a lane is written down at its first use.
-insert or ignore into penstock_lane (hash, queue, task, version, priority, runs_on)
-values (?, ?, ?, ?, ?, ?);
+insert into penstock_lane (hash, queue, task, version, priority, runs_on, search)
+values (?, ?, ?, ?, ?, ?, ?)
+    on conflict (hash) do update set search = excluded.search;
