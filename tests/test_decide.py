@@ -118,14 +118,10 @@ def test_a_job_without_options_has_the_policy_of_its_task() -> None:
 
 
 def test_what_a_job_says_goes_before_its_task_but_exceptions_stay() -> None:
-    policy = Policy(
-        retry=Retry(limit=1, on=(OSError,), never=(TimeoutError,)), on_success="delete"
-    )
+    policy = Policy(retry=Retry(limit=1, on=(OSError,), never=(TimeoutError,)), on_success="delete")
     options = JobOptions(retry=RetryWire(limit=5, delay=1, then="delete"), on_error="delete")
 
     own = policy_for(policy, options)
 
-    assert own.retry == Retry(
-        limit=5, delay=1, then="delete", on=(OSError,), never=(TimeoutError,)
-    )
+    assert own.retry == Retry(limit=5, delay=1, then="delete", on=(OSError,), never=(TimeoutError,))
     assert (own.on_success, own.on_error, own.on_timeout) == ("delete", "delete", None)

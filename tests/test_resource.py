@@ -218,7 +218,7 @@ def test_a_test_replaces_what_a_factory_makes(app: App) -> None:
 
 def test_a_factory_must_be_callable() -> None:
     with pytest.raises(Refused, match=r"use\('client'\): give it the function"):
-        use("client")  # pyright: ignore
+        use("client")
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

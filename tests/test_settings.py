@@ -141,7 +141,10 @@ def test_only_relative_sqlite_paths_are_anchored() -> None:
     [
         ("postgresql://ada:s3cret@db/shop", "postgresql://ada:***@db/shop"),
         ("redis://:s3cret@db:6379/0", "redis://:***@db:6379/0"),
-        ("postgresql://db/shop?user=ada&password=s3cret&x=1", "postgresql://db/shop?user=ada&password=***&x=1"),
+        (
+            "postgresql://db/shop?user=ada&password=s3cret&x=1",
+            "postgresql://db/shop?user=ada&password=***&x=1",
+        ),
         ("sqlite:////var/jobs.db", "sqlite:////var/jobs.db"),
     ],
 )
@@ -150,7 +153,9 @@ def test_a_password_is_never_shown(url: str, shown: str) -> None:
 
 
 def test_an_unknown_scheme_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(Refused, match=r"amqp://ada:\*\*\*@x.*sqlite:///path/to/file\.db and memory:"):
+    with pytest.raises(
+        Refused, match=r"amqp://ada:\*\*\*@x.*sqlite:///path/to/file\.db and memory:"
+    ):
         open_broker("amqp://ada:s3cret@x")
     with pytest.raises(Refused, match="no such option 'mode'"):
         open_broker("sqlite:////tmp/x.db?mode=ro")

@@ -104,8 +104,14 @@ def test_two_tasks_of_one_name_are_refused_and_a_reload_is_not(app: App) -> None
     again = app.task(name="mail:send")(make("shop.mail"))
 
     assert app.task_named("mail:send") is again
-    for options in ({"name": "mail:send"}, {"name": "x", "aliases": ("mail:send",)}, {"name": "mail:post"}):
-        with pytest.raises(Refused, match=r"two tasks are called mail:.* give one of them another name"):
+    for options in (
+        {"name": "mail:send"},
+        {"name": "x", "aliases": ("mail:send",)},
+        {"name": "mail:post"},
+    ):
+        with pytest.raises(
+            Refused, match=r"two tasks are called mail:.* give one of them another name"
+        ):
             app.task(**options)(make("shop.other"))
 
 
@@ -294,7 +300,7 @@ def test_a_wrong_call_is_refused_and_stores_nothing(app: App) -> None:
 
     for call in (send.job, send.enqueue, send.options(delay=1).enqueue):
         with pytest.raises(Refused, match=r"send\(to: str, order: Order\) -> str: missing"):
-            call("ada")  # pyright: ignore[reportCallIssue]
+            call("ada")
     assert app.broker.count() == []
 
 
@@ -350,7 +356,7 @@ def test_app_enqueue_stores_all_or_none(app: App) -> None:
         app.enqueue([good, bad])
     assert app.broker.get(good.id) is None
     with pytest.raises(Refused, match=r"enqueue takes jobs, made by task\.job"):
-        app.enqueue([handles[0]])  # pyright: ignore
+        app.enqueue([handles[0]])
 
 
 def test_a_unique_job_that_stands_is_named_instead(app: App) -> None:
@@ -376,8 +382,10 @@ def test_a_declared_task_is_enqueued_here_and_run_elsewhere(app: App) -> None:
     assert job.body == b'{"args":{"path":"a.png","width":50}}'
     with pytest.raises(Refused, match="media:resize is only declared here"):
         resize("a.png")
-    with pytest.raises(Refused, match=r"resize\(path: str, width: int = 100\) -> str: width: Expected"):
-        resize.job("a.png", width="x")  # pyright: ignore
+    with pytest.raises(
+        Refused, match=r"resize\(path: str, width: int = 100\) -> str: width: Expected"
+    ):
+        resize.job("a.png", width="x")
 
 
 def test_a_task_inside_a_function_sees_local_classes(app: App) -> None:
