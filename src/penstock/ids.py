@@ -22,6 +22,7 @@ from penstock.errors import Refused
 
 MOST_IN_PARCEL = 128
 _RUN_TICKS = 4096  # a run of ids lasts a millisecond; a tick is 1/4096 of one
+_SET_BACK_TICKS = 30_000 * 4096  # half a minute; what is further back was not a late thread
 OFFSETS = [f"{offset:03x}" for offset in range(4096)]
 _PREFIX = 33  # of the 36 characters, all but the offset
 
@@ -39,7 +40,7 @@ class Ids:
     def next(self, lane: Hashable = None) -> str:
         """One id; neighbours of a lane follow on from one another."""
         with self._lock:
-            tick = int(self.clock.now() * 4_096_000)
+            tick = self._tick()
             run = self._runs.get(lane)
             if run is None or run[2] >= MOST_IN_PARCEL or not 0 <= tick - run[0] < _RUN_TICKS:
                 if len(self._runs) > 1000:  # forget old lanes, whichever
@@ -52,8 +53,15 @@ class Ids:
     def first(self) -> str:
         """The first id of a parcel that nobody else adds to."""
         with self._lock:
-            tick = self._last = max(int(self.clock.now() * 4_096_000), self._last + 1)
+            tick = self._last = max(self._tick(), self._last + 1)
             return f"{_prefix(tick)}000"
+
+    def _tick(self) -> int:
+        tick = int(self.clock.now() * 4_096_000)
+        if tick < self._last - _SET_BACK_TICKS:
+            # Going on from the last id would make ids from the future, which stores refuse.
+            self._last = tick
+        return tick
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
