@@ -1,0 +1,205 @@
+"""Calls that must type-check, and what their results are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from penstock import (
+    App,
+    Batch,
+    Handle,
+    Job,
+    Outcome,
+    Progress,
+    Repeat,
+    Retry,
+    State,
+    Task,
+    Why,
+    current_job,
+    use,
+)
+
+app = App("memory:")
+
+
+@dataclass
+class Order:
+    number: int
+
+
+class Client:
+    def send(self, to: str) -> None: ...
+
+
+def make_client() -> Client:
+    return Client()
+
+
+@contextmanager
+def managed_client() -> Generator[Client]:
+    yield Client()
+
+
+def yielded_client() -> Generator[Client]:
+    yield Client()
+
+
+async def awaited_client() -> Client:
+    return Client()
+
+
+@asynccontextmanager
+async def managed_async_client() -> AsyncGenerator[Client]:
+    yield Client()
+
+
+@app.task
+def bare(n: int) -> str:
+    return str(n)
+
+
+@app.task(
+    queue="mail",
+    priority=5,
+    retry=Retry(limit=2, delay=300, on=(IOError,)),
+    timeout=timedelta(minutes=1),
+    mode="process",
+    version=2,
+    aliases=("mail:post",),
+    runs_on={"gpu"},
+    search=("order.number",),
+    secret=("to",),
+    keep=3600,
+    on_success="delete",
+    on_error=Repeat(limit=2),
+    on_timeout="keep",
+    tags={"team": "shop"},
+    name="mail:send",
+    at_most_once=False,
+)
+def send(to: str, order: Order, client: Client = use(make_client)) -> str:
+    client.send(to)
+    return to
+
+
+@app.task
+async def fetch(url: str, *, client: Client = use(awaited_client)) -> bytes:
+    client.send(url)
+    return b""
+
+
+@app.task(queue="web")
+async def fetch_later(
+    url: str,
+    a: Client = use(managed_client),
+    b: Client = use(yielded_client),
+    c: Client = use(managed_async_client),
+) -> list[int]:
+    return [len(url)]
+
+
+@app.declare("media:resize", queue="media")
+def resize(path: str, width: int = 100) -> Order: ...
+
+
+def calls(order: Order) -> None:
+    assert_type(bare(1), str)
+    assert_type(bare.enqueue(1), Handle[str])
+    assert_type(bare.job(n=1), Job[str])
+    assert_type(bare.job(1).enqueue(), Handle[str])
+    assert_type(send("ada", order), str)
+    assert_type(send("ada", order, Client()), str)
+    assert_type(send.enqueue("ada", order=order).result(timeout=10), str)
+    assert_type(resize.enqueue("a.png", width=3), Handle[Order])
+    assert_type(bare.enqueue_many([(1,), {"n": 2}], id="import-7"), Batch)
+    assert_type(app.enqueue([send.job("ada", order), bare.job(1)]), list[Handle[Any]])
+
+
+def options(order: Order, connection: object) -> None:
+    prepared = send.options(
+        delay=60,
+        at=None,
+        priority=5,
+        key="ada",
+        unique="welcome-ada",
+        unique_for=timedelta(hours=1),
+        unique_until="started",
+        queue=None,
+        headers={"trace": "1"},
+        on_success="keep",
+        on_error=Repeat(),
+        on_timeout=None,
+        tags={"tenant": "a"},
+        expires=timedelta(days=1),
+        timeout=30,
+        retry=Retry(limit=None),
+        connection=connection,
+    )
+    assert_type(prepared.enqueue("ada", order), Handle[str])
+    assert_type(prepared.job("ada", order), Job[str])
+    assert_type(prepared.enqueue_many([("ada", order)]), Batch)
+    assert_type(send.options(at=datetime.now(UTC)).enqueue("ada", order=order), Handle[str])
+
+
+def handles() -> None:
+    handle = bare.enqueue(1)
+    assert_type(handle.id, str)
+    assert_type(handle.stored, bool)
+    assert_type(handle.state(), State | None)
+    assert_type(handle.cancel(), bool)
+    assert_type(handle.why(), Why)
+    assert_type(handle.progress(), Progress | None)
+    assert_type(app.handle("x").result(), Any)
+
+
+async def waiting(order: Order) -> None:
+    assert_type(await fetch("x"), bytes)
+    assert_type(fetch.enqueue("x"), Handle[bytes])
+    assert_type(await fetch.enqueue_async("x"), Handle[bytes])
+    assert_type(fetch_later.job("x"), Job[list[int]])
+    assert_type(await (await send.enqueue_async("ada", order)).result_async(timeout=1), str)
+    assert_type(await send.options(delay=1).enqueue_async("ada", order), Handle[str])
+    await asyncio.gather(fetch("a"), fetch("b"))
+
+
+def any_task(task: Task[[int], str]) -> Handle[str]:
+    return task.enqueue(3)
+
+
+any_task(bare)
+
+
+@app.hook("claimed")
+def claimed(job: Job[Any]) -> None: ...
+
+
+@app.hook("failed")
+def failed(job: Job[Any], outcome: Outcome) -> None: ...
+
+
+@app.on_enqueue
+def add_trace(headers: dict[str, str], task: Task[..., Any]) -> None:
+    headers["task"] = task.name
+
+
+def inside() -> None:
+    job = current_job()
+    assert_type(job.attempt, int)
+    assert_type(job.step("one", make_client), Client)
+    assert_type(job.step("two", resize, "a.png", width=3), Order)
+    assert_type(job.last_snapshot(Order), Order | None)
+    job.progress(0.5, "half")
+    job.event("seen", what=3)
+    job.log.info("line %s", 3)
+    with job.transaction() as connection:
+        connection.execute("insert into paid values (1)")
+
+
+async def inside_async() -> None:
+    assert_type(await current_job().step("one", awaited_client), Client)

@@ -1,0 +1,91 @@
+"""Calls that must not type-check: each ignore below names the error that it expects.
+
+The type checker runs with `reportUnnecessaryTypeIgnoreComment`: a line that is accepted after all
+is an error, and so is another error than the one named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock import App, Handle, Job, Task, use
+
+app = App("memory:")
+
+
+@dataclass
+class Order:
+    number: int
+
+
+class Client: ...
+
+
+def make_client() -> Client:
+    return Client()
+
+
+@app.task(queue="mail")
+def send(to: str, order: Order, client: Client = use(make_client)) -> str:
+    return to
+
+
+@app.task
+async def fetch(url: str) -> bytes:
+    return b""
+
+
+@app.declare("media:resize")
+def resize(path: str) -> int: ...
+
+
+order = Order(7)
+
+# The wrong arguments
+send.enqueue()  # pyright: ignore[reportCallIssue]
+send.enqueue("ada")  # pyright: ignore[reportCallIssue]
+send.enqueue(1, order)  # pyright: ignore[reportArgumentType]
+send.enqueue("ada", "order")  # pyright: ignore[reportArgumentType]
+send.enqueue("ada", order, cc="bob")  # pyright: ignore[reportCallIssue]
+send.enqueue("ada", order, make_client)  # pyright: ignore[reportArgumentType]
+send.job("ada", orders=order)  # pyright: ignore[reportCallIssue]
+send("ada")  # pyright: ignore[reportCallIssue]
+fetch.enqueue(1)  # pyright: ignore[reportArgumentType]
+resize.enqueue(path=1)  # pyright: ignore[reportArgumentType]
+send.options(delay=1).enqueue("ada")  # pyright: ignore[reportCallIssue]
+send.options(delay=1).job(1, order)  # pyright: ignore[reportArgumentType]
+send.enqueue_many([1, 2])  # pyright: ignore[reportArgumentType]
+
+
+async def waiting() -> None:
+    await send.enqueue_async("ada")  # pyright: ignore[reportCallIssue]
+    await send.options(key="a").enqueue_async("ada", 1)  # pyright: ignore[reportArgumentType]
+
+
+# The wrong options
+send.options(delay="soon")  # pyright: ignore[reportArgumentType]
+send.options(at=5)  # pyright: ignore[reportArgumentType]
+send.options(priority="high")  # pyright: ignore[reportArgumentType]
+send.options(tags={"a": 1})  # pyright: ignore[reportArgumentType]
+send.options(unique_until="never")  # pyright: ignore[reportArgumentType]
+send.options(on_error="forget")  # pyright: ignore[reportArgumentType]
+send.options(retry=3)  # pyright: ignore[reportArgumentType]
+send.options(countdown=3)  # pyright: ignore[reportCallIssue]
+send.options(60)  # pyright: ignore[reportCallIssue]
+app.task(que="mail")  # pyright: ignore[reportCallIssue]
+app.task(mode="fork")  # pyright: ignore[reportArgumentType]
+app.hook("started")  # pyright: ignore[reportArgumentType]
+app.enqueue(["ada"])  # pyright: ignore[reportArgumentType]
+
+# The wrong results
+number: int = send("ada", order)  # pyright: ignore[reportAssignmentType]
+wrong: Handle[int] = send.enqueue("ada", order)  # pyright: ignore[reportAssignmentType]
+total: int = send.enqueue("ada", order).result()  # pyright: ignore[reportAssignmentType]
+job: Job[str] = fetch.job("x")  # pyright: ignore[reportAssignmentType]
+not_awaited: bytes = fetch("x")  # pyright: ignore[reportAssignmentType]
+other: Task[[int], str] = send  # pyright: ignore[reportAssignmentType]
+
+
+# The wrong resource
+@app.task
+def use_it(client: str = use(make_client)) -> None: ...  # pyright: ignore[reportArgumentType]
