@@ -1,0 +1,177 @@
+"""Stories: real processes on a real file, stopped and killed on purpose."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import penstock
+from penstock.broker import Event
+from penstock.handle import Handle
+from penstock.job import State
+
+T = TypeVar("T")
+
+SHOP = Path(__file__).with_name("shop.py")
+_SUPERVISE = (
+    "import json, logging, sys; from penstock.worker import Supervisor; "
+    "logging.basicConfig(level='INFO', format='%(process)d %(message)s'); "
+    "sys.exit(Supervisor(sys.argv[1], log_level='info', **json.loads(sys.argv[2])).run())"
+)
+
+
+def eventually(look: Callable[[], T], timeout: float = 15.0, what: str = "") -> T:
+    """What `look` sees, once it sees something."""
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        if seen := look():
+            return seen
+        time.sleep(0.02)
+    raise AssertionError(f"it did not happen within {timeout} s: {what or look}")
+
+
+class Fleet:
+    """A supervisor and its children, as somebody with a shell sees them."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        self.process = process
+        self._output = output
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def children(self) -> list[int]:
+        """The processes that this one started, by the kernel's word."""
+        with suppress(OSError):
+            path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+            return [int(pid) for pid in path.read_text().split()]
+        return []
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = 15.0) -> int:
+        return self.process.wait(timeout)
+
+    def output(self) -> str:
+        return self._output.read_text()
+
+
+class Story:
+    """A store, its app, and the workers on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder}/jobs.db"
+        self.ledger_file = folder / "ledger"
+        os.environ["LEDGER"] = str(self.ledger_file)
+        sys.path.insert(0, str(SHOP.parent))
+        try:
+            import shop
+        finally:
+            sys.path.remove(str(SHOP.parent))
+        self.app = shop.make_app(self.url)
+        self.fleets: list[Fleet] = []
+
+    @property
+    def broker(self) -> Any:
+        return self.app.broker
+
+    def task(self, name: str) -> Any:
+        return self.app.tasks[name]
+
+    def environment(self) -> dict[str, str]:
+        source = str(Path(penstock.__file__).parent.parent)
+        return {
+            **os.environ,
+            "PENSTOCK_URL": self.url,
+            "LEDGER": str(self.ledger_file),
+            "PYTHONPATH": source,
+        }
+
+    def start(self, *, target: str | None = None, **options: Any) -> Fleet:
+        """A supervisor with these options, one process unless told otherwise."""
+        options = {"processes": 1, "lease": 3.0, "grace": 5.0, **options}
+        output = self.folder / f"worker-{len(self.fleets)}.log"
+        with output.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _SUPERVISE, target or f"{SHOP}:app", json.dumps(options)],
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+        fleet = Fleet(process, output)
+        self.fleets.append(fleet)
+        return fleet
+
+    def ledger(self, word: str | None = None) -> list[list[str]]:
+        """What was written down, oldest first."""
+        if not self.ledger_file.exists():
+            return []
+        lines = [line.split() for line in self.ledger_file.read_text().splitlines()]
+        return [line for line in lines if word is None or line[0] == word]
+
+    def attempts(self, job_id: str | None = None) -> list[Event]:
+        """The history's rows of attempts that ended."""
+        rows: list[Event] = []
+        after = 0
+        while page := self.broker.history(after=after, limit=10_000, job=job_id):
+            rows += page
+            after = page[-1].position
+        return [event for event in rows if event.kind == "attempt"]
+
+    def successes(self) -> Counter[str]:
+        """How often each job succeeded, by its history."""
+        return Counter(
+            event.job for event in self.attempts() if event.state is State.SUCCEEDED and event.job
+        )
+
+    def counted(self) -> Counter[str]:
+        """How many attempts counted against their jobs, by reason: error, timeout, crashed."""
+        return Counter(
+            event.reason or ""
+            for event in self.attempts()
+            if event.state is not State.SUCCEEDED and event.reason != "shutdown"
+        )
+
+    def states(self, handles: list[Handle[Any]]) -> Counter[State]:
+        return Counter(handle.state() for handle in handles)
+
+    def close(self) -> None:
+        for fleet in self.fleets:
+            for pid in (*fleet.children(), fleet.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+                    os.kill(pid, signal.SIGKILL)
+            fleet.process.wait()
+        self.app.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether the process is there, and not only waited for."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Iterator[Story]:
+    story = Story(tmp_path)
+    yield story
+    story.close()

@@ -1,0 +1,156 @@
+"""The app of the stories: tasks that work, hang, crash and grow, and write down that they ran.
+
+`LEDGER` names a file that is not the system under test: one line for every start, written with one
+system call, so that it outlives a kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock import App, current_job
+
+TASKS: list[tuple[Callable[..., Any], dict[str, Any]]] = []
+kept: list[bytes] = []
+
+
+def ledger(*words: object) -> None:
+    """Write down that something happened, whatever becomes of this process."""
+    line = " ".join(str(word) for word in (*words, os.getpid(), time.monotonic())) + "\n"
+    descriptor = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+def task(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the function below a task of every app of the stories, by its own name."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        TASKS.append((function, {"name": function.__name__, **options}))
+        return function
+
+    return add
+
+
+def make_app(url: str | None = None) -> App:
+    """The tasks on a store of one's own."""
+    app = App(url)
+    for function, options in TASKS:
+        app.task(**options)(function)
+    return app
+
+
+@task()
+def nap(n: int, seconds: float = 0.0) -> int:
+    ledger("nap", n)
+    time.sleep(seconds)
+    return n
+
+
+@task()
+async def nap_async(n: int, seconds: float = 0.0) -> int:
+    ledger("nap_async", n)
+    await asyncio.sleep(seconds)
+    return n
+
+
+@task()
+def hold(seconds: float) -> str:
+    """Keep the interpreter: a C call that does not let go of it."""
+    ledger("hold", current_job().id)
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    return "held"
+
+
+@task(timeout=0.5)
+def spin() -> None:
+    ledger("spin", 0)
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            continue
+
+
+@task(timeout=0.5)
+def swallow() -> None:
+    ledger("swallow", 0)
+    while True:
+        try:
+            time.sleep(0.01)
+        except BaseException:
+            continue  # the worst there is
+
+
+@task(timeout=0.5)
+def sleep_for_ever() -> None:
+    ledger("sleep_for_ever", 0)
+    time.sleep(1e6)
+
+
+@task(timeout=0.5)
+def hold_for_ever() -> None:
+    ledger("hold_for_ever", 0)
+    ctypes.PyDLL(None).sleep(1_000_000)
+
+
+@task(timeout=0.5)
+async def block_loop() -> None:
+    ledger("block_loop", 0)
+    time.sleep(1e6)  # noqa: ASYNC251  that is the point
+
+
+@task(mode="process")
+def crunch(n: int) -> list[int]:
+    ledger("crunch", n)
+    return [n, os.getpid()]
+
+
+@task(mode="process", timeout=0.5)
+def deaf_process() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ledger("deaf_process", 0)
+    time.sleep(1e6)
+
+
+@task(mode="process")
+def noting(value: str) -> str:
+    """Leave a note and a row, from a process of its own."""
+    current_job().snapshot(value)
+    with current_job().transaction() as connection:
+        connection.execute("create table if not exists effect (value text)")
+        connection.execute("insert into effect values (?)", (value,))
+    return value
+
+
+@task()
+def poison(n: int, *, deadly: bool) -> int:
+    ledger("poison", n)
+    if deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.005)
+    return n
+
+
+@task(at_most_once=True)
+def charge(n: int, seconds: float = 0.0) -> int:
+    ledger("charge", n)
+    time.sleep(seconds)
+    return n
+
+
+@task()
+def grow(megabytes: int) -> int:
+    kept.append(os.urandom(1 << 20) * megabytes)
+    ledger("grow", megabytes)
+    return os.getpid()
+
+
+app = make_app()

@@ -1,0 +1,108 @@
+"""Leases and timeouts against jobs that hold on, and processes that stand still."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from penstock import State
+from tests.stories.conftest import Story, alive, eventually
+
+
+def test_a_job_ten_times_longer_than_the_lease_that_holds_the_interpreter_runs_once(story: Story):
+    first = story.start(lease=0.5)
+    second = story.start(lease=0.5)
+    handle = story.task("hold").enqueue(5.0)
+
+    assert handle.result(timeout=15) == "held"
+
+    assert len(story.ledger("hold")) == 1
+    assert [event.attempt for event in story.attempts(handle.id)] == [1]
+    assert (first.process.poll(), second.process.poll()) == (None, None)
+
+
+def test_a_fleet_that_stands_still_beyond_its_lease_cannot_settle_afterwards(story: Story):
+    handle = story.task("nap").enqueue(1, seconds=2.0)
+    first = story.start(lease=1.0, threads=1)
+    eventually(lambda: story.ledger("nap"))
+    stopped = [first.pid, *first.children()]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+
+    second = story.start(lease=1.0, threads=1)
+    eventually(lambda: len(story.ledger("nap")) == 2)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+
+    assert handle.result(timeout=10) == 1
+    eventually(lambda: "was refused" in first.output(), what=first.output())
+    second.signal(signal.SIGTERM)
+    first.signal(signal.SIGTERM)
+    assert (first.wait(), second.wait()) == (0, 0)
+    assert story.successes() == {handle.id: 1}
+    assert story.counted() == {"crashed": 1}
+
+
+@pytest.mark.parametrize(
+    "name", ["spin", "swallow", "sleep_for_ever", "hold_for_ever", "block_loop"]
+)
+def test_a_job_that_never_returns_is_ended_at_its_timeout_and_its_neighbours_succeed(
+    story: Story, name: str
+):
+    handle = story.task(name).enqueue()
+    neighbours = [story.task("nap").enqueue(n, seconds=0.7) for n in range(5)]
+    neighbours += [story.task("nap_async").enqueue(n, seconds=0.7) for n in range(5)]
+    began = time.monotonic()
+
+    fleet = story.start(drain=True, threads=6, grace=3)
+
+    assert fleet.wait() == 0, fleet.output()
+    assert time.monotonic() - began < 12
+    assert [(event.state, event.reason) for event in story.attempts(handle.id)] == [
+        (State.FAILED, "timeout")
+    ]
+    assert len(story.ledger(name)) == 1
+    assert story.states(neighbours) == {State.SUCCEEDED: 10}
+    assert story.counted() == {"timeout": 1}
+
+
+def test_a_process_that_ignores_sigterm_is_killed_at_its_timeout(story: Story):
+    handle = story.task("deaf_process").enqueue()
+    good = story.task("crunch").enqueue(1)
+
+    fleet = story.start(drain=True)
+
+    assert fleet.wait() == 0, fleet.output()
+    assert [event.reason for event in story.attempts(handle.id)] == ["timeout"]
+    assert good.state() is State.SUCCEEDED
+    [(_, _, pid, _)] = story.ledger("deaf_process")
+    assert not alive(int(pid))
+
+
+def test_a_running_process_is_ended_when_its_job_is_cancelled(story: Story):
+    handle = story.task("deaf_process").options(timeout=600).enqueue()
+    fleet = story.start()
+    [(_, _, pid, _)] = eventually(lambda: story.ledger("deaf_process"))
+
+    handle.cancel()
+
+    eventually(lambda: handle.state() is State.CANCELLED)
+    assert not alive(int(pid))
+    assert fleet.process.poll() is None
+
+
+def test_a_child_above_its_memory_limit_is_replaced_and_loses_nothing(story: Story):
+    fleet = story.start(max_memory=150 << 20)
+    [before] = eventually(fleet.children)
+    grown = story.task("grow").enqueue(150)
+    assert grown.result(timeout=10) == before
+
+    eventually(lambda: fleet.children() and before not in fleet.children())
+    after = story.task("grow").enqueue(1).result(timeout=10)
+
+    assert after != before
+    assert "is replaced" in fleet.output()
+    assert story.counted() == {}
