@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -117,6 +118,27 @@ def test_progress_is_seen_at_once_and_the_last_word_at_the_end(app: App, work: W
     last = handle.progress()
     assert last is not None
     assert (last.fraction, last.note) == (0.99, "step 99")
+
+
+def test_progress_of_a_busy_task_is_written_without_its_help(app: App, work: Work) -> None:
+    @app.task
+    def climb() -> float | None:
+        current_job().progress(0.1)
+        current_job().progress(0.5)
+        current_job().log.info("once")
+        current_job().log.info("twice")
+        tick = threading.Event()
+        for _ in range(2000):
+            seen = handle.progress()
+            if seen is not None and seen.fraction == 0.5 and len(lines_of(app, handle.id)) == 2:
+                return seen.fraction
+            tick.wait(0.01)
+        return None
+
+    handle = climb.enqueue()
+    work()
+
+    assert handle.result(timeout=0) == 0.5
 
 
 def test_a_fraction_is_between_0_and_1(app: App, work: Work) -> None:

@@ -25,15 +25,14 @@ Send = Callable[[Jobs], Enqueued]
 class _Request:
     """The jobs of one call, and what became of them."""
 
-    __slots__ = ("answer", "error", "jobs", "whoever_awaits")
+    __slots__ = ("answer", "error", "future", "jobs", "loop")
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
         self.answer: Enqueued | None = None
         self.error: Exception | None = None
-        self.whoever_awaits: tuple[asyncio.AbstractEventLoop, asyncio.Future[Enqueued]] | None = (
-            None
-        )
+        self.loop: asyncio.AbstractEventLoop | None = None  # of a caller that awaits
+        self.future: asyncio.Future[Enqueued] | None = None
 
     def fail(self, error: Exception) -> None:
         # Each caller raises an error of its own: one instance would gather everybody's traceback.
@@ -83,10 +82,9 @@ class Coalescer:
 
     async def enqueue_async(self, jobs: Jobs) -> Enqueued:
         """As `enqueue`; the event loop goes on meanwhile."""
-        loop = asyncio.get_running_loop()
         request = _Request(jobs)
-        future: asyncio.Future[Enqueued] = loop.create_future()
-        request.whoever_awaits = (loop, future)
+        request.loop = asyncio.get_running_loop()
+        request.future = future = request.loop.create_future()
         with self._arrived:
             self._awaited.append(request)
             self._arrived.notify()
@@ -180,18 +178,23 @@ class Coalescer:
 
 
 def _tell(requests: list[_Request]) -> None:
+    # One call per loop, not per request: each wakes the loop through a pipe.
+    loops: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
     for request in requests:
-        if request.whoever_awaits is not None:
-            loop, future = request.whoever_awaits
-            try:
-                loop.call_soon_threadsafe(_resolve, future, request)
-            except RuntimeError:
-                continue  # the loop has ended, and with it whoever waited
-
-
-def _resolve(future: asyncio.Future[Enqueued], request: _Request) -> None:
-    if not future.done():
+        if request.loop is not None:
+            loops.setdefault(request.loop, []).append(request)
+    for loop, waiting in loops.items():
         try:
-            future.set_result(request.outcome())
-        except Exception as error:
-            future.set_exception(error)
+            loop.call_soon_threadsafe(_resolve, waiting)
+        except RuntimeError:
+            continue  # the loop has ended, and with it whoever waited
+
+
+def _resolve(requests: list[_Request]) -> None:
+    for request in requests:
+        future = request.future
+        if future is not None and not future.done():
+            try:
+                future.set_result(request.outcome())
+            except Exception as error:
+                future.set_exception(error)

@@ -272,7 +272,7 @@ class ArgumentCodec:
             try:
                 if isinstance(row, tuple):
                     add(encode(row, {}))
-                elif isinstance(row, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  rows come from anywhere
+                elif isinstance(row, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  rows come from anywhere
                     add(encode((), row))
                 else:
                     raise Refused(f"a {type(row).__qualname__}: a row is a tuple or a dict")

@@ -168,12 +168,13 @@ class CurrentJob:
         """
         if self.tried:
             raise RuntimeError("transaction(): once per attempt; put both parts into one block")
-        if self._notebook is not None:
-            self._notebook.flush()
-        transaction = self._app.broker.begin()
+        self.notebook.hold()
+        try:
+            transaction = self._transaction = self._app.broker.begin()
+        except BaseException:
+            self.notebook.release()
+            raise
         self.tried = True
-        self._transaction = transaction
-        self.notebook.held = True
         try:
             yield transaction.connection
         except BaseException:
@@ -188,7 +189,7 @@ class CurrentJob:
         """Undo what an open transaction wrote, and let go of the store."""
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
-            self.notebook.held = False
+            self.notebook.release()
             transaction.rollback()
 
     def close(self) -> None:

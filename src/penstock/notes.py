@@ -96,6 +96,17 @@ class Notebook:
             if not self.held:
                 self._write_gathered(time.monotonic(), late=True)
 
+    def hold(self) -> None:
+        """Write whatever was gathered, and from now on nothing: a transaction is about to open."""
+        with self._lock:
+            if self.gathered:
+                self._write_gathered(time.monotonic(), late=True)
+            self.held = True
+
+    def release(self) -> None:
+        with self._lock:
+            self.held = False
+
     def sweep(self) -> None:
         """Write what is due; called by the sweeper, which must not fail."""
         with self._lock:
