@@ -9,7 +9,7 @@ import pytest
 
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.statements import migrations, sql
-from penstock.errors import SchemaTooNew
+from penstock.errors import PenstockError, SchemaTooNew
 from tests.factories import a_job
 
 
@@ -102,8 +102,6 @@ def test_a_newer_schema_is_refused_in_a_sentence_and_left_as_it_is(tmp_path, clo
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path):
-    from penstock.errors import PenstockError
-
     path = tmp_path / "notes.txt"
     path.write_bytes(b"this is a letter to my aunt, and no database at all. " * 40)
 
@@ -124,3 +122,13 @@ def test_a_store_in_the_apps_own_database_leaves_its_tables_alone(tmp_path):
 
     assert shop.execute("select id from orders").fetchall() == [(7,)]
     shop.close()
+
+
+def test_an_sqlite_that_is_too_old_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+
+    with pytest.raises(PenstockError, match=r"comes with SQLite 3\.34\.1, and stores need 3\.37"):
+        SqliteBroker(tmp_path / "jobs.db")
+
+    assert not (tmp_path / "jobs.db").exists()

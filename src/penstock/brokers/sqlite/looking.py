@@ -14,11 +14,12 @@ from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.sqlite.looking_after import LookingAfter
 from penstock.brokers.sqlite.rows import (
     SETTLED,
-    ids_after,
+    contents,
     job_of,
     leased_jobs,
+    names_in,
     packed_jobs,
-    split,
+    state_in,
     succeeded_job,
 )
 from penstock.brokers.sqlite.statements import sql
@@ -47,9 +48,9 @@ class Looking(LookingAfter):
             return job_of(self.store.lane(db, row["lane"]), row)
         parcel = self._parcel_of(db, raw)
         if parcel is not None:
-            at = ids_after(parcel["id"], parcel["jobs"]).index(raw)
-            bodies = split(parcel["lengths"], parcel["bodies"])[at : at + 1] or [b""]
-            [job] = packed_jobs(self.store.lane(db, parcel["lane"]), [raw], bodies)
+            row, ids, bodies = parcel
+            body = bodies[ids.index(raw)]
+            [job] = packed_jobs(self.store.lane(db, row["lane"]), [raw], [body])
             return job
         for lease, offset in self._leased(db, raw):
             return self._packed(db, lease, offset)
@@ -116,10 +117,8 @@ class Looking(LookingAfter):
     def _from_parcels(self, db: Db, parameters: dict[str, Any]) -> Iterator[Job[Any]]:
         below = parameters["below"]
         for row in db.execute(sql.find_parcels, parameters):
-            ids = ids_after(row["id"], row["jobs"])
-            bodies = split(row["lengths"], row["bodies"])
-            bodies += [b""] * (len(ids) - len(bodies))
-            pairs = [(raw, body) for raw, body in zip(ids, bodies, strict=False) if raw < below]
+            ids, bodies = contents(row["id"], row["jobs"], row["lengths"], row["bodies"])
+            pairs = [(raw, body) for raw, body in zip(ids, bodies, strict=True) if raw < below]
             yield from packed_jobs(
                 self.store.lane(db, row["lane"]),
                 [raw for raw, _ in reversed(pairs)],
@@ -199,13 +198,13 @@ class Looking(LookingAfter):
             version=lane and lane.version,
             priority=lane and lane.priority,
             attempt=row["attempt"],
-            state=None if row["state"] is None else State(row["state"]),
+            state=state_in(row["state"]),
             reason=row["reason"],
             enqueued_at=row["enqueued_at"],
             run_at=row["run_at"],
             started_at=row["started_at"],
             worker=row["worker"],
-            tags=msgspec.json.decode(row["tags"], type=dict[str, str]) if row["tags"] else {},
+            tags=names_in(row["tags"]) or {},
             error=row["error"],
             body=row["body"],
             result=row["result"],
@@ -220,7 +219,7 @@ class Looking(LookingAfter):
             with self.store.reading() as db:
                 raw = to_bytes(job_id)
                 parcel = self._parcel_of(db, raw)
-                first = raw if parcel is None else parcel["id"]
+                first = raw if parcel is None else parcel[1][0]
                 parameters = {"lane": job.lane.hash, "id": first, "now": now}
                 in_parcel = int.from_bytes(raw, "big") - int.from_bytes(first, "big")
                 ahead = int(db.execute(sql.ahead, parameters).fetchone()[0]) + in_parcel

@@ -12,13 +12,12 @@ from penstock.brokers.sqlite.change import Change
 from penstock.brokers.sqlite.rows import (
     ASKED,
     SETTLED,
-    ids_after,
+    contents,
     job_of,
     leased_jobs,
     lengths_of,
     packed_jobs,
     row_of,
-    split,
     succeeded_job,
 )
 from penstock.brokers.sqlite.statements import sql
@@ -175,22 +174,23 @@ class LookingAfter(Working):
         db.execute(sql.forget_body, (raw,))
         db.execute(sql.forget_notes, (raw,))
 
-    def _parcel_of(self, db: Db, raw: bytes) -> sqlite3.Row | None:
+    def _parcel_of(self, db: Db, raw: bytes) -> tuple[sqlite3.Row, list[bytes], list[bytes]] | None:
+        """The parcel that holds this id, with its ids and bodies."""
         tail = int.from_bytes(raw[14:], "big")
         run = raw[:14] + (tail & 0xF000).to_bytes(2, "big")
         parcel = db.execute(sql.parcel_before, (run, raw)).fetchone()
-        if parcel is None or tail >= int.from_bytes(parcel["id"][14:], "big") + parcel["jobs"]:
+        if parcel is None:
             return None
-        return parcel
+        ids, bodies = contents(parcel["id"], parcel["jobs"], parcel["lengths"], parcel["bodies"])
+        return (parcel, ids, bodies) if raw in ids else None
 
     def _unpack(self, change: Change, raw: bytes) -> Touched | None:
         """Take one job out of its parcel; what stood before and after it become parcels."""
         db = change.db
-        parcel = self._parcel_of(db, raw)
-        if parcel is None:
+        found = self._parcel_of(db, raw)
+        if found is None:
             return None
-        ids = ids_after(parcel["id"], parcel["jobs"])
-        bodies = split(parcel["lengths"], parcel["bodies"])
+        parcel, ids, bodies = found
         at = ids.index(raw)
         db.execute(sql.take_parcel, (parcel["rowid"],))
         for first, last in ((0, at), (at + 1, len(ids))):

@@ -12,6 +12,7 @@ import msgspec
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, State, Unique
 
+_STATES = frozenset(State)
 HELD, SETTLED, ASKED = 0, 1, 2  # the marks of a lease
 
 
@@ -42,6 +43,17 @@ def ids_after(first: bytes, count: int) -> list[bytes]:
     return [head + (tail + offset).to_bytes(2, "big") for offset in range(count)]
 
 
+def contents(
+    first: bytes, count: int, lengths: bytes, packed: bytes
+) -> tuple[list[bytes], list[bytes]]:
+    """The ids and bodies of a parcel; a damaged one has jobs without a body, and those fail."""
+    count = max(1, min(count, 4096 - (int.from_bytes(first[14:], "big") & 0xFFF)))
+    bodies = split(lengths, packed)
+    if len(bodies) != count:
+        bodies = (bodies + [b""] * (count - len(bodies)))[:count]
+    return ids_after(first, count), bodies
+
+
 def packed_jobs(
     lane: Lane, ids: Sequence[bytes], bodies: Sequence[bytes], **rest: Any
 ) -> Iterator[Job[Any]]:
@@ -64,7 +76,7 @@ def packed_jobs(
 def leased_jobs(lane: Lane, row: sqlite3.Row) -> Iterator[tuple[int, Job[Any]]]:
     """The jobs of a lease that are not settled, each with its mark."""
     raw, bodies = row["ids"], split(row["lengths"], row["bodies"])
-    for offset, mark in enumerate(row["marks"]):
+    for offset, mark in enumerate(row["marks"][: len(raw) // 16]):
         if mark == SETTLED:
             continue
         raw_id = raw[offset * 16 : offset * 16 + 16]
@@ -87,9 +99,11 @@ def job_of(lane: Lane, row: sqlite3.Row) -> Job[Any]:
     unique = None
     if row["unique_key"] is not None:
         unique = Unique(row["unique_key"], row["unique_until"], row["unique_seconds"])
+    tags, search = names_in(row["tags"]), names_in(row["search"])
+    damaged = tags is None or search is None
     return Job(
         task=lane.task,
-        body=row["body"],
+        body=b"" if damaged else row["body"],  # which nobody can read: the job fails with a reason
         id=from_bytes(row["id"]),
         queue=lane.queue,
         version=lane.version,
@@ -98,8 +112,8 @@ def job_of(lane: Lane, row: sqlite3.Row) -> Job[Any]:
         key=row["key"],
         unique=unique,
         runs_on=lane.runs_on,
-        tags=_names(row["tags"]),
-        search=_names(row["search"]),
+        tags=tags or {},
+        search=search or {},
         expires_at=row["expires_at"],
         at_most_once=bool(row["at_most_once"]),
         state=State(row["state"]),
@@ -127,7 +141,7 @@ def succeeded_job(lane: Lane, row: sqlite3.Row) -> Job[Any]:
         priority=lane.priority,
         run_at=row["run_at"],
         runs_on=lane.runs_on,
-        tags=_names(row["tags"]),
+        tags=names_in(row["tags"]) or {},
         state=State.SUCCEEDED,
         attempt=row["attempt"],
         enqueued_at=row["enqueued_at"],
@@ -173,8 +187,19 @@ def text_of(names: Mapping[str, str]) -> str | None:
     return msgspec.json.encode(names).decode() if names else None
 
 
-def _names(text: str | None) -> dict[str, str]:
-    return msgspec.json.decode(text, type=dict[str, str]) if text else {}
+def state_in(text: str | None) -> State | None:
+    """A state of the history; None if there is none, or none that is known."""
+    return State(text) if text in _STATES else None
+
+
+def names_in(text: str | None) -> dict[str, str] | None:
+    """What `text_of` wrote; None if that is damaged."""
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError:
+        return None
 
 
 def minute_of(run_at: float, now: float) -> int:

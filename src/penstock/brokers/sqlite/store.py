@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, Sto
 from penstock.job import Lane
 
 BUSY_SECONDS = 30.0
+_OLDEST_SQLITE = (3, 37)  # which has strict tables
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 _RULES_BYTES = 8
 
@@ -56,6 +58,13 @@ class Store:
         self.boot = _boot()
         self.lanes: dict[int, Lane] = {}
         self.searched: dict[int, str] = {}
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            oldest = ".".join(map(str, _OLDEST_SQLITE))
+            message = (
+                f"this Python comes with SQLite {sqlite3.sqlite_version}, and stores need {oldest} "
+                "or newer; use a newer Python or system"
+            )
+            raise PenstockError(message)
         if not create and not self.path.exists():
             message = (
                 f"there is no store at {self.path}; a worker or the first enqueue makes it, or "
@@ -80,6 +89,8 @@ class Store:
         connection = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+        # A text that is damaged must not keep a whole page from being read.
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
         connection.execute("pragma cache_size = -65536")
@@ -202,6 +213,8 @@ class Store:
         if number not in self.lanes:
             # One at a time: in a caller's transaction there may be others that are never committed.
             row = db.execute(sql.lane, (number,)).fetchone()
+            if row is None:  # damaged: a task that no worker knows, so that the others flow
+                return Lane("unknown", f"lane:{number}")
             self.searched[number] = row["search"]
             self.lanes[number] = Lane(
                 row["queue"],

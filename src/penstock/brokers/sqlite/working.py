@@ -14,11 +14,10 @@ from penstock.brokers.sqlite.change import Change
 from penstock.brokers.sqlite.offers import Offer, made_at
 from penstock.brokers.sqlite.rows import (
     ASKED,
-    ids_after,
+    contents,
     job_of,
     leased_jobs,
     lengths_of,
-    split,
 )
 from penstock.brokers.sqlite.settling import Settling, moved
 from penstock.brokers.sqlite.statements import sql
@@ -126,7 +125,7 @@ class Working(Settling):
             if not left:
                 break
             parcels.append(parcel)
-            left -= min(left, parcel["jobs"])
+            left -= min(left, max(1, parcel["jobs"]))
             if not left:
                 break
         cursor.close()
@@ -164,14 +163,13 @@ class Working(Settling):
         bodies: list[bytes] = []
         names: list[tuple[str, int, float, int]] = []  # of each parcel: prefix, offset, time, jobs
         for rowid, first, count, lengths, packed in parcels:
-            take = min(limit - len(ids), count)
-            parcel_ids, parcel_bodies = ids_after(first, count), split(lengths, packed)
-            parcel_bodies += [b""] * (count - len(parcel_bodies))  # a damaged row fails job by job
+            parcel_ids, parcel_bodies = contents(first, count, lengths, packed)
+            take = min(limit - len(ids), len(parcel_ids))
             ids += parcel_ids[:take]
             bodies += parcel_bodies[:take]
             name = from_bytes(first)
             names.append((prefix_of(name), offset_of(name), made_at(first), take))
-            if take == count:
+            if take == len(parcel_ids):
                 db.execute(sql.take_parcel, (rowid,))
             else:
                 rest = parcel_bodies[take:]

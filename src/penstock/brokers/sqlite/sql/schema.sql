@@ -1,5 +1,6 @@
 -- The whole schema of one SQLite file. Tables are prefixed, because the file may be the app's own
 -- database: that is what lets a job be committed with the caller's data.
+-- They are strict and checked: whoever edits the file by hand cannot write what we could not read.
 --
 -- A job lives in one place at a time: parcel (plain and ready), lease (a parcel's job that runs),
 -- job (everything else that has not succeeded), history (succeeded, and every ended attempt).
@@ -8,7 +9,7 @@
 create table penstock_meta (
     name text primary key,
     value text not null
-) without rowid;
+) without rowid, strict;
 
 -- One (queue, task, version, priority, required tags); the key is a hash of the five.
 create table penstock_lane (
@@ -19,16 +20,16 @@ create table penstock_lane (
     priority integer not null,
     runs_on text not null,
     search text not null  -- the argument fields that every job of the lane has indexed
-);
+) strict;
 
 -- Plain ready jobs, packed: ids follow on from the first, which is the key; attempt 0 for all.
 create table penstock_parcel (
-    id blob primary key,
+    id blob primary key check (length(id) = 16),
     lane integer not null,
-    jobs integer not null,
-    lengths blob not null,
+    jobs integer not null check (jobs between 1 and 4096),
+    lengths blob not null check (length(lengths) = 4 * jobs),
     bodies blob not null
-);
+) strict;
 -- Serves claim.
 create index penstock_parcel_lane on penstock_parcel (lane, id);
 
@@ -38,19 +39,19 @@ create table penstock_lease (
     worker text not null,
     lane integer not null,
     claimed_at real not null,
-    ids blob not null,
-    lengths blob not null,
+    ids blob not null check (length(ids) = 16 * length(marks)),
+    lengths blob not null check (length(lengths) = 4 * length(marks)),
     bodies blob not null,
     marks blob not null
-);
+) strict;
 -- Serves recover and renew.
 create index penstock_lease_worker on penstock_lease (worker);
 
 -- Every job that is neither plain and ready, nor running out of a parcel, nor succeeded.
 create table penstock_job (
-    id blob primary key,
+    id blob primary key check (length(id) = 16),
     lane integer not null,
-    state text not null,
+    state text not null check (state in ('waiting', 'ready', 'running', 'failed', 'cancelled')),
     run_at real not null,
     minute integer not null default 0,  -- the bucket it is counted in: 0, or that of a later run_at
     attempt integer not null default 0,
@@ -73,7 +74,7 @@ create table penstock_job (
     reason text,
     error text,
     body blob not null
-);
+) strict;
 -- Serves claim.
 create index penstock_job_due on penstock_job (lane, run_at, id) where state = 'ready';
 -- Serves recover and renew.
@@ -88,14 +89,14 @@ create table penstock_sent (
     id blob primary key,
     jobs integer not null,
     at real  -- of derived ids, which hold no time
-) without rowid;
+) without rowid, strict;
 
 create table penstock_unique (
     key text primary key,
     job blob not null,
     until text not null,
     expires_at real
-) without rowid;
+) without rowid, strict;
 
 -- Tags, and argument fields declared for search (as "arg.<field>").
 create table penstock_tag (
@@ -103,7 +104,7 @@ create table penstock_tag (
     value text not null,
     job blob not null,
     primary key (name, value, job)
-) without rowid;
+) without rowid, strict;
 -- Serves prune and delete.
 create index penstock_tag_job on penstock_tag (job);
 
@@ -115,7 +116,7 @@ create table penstock_note (
     at real not null,
     value blob not null,
     unique (job, kind, name)
-);
+) strict;
 
 -- How many jobs of a lane are in a state; of ready ones, by the minute they are due (0: at once).
 create table penstock_tally (
@@ -124,13 +125,13 @@ create table penstock_tally (
     minute integer not null,
     jobs integer not null,
     primary key (lane, state, minute)
-) without rowid;
+) without rowid, strict;
 
 create table penstock_batch (
     id text primary key,
     rows integer not null,
     at real not null
-) without rowid;
+) without rowid, strict;
 
 -- Monotonic times, valid within one boot: a jump of the wall clock moves no lease.
 create table penstock_worker (
@@ -142,7 +143,7 @@ create table penstock_worker (
     gone real not null default 0,  -- when it was given up; kept, to be told so if it comes back
     claimed_at real,
     declared text not null
-) without rowid;
+) without rowid, strict;
 
 create table penstock_rule (
     kind text not null,
@@ -153,7 +154,7 @@ create table penstock_rule (
     created_at real not null,
     until real,
     primary key (kind, queue, task)
-) without rowid;
+) without rowid, strict;
 
 -- One row per ended attempt, and the rarer events. Positions follow the order of commits, because
 -- SQLite has one writer at a time. body and result stand in the last row of a job that is kept.
@@ -175,6 +176,6 @@ create table penstock_history (
     body blob,
     result blob,
     data blob
-);
+) strict;
 -- Serves get, find and history of one job.
 create index penstock_history_job on penstock_history (job) where job is not null;
