@@ -56,7 +56,7 @@ def test_children_that_never_come_up_end_the_supervisor_with_code_70(story: Stor
     module = story.folder / "born_dead.py"
     module.write_text(
         "import os, sys\nfrom penstock import App\napp = App()\n"
-        "if 'penstock.worker.child' in sys.orig_argv: os._exit(3)\n"
+        "if 'child' in sys.orig_argv: os._exit(3)\n"
     )
 
     fleet = story.start(target=f"{module}:app")

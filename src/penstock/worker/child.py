@@ -1,6 +1,6 @@
 """A child of the supervisor: one worker in a fresh process.
 
-    python -m penstock.worker.child '{"target": "shop:app", ...}'
+    python -m penstock.worker child '{"target": "shop:app", ...}'
 
 The supervisor speaks through a pipe, one word a line: drain, now, retire. Its end is the
 supervisor's end: then the child renews its own lease while it drains. The child answers through the
@@ -103,7 +103,3 @@ def _obey(control: int, worker: Worker) -> None:
 
 def _ignore(number: int, frame: FrameType | None) -> None:
     del number, frame
-
-
-if __name__ == "__main__":
-    main(msgspec.json.decode(sys.argv[1], type=ChildConfig))

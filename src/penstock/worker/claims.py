@@ -18,7 +18,7 @@ from penstock.worker.pace import Pace
 START_SECONDS = 1.0  # a job that has not begun so long after its claim is put back
 _PATIENCE_SECONDS = 0.05
 _POLL_FIRST = 0.05
-_POLL_LONGEST = 2.0
+_POLL_LONGEST = 0.5  # a look costs 50 us, and is how late a delayed job may start
 
 
 class Kind:

@@ -14,6 +14,8 @@ import msgspec
 from penstock.worker.child import ChildConfig
 from penstock.worker.slots import Flag, Slots
 
+_COMMAND = (sys.executable, "-m", "penstock.worker", "child")
+
 monotonic = time.monotonic
 
 
@@ -34,7 +36,7 @@ class Child:
         try:
             told = msgspec.structs.replace(config, slots=self.slots.descriptor, control=control)
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.worker.child", msgspec.json.encode(told).decode()],
+                [*_COMMAND, msgspec.json.encode(told).decode()],
                 pass_fds=[control, self.slots.descriptor or -1],
                 stdin=subprocess.DEVNULL,
             )

@@ -4,7 +4,7 @@ Kept and used again, one per hand; replaced when it dies. One length and one msg
 and per answer, over a socket pair; nothing is pickled. Should the worker die, the process ends at
 once: the store will hand the job to somebody else.
 
-    python -m penstock.worker.process SOCKET WORKER-PID TARGET
+    python -m penstock.worker process SOCKET WORKER-PID TARGET
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from penstock.job import Job, Outcome
 START_SECONDS = 60.0
 _LENGTH = struct.Struct("<I")
 _PR_SET_PDEATHSIG = 1
+_COMMAND = (sys.executable, "-m", "penstock.worker", "process")
 
 log = logging.getLogger("penstock.worker")
 
@@ -51,7 +52,7 @@ class JobProcess:
         with theirs:
             number = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(number), str(os.getpid()), target],
+                [*_COMMAND, str(number), str(os.getpid()), target],
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # its whole group is ended together
@@ -172,7 +173,3 @@ def main(number: int, parent: int, target: str) -> None:
             with suppress(OSError):
                 _send(line, msgspec.msgpack.encode(outcome))
         app.resources.close()  # while there is a loop: some of them live on it
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,19 @@
+"""The processes that a worker starts: `python -m penstock.worker child|process ...`.
+
+Not for people: `penstock worker` is. In a module of its own, because the others are imported by the
+package itself, and Python warns of running such a one.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from penstock.worker import child, process
+
+if __name__ == "__main__":
+    if sys.argv[1] == "child":
+        child.main(msgspec.json.decode(sys.argv[2], type=child.ChildConfig))
+    else:
+        process.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
