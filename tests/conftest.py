@@ -1,4 +1,4 @@
-"""What every test may ask for. Asking for `broker` makes a test part of the definition of brokers."""
+"""What every test may ask for. Asking for `broker` makes a test part of what a broker is."""
 
 from __future__ import annotations
 

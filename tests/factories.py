@@ -45,7 +45,9 @@ def a_worker(id: str = "worker-1", **fields: Any) -> WorkerRow:
     return WorkerRow(id=id, **{"tasks": TASKS, "host": "ada", "pid": 7, **fields})
 
 
-def claim(broker: Broker, limit: int = 1, worker: str = "worker-1", **fields: Any) -> list[Job[Any]]:
+def claim(
+    broker: Broker, limit: int = 1, worker: str = "worker-1", **fields: Any
+) -> list[Job[Any]]:
     """What this worker is handed."""
     return broker.claim(a_worker(worker, **fields), limit=limit)
 

@@ -36,6 +36,13 @@ def test_a_rule_that_is_not_there_is_not_cleared(broker):
     assert broker.clear_rule(PAUSE, queue="mail") is False
 
 
+def test_a_rule_that_ended_by_itself_is_not_there_any_more(broker, clock):
+    broker.set_rule(Rule(PAUSE, queue="mail", until=clock.now() + 60))
+    clock.advance(seconds=61)
+
+    assert broker.clear_rule(PAUSE, queue="mail") is False
+
+
 def test_a_rule_over_everything_is_taken_back(broker, clock):
     broker.enqueue([a_job(clock)])
     broker.set_rule(Rule(BLOCK))

@@ -60,9 +60,7 @@ def test_a_scheduled_job_is_due_now(broker, clock):
     assert [found.id for found in claim(broker)] == [job.id]
 
 
-def test_a_job_that_waits_for_its_next_try_is_due_now_and_keeps_its_counters(
-    broker, clock, fields
-):
+def test_a_job_that_waits_for_its_next_try_is_due_now_and_keeps_its_counters(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, try_again("boom", clock.now() + 300))
 

@@ -1,4 +1,4 @@
-"""Rules version: a number that changes with the rules, cheap enough to look at before every start."""
+"""Rules version: a number that changes with the rules, cheap to look at before every start."""
 
 from __future__ import annotations
 

@@ -145,7 +145,18 @@ def test_a_rule_ends_by_itself_at_its_time(broker, clock, fields):
     assert broker.rules() == []
 
 
-@pytest.mark.parametrize("kinds", [(PAUSE, BLOCK), (BLOCK, PAUSE)], ids=["pause first", "block first"])
+def test_a_rule_set_again_after_it_ended_begins_anew(broker, clock):
+    broker.set_rule(Rule(PAUSE, queue="mail", until=clock.now() + 60))
+    clock.advance(days=30)
+
+    rule = broker.set_rule(Rule(PAUSE, queue="mail"))
+
+    assert rule.created_at == clock.now()
+
+
+@pytest.mark.parametrize(
+    "kinds", [(PAUSE, BLOCK), (BLOCK, PAUSE)], ids=["pause first", "block first"]
+)
 @pytest.mark.parametrize("cleared", [PAUSE, BLOCK])
 def test_taking_one_of_two_rules_back_leaves_the_other(broker, clock, kinds, cleared):
     """D57: all four orders."""

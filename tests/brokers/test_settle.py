@@ -379,9 +379,7 @@ def test_an_ended_attempt_leaves_one_row_that_tells_all(broker, clock):
     settle(
         broker,
         claimed,
-        Outcome(
-            State.SUCCEEDED, result=b"42", started_at=started_at, ended_at=started_at + 3
-        ),
+        Outcome(State.SUCCEEDED, result=b"42", started_at=started_at, ended_at=started_at + 3),
     )
 
     [event] = history_of(broker, job.id)
@@ -403,9 +401,7 @@ def test_an_ended_attempt_leaves_one_row_that_tells_all(broker, clock):
     assert broker.get(job.id).ended_at == started_at + 3
 
 
-def test_every_attempt_that_began_has_its_row_and_the_last_has_the_arguments(
-    broker, clock, fields
-):
+def test_every_attempt_that_began_has_its_row_and_the_last_has_the_arguments(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, body=b'{"args":{"n":1}}', **fields)
     settle(broker, job, begun(try_again("first", clock.now()), clock.now()))
     [job] = claim(broker)

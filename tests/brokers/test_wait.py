@@ -1,4 +1,4 @@
-"""Wait: sleep until there may be something to claim. A hint may come for nothing, never too late."""
+"""Wait: sleep until there may be something to claim; a hint may come for nothing, never late."""
 
 from __future__ import annotations
 

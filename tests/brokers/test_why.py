@@ -122,9 +122,7 @@ def test_a_job_that_is_ready_says_how_many_are_ahead(broker, clock, fields):
 
 def test_jobs_of_another_lane_or_another_time_are_not_ahead(broker, clock):
     broker.renew([a_worker()])
-    broker.enqueue(
-        [*some_jobs(clock, 3, "mail:sweep"), a_job(clock, run_at=clock.now() + 60)]
-    )
+    broker.enqueue([*some_jobs(clock, 3, "mail:sweep"), a_job(clock, run_at=clock.now() + 60)])
     clock.advance(seconds=1)
 
     answer = why(broker, clock)

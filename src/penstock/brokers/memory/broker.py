@@ -100,6 +100,8 @@ class MemoryBroker:
         sizes: Mapping[str, int] | None = None,
     ) -> list[Job[Any]]:
         with self._lock:
+            if limit <= 0:
+                return []
             now, store, rules = self.clock.now(), self._store, self.rules()
             store.keep_alive(worker, claimed_at=now)
             store.expire()
@@ -148,7 +150,7 @@ class MemoryBroker:
                 store.keep_alive(row)
                 for job_id in list(store.held[row.id]):
                     if holding is not None and job_id not in holding:
-                        store.settle(store.jobs[job_id], put_back("unclaimed"))
+                        store.settle(store.jobs[job_id], put_back("stray"))
                     elif job_id in store.asked:
                         cancelled.add(job_id)
             self._lock.notify_all()
@@ -213,7 +215,7 @@ class MemoryBroker:
         jobs = list(store.held[worker])
         for job_id in jobs:
             begun = started is None or job_id in started
-            store.settle(store.jobs[job_id], lapsed() if begun else put_back("unstarted"))
+            store.settle(store.jobs[job_id], lapsed() if begun else put_back("crashed"))
         del store.held[worker]
         self._lock.notify_all()
         return len(jobs)
@@ -268,10 +270,12 @@ class MemoryBroker:
             return msgspec.structs.replace(job, run_at=now)
         if job.state not in {State.FAILED, State.CANCELLED}:
             return None
-        if job.unique and job.unique.until == "ended":
-            if keys.holder(job.unique.key, now):
+        if job.unique:
+            holder = keys.holder(job.unique.key, now)
+            if holder not in {None, job.id}:
                 return None
-            keys.take(job, now)
+            if holder is None:
+                keys.take(job, now)
         # Kept, an expiry that has passed would end it again at once.
         expired = job.expires_at is not None and job.expires_at <= now
         return msgspec.structs.replace(
@@ -301,7 +305,9 @@ class MemoryBroker:
         with self._lock:
             place = (rule.kind, rule.queue, rule.task)
             before = self._rules.get(place)
-            created_at = before.created_at if before else rule.created_at or self.clock.now()
+            created_at = rule.created_at or self.clock.now()
+            if before is not None and before in self.rules():
+                created_at = before.created_at
             self._rules[place] = msgspec.structs.replace(rule, created_at=created_at)
             self._rules_changed(rule, in_force=True)
             return self._rules[place]
@@ -314,7 +320,8 @@ class MemoryBroker:
         author: str = "",
     ) -> bool:
         with self._lock:
-            if self._rules.pop((kind, queue, task), None) is None:
+            in_force = self.rules()
+            if self._rules.pop((kind, queue, task), None) not in in_force:
                 return False
             self._rules_changed(Rule(kind, queue, task, author), in_force=False)
             self.wake()

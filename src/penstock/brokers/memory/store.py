@@ -139,7 +139,7 @@ class Store:
         now = self.clock.now()
         for job in self.named(sorted(self.expiring)):
             if job.expires_at is not None and job.expires_at <= now:
-                self.cancel(job, "expired")
+                self.cancel(job, "expired", {})
 
     def keep_alive(self, row: WorkerRow, claimed_at: float | None = None) -> None:
         """Register the worker, or renew its lease."""

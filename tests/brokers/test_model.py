@@ -1,0 +1,325 @@
+"""Model: random operations on a broker and on the memory broker; both agree at every step.
+
+The memory broker is the plainest reading of the protocol. What is compared is what a caller can
+see, but for positions and the times of history rows, which each store sets by itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from penstock.broker import Broker, Note
+from penstock.brokers.memory import MemoryBroker
+from penstock.job import Job, Outcome, State, Unique, failed, lapsed, put_back, succeeded
+from penstock.rule import Rule, RuleKind
+from penstock.testing.clock import Clock
+from tests.factories import a_worker
+
+QUEUES = st.sampled_from(["mail", "media"])
+TASKS = st.sampled_from(["mail:send", "mail:sweep"])
+WORKERS = st.sampled_from(["worker-1", "worker-2", "worker-3"])
+MAYBE = st.booleans()
+STEPS = 40
+EXAMPLES = 60
+
+
+@st.composite
+def lanes(draw) -> dict[str, Any]:
+    return {
+        "task": draw(TASKS),
+        "queue": draw(QUEUES),
+        "priority": draw(st.sampled_from([0, 0, 0, 5, -3])),
+        "version": draw(st.sampled_from([1, 1, 1, 2])),
+        "runs_on": draw(st.sampled_from([(), (), (), ("gpu",)])),
+    }
+
+
+@st.composite
+def extras(draw, now: float) -> dict[str, Any]:
+    """What makes a job travel alone."""
+    fields: dict[str, Any] = {}
+    if draw(MAYBE):
+        fields["run_at"] = now + draw(st.sampled_from([-5.0, 0.0, 30.0, 300.0]))
+    if draw(MAYBE):
+        fields["tags"] = {"tenant": draw(st.sampled_from("ab"))}
+    if draw(MAYBE):
+        fields["unique"] = Unique(
+            draw(st.sampled_from("kl")),
+            draw(st.sampled_from(["started", "ended", "time"])),
+            draw(st.sampled_from([20.0, 200.0])),
+        )
+    elif draw(MAYBE):
+        fields["unique"] = Unique(draw(st.sampled_from("kl")))
+    if draw(st.integers(0, 3)) == 0:
+        fields["expires_at"] = now + draw(st.sampled_from([10.0, 100.0]))
+    fields["at_most_once"] = draw(st.integers(0, 3)) == 0
+    return fields
+
+
+@st.composite
+def outcomes(draw, now: float) -> Outcome:
+    made = draw(
+        st.sampled_from(
+            [
+                succeeded(b"1"),
+                Outcome(State.SUCCEEDED, keep=False),
+                failed("boom"),
+                Outcome(State.FAILED, "error", error="boom", failures=1, keep=False),
+                Outcome(State.CANCELLED, "cancelled"),
+                Outcome(State.READY, "error", error="boom", run_at=now + 60, failures=1),
+                Outcome(State.READY, "repeat", repeats=1),
+                put_back("limit"),
+                put_back("later", now + 20),
+                lapsed(),
+            ]
+        )
+    )
+    return msgspec.structs.replace(made, started_at=now - 1) if draw(MAYBE) else made
+
+
+class Agreement(RuleBasedStateMachine):
+    """The same calls to two brokers on one clock."""
+
+    make: Any
+
+    @initialize()
+    def open(self) -> None:
+        self.clock = Clock(1_800_000_000.0)
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-model-"))
+        self.model: Broker = MemoryBroker(self.clock)
+        self.broker: Broker = type(self).make(self.folder, self.clock)
+        self.made = 0
+        self.sent: list[Job[Any]] = []
+        self.claims: list[tuple[Job[Any], Job[Any]]] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "broker"):
+            self.broker.close()
+            self.model.close()
+            shutil.rmtree(self.folder)
+
+    def both(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        """Call both; the answers must be equal."""
+        # Time passes, so that what happened before has another time than what comes now.
+        self.clock.advance(seconds=0.25)
+        expected = getattr(self.model, verb)(*arguments, **options)
+        found = getattr(self.broker, verb)(*arguments, **options)
+        assert found == expected, verb
+        return found
+
+    def neighbours(self, count: int, **fields: Any) -> list[Job[Any]]:
+        """Jobs with ids that follow on from one another; nothing in them is left to chance."""
+        self.made += 1
+        time = f"{int(self.clock.now() * 1000):012x}"
+        head = f"{time[:8]}-{time[8:]}-7000-8000-{self.made:09x}"
+        return [
+            Job(id=f"{head}{offset:03x}", body=b'{"args":{"n":%d}}' % offset, **fields)
+            for offset in range(count)
+        ]
+
+    def some_ids(self, data: st.DataObject) -> list[str]:
+        picked = data.draw(st.lists(st.integers(0, len(self.sent) - 1), min_size=1, max_size=4))
+        return [self.sent[index].id for index in picked]
+
+    @rule(lane=lanes(), count=st.integers(1, 6))
+    def enqueue_neighbours(self, lane: dict[str, Any], count: int) -> None:
+        jobs = self.neighbours(count, **lane)
+        self.both("enqueue", jobs)
+        self.sent += jobs
+
+    @rule(lane=lanes(), data=st.data())
+    def enqueue_one(self, lane: dict[str, Any], data: st.DataObject) -> None:
+        jobs = self.neighbours(1, **lane, **data.draw(extras(self.clock.now())))
+        self.both("enqueue", jobs)
+        self.sent += jobs
+
+    @precondition(lambda self: self.sent)
+    @rule(start=st.integers(0, 50), count=st.integers(1, 5))
+    def enqueue_again(self, start: int, count: int) -> None:
+        start %= len(self.sent)
+        self.both("enqueue", self.sent[start : start + count])
+
+    @rule(
+        worker=WORKERS,
+        limit=st.integers(0, 6),
+        queues=st.sampled_from([None, None, ["mail"]]),
+        sizes=st.sampled_from([None, None, {"mail:send": 2, "mail:sweep": 1}]),
+        gpu=MAYBE,
+        new=MAYBE,
+    )
+    def claim(self, *, worker: str, limit: int, queues: Any, sizes: Any, gpu: bool, new: bool):
+        row = a_worker(
+            worker,
+            tasks={"mail:send": 1 + new, "mail:sweep": 1 + new},
+            tags=frozenset({"gpu"} if gpu else ()),
+        )
+        self.clock.advance(seconds=0.25)
+        expected = self.model.claim(row, queues, limit, sizes)
+        found = self.broker.claim(row, queues, limit, sizes)
+        pairs = {(job.id, job.attempt): job for job in found}
+        assert {key: seen(job) for key, job in pairs.items()} == {
+            (job.id, job.attempt): seen(job) for job in expected
+        }
+        self.claims += [(job, pairs[job.id, job.attempt]) for job in expected]
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def settle(self, data: st.DataObject) -> None:
+        picks = data.draw(st.lists(st.integers(0, len(self.claims) - 1), min_size=1, max_size=4))
+        chosen = [
+            (*self.claims[-1 - pick], data.draw(outcomes(self.clock.now()))) for pick in picks
+        ]
+        self.clock.advance(seconds=0.25)
+        expected = self.model.settle([(mine, outcome) for mine, _, outcome in chosen])
+        found = self.broker.settle([(theirs, outcome) for _, theirs, outcome in chosen])
+        assert found == expected
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), kind=st.sampled_from(["progress", "snapshot", "event"]))
+    def note(self, data: st.DataObject, kind: str) -> None:
+        mine, theirs = data.draw(st.sampled_from(self.claims))
+        note = Note(kind, "x", b"1")
+        assert self.broker.note(theirs, note) == self.model.note(mine, note)
+        assert self.broker.notes(mine.id) == self.model.notes(mine.id)
+
+    @rule(worker=WORKERS, forgets=MAYBE)
+    def renew(self, worker: str, forgets: bool) -> None:
+        held = [mine.id for mine, _ in self.claims if mine.worker == worker]
+        self.both("renew", [a_worker(worker)], holding=held[::2] if forgets else None)
+
+    @rule(by=st.sampled_from([None, "worker-1", "worker-2"]))
+    def recover(self, by: str | None) -> None:
+        self.both("recover", by=by)
+
+    @rule(worker=WORKERS, knows=MAYBE)
+    def recover_dead(self, worker: str, knows: bool) -> None:
+        held = [mine.id for mine, _ in self.claims if mine.worker == worker]
+        self.both("recover", dead=worker, started=held[::2] if knows else None)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), verb=st.sampled_from(["cancel", "retry", "delete"]))
+    def look_after(self, data: st.DataObject, verb: str) -> None:
+        self.both(verb, self.some_ids(data), "ada", "because")
+
+    @rule(
+        kind=st.sampled_from(list(RuleKind)),
+        queue=st.sampled_from([None, "mail"]),
+        task=st.sampled_from([None, "mail:send"]),
+        seconds=st.sampled_from([None, 30.0]),
+    )
+    def set_rule(self, kind: RuleKind, queue: Any, task: Any, seconds: Any) -> None:
+        until = seconds and self.clock.now() + seconds
+        self.both("set_rule", Rule(kind, queue, task, "ada", "because", until=until))
+
+    @precondition(lambda self: self.model.rules())
+    @rule(pick=st.integers(0, 5))
+    def clear_rule(self, pick: int) -> None:
+        rules = self.model.rules()
+        chosen = rules[pick % len(rules)]
+        self.both("clear_rule", chosen.kind, chosen.queue, chosen.task, "bob")
+
+    @rule(seconds=st.sampled_from([1.0, 7.0, 16.0, 61.0, 600.0]))
+    def let_time_pass(self, seconds: float) -> None:
+        self.clock.advance(seconds=seconds)
+
+    @rule(age=st.sampled_from([100.0, 1000.0]))
+    def prune(self, age: float) -> None:
+        before = self.clock.now() - age
+        self.model.prune(before)
+        self.broker.prune(before)
+        # An id older than this is refused from now on: nobody sends it again.
+        self.sent = [
+            job for job in self.sent if (self.model.get(job.id) or job).enqueued_at > before
+        ]
+
+    @invariant()
+    def agree(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        for broker in (self.model, self.broker):
+            broker.recover(dead="nobody")  # only ends what has expired
+        for job in self.sent:
+            mine, theirs = self.model.get(job.id), self.broker.get(job.id)
+            assert seen(theirs) == seen(mine)
+            assert [told(row) for row in self.broker.history(job=job.id)] == [
+                told(row) for row in self.model.history(job=job.id)
+            ]
+        assert sorted(self.broker.count(), key=str) == sorted(self.model.count(), key=str)
+        rules = [(r.kind, r.queue, r.task, r.until, r.created_at) for r in self.model.rules()]
+        assert sorted(
+            ((r.kind, r.queue, r.task, r.until, r.created_at) for r in self.broker.rules()), key=str
+        ) == sorted(rules, key=str)
+        assert [(row.id, row.alive, row.running) for row in self.broker.workers()] == [
+            (row.id, row.alive, row.running) for row in self.model.workers()
+        ]
+
+
+def seen(job: Job[Any] | None) -> Any:
+    """What a caller may rely on, of a job in its state."""
+    if job is None:
+        return None
+    same = (job.id, job.task, job.queue, job.version, job.priority, job.state, job.attempt)
+    same += (job.enqueued_at, job.body, job.result, job.tags)
+    if job.state is State.SUCCEEDED:
+        return same
+    counted = (job.failures, job.lapses, job.repeats, job.reason, job.error)
+    asked = (job.run_at, job.unique, job.runs_on, job.expires_at, job.at_most_once, job.key)
+    held = (job.worker, job.claimed_at) if job.state is State.RUNNING else ()
+    return same + counted + (asked if job.state is State.READY else ()) + held
+
+
+def told(row: Any) -> Any:
+    return (row.kind, row.attempt, row.state, row.reason, row.error, row.body, row.result, row.data)
+
+
+def memory(folder: Path, clock: Clock) -> Broker:
+    return MemoryBroker(clock)
+
+
+def sqlite(folder: Path, clock: Clock) -> Broker:
+    from penstock.brokers.sqlite import SqliteBroker
+
+    return SqliteBroker(folder / "jobs.db", clock=clock)
+
+
+def agree(make: Any, examples: int, **options: Any) -> None:
+    run_state_machine_as_test(
+        type("AgreementOn" + make.__name__, (Agreement,), {"make": staticmethod(make)}),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=STEPS,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+            **options,
+        ),
+    )
+
+
+@pytest.mark.parametrize("make", [memory, sqlite])
+def test_every_broker_agrees_with_memory(make):
+    """B2, B36, B43, B44, C4: one meaning, whatever the store. The same steps in every run."""
+    agree(make, EXAMPLES, derandomize=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("make", [sqlite])
+def test_every_broker_agrees_with_memory_for_long(make):
+    """The same with other steps each time, and many more of them."""
+    agree(make, 50 * EXAMPLES)

@@ -1,0 +1,228 @@
+"""Races: many threads and processes on one store. No job lost, none twice, none settled twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+from penstock.filter import Filter
+from penstock.job import Job, State, succeeded
+from penstock.rule import Rule, RuleKind
+from tests.factories import a_worker, some_jobs
+
+THREADS = 50
+JOBS = 10_000
+
+
+def at_once(count, act):
+    """Run `act(number)` in so many threads that begin together; their errors are the test's."""
+    barrier = threading.Barrier(count)
+    errors = []
+
+    def run(number):
+        try:
+            barrier.wait()
+            act(number)
+        except BaseException as error:  # the test must see it
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_fifty_threads_take_and_settle_each_job_once(broker, clock):
+    """D16, G1, B13: 50 workers, each job leased once and settled once."""
+    jobs = [*some_jobs(clock, JOBS - 100), *some_jobs(clock, 100, tags={"tenant": "a"})]
+    broker.enqueue(jobs)
+    taken, settled = [], []
+
+    def work(number):
+        worker = a_worker(f"worker-{number}")
+        pairs = []
+        while True:
+            accepted, claimed = broker.settle_and_claim(pairs, worker, limit=1 + number % 7)
+            settled.extend(job.id for (job, _), good in zip(pairs, accepted, strict=True) if good)
+            taken.extend(job.id for job in claimed)
+            if not claimed:
+                return
+            pairs = [(job, succeeded()) for job in claimed]
+
+    at_once(THREADS, work)
+
+    ids = {job.id for job in jobs}
+    assert Counter(taken) == dict.fromkeys(ids, 1)
+    assert Counter(settled) == dict.fromkeys(ids, 1)
+    assert broker.count() == []
+    assert len(broker.history(limit=10 * JOBS)) == JOBS
+
+
+def test_everybody_settles_the_same_jobs_and_each_is_settled_once(broker, clock):
+    """C3, D35: late finishers and duplicates; one completion each."""
+    broker.enqueue(some_jobs(clock, 40))
+    claimed = broker.claim(a_worker(), limit=40)
+    wins = []
+
+    def settle(number):
+        order = claimed[number % 40 :] + claimed[: number % 40]
+        answer = broker.settle([(job, succeeded(b"%d" % number)) for job in order])
+        wins.extend(job.id for job, good in zip(order, answer, strict=True) if good)
+
+    at_once(THREADS // 2, settle)
+
+    assert Counter(wins) == {job.id: 1 for job in claimed}
+    assert len(broker.history()) == 40
+
+
+def test_the_same_jobs_sent_by_everybody_are_stored_once(broker, clock):
+    """D21: sending again is safe, also at the same moment."""
+    jobs = some_jobs(clock, 30)
+    known = []
+
+    def send(number):
+        known.extend(broker.enqueue(jobs[number % 10 :]).known)
+
+    at_once(20, send)
+
+    assert sorted(job.id for job in broker.claim(a_worker(), limit=100)) == [job.id for job in jobs]
+    sent = Counter(job.id for number in range(20) for job in jobs[number % 10 :])
+    assert Counter(known) == Counter({job_id: times - 1 for job_id, times in sent.items()})
+
+
+def test_workers_that_die_and_are_recovered_lose_nothing(broker, clock):
+    """D22, V2, G11: conservation under kills; no stale settlement is accepted."""
+    jobs = some_jobs(clock, 300)
+    broker.enqueue(jobs)
+    settled = []
+
+    def work(number):
+        name = f"worker-{number}"
+        life = 0
+        while claimed := broker.claim(a_worker(f"{name}-{life}"), limit=5):
+            if life < 2:  # dies with its jobs; the supervisor says so; its last words come late
+                begun = [claimed[0].id] if claimed[0].lapses < 1 else []
+                broker.recover(dead=f"{name}-{life}", started=begun)
+                answer = broker.settle([(job, succeeded()) for job in claimed])
+                assert answer == [False] * len(claimed)
+                life += 1
+                continue
+            answer = broker.settle([(job, succeeded()) for job in claimed])
+            settled.extend(job.id for job, good in zip(claimed, answer, strict=True) if good)
+
+    at_once(20, work)
+    rest = broker.claim(a_worker("last"), limit=1000)
+    answer = broker.settle([(job, succeeded()) for job in rest])
+    settled.extend(job.id for job, good in zip(rest, answer, strict=True) if good)
+
+    assert Counter(settled) == {job.id: 1 for job in jobs}
+    assert broker.count() == []
+
+
+def test_nothing_starts_after_pause_returned(broker, clock):
+    """D31, D35: from the moment it returned, whatever others are doing."""
+    broker.enqueue(some_jobs(clock, 2000))
+    paused = threading.Event()
+    late = []
+
+    def work(number):
+        if number == 0:
+            broker.set_rule(Rule(RuleKind.PAUSE, queue="default"))
+            paused.set()
+            return
+        for _ in range(20):
+            told = paused.is_set()
+            claimed = broker.claim(a_worker(f"worker-{number}"), limit=1)
+            if told:
+                late.extend(claimed)
+
+    at_once(12, work)
+
+    assert late == []
+    assert broker.claim(a_worker(), limit=1) == []
+
+
+def test_cancels_race_with_claims_and_one_of_them_wins(broker, clock):
+    """I15: a job is either cancelled unstarted, or runs and is told."""
+    jobs = some_jobs(clock, 200)
+    broker.enqueue(jobs)
+    running: list[Job] = []
+
+    def work(number):
+        if number % 2:
+            broker.cancel([job.id for job in jobs[number::10]])
+        else:
+            running.extend(broker.claim(a_worker(f"worker-{number}"), limit=20))
+
+    at_once(10, work)
+
+    states = Counter(job.state for job in broker.find(Filter(), limit=1000).jobs)
+    assert sum(states.values()) == len(jobs)
+    assert states[State.RUNNING] == len(running)
+    assert all(broker.get(job.id).state is State.RUNNING for job in running)
+
+
+WORKER = """
+import json, sys
+from penstock.broker import WorkerRow
+from penstock.brokers.sqlite import SqliteBroker
+from penstock.job import Job, succeeded
+
+path, name, produce = sys.argv[1], sys.argv[2], int(sys.argv[3])
+broker = SqliteBroker(path)
+worker = WorkerRow(id=name, tasks={"mail:send": 1})
+sent, settled, empty = [], [], 0
+print("ready", flush=True)
+sys.stdin.readline()
+pairs = []
+while empty < 20 or produce:
+    if produce:
+        jobs = [Job(task="mail:send", tags={"n": "1"} if n % 5 == 0 else {}) for n in range(10)]
+        broker.enqueue(jobs)
+        broker.enqueue(jobs[3:])
+        sent += [job.id for job in jobs]
+        produce -= 10
+    accepted, claimed = broker.settle_and_claim(pairs, worker, limit=7)
+    settled += [job.id for (job, _), good in zip(pairs, accepted) if good]
+    pairs = [(job, succeeded()) for job in claimed]
+    empty = 0 if claimed else empty + 1
+    if not claimed and not produce:
+        broker.wait(None, 0.02)
+broker.close()
+print(json.dumps({"sent": sent, "settled": settled}))
+"""
+
+
+def test_several_processes_share_one_file(sqlite_broker, tmp_path: Path):
+    """D8, D16, B13, G1: producers and workers in four processes; none lost, none settled twice."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, tmp_path / "jobs.db", f"process-{number}", "250"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    reports = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+
+    assert [process.returncode for process in processes] == [0] * 4
+    sent = [job_id for report in reports for job_id in report["sent"]]
+    settled = [job_id for report in reports for job_id in report["settled"]]
+    assert len(sent) == 1000
+    assert sorted(settled) == sorted(sent)
+    assert sqlite_broker.count() == []
+    history = sqlite_broker.history(limit=5000)
+    assert sorted(event.job for event in history) == sorted(sent)
