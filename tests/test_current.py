@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import App, Job, Progress, Refused, StaleLease, current_job
-from penstock.broker import Broker
+from penstock import App, Job, Progress, Refused, StaleLease, StoreUnreachable, current_job
+from penstock.broker import Broker, Note
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Outcome, State, put_back
 from penstock.notes import LOG_LINES, Line
@@ -291,6 +291,38 @@ def test_a_stale_attempt_is_told_when_it_writes(app: App) -> None:
 
     assert len(told) == 5
     assert f"job {job.id} is no longer held by attempt 1" in told[0]
+
+
+class Away(MemoryBroker):
+    """A broker that does not answer the first notes."""
+
+    away = 3
+
+    def note(self, job: Job[Any], note: Note) -> bool:
+        self.away -= 1
+        if self.away >= 0:
+            raise StoreUnreachable("no answer")
+        return super().note(job, note)
+
+
+def test_what_is_only_told_to_people_waits_for_the_store(clock: Clock) -> None:
+    app = App(broker=Away(clock))
+
+    @app.task
+    def climb() -> None:
+        for step in range(LOG_LINES + 1):
+            current_job().log.info("step %d", step)
+        current_job().progress(0.5)
+
+    handle = climb.enqueue()
+    _, outcome = run_one(app)
+
+    assert outcome is not None
+    assert outcome.state is State.SUCCEEDED
+    assert len(lines_of(app, handle.id)) == LOG_LINES + 1
+    progress = handle.progress()
+    assert progress is not None
+    assert progress.fraction == 0.5
 
 
 # transaction(): SQLite has a database of its own

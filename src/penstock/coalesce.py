@@ -107,58 +107,53 @@ class Coalescer:
                 _tell(requests)
 
     def _pass(self, caller: _Caller) -> None:
-        with self._lock:
-            self._callers.append(caller)
-            if self._sending:
-                caller.turn = threading.Lock()
-                caller.turn.acquire()  # released by whoever sends it, or hands on the turn
-            else:
-                self._sending = True
-        if caller.turn is not None:
-            self._wait(caller)
-        if not caller.sent:
-            self._lead()
+        """Return once the caller's requests were sent, by itself or by another.
 
-    def _wait(self, caller: _Caller) -> None:
-        assert caller.turn is not None  # noqa: S101  narrows the type
+        It may be interrupted anywhere (a task's time is up): the turn must never be lost.
+        """
         try:
-            caller.turn.acquire()
+            with self._lock:
+                self._callers.append(caller)
+                if self._sending:
+                    caller.turn = threading.Lock()
+                    caller.turn.acquire()  # released by whoever sends it, or hands on the turn
+                else:
+                    caller.leads = self._sending = True
+            if caller.turn is not None:
+                caller.turn.acquire()
+            if not caller.sent:
+                self._lead(caller)
         except BaseException:
-            # Interrupted: its jobs may be on the way; the turn, if it has it, goes to the next.
             with self._lock:
                 if caller in self._callers:
                     self._callers.remove(caller)
-            if caller.leads:
-                self._hand_on()
             raise
+        finally:
+            if caller.leads:
+                self._hand_on(caller)
 
-    def _lead(self) -> None:
+    def _lead(self, leader: _Caller) -> None:
         with self._lock:
             callers, self._callers = self._callers, []
+        others = [caller for caller in callers if caller is not leader]
         try:
             self._send_for([request for caller in callers for request in caller.requests])
+            while others:
+                others[-1].sent = True
+                _release(others.pop())
         except BaseException:
             # Interrupted: the others send theirs again, which is safe because their ids are known.
             with self._lock:
-                self._callers[:0] = callers[1:]
+                self._callers[:0] = others
             raise
-        else:
-            for caller in callers:
-                caller.sent = True
-                if caller.turn is not None:
-                    caller.turn.release()
-        finally:
-            self._hand_on()
 
-    def _hand_on(self) -> None:
+    def _hand_on(self, leader: _Caller) -> None:
         with self._lock:
-            if not self._callers:
-                self._sending = False
-                return
-            following = self._callers[0]
-            following.leads = True
-        if following.turn is not None:
-            following.turn.release()
+            leader.leads = False
+            self._sending = bool(self._callers)
+            if self._callers:
+                self._callers[0].leads = True
+                _release(self._callers[0])
 
     def _send_for(self, requests: list[_Request]) -> None:
         try:
@@ -175,6 +170,11 @@ class Coalescer:
         else:
             for request in requests:
                 request.answer = answer
+
+
+def _release(caller: _Caller) -> None:
+    if caller.turn is not None:
+        caller.turn.release()
 
 
 def _tell(requests: list[_Request]) -> None:

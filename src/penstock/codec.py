@@ -178,8 +178,8 @@ class ArgumentCodec:
         self._leave_out = frozenset(leave_out)
         self._signature = inspect.signature(function)
         parameters = self._signature.parameters.values()
-        hints = hints_of(function, names or {})
         self._parameters = [each for each in parameters if each.name not in self._leave_out]
+        hints = hints_of(function, names or {}, [each.name for each in self._parameters])
         fields: list[Any] = []
         self._loose: frozenset[str] = frozenset()
         self._wide = self._real = False

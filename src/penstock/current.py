@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+LONGEST_LINE = 8 * 1024
 _NO_HEADERS: Mapping[str, str] = {}
 _logger = logging.getLogger("penstock.job")
 
@@ -213,14 +214,16 @@ class JobLog(logging.LoggerAdapter[logging.Logger]):
         if kwargs.get("exc_info"):
             text = f"{text}\n{traceback.format_exc().rstrip()}"
         now = self._current._app.clock.now()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  two halves of one thing
-        self._current.notebook.line(Line(now, logging.getLevelName(level).lower(), text))
+        self._current.notebook.line(
+            Line(now, logging.getLevelName(level).lower(), text[:LONGEST_LINE])
+        )
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         super().log(level, msg, *args, **kwargs)
 
 
 def _returned_by(function: Callable[..., Any]) -> Any:
     try:
-        return hints_of(function, {}).get("return", Any)
+        return hints_of(function, {}, ("return",)).get("return", Any)
     except (Refused, TypeError):
         return Any  # a lambda, a partial, a builtin
 

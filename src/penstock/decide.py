@@ -25,6 +25,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     on_success: Strategy = "keep"
     on_error: Strategy = "keep"
     on_timeout: Strategy | None = None  # None: a timeout is an error
+    keep: float | None = None  # seconds that ended jobs are kept; None: the store's retention
 
 
 def policy_for(policy: Policy, options: JobOptions) -> Policy:
@@ -53,6 +54,7 @@ def policy_for(policy: Policy, options: JobOptions) -> Policy:
         on_success=options.on_success or policy.on_success,
         on_error=options.on_error or policy.on_error,
         on_timeout=options.on_timeout or policy.on_timeout,
+        keep=policy.keep,
     )
 
 

@@ -44,7 +44,7 @@ def fault_in(value: Any, path: str, depth: int = 0) -> str | None:
     parts = parts_of(value)
     if parts is None:
         name = kind.__qualname__
-        return f"{path}: a {name} cannot be stored as JSON; use plain data, a dataclass or a Struct"
+        return f"{path}: {name} cannot be stored as JSON; use plain data, a dataclass or a Struct"
     faults = (fault_in(part, path + step, depth + 1) for step, part in parts)
     return next((fault for fault in faults if fault), None)
 
@@ -83,7 +83,7 @@ def change_in(sent: Any, back: Any, path: str, depth: int = 0) -> str | None:
     if pairs is None:
         return _changed_leaf(sent, back, path)
     changes = (
-        f"{path}: the key {step} would come back as text; use texts, or annotate the parameter"
+        f"{path}: the key {step} would come back as text; use texts, or annotate it"
         if part_back is _MISSING
         else change_in(part, part_back, path + step, depth + 1)
         for step, part, part_back in pairs
@@ -120,11 +120,8 @@ def _changed_leaf(sent: Any, back: Any, path: str) -> str | None:
     plain = isinstance(sent, (str, int, float)) and not isinstance(sent, Enum)
     if (kind is kind_back or plain) and sent == back:
         return None
-    name = "None" if back is None else f"a {kind_back.__qualname__}"
-    return (
-        f"{path}: a {kind.__qualname__} would come back as {name};"
-        " annotate the parameter with its type"
-    )
+    name = "None" if back is None else kind_back.__qualname__
+    return f"{path}: {kind.__qualname__} would come back as {name}; annotate it with its type"
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]] | None:

@@ -7,6 +7,7 @@ by the job's attempt: once the store says no, each further call raises StaleLeas
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -19,9 +20,12 @@ from penstock.broker import Broker, Note
 from penstock.errors import PenstockError, StaleLease
 from penstock.job import Job
 
+logger = logging.getLogger("penstock")
+
 PROGRESS_SECONDS = 0.5
 LOG_SECONDS = 1.0
 LOG_LINES = 100
+MOST_LINES = 10_000  # kept while the store does not answer
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -79,6 +83,7 @@ class Notebook:
     def line(self, line: Line) -> None:
         with self._lock:
             self._lines.append(line)
+            del self._lines[:-MOST_LINES]
             self._gathered(0.0 if len(self._lines) >= LOG_LINES else self._lines_due)
 
     def _gathered(self, due: float) -> None:
@@ -86,8 +91,14 @@ class Notebook:
             self._forget()
             self.write("note", "", b"null")
         if not self.held and time.monotonic() >= due:
-            self._write_gathered(time.monotonic())
-        else:
+            try:
+                self._write_gathered(time.monotonic())
+            except StaleLease:
+                raise
+            except PenstockError as error:
+                # What is only told to people does not fail the work; it is tried again.
+                logger.warning("job %s: a note could not be written yet: %s", self._job.id, error)
+        if self.gathered:
             _sweeper.watch(self)
 
     def flush(self) -> None:
@@ -114,8 +125,10 @@ class Notebook:
                 return
             try:
                 self._write_gathered(time.monotonic())
-            except PenstockError:
-                return  # the task hears of it at its next call, or at its end
+            except StaleLease:
+                return  # the task hears of it at its next call
+            except PenstockError as error:
+                logger.warning("job %s: a note could not be written yet: %s", self._job.id, error)
             if self.gathered:
                 _sweeper.watch(self)
 
@@ -126,13 +139,15 @@ class Notebook:
     def _write_gathered(self, now: float, *, late: bool = False) -> None:
         progress, lines = self._progress, self._lines
         if progress is not None and (late or now >= self._progress_due):
-            self._progress, self._progress_due = None, now + PROGRESS_SECONDS
+            self._progress_due = now + PROGRESS_SECONDS
             self.write("progress", "", msgspec.json.encode(progress))
+            self._progress = None
         if lines and (late or now >= self._lines_due or len(lines) >= LOG_LINES):
-            self._lines, self._lines_due = [], now + LOG_SECONDS
-            self._batches += 1
-            name = f"{self._job.attempt:06d}.{self._batches:06d}"
+            self._lines_due = now + LOG_SECONDS
+            name = f"{self._job.attempt:06d}.{self._batches + 1:06d}"
             self.write("log", name, msgspec.json.encode(lines))
+            self._lines = []
+            self._batches += 1
 
     def _forget(self) -> None:
         self._progress, self._lines = None, []

@@ -18,6 +18,7 @@ import msgspec
 from penstock.broker import Batch
 from penstock.codec import JobOptions, add_options
 from penstock.errors import Refused
+from penstock.faults import fault_in
 from penstock.filter import as_text
 from penstock.ids import MOST_IN_PARCEL
 from penstock.job import PARCEL_BYTES, Job, Lane, Parcel, Unique
@@ -104,6 +105,7 @@ class Prepared(Generic[P, R]):
         """
         if self._chosen.unique is not None:
             raise Refused("enqueue_many: options(unique=...) would let only the first row through")
+        check_text("id", id)
         broker, connection = self._task.app.broker_for(self._chosen.connection)
         options = self._encoded_options()
         count = broker.enqueue([], batch=Batch(id), connection=connection).batch if id else 0
@@ -211,6 +213,8 @@ def check_texts(what: str, texts: Mapping[str, str] | None) -> dict[str, str]:
     for name, value in checked.items():
         if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
             raise Refused(f"{what}: {name!r}: {value!r} is not a text for a text; write str(...)")
+        if fault := fault_in(name, f"{what}: a name") or fault_in(value, f"{what}: {name}"):
+            raise Refused(fault)
     return checked
 
 

@@ -48,13 +48,20 @@ def visible_names(function: Callable[..., Any], frame: FrameType | None) -> dict
     return names
 
 
-def hints_of(function: Callable[..., Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotations of a function, resolved; `names` are the local ones that it can see."""
+def hints_of(
+    function: Callable[..., Any], names: Mapping[str, Any], wanted: Collection[str]
+) -> dict[str, Any]:
+    """The annotations of these parameters (or "return"), as far as there are any, resolved.
+
+    `names` are the local ones that the function can see. What is not wanted need not be found.
+    """
     try:
         return typing.get_type_hints(function, localns=dict(names), include_extras=True)
     except Exception:
         hints: dict[str, Any] = {}
         for parameter, annotation in inspect.get_annotations(function).items():
+            if parameter not in wanted:
+                continue
             try:
                 hints[parameter] = _resolved(function, annotation, names)
             except Exception as error:

@@ -142,7 +142,7 @@ class Task(Prepared[P, R]):
     @cached_property
     def results(self) -> ResultCodec:
         """How its results are stored."""
-        annotation = hints_of(self.function, self._names).get("return", Any)
+        annotation = hints_of(self.function, self._names, ("return",)).get("return", Any)
         return ResultCodec(None if annotation in (Never, NoReturn) else annotation)
 
     def timeout_of(self, job: Job[Any]) -> float | None:
