@@ -51,6 +51,22 @@ def check_name(what: str, name: str) -> None:
         raise Refused(message)
 
 
+def check_text(what: str, text: str | None) -> None:
+    """Text that every store keeps and finds again as it is."""
+    # NUL ends a text in SQL; half a character is not text at all.
+    if text is not None and ("\x00" in text or not _is_text(text)):
+        message = f"{what} {text[:60]!r}: a NUL, or half a character, cannot be stored as text"
+        raise Refused(message)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_body(body: bytes) -> None:
     if len(body) > MOST_BODY_BYTES:
         message = (
@@ -89,6 +105,10 @@ def check_job(job: Job[Any]) -> None:
         if time is not None and not math.isfinite(time):
             message = f"{word} {time!r} of job {job.id} is not a time"
             raise Refused(message)
+    texts = [("key", job.key), ("unique key", job.unique.key if job.unique else None)]
+    texts += [("tag", text) for pair in job.tags.items() for text in pair]
+    for word, text in texts:
+        check_text(word, text)
     if job.unique is not None:
         if job.unique.until not in _SCOPES:
             message = f"unique until {job.unique.until!r}: write one of {', '.join(_SCOPES)}"
