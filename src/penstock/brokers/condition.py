@@ -10,6 +10,14 @@ from collections.abc import Mapping
 import msgspec
 
 
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that is not as it should be, and what to do about it."""
+
+    says: str
+    remedy: str
+    grave: bool = True  # False: it works, only less well
+
+
 class StoreCondition(msgspec.Struct, frozen=True, kw_only=True):
     """What a store promises, and the facts that the promise rests on."""
 
@@ -20,4 +28,4 @@ class StoreCondition(msgspec.Struct, frozen=True, kw_only=True):
     schema: int | None = None  # where it stands; None: no store yet, or it keeps none
     newest: int | None = None  # where this Penstock would bring it
     settings: Mapping[str, str] = {}  # what the store says about itself
-    trouble: tuple[tuple[str, str], ...] = ()  # what is wrong, each with its remedy
+    trouble: tuple[Trouble, ...] = ()

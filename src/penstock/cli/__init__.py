@@ -1,0 +1,16 @@
+"""The command line: `penstock`, one small file per group of commands.
+
+Commands import what they need when they run: `penstock --help` must not wait for the rest.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """What `penstock` and `python -m penstock` start."""
+    from penstock.cli.root import root
+
+    root(prog_name="penstock")
+
+
+__all__ = ["main"]

@@ -1,0 +1,198 @@
+"""What the doctor looks at: findings, each with its colour and its remedy.
+
+Red means that jobs are, or will be, left lying or lost; yellow is worth knowing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.cli.look import last_position
+from penstock.errors import PenstockError
+from penstock.why import span
+
+if TYPE_CHECKING:
+    from penstock.broker import Broker, Count, WorkerRow
+    from penstock.brokers.condition import StoreCondition
+
+_CLOCK_SECONDS = 60
+
+
+class Colour(StrEnum):
+    GREEN = "green"
+    YELLOW = "yellow"
+    RED = "red"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    colour: Colour
+    says: str
+    remedy: str = ""
+
+
+def examine(
+    url: str, condition: StoreCondition, known: Mapping[str, int] | None = None
+) -> list[Finding]:
+    """Everything there is to say about a store; `known` are the tasks of the app at hand."""
+    from penstock.brokers import open_broker
+
+    findings = _store(condition)
+    if not condition.exists or any(finding.colour is Colour.RED for finding in findings):
+        return findings
+    try:
+        broker = open_broker(url, create=False)
+    except PenstockError as error:
+        return [*findings, Finding("store", Colour.RED, str(error), "see above")]
+    try:
+        findings.append(_clock(broker))
+        counts, workers = broker.count(), broker.workers()
+        findings += _workers(workers, counts, broker.clock.now())
+        findings += _unknown_tasks(workers, counts, known)
+        findings += _rules(broker, counts)
+        findings.append(_failed(counts))
+    finally:
+        broker.close()
+    return findings
+
+
+def _store(condition: StoreCondition) -> list[Finding]:
+    if not condition.exists:
+        return [
+            Finding(
+                "store",
+                Colour.RED,
+                f"there is no store at {condition.where}",
+                "a worker or the first enqueue makes it; or name another one with --url",
+            )
+        ]
+    findings = [
+        Finding("store", Colour.GREEN, f"{condition.kind} at {condition.where}"),
+        Finding("promise", Colour.GREEN, condition.promise),
+    ]
+    if condition.schema is not None and condition.newest is not None:
+        findings.append(_schema(condition.schema, condition.newest))
+    settings = ", ".join(f"{name} {value}" for name, value in condition.settings.items())
+    findings.append(Finding("settings", Colour.GREEN, settings))
+    findings += [
+        Finding(
+            "settings", Colour.RED if trouble.grave else Colour.YELLOW, trouble.says, trouble.remedy
+        )
+        for trouble in condition.trouble
+    ]
+    return findings
+
+
+def _schema(schema: int, newest: int) -> Finding:
+    if schema == newest:
+        return Finding("schema", Colour.GREEN, f"{schema}, the newest this Penstock knows")
+    if schema < newest:
+        says = f"{schema}, this Penstock brings it to {newest} when it opens the store"
+        return Finding("schema", Colour.YELLOW, says, "penstock migrate up")
+    says = f"{schema}, and this Penstock knows {newest}"
+    return Finding("schema", Colour.RED, says, "upgrade Penstock here")
+
+
+def _clock(broker: Broker) -> Finding:
+    here, store = time.time(), broker.clock.now()
+    ahead = abs(here - store)
+    rows = broker.history(after=max(last_position(broker) - 1, 0), limit=1)
+    if rows and rows[0].at - store > _CLOCK_SECONDS:
+        back = span(rows[0].at - store)
+        says = f"the newest row of the history is {back} ahead of the clock: it was set back"
+        return Finding("clock", Colour.RED, says, "set this machine's clock right (NTP)")
+    if ahead > _CLOCK_SECONDS:
+        says = f"this machine and the store differ by {span(ahead)}"
+        return Finding("clock", Colour.RED, says, "set this machine's clock right (NTP)")
+    return Finding("clock", Colour.GREEN, f"within {max(ahead, 0.001):.3f} s of the store's")
+
+
+def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) -> list[Finding]:
+    alive = [row for row in workers if row.alive]
+    lapsed = [row for row in workers if not row.alive]
+    ready = sum(count.ready for count in counts)
+    findings: list[Finding] = []
+    if alive:
+        running = sum(row.running for row in alive)
+        says = f"{len(alive)} alive, {running:,} jobs running"
+        findings.append(Finding("workers", Colour.GREEN, says))
+    else:
+        colour = Colour.RED if ready else Colour.YELLOW
+        waits = f"ready to run: {ready:,}" if ready else "nothing is ready to run"
+        findings.append(
+            Finding("workers", colour, f"none is alive; {waits}", "penstock worker MODULE:APP")
+        )
+    for row in lapsed:
+        where = f"{row.host}, pid {row.pid}"
+        since = f"started {span(now - row.started_at)} ago" if row.started_at else "long gone"
+        findings.append(
+            Finding(
+                "workers",
+                Colour.YELLOW,
+                f"{row.id} ({where}, {since}) has lapsed and holds {row.running:,} jobs",
+                "the next live worker makes them ready again within its lease",
+            )
+        )
+    return findings
+
+
+def _unknown_tasks(
+    workers: Sequence[WorkerRow], counts: Sequence[Count], own: Mapping[str, int] | None
+) -> list[Finding]:
+    alive = [row for row in workers if row.alive]
+    known = {name for row in alive for name in row.tasks} | set(own or {})
+    if not known:
+        return []
+    findings: list[Finding] = []
+    for count in counts:
+        stuck = count.ready + count.scheduled + count.paused
+        if not stuck or count.task in known:
+            continue
+        near = get_close_matches(count.task, sorted(known), n=2)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        findings.append(
+            Finding(
+                "tasks",
+                Colour.RED,
+                f"{stuck:,} jobs of {count.task} wait in queue {count.queue}, and no live worker "
+                f"knows it{hint}",
+                "start a worker that has the task, or keep its old name with aliases=(...)",
+            )
+        )
+    return findings or [Finding("tasks", Colour.GREEN, "every queued task is known to a worker")]
+
+
+def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
+    now = broker.clock.now()
+    findings: list[Finding] = []
+    for rule in broker.rules():
+        held = sum(count.paused for count in counts if rule.holds(count.queue, count.task, now))
+        words = [rule.queue] if rule.queue else []
+        words += ["--task", rule.task] if rule.task else []
+        undo = "unblock --admin" if rule.kind == "block" else "resume"
+        findings.append(
+            Finding(
+                "rules",
+                Colour.YELLOW,
+                f"{rule.target} has a {rule.kind} of {rule.author or 'somebody'}"
+                f"{': ' + rule.reason if rule.reason else ''}; {held:,} jobs are held back",
+                f"penstock {undo} {' '.join(words)}",
+            )
+        )
+    return findings
+
+
+def _failed(counts: Sequence[Count]) -> Finding:
+    failed = sum(count.failed for count in counts)
+    if not failed:
+        return Finding("jobs", Colour.GREEN, "none has failed for good")
+    says = f"{failed:,} failed and are kept"
+    return Finding("jobs", Colour.YELLOW, says, "penstock find state:failed, then penstock retry")

@@ -1,0 +1,223 @@
+"""Look: find, why, count, history. None of them changes anything, or makes a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.options import AppTarget, Json, Profile, Url, no_stray_options
+from penstock.errors import Refused
+
+if TYPE_CHECKING:
+    from penstock.broker import Broker, Event
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILTER",
+        help="field:value, or -field:value to exclude. Fields: task, queue, state, key, reason, "
+        "tag.NAME, arg.NAME, since, until.",
+        show_default=False,
+    ),
+]
+
+
+def find(
+    words: Words = None,
+    *,
+    limit: Annotated[int, typer.Option(help="Most jobs to show.", min=1)] = 20,
+    after: Annotated[
+        str | None, typer.Option(help="Go on below this id.", show_default=False)
+    ] = None,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Find jobs, newest first.
+
+    Example: penstock find state:failed task:mail:send since:2h -tag.tenant:test
+    """
+    from penstock.cli import show
+    from penstock.cli.place import opened
+    from penstock.filter import parse_filter
+    from penstock.ids import parse_id
+
+    with opened(url, profile, app) as broker:
+        now = broker.clock.now()
+        wanted = parse_filter(no_stray_options(words or []), now)
+        page = broker.find(wanted, parse_id(after) if after else None, limit)
+        found = list(page.jobs)
+        while page.after is not None and len(found) < limit:
+            page = broker.find(wanted, page.after, limit - len(found))
+            found += page.jobs
+    if json:
+        show.put_json_lines(show.job_json(job) for job in found)
+        return
+    if not found:
+        show.aside("no job matches")
+        return
+    show.console().print(show.jobs_table(found, now))
+    if page.after is not None:
+        show.aside(f"there is more: --after {page.after}")
+
+
+def why(
+    id: Annotated[str, typer.Argument(help="A job's id.", show_default=False)],
+    *,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Say why a job is where it is.
+
+    Example: penstock why 0190a6c4-5e1f-7000-8000-00000a1b2000
+    """
+    from penstock.cli import show
+    from penstock.cli.place import opened
+    from penstock.ids import parse_id
+
+    job_id = parse_id(id)
+    with opened(url, profile, app) as broker:
+        answer = broker.why(job_id)
+        job = broker.get(job_id)
+    if json:
+        show.put_json(
+            {
+                "id": job_id,
+                "state": answer.state,
+                "cause": answer.cause,
+                "sentence": answer.sentence,
+                "job": None if job is None else show.job_json(job),
+            }
+        )
+    else:
+        if job is not None:
+            show.aside(f"{job.task}({show.call_text(job.body)}), queue {job.queue}")
+        show.say(answer.sentence)
+    if job is None:
+        raise typer.Exit(1)
+
+
+def count(
+    *,
+    by_task: Annotated[bool, typer.Option("--by-task", help="A row per task.")] = False,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Count jobs by where they stand; ended ones but failed are history.
+
+    Example: penstock count --by-task
+    """
+    import msgspec
+
+    from penstock.cli import show
+    from penstock.cli.place import opened
+
+    with opened(url, profile, app) as broker:
+        counts = broker.count()
+    if json:
+        rows = counts if by_task else show.by_queue(counts)
+        for row in rows:
+            numbers = msgspec.structs.asdict(row)
+            if not by_task:
+                del numbers["task"]
+            show.put_json(numbers)
+        return
+    if not counts:
+        show.aside("nothing is waiting, running or failed")
+        return
+    show.console().print(show.counts_table(counts, by_task=by_task))
+
+
+def history(
+    id: Annotated[
+        str | None,
+        typer.Argument(help="Of this job alone.", show_default=False),
+    ] = None,
+    *,
+    after: Annotated[
+        int | None,
+        typer.Option(help="Rows after this position; without it the last ones.", min=0),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Most rows to show.", min=1)] = 20,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as it happens.")] = False,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Show what happened: one row per ended attempt, and who did what.
+
+    Example: penstock history --follow
+    """
+    from penstock.cli.place import opened
+    from penstock.ids import parse_id
+
+    job_id = None if id is None else parse_id(id)
+    if follow and job_id is not None:
+        raise Refused("--follow goes with the whole history: leave out the id")
+    with opened(url, profile, app) as broker:
+        if after is None:
+            rows = _last_rows(broker, limit, job_id)
+        else:
+            rows = broker.history(after=after, limit=limit, job=job_id)
+        position = _put(rows, json=json) or after or 0
+        while follow:
+            rows = broker.history(after=position, limit=1000)
+            position = _put(rows, json=json) or position
+            if not rows:
+                broker.wait(None, 1.0)
+    if not rows and not json:
+        from penstock.cli import show
+
+        show.aside("nothing has happened yet")
+
+
+def _put(rows: list[Event], *, json: bool) -> int | None:
+    from penstock.cli import show
+
+    for event in rows:
+        if json:
+            show.put_json(show.event_json(event))
+        else:
+            show.console().print(show.event_line(event), soft_wrap=True)
+    return rows[-1].position if rows else None
+
+
+def _last_rows(broker: Broker, limit: int, job: str | None) -> list[Event]:
+    """The last rows: of one job by reading all of it, else by asking where the history ends."""
+    if job is not None:
+        rows = broker.history(limit=1_000_000, job=job)
+        return rows[-limit:]
+    after = max(last_position(broker) - limit, 0)
+    return broker.history(after=after, limit=limit)
+
+
+def last_position(broker: Broker) -> int:
+    """The position of the newest row; 0 if there is none.
+
+    The protocol reads forward only. Thirty looks at one row each, twice as far every time and then
+    closing in, find the end of a history of a billion rows.
+    """
+
+    def next_after(position: int) -> int | None:
+        rows = broker.history(after=position, limit=1)
+        return rows[0].position if rows else None
+
+    found, stride = 0, 1
+    while (ahead := next_after(found + stride)) is not None:
+        found, stride = ahead, stride * 2
+    beyond = found + stride  # nothing is after it
+    while found < beyond:
+        middle = (found + beyond) // 2
+        ahead = next_after(middle)
+        if ahead is None:
+            beyond = middle
+        else:
+            found = ahead
+    return found

@@ -1,0 +1,200 @@
+"""Cancel, retry, delete: by ids, or by the filter that `find` takes.
+
+A filter may mean a million jobs: the number is shown and asked about first, and then it is done
+page by page, each page one transaction. What is interrupted is done as far as it got, and can be
+repeated.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from penstock.cli.options import (
+    AppTarget,
+    Json,
+    Profile,
+    Reason,
+    Url,
+    Yes,
+    author,
+    no_stray_options,
+)
+from penstock.errors import Refused
+
+if TYPE_CHECKING:
+    from penstock.broker import Broker
+    from penstock.filter import Filter
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ID|FILTER",
+        help="Ids of jobs, or a filter as `penstock find` takes it.",
+        show_default=False,
+    ),
+]
+PAGE = 1000
+
+
+class _Verb(NamedTuple):
+    name: str
+    done: str
+    states: tuple[str, ...]  # those it can apply to: what a filter means when it names none
+
+
+_CANCEL = _Verb("cancel", "cancelled", ("waiting", "ready", "running"))
+_RETRY = _Verb("retry", "ready again", ("failed", "cancelled"))
+_DELETE = _Verb("delete", "deleted", ("waiting", "ready", "succeeded", "failed", "cancelled"))
+
+
+def cancel(
+    words: Words = None,
+    *,
+    reason: Reason = "",
+    yes: Yes = False,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """End jobs that have not ended; a running one is told to stop.
+
+    Example: penstock cancel task:mail:send tag.tenant:a --yes
+    """
+    from penstock.cli.place import opened
+
+    with opened(url, profile, app) as broker:
+        _act(broker, _CANCEL, words or [], reason, yes=yes, json=json)
+
+
+def retry(
+    words: Words = None,
+    *,
+    reason: Reason = "",
+    yes: Yes = False,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Run failed and cancelled jobs again, and scheduled ones now.
+
+    Example: penstock retry task:mail:send state:failed since:2h
+    """
+    from penstock.cli.place import opened
+
+    with opened(url, profile, app) as broker:
+        _act(broker, _RETRY, words or [], reason, yes=yes, json=json)
+
+
+def delete(
+    words: Words = None,
+    *,
+    reason: Reason = "",
+    yes: Yes = False,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Forget jobs that are not running; their history rows stay.
+
+    Example: penstock delete state:failed until:30d
+    """
+    from penstock.cli.place import opened
+
+    with opened(url, profile, app) as broker:
+        _act(broker, _DELETE, words or [], reason, yes=yes, json=json)
+
+
+def _act(
+    broker: Broker, verb: _Verb, words: list[str], reason: str, *, yes: bool, json: bool
+) -> None:
+    from penstock.ids import parse_id
+
+    no_stray_options(words)
+    if not words:
+        raise Refused(
+            f"{verb.name} what? Give ids, or a filter such as state:failed task:mail:send"
+        )
+    filters = [word for word in words if ":" in word]
+    if not filters:
+        _by_ids(broker, verb, [parse_id(word) for word in words], reason, json=json)
+    elif len(filters) < len(words):
+        raise Refused("ids and a filter do not go together: give one of the two")
+    else:
+        _by_filter(broker, verb, words, reason, yes=yes, json=json)
+
+
+def _by_ids(broker: Broker, verb: _Verb, ids: list[str], reason: str, *, json: bool) -> None:
+    from penstock.cli import show
+
+    done = getattr(broker, verb.name)(ids, author(), reason)
+    left = [job_id for job_id in dict.fromkeys(ids) if job_id not in set(done)]
+    if json:
+        show.put_json({"verb": verb.name, "done": done, "left": left})
+    else:
+        for job_id in done:
+            state = broker.get(job_id)
+            told = verb.name == "cancel" and state is not None and state.state == "running"
+            show.say(f"{job_id} {'is running and was told to stop' if told else verb.done}")
+        for job_id in left:
+            show.complain(f"{job_id} left as it is. {broker.why(job_id).sentence}")
+    if left:
+        raise typer.Exit(1)
+
+
+def _by_filter(
+    broker: Broker, verb: _Verb, words: list[str], reason: str, *, yes: bool, json: bool
+) -> None:
+    from penstock.cli import show
+
+    wanted = _wanted(broker, verb, words)
+    if json and not yes:
+        raise Refused("--json with a filter asks nobody: say --yes as well")
+    ticker = show.Ticker(quiet=json)
+    total = 0
+    for ids in _pages(broker, wanted):
+        total += len(ids)
+        ticker.say(f"{total:,} jobs match")
+    ticker.done()
+    if not yes and total:
+        sys.stderr.write(f"{total:,} {'job matches' if total == 1 else 'jobs match'}. ")
+        typer.confirm(f"{verb.name} {'it' if total == 1 else 'them'}?", abort=True, err=True)
+    done = 0
+    for ids in _pages(broker, wanted):
+        done += len(getattr(broker, verb.name)(ids, author(), reason))
+        ticker.say(f"{done:,} of {total:,} {verb.done}")
+    ticker.done()
+    if json:
+        show.put_json({"verb": verb.name, "matched": total, "count": done})
+    else:
+        show.say(f"{done:,} {'job' if done == 1 else 'jobs'} {verb.done}")
+
+
+def _wanted(broker: Broker, verb: _Verb, words: list[str]) -> Filter:
+    import msgspec
+
+    from penstock.filter import parse_filter
+    from penstock.job import State
+
+    wanted = parse_filter(words, broker.clock.now())
+    if wanted.state:
+        return wanted
+    return msgspec.structs.replace(wanted, state=tuple(State(state) for state in verb.states))
+
+
+def _pages(broker: Broker, wanted: Filter) -> Iterator[list[str]]:
+    """Ids that match, a page at a time, downwards: acting on one page does not move the next."""
+    after: str | None = None
+    while True:
+        page = broker.find(wanted, after, PAGE)
+        if page.jobs:
+            yield [job.id for job in page.jobs]
+        after = page.after
+        if after is None:
+            return

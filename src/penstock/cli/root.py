@@ -1,0 +1,121 @@
+"""The root of the command line: order and groups of commands, errors, exit codes.
+
+    0 done    1 the answer is no (a failed job, a red doctor)    2 refused    130 Ctrl-C
+
+Help is plain text from here and not rich's: that costs 200 ms more, every time.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from penstock.cli import hand_over, look, look_after, measure, rules, start, stores, work
+from penstock.cli.options import TAKES_WORDS
+from penstock.errors import PenstockError, UnknownOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIRST = "Start here"
+HOLD_BACK = "Hold back and let go"
+JOBS = "Jobs"
+LOOK = "Look"
+STORE = "The store"
+SEE = "See it work"
+
+
+class Root(TyperGroup):
+    """All commands, in groups; what Penstock raises on purpose is one sentence and exit code 2."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        groups: dict[str, list[tuple[str, str]]] = {}
+        widest = max(len(name) for name in self.commands)
+        for name, command in self.commands.items():
+            group = str(getattr(command, "rich_help_panel", FIRST))
+            row = (name.ljust(widest), command.get_short_help_str(formatter.width - widest - 6))
+            groups.setdefault(group, []).append(row)
+        for group, rows in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except PenstockError as error:
+            from penstock.cli.show import complain
+
+            complain(_sentence(error))
+            sys.exit(2)
+
+
+def _sentence(error: PenstockError) -> str:
+    text = str(error)
+    if isinstance(error, UnknownOutcome):
+        ids = ", ".join(str(getattr(job, "id", job)) for job in error.jobs[:3])
+        text += f". It is safe to send again under the same id: --id {ids}"
+    return text
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
+root = typer.Typer(
+    cls=Root,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+@root.callback()
+def penstock(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Durable background work for Python.
+
+    First job: penstock init && penstock run tasks:add 2 3
+    """
+    del version
+
+
+def _add(group: str, function: Callable[..., Any], *, words: bool = False) -> None:
+    name = function.__name__.rstrip("_").replace("_", "-")
+    settings = TAKES_WORDS if words else None
+    root.command(name, rich_help_panel=group, context_settings=settings)(function)
+
+
+_add(FIRST, start.init)
+_add(FIRST, start.dev)
+_add(FIRST, work.worker)
+_add(FIRST, hand_over.run, words=True)
+_add(FIRST, hand_over.enqueue, words=True)
+_add(FIRST, look.find, words=True)
+_add(FIRST, look.why)
+_add(HOLD_BACK, rules.pause)
+_add(HOLD_BACK, rules.resume)
+_add(HOLD_BACK, rules.block)
+_add(HOLD_BACK, rules.unblock)
+_add(JOBS, look_after.cancel, words=True)
+_add(JOBS, look_after.retry, words=True)
+_add(JOBS, look_after.delete, words=True)
+_add(LOOK, look.count)
+_add(LOOK, look.history)
+_add(STORE, stores.migrate)
+_add(STORE, stores.doctor)
+_add(SEE, measure.bench)
+_add(SEE, measure.demo)

@@ -1,0 +1,171 @@
+"""The first minutes: init writes a file with a task, dev works on it and reloads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import Json, Profile, Url
+from penstock.errors import Refused
+
+FIRST_TASK = """\
+from penstock import App
+
+app = App()
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+"""
+_LOOK_SECONDS = 0.3
+_LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("tasks.py"),
+    *,
+    json: Json = False,
+) -> None:
+    """Write a file with a first task.
+
+    Example: penstock init
+    """
+    from penstock.cli import show
+
+    if file.suffix != ".py" or not file.stem.isidentifier():
+        raise Refused(f"{file} cannot be imported: write a name such as tasks.py")
+    if not file.parent.is_dir():
+        raise Refused(f"there is no folder {file.parent}")
+    try:
+        with file.open("x", encoding="utf-8") as written:
+            written.write(FIRST_TASK)
+    except FileExistsError:
+        raise Refused(f"{file} is there already, and is left as it is; name another one") from None
+    # Named as a module from here, or by its path from elsewhere.
+    place = file.stem if file.parent == Path() else str(file)
+    following = [f"penstock run {place}:add 2 3", f"penstock dev {place}"]
+    if json:
+        show.put_json({"file": str(file), "next": following})
+        return
+    show.say(f"{file} has a first task. Now:")
+    show.say(f"  {following[0]:<32}  stores a job, runs it, prints 5")
+    show.say(f"  {following[1]:<32}  a worker that reloads when you change the file")
+
+
+def dev(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="module:app, a module, or a file; without it, tasks.py.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    url: Url = None,
+    profile: Profile = None,
+    json: Json = False,
+) -> None:
+    """Work while you write: migrations and a worker that reloads when a file changes.
+
+    Example: penstock dev tasks:app
+    """
+    from penstock.cli import show
+    from penstock.cli.place import chosen
+
+    if target is None:
+        if not Path("tasks.py").is_file():
+            raise Refused("dev what? Name the app, for example myapp:app; penstock init writes one")
+        target = "tasks"
+    command = [sys.executable, "-m", "penstock", "worker", target, "--processes", "1"]
+    command += ["--grace", "3s", "--log-level", "warning", *(["--json"] if json else [])]
+    folder = Path.cwd()
+    before = signal.signal(signal.SIGTERM, _as_ctrl_c)
+    try:
+        with chosen(url, profile):
+            while True:
+                seen = _written(folder)
+                changed = _work_until_changed(command, folder, seen)
+                if not json:
+                    show.aside(f"{changed} changed: starting again", "cyan")
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _work_until_changed(command: list[str], folder: Path, seen: dict[str, float]) -> str:
+    """Work; gives the file that changed. What was claimed is settled or handed back by then."""
+    from penstock.cli import show
+
+    worker = subprocess.Popen(command)
+    told = False
+    try:
+        while (changed := _changed(seen, _written(folder))) is None:
+            if worker.poll() is not None and not told:
+                told = True
+                show.aside("the worker has ended; waiting for a change", "yellow")
+            time.sleep(_LOOK_SECONDS)
+        return changed
+    finally:
+        # A Ctrl-C in a terminal reaches the worker as well; a second word would mean "at once".
+        if worker.poll() is None and not isinstance(sys.exception(), KeyboardInterrupt):
+            worker.terminate()
+        _wait(worker)
+
+
+def _wait(worker: subprocess.Popen[bytes]) -> None:
+    try:
+        worker.wait(timeout=20)
+    except BaseException:
+        worker.terminate()
+        try:
+            worker.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+        raise
+
+
+def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _written(folder: Path) -> dict[str, float]:
+    """When each of the folder's Python files was last written."""
+    return dict(_files(str(folder)))
+
+
+def _files(folder: str) -> Iterator[tuple[str, float]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            if entry.name.startswith(".") or entry.name in _LEFT_OUT:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if not os.path.exists(f"{entry.path}/pyvenv.cfg"):  # noqa: PTH110  asked often
+                    yield from _files(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path, entry.stat().st_mtime
+        except OSError:
+            continue  # gone in the meantime
+
+
+def _changed(before: dict[str, float], now: dict[str, float]) -> str | None:
+    for path in before.keys() | now.keys():
+        if before.get(path) != now.get(path):
+            return os.path.relpath(path)
+    return None

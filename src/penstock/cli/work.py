@@ -1,0 +1,131 @@
+"""penstock worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.options import Json, Profile, Url, bytes_of, names_of, span_of
+from penstock.errors import Refused
+
+if TYPE_CHECKING:
+    from penstock.app import App
+
+
+def worker(
+    target: Annotated[
+        str,
+        typer.Argument(help="module:app, a module, or a file.", show_default=False),
+    ],
+    *,
+    queues: Annotated[
+        str | None, typer.Option(help="Only these, between commas.", show_default="all")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Child processes.", min=1, show_default="one per core")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads per child.", min=1)] = 10,
+    tags: Annotated[
+        str | None, typer.Option(help="What this machine has, for tasks with runs_on.")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End when nothing is left to run now or later.")
+    ] = False,
+    lease: Annotated[str, typer.Option(help="How long a silent worker keeps its jobs.")] = "15s",
+    grace: Annotated[str, typer.Option(help="How long jobs may take to end at a stop.")] = "25s",
+    max_memory: Annotated[
+        str | None, typer.Option(help="Replace a child above this, for example 512M.")
+    ] = None,
+    health_port: Annotated[
+        int | None, typer.Option(help="Serve /live and /ready on this port of loopback.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    url: Url = None,
+    profile: Profile = None,
+    json: Json = False,
+) -> None:
+    """Run jobs: a supervisor and its child processes, until it is stopped.
+
+    SIGTERM or Ctrl-C: takes nothing more, lets jobs end within the grace, hands back the rest
+    uncounted.
+
+    Example: penstock worker myapp:app --queues mail,default --processes 2
+    """
+    from penstock.cli import show
+    from penstock.cli.place import checked, chosen
+    from penstock.worker import Supervisor
+
+    _log_to_stderr(log_level)
+    with chosen(url, profile):
+        supervisor = Supervisor(
+            target,
+            processes=processes,
+            threads=threads,
+            queues=names_of(queues),
+            tags=names_of(tags) or (),
+            drain=drain,
+            lease=span_of(lease, "--lease"),
+            grace=span_of(grace, "--grace"),
+            max_memory=None if max_memory is None else bytes_of(max_memory, "--max-memory"),
+            health_port=health_port,
+            log_level=log_level,
+        )
+        app = checked(supervisor.app, url)
+        _say_start(app, supervisor.processes, json=json)
+        try:
+            code = supervisor.run()
+        except OSError as error:
+            if health_port is None:
+                raise
+            raise Refused(
+                f"--health-port {health_port} cannot be served: {error}; 0 takes any free port"
+            ) from error
+        finally:
+            app.close()
+    if json:
+        show.put_json({"event": "ended", "code": code})
+    raise typer.Exit(code)
+
+
+def _say_start(app: App, processes: int, *, json: bool) -> None:
+    from penstock.brokers import store_condition
+    from penstock.cli import show
+    from penstock.settings import mask
+
+    tasks = app.known_tasks()
+    if not tasks:
+        raise Refused(
+            "the app has no tasks: write @app.task over a function, in a module it imports"
+        )
+    resolved = app.resolved_url
+    _ = app.broker  # opens the store, and brings its schema forward, before children do
+    condition = store_condition(resolved.url)
+    if json:
+        show.put_json(
+            {
+                "event": "started",
+                "store": mask(resolved.url),
+                "schema": condition.schema,
+                "tasks": tasks,
+                "processes": processes,
+            }
+        )
+        return
+    schema = "" if condition.schema is None else f", schema {condition.schema}"
+    show.aside(f"store: {mask(resolved.url)} ({resolved.source}){schema}")
+    show.aside(f"promise: {condition.promise}")
+    names = sorted(tasks)
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    show.aside(f"tasks: {', '.join(names[:10])}{more}")
+    show.aside(f"{processes} {'process' if processes == 1 else 'processes'}; Ctrl-C stops")
+
+
+def _log_to_stderr(level: str) -> None:
+    import logging
+
+    if level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+        raise Refused(f"--log-level {level!r}: debug, info, warning or error")
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)-7s %(process)d %(message)s"
+    )
