@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -176,6 +177,18 @@ def test_a_result_that_cannot_be_stored_fails_unstorable(app: App) -> None:
     assert (outcome.state, outcome.reason) == (State.FAILED, "unstorable")
     assert outcome.error is not None
     assert outcome.error.startswith("result: Expected `int`, got `str`")
+
+
+def test_an_annotation_that_has_no_json_form_fails_unreadable_or_unstorable(app: App) -> None:
+    @app.task(name="odd")
+    def odd() -> Callable[[], int]:
+        return int
+
+    @app.task(name="odder")
+    def odder(n: Callable[[], int]) -> None: ...
+
+    assert done(run(app, odd, odd.job())).reason == "unstorable"
+    assert done(run(app, odder, Job(task="odder"))).reason == "unreadable"
 
 
 def test_a_refusal_of_the_users_own_is_an_ordinary_error(app: App) -> None:

@@ -122,13 +122,11 @@ def _through(
 def _returned(
     app: App, task: Task[..., Any], current: CurrentJob, options: JobOptions, value: Any
 ) -> Outcome | None:
-    if value is None and task.results.may_be_none:
-        result = None
-    else:
-        try:
-            result = task.results.encode(value)
-        except Refused as error:
-            raise Unstorable(f"{error} (task {task.name}, {task.signature_text})") from error
+    try:
+        results = task.results
+        result = None if value is None and results.may_be_none else results.encode(value)
+    except Refused as error:
+        raise Unstorable(f"{error} (task {task.name}, {task.signature_text})") from error
     policy = policy_for(task.policy, options)
     now = app.clock.now()
     outcome = after_success(policy, current.job, result, now, started_at=current.started_at)
