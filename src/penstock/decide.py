@@ -76,8 +76,15 @@ def after_success(
                 ended_at=now,
             )
         strategy = strategy.then
-    keep = strategy == "keep"
-    return Outcome(State.SUCCEEDED, None, result, keep=keep, started_at=started_at, ended_at=now)
+    return Outcome(
+        State.SUCCEEDED,
+        None,
+        result,
+        keep=strategy == "keep",
+        keep_for=policy.keep,
+        started_at=started_at,
+        ended_at=now,
+    )
 
 
 def after_error(
@@ -90,14 +97,15 @@ def after_error(
     started_at: float,
 ) -> Outcome:
     """Where an attempt leads that raised."""
-    return _retried(policy, job, error, _Failure("error", traceback, now, started_at))
+    failure = _Failure("error", traceback, now, started_at, policy.keep)
+    return _retried(policy, job, error, failure)
 
 
 def after_timeout(
     policy: Policy, job: Job[Any], traceback: str, now: float, *, started_at: float
 ) -> Outcome:
     """Where an attempt leads that ran out of time."""
-    failure = _Failure("timeout", traceback, now, started_at)
+    failure = _Failure("timeout", traceback, now, started_at, policy.keep)
     if policy.on_timeout is None:
         # As the exception that it stands for, so that Retry(on=(TimeoutError,)) means it.
         return _retried(policy, job, TimeoutError(), failure)
@@ -111,6 +119,7 @@ class _Failure(NamedTuple):
     traceback: str
     now: float
     started_at: float
+    keep_for: float | None
 
     def again(self, delay: float, repeats: int = 0) -> Outcome:
         return Outcome(
@@ -131,6 +140,7 @@ class _Failure(NamedTuple):
             error=self.traceback,
             failures=1,
             keep=keep,
+            keep_for=self.keep_for,
             started_at=self.started_at,
             ended_at=self.now,
         )

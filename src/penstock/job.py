@@ -107,6 +107,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     enqueued_at: float = 0.0
     claimed_at: float | None = None
     ended_at: float | None = None
+    keep_until: float | None = None  # once ended, kept until then; None: for the retention
     worker: str | None = None
     reason: str | None = None  # why it ended, or why it was put back
     error: str | None = None  # the traceback of the last failed attempt
@@ -196,6 +197,7 @@ class Outcome(msgspec.Struct, frozen=True):
     lapses: int = 0
     repeats: int = 0
     keep: bool = True  # False: the job is deleted, only the history row of the attempt stays
+    keep_for: float | None = None  # seconds that an ended job is kept; None: the retention
     started_at: float | None = None  # None: the attempt never began, and leaves no history row
     ended_at: float | None = None
 

@@ -20,6 +20,7 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
     if cancelled and state in {State.READY, State.CANCELLED}:
         state, reason = State.CANCELLED, "cancelled"
     ended = state in ENDED
+    ended_at = (now if outcome.ended_at is None else outcome.ended_at) if ended else None
     run_at = job.run_at
     if state is State.READY:
         run_at = now if outcome.run_at is None else outcome.run_at
@@ -33,11 +34,19 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
         repeats=job.repeats + outcome.repeats,
         error=job.error if outcome.error is None else outcome.error,
         result=outcome.result,
-        ended_at=(now if outcome.ended_at is None else outcome.ended_at) if ended else None,
+        ended_at=ended_at,
+        keep_until=kept_until(outcome, ended_at),
         claimed_at=None,
         worker=None,
         lease=None,
     )
+
+
+def kept_until(outcome: Outcome, ended_at: float | None) -> float | None:
+    """Until when an ended job is kept, if its task says so; None: for the store's retention."""
+    if ended_at is None or outcome.keep_for is None:
+        return None
+    return ended_at + outcome.keep_for
 
 
 def leaves_history(outcome: Outcome, after: Job[Any]) -> bool:

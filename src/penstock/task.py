@@ -106,6 +106,7 @@ class Task(Prepared[P, R]):
             on_success=on_success,
             on_error=on_error,
             on_timeout=on_timeout,
+            keep=self.keep,
         )
         self._names = names or {}
         self.__doc__ = function.__doc__

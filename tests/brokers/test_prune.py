@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock.broker import Batch, Note
@@ -150,3 +151,28 @@ def test_expired_jobs_end_when_the_store_is_pruned(broker, clock):
     broker.prune(clock.now() - DAY)
 
     assert (broker.get(job.id).state, broker.get(job.id).reason) == (State.CANCELLED, "expired")
+
+
+@pytest.mark.parametrize("outcome", [succeeded(b"1"), failed("boom")], ids=["succeeded", "failed"])
+def test_a_job_that_says_so_is_forgotten_sooner(broker, clock, fields, outcome):
+    job = enqueue_and_claim(broker, clock, **fields)
+    settle(broker, job, msgspec.structs.replace(outcome, keep_for=60.0))
+    clock.advance(seconds=61)
+
+    broker.prune(clock.now() - DAY)
+
+    assert broker.get(job.id) is None
+    [event] = [event for event in broker.history() if event.kind == "attempt"]
+    assert (event.body, event.result) == ((None, None) if outcome.result else (event.body, None))
+
+
+@pytest.mark.parametrize("outcome", [succeeded(b"1"), failed("boom")], ids=["succeeded", "failed"])
+def test_a_job_that_says_so_is_kept_longer(broker, clock, fields, outcome):
+    job = enqueue_and_claim(broker, clock, **fields)
+    settle(broker, job, msgspec.structs.replace(outcome, keep_for=3 * DAY))
+    clock.advance(days=2)
+
+    broker.prune(clock.now() - DAY)
+
+    assert broker.get(job.id).state is outcome.state
+    assert broker.get(job.id).result == outcome.result

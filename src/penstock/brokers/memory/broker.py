@@ -225,10 +225,7 @@ class MemoryBroker:
             store, rows = self._store, self._store.rows()
             store.expire()
             store.pruned_before = max(store.pruned_before, before)
-            for job in list(store.jobs.values()):
-                if job.ended_at is not None and job.ended_at < before:
-                    del store.jobs[job.id]
-            store.history = [event for event in store.history if event.at >= before]
+            store.forget_ended(before)
             for job_id in store.notes.keys() - store.jobs.keys():
                 del store.notes[job_id]
             for job_id in store.sent.keys() - store.jobs.keys():

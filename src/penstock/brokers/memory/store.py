@@ -141,6 +141,26 @@ class Store:
             if job.expires_at is not None and job.expires_at <= now:
                 self.cancel(job, "expired", {})
 
+    def forget_ended(self, before: float) -> None:
+        """Forget what ended before this time; some jobs say themselves how long they stay."""
+        now = self.clock.now()
+        over: set[str] = set()
+        for job in list(self.jobs.values()):
+            if job.keep_until is not None and job.keep_until <= now:
+                over.add(job.id)
+                del self.jobs[job.id]
+            elif job.keep_until is None and job.ended_at is not None and job.ended_at < before:
+                del self.jobs[job.id]
+        self.history = [
+            msgspec.structs.replace(event, body=None, result=None) if event.job in over else event
+            for event in self.history
+            if event.at >= before or self._stays(event)
+        ]
+
+    def _stays(self, event: Event) -> bool:
+        job = self.jobs.get(event.job or "")
+        return job is not None and job.keep_until is not None and event.body is not None
+
     def keep_alive(self, row: WorkerRow, claimed_at: float | None = None) -> None:
         """Register the worker, or renew its lease."""
         monotonic = self.clock.monotonic()

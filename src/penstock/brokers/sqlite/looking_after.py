@@ -233,6 +233,7 @@ class LookingAfter(Working):
                     "author": rule.author,
                     "reason": rule.reason,
                     "created_at": rule.created_at or now,
+                    "now": now,
                     "until": rule.until,
                 },
             ).fetchone()
@@ -272,11 +273,11 @@ class LookingAfter(Working):
             change = Change(db, now)
             self._expire(change)
             removed = 0
-            for row in db.execute(sql.prune_jobs, {"before": before}).fetchall():
+            for row in db.execute(sql.prune_jobs, {"before": before, "now": now}).fetchall():
                 change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
                 removed += db.execute(sql.delete, (row["id"],)).rowcount
             change.finish()
-            removed += db.execute(sql.prune, {"before": before}).rowcount
+            removed += db.execute(sql.prune, {"before": before, "now": now}).rowcount
             pruned_before = max(before, self._pruned_before(db))
             db.execute(sql.put_meta, {"name": "pruned_before", "value": repr(pruned_before)})
             below = int(max(before, 0) * 1000).to_bytes(6, "big") + bytes(10)
@@ -285,7 +286,13 @@ class LookingAfter(Working):
                 removed += db.execute(statement, parameters).rowcount
             # Not counted: these are no rows that anybody put there.
             for statement in (
-                *(sql.prune_tags, sql.prune_workers, sql.prune_tallies, sql.prune_unique),
+                *(
+                    sql.prune_bodies,
+                    sql.prune_tags,
+                    sql.prune_workers,
+                    sql.prune_tallies,
+                    sql.prune_unique,
+                ),
             ):
                 db.execute(statement, parameters)
         return removed

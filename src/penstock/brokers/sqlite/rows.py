@@ -124,6 +124,7 @@ def job_of(lane: Lane, row: sqlite3.Row) -> Job[Any]:
         enqueued_at=row["enqueued_at"],
         claimed_at=row["claimed_at"],
         ended_at=row["ended_at"],
+        keep_until=row["keep_until"],
         worker=row["worker"],
         reason=row["reason"],
         error=row["error"],
@@ -147,6 +148,7 @@ def succeeded_job(lane: Lane, row: sqlite3.Row) -> Job[Any]:
         enqueued_at=row["enqueued_at"],
         claimed_at=row["started_at"],
         ended_at=row["at"],
+        keep_until=row["keep_until"],
         worker=row["worker"],
         result=row["result"],
     )
@@ -167,6 +169,7 @@ def row_of(job: Job[Any], lane: int, **changes: Any) -> dict[str, Any]:
         "repeats": job.repeats,
         "enqueued_at": job.enqueued_at,
         "ended_at": job.ended_at,
+        "keep_until": job.keep_until,
         "at_most_once": job.at_most_once,
         "key": job.key,
         "unique_key": unique.key if unique else None,

@@ -25,7 +25,7 @@ from penstock.brokers.sqlite.store import Db
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.redact import redact
-from penstock.settlement import leaves_history, settled
+from penstock.settlement import kept_until, leaves_history, settled
 
 
 class Settling(HandOver):
@@ -78,8 +78,9 @@ class Settling(HandOver):
                 body = result = None
                 if outcome.keep:
                     body, result = redact(job.body), outcome.result
+                ended_at = now if outcome.ended_at is None else outcome.ended_at
                 successes += (
-                    now if outcome.ended_at is None else outcome.ended_at,
+                    ended_at,
                     raw_id,
                     lane,
                     job.enqueued_at,
@@ -87,6 +88,7 @@ class Settling(HandOver):
                     worker,
                     body,
                     result,
+                    kept_until(outcome, ended_at) if outcome.keep else None,
                 )
             else:
                 after = settled(job, outcome, now, cancelled=mark == ASKED)
@@ -187,6 +189,7 @@ def moved(after: Job[Any], minute: int) -> dict[str, Any]:
         "lapses": after.lapses,
         "repeats": after.repeats,
         "ended_at": after.ended_at,
+        "keep_until": after.keep_until,
         "reason": after.reason,
         "error": after.error,
     }
@@ -215,4 +218,5 @@ def _attempt(
         redact(before.body) if kept else None,
         outcome.result if kept else None,
         None,
+        after.keep_until if kept else None,
     )

@@ -55,6 +55,7 @@ create table penstock_job (
     enqueued_at real not null,
     claimed_at real,
     ended_at real,
+    keep_until real,  -- once ended; null: for the retention
     worker text,
     cancelled integer not null default 0,  -- asked to cancel while it runs
     at_most_once integer not null default 0,
@@ -169,7 +170,10 @@ create table penstock_history (
     error text,
     body blob,
     result blob,
-    data blob
+    data blob,
+    keep_until real  -- of body and result; null: for the retention
 ) strict;
 -- Serves get, find and history of one job.
 create index penstock_history_job on penstock_history (job) where job is not null;
+-- Serves prune.
+create index penstock_history_kept on penstock_history (keep_until) where keep_until is not null;

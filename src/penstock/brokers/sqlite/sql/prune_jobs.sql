@@ -2,4 +2,4 @@
 select *
   from penstock_job
  where state in ('failed', 'cancelled')
-   and ended_at < :before;
+   and case when keep_until is null then ended_at < :before else keep_until <= :now end;

@@ -7,6 +7,7 @@ update penstock_job
        lapses = 0,
        repeats = 0,
        ended_at = null,
+       keep_until = null,
        reason = null,
        error = null,
        expires_at = case when expires_at <= :now then null else expires_at end

@@ -7,6 +7,7 @@ update penstock_job
        lapses = :lapses,
        repeats = :repeats,
        ended_at = :ended_at,
+       keep_until = :keep_until,
        reason = :reason,
        error = :error,
        worker = null,

@@ -1,0 +1,4 @@
+-- Serves prune: arguments and results whose own time is over; that they ran stays recorded.
+update penstock_history
+   set body = null, result = null, keep_until = null
+ where keep_until <= :now;
