@@ -158,7 +158,6 @@ class AsyncHands:
         timeout = task.timeout_of(job)
         deadline = now + timeout if timeout else 0.0
         flight = Flight(chunk, job, task, self._free.pop(), deadline)
-        self._slots.hold(flight.slot, job, deadline)
         self.flights[flight.slot] = flight
         loop = asyncio.get_running_loop()
         flight.running = loop.create_task(self._fly(flight), name=f"{job.task} {job.id}")
@@ -172,6 +171,17 @@ class AsyncHands:
             flight.running.cancel("timeout")
 
     async def _fly(self, flight: Flight) -> None:
+        # Others had their turn since it was started: a rule may have come in the meantime.
+        refused = self._gate.refuse(flight.chunk, flight.job, monotonic())
+        if flight.lost or refused is not None:
+            if flight.timer is not None:
+                flight.timer.cancel()
+            if self.flights.pop(flight.slot, None) is flight:
+                flight.chunk.done.append((flight.job, refused))
+            self._release(flight.slot)
+            self._tell(flight.chunk)
+            return
+        self._slots.hold(flight.slot, flight.job, flight.deadline)
         try:
             outcome = await run_async(self._app, flight.task, flight.job)
         except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
