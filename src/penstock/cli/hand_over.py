@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from penstock.task import Task
     from penstock.worker import Worker
 
-TaskName = Annotated[str, typer.Argument(help="module:function.", show_default=False)]
+TaskName = Annotated[
+    str, typer.Argument(metavar="TASK", help="module:function.", show_default=False)
+]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(

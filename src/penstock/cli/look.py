@@ -64,7 +64,7 @@ def find(
 
 
 def why(
-    id: Annotated[str, typer.Argument(help="A job's id.", show_default=False)],
+    id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.", show_default=False)],
     *,
     url: Url = None,
     profile: Profile = None,
@@ -137,7 +137,7 @@ def count(
 def history(
     id: Annotated[
         str | None,
-        typer.Argument(help="Of this job alone.", show_default=False),
+        typer.Argument(metavar="ID", help="Of this job alone.", show_default=False),
     ] = None,
     *,
     after: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -18,6 +19,12 @@ def bench(
     claim: Annotated[
         bool, typer.Option("--claim", help="Also the claim among three million others; minutes.")
     ] = False,
+    around: Annotated[
+        int, typer.Option(help="With --claim: how many of each kind are around.", min=1)
+    ] = 1_000_000,
+    folder: Annotated[
+        Path | None, typer.Option(help="Which disk to measure.", show_default="temporary")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure enqueue, processing and latency here, beside the raw limit of the store.
@@ -28,7 +35,7 @@ def bench(
     """
     from penstock.bench import bench as measure
 
-    measure(broker, jobs, claim=claim, json=json)
+    measure(broker, jobs, claim=claim, around=around, folder=folder, json=json)
 
 
 def demo(

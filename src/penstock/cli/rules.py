@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.broker import Broker
     from penstock.rule import Rule, RuleKind
 
-Queue = Annotated[str | None, typer.Argument(help="A queue.", show_default=False)]
+Queue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue.", show_default=False)]
 TaskName = Annotated[
     str | None, typer.Option("--task", help="A task, of any queue or of QUEUE.", show_default=False)
 ]

@@ -32,7 +32,9 @@ _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
 
 
 def init(
-    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("tasks.py"),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path(
+        "tasks.py"
+    ),
     *,
     json: Json = False,
 ) -> None:
@@ -66,6 +68,7 @@ def dev(
     target: Annotated[
         str | None,
         typer.Argument(
+            metavar="TARGET",
             help="module:app, a module, or a file; without it, tasks.py.",
             show_default=False,
         ),

@@ -20,7 +20,9 @@ class Step(StrEnum):
 
 
 def migrate(
-    step: Annotated[Step, typer.Argument(help="up, or only status.")] = Step.UP,
+    step: Annotated[
+        Step, typer.Argument(metavar="[up|status]", help="up, or only status.")
+    ] = Step.UP,
     *,
     url: Url = None,
     profile: Profile = None,

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def worker(
     target: Annotated[
         str,
-        typer.Argument(help="module:app, a module, or a file.", show_default=False),
+        typer.Argument(
+            metavar="TARGET", help="module:app, a module, or a file.", show_default=False
+        ),
     ],
     *,
     queues: Annotated[

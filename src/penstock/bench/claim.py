@@ -1,0 +1,74 @@
+"""What a claim costs with three million jobs around those that are claimed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+
+from penstock.bench.measure import TEXT, Say, store
+from penstock.bench.tasks import app, held, other, wanted
+from penstock.broker import WorkerRow
+from penstock.job import succeeded
+from penstock.rule import Rule, RuleKind
+
+_RUNS = 5
+_CLAIM = 100
+_DAY = 86400.0
+
+
+def claim(folder: Path, around: int, say: Say) -> dict[str, float]:
+    """Median milliseconds to claim 100 jobs alone, and with others around; pause and resume."""
+    alone, crowded = folder / "alone.db", folder / "crowded.db"
+    rows = [(number, TEXT) for number in range(around)]
+    with store(crowded):
+        say(f"{around:,} pending jobs in another queue")
+        other.enqueue_many(rows)
+        say(f"{around:,} jobs of a paused task")
+        held.enqueue_many(rows)
+        app.broker.set_rule(Rule(RuleKind.PAUSE, task=held.name))
+        say(f"{around:,} delayed jobs; these take longest")
+        wanted.options(delay=_DAY).enqueue_many(rows)
+    del rows
+    times: dict[Path, list[float]] = {alone: [], crowded: []}
+    for number in range(_RUNS + 1):
+        for path in (alone, crowded) if number % 2 else (crowded, alone):
+            say(f"claiming {_CLAIM}: run {number}")
+            with store(path):
+                taken = _claim()
+                if number:  # the first one warms up both
+                    times[path].append(taken)
+    with store(crowded):
+        rules = [_pause_and_resume() for _ in range(_RUNS)]
+    return {
+        "around": around,
+        "claim_alone_ms": 1000 * median(times[alone]),
+        "claim_crowded_ms": 1000 * median(times[crowded]),
+        "claim_ratio": median(times[crowded]) / median(times[alone]),
+        "pause_ms": 1000 * median(pause for pause, _ in rules),
+        "resume_ms": 1000 * median(resume for _, resume in rules),
+    }
+
+
+def _claim() -> float:
+    """Seconds to claim 100 jobs that were just enqueued, from the queue that they are in."""
+    wanted.enqueue_many([(number, TEXT) for number in range(3 * _CLAIM)])
+    broker = app.broker
+    worker = WorkerRow(id="bench", tasks=app.known_tasks())
+    seconds: list[float] = []
+    for _ in range(3):
+        began = time.perf_counter()
+        jobs = broker.claim(worker, ("wanted",), _CLAIM)
+        seconds.append(time.perf_counter() - began)
+        broker.settle([(job, succeeded()) for job in jobs])
+    # The first claim of a process also writes the worker's row; the last one is like most others.
+    return seconds[-1]
+
+
+def _pause_and_resume() -> tuple[float, float]:
+    broker = app.broker
+    began = time.perf_counter()
+    broker.set_rule(Rule(RuleKind.PAUSE, queue="other"))
+    paused = time.perf_counter()
+    broker.clear_rule(RuleKind.PAUSE, queue="other")
+    return paused - began, time.perf_counter() - paused

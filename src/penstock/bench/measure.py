@@ -1,0 +1,148 @@
+"""The measurements of Penstock itself, each on a store of its own and through the public way in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import msgspec
+
+from penstock.bench.tasks import app, begin, nothing
+from penstock.cli.place import chosen
+from penstock.errors import PenstockError
+from penstock.job import ENDED
+
+TEXT = "x" * 60  # makes a body of about 100 bytes
+_MOST_SECONDS = 600
+Say = Callable[[str], None]
+
+
+@contextmanager
+def store(path: Path) -> Generator[str]:
+    """The benchmark's app on a store of its own."""
+    url = f"sqlite:///{path}"
+    with chosen(url, None):
+        app.close()
+        try:
+            yield url
+        finally:
+            app.close()
+
+
+@contextmanager
+def worker(url: str, *options: str) -> Generator[subprocess.Popen[bytes]]:
+    """One real worker with one child process."""
+    command = [sys.executable, "-m", "penstock", "worker", "penstock.bench.tasks", "--url", url]
+    command += ["--processes", "1", "--log-level", "warning", "--json", *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def backlog(path: Path, jobs: int, say: Say) -> dict[str, float]:
+    """Bulk enqueue, then the processing of all of it by one worker process."""
+    with store(path) as url:
+        rows = [(number, TEXT) for number in range(jobs)]
+        _ = app.broker  # opening the store is not part of it
+        say(f"bulk enqueue of {jobs:,} jobs")
+        began = time.perf_counter()
+        nothing.enqueue_many(rows)
+        enqueued = time.perf_counter() - began
+        del rows
+        say(f"one worker process, {jobs:,} jobs")
+        began = time.perf_counter()
+        with worker(url, "--drain") as process:
+            code = process.wait(_MOST_SECONDS)
+        wall = time.perf_counter() - began
+        if code != 0:
+            raise PenstockError(f"the benchmark's worker ended with code {code}")
+        first, last, ended = _span(say)
+    if ended != jobs:
+        raise PenstockError(f"{jobs:,} jobs were enqueued and {ended:,} ended")
+    return {
+        "bulk_enqueue": jobs / enqueued,
+        "processing": jobs / (last - first),
+        "processing_seconds": last - first,
+        "processing_wall_seconds": wall,
+    }
+
+
+def _span(say: Say) -> tuple[float, float, int]:
+    """First start, last end and number of the attempts in the history."""
+    say("reading the history")
+    first, last, ended, position = float("inf"), 0.0, 0, 0
+    while rows := app.broker.history(after=position, limit=10_000):
+        position = rows[-1].position
+        for event in rows:
+            if event.kind == "attempt":
+                ended += 1
+                last = max(last, event.at)
+                if event.started_at is not None:
+                    first = min(first, event.started_at)
+    return first, last, ended
+
+
+def single(path: Path, jobs: int) -> float:
+    """Enqueues per second, one call and one commit each."""
+    with store(path):
+        _ = app.broker
+        began = time.perf_counter()
+        for number in range(jobs):
+            nothing.enqueue(number, TEXT)
+        return jobs / (time.perf_counter() - began)
+
+
+def latency(path: Path, jobs: int, rate: float) -> dict[str, float]:
+    """From the call of enqueue, and from its return, to the start of the task; milliseconds."""
+    with store(path) as url, worker(url, "--grace", "5s"):
+        until = time.monotonic() + 60
+        while not any(row.alive and row.claimed_at for row in app.broker.workers()):
+            if time.monotonic() > until:
+                raise PenstockError("the benchmark's worker does not start")
+            time.sleep(0.05)
+        begin.enqueue().result(timeout=60)  # the first one loads what the others find loaded
+        sent: list[tuple[str, float, float]] = []
+        start = time.perf_counter()
+        for number in range(jobs):
+            time.sleep(max(start + number / rate - time.perf_counter(), 0))
+            called = time.time()
+            handle = begin.enqueue()
+            sent.append((handle.id, called, time.time()))
+        began = [_began(job_id) for job_id, _, _ in sent]
+    from_call = [at - called for at, (_, called, _) in zip(began, sent, strict=True)]
+    # A task may begin before the call has returned: that is no time at all.
+    from_return = [max(at - back, 0) for at, (_, _, back) in zip(began, sent, strict=True)]
+    return {
+        "call_to_start_p50_ms": _percentile(from_call, 50),
+        "call_to_start_p99_ms": _percentile(from_call, 99),
+        "return_to_start_p50_ms": _percentile(from_return, 50),
+        "return_to_start_p99_ms": _percentile(from_return, 99),
+    }
+
+
+def _began(job_id: str) -> float:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        job: Any = app.broker.get(job_id)
+        if job is not None and job.state in ENDED and job.result is not None:
+            return msgspec.json.decode(job.result, type=float)
+        time.sleep(0.01)
+    raise PenstockError(f"job {job_id} of the benchmark did not end: {app.broker.why(job_id)}")
+
+
+def _percentile(seconds: list[float], percent: int) -> float:
+    return 1000 * quantiles(seconds, n=100, method="inclusive")[percent - 1]

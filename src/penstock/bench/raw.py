@@ -1,0 +1,54 @@
+"""The limit of the store itself: rows of a job's size through the driver, and nothing around."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+from penstock.ids import Ids, to_bytes
+
+_FOLDER = Path(__file__).parent / "sql"
+ROWS_PER_COMMIT = 10_000
+_BODY = b'{"args":{"number":1234567,"text":"' + b"x" * 60 + b'"}}'
+
+
+def bulk(folder: Path, rows: int) -> float:
+    """Rows per second by executemany, 10,000 per commit."""
+    connection = _table(folder / "raw-bulk.db")
+    ids = Ids()
+    values = [(to_bytes(ids.next()), 7, _BODY) for _ in range(rows)]
+    insert = (_FOLDER / "raw_insert.sql").read_text(encoding="utf-8")
+    began = time.perf_counter()
+    for first in range(0, rows, ROWS_PER_COMMIT):
+        connection.execute("begin immediate")
+        connection.executemany(insert, values[first : first + ROWS_PER_COMMIT])
+        connection.execute("commit")
+    seconds = time.perf_counter() - began
+    connection.close()
+    return rows / seconds
+
+
+def single(folder: Path, rows: int) -> float:
+    """Commits per second of one row each."""
+    connection = _table(folder / "raw-single.db")
+    insert = (_FOLDER / "raw_insert.sql").read_text(encoding="utf-8")
+    began = time.perf_counter()
+    for _ in range(rows):
+        connection.execute("begin immediate")
+        connection.execute(insert, (os.urandom(16), 7, _BODY))
+        connection.execute("commit")
+    seconds = time.perf_counter() - began
+    connection.close()
+    return rows / seconds
+
+
+def _table(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = full")
+    connection.execute("pragma cache_size = -65536")
+    connection.execute("pragma wal_autocheckpoint = 4000")
+    connection.execute((_FOLDER / "raw_table.sql").read_text(encoding="utf-8"))
+    return connection

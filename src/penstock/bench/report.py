@@ -1,0 +1,144 @@
+"""The order of the measurements, and how they are shown."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from penstock.bench import measure, raw
+from penstock.bench.claim import claim as measure_claim
+from penstock.cli import show
+
+SINGLE_JOBS = 2000
+LATENCY_JOBS = 200
+LATENCY_RATE = 50
+
+
+def bench(  # the one entry, called by the command line
+    broker: str,
+    jobs: int,
+    *,
+    claim: bool = False,
+    around: int = 1_000_000,
+    folder: Path | None = None,
+    json: bool = False,
+) -> dict[str, Any]:
+    """Measure, show, and give the figures."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=folder) as made:
+        place = Path(made)
+        figures: dict[str, Any] = {"broker": broker, "jobs": jobs, "machine": _machine(place)}
+        ticker = show.Ticker(quiet=json)
+        say = _say(ticker, json=json)
+        say(f"raw limit: {jobs:,} rows")
+        figures["raw_bulk"] = raw.bulk(place, jobs)
+        figures |= measure.backlog(place / "backlog.db", jobs, say)
+        say(f"{SINGLE_JOBS:,} single enqueues")
+        figures["raw_single"] = raw.single(place, SINGLE_JOBS)
+        figures["single_enqueue"] = measure.single(place / "single.db", SINGLE_JOBS)
+        say(f"latency: {LATENCY_JOBS} jobs at {LATENCY_RATE} a second")
+        figures |= measure.latency(place / "latency.db", LATENCY_JOBS, LATENCY_RATE)
+        if claim:
+            figures |= measure_claim(place, around, say)
+        ticker.done()
+    if json:
+        show.put_json(figures)
+    else:
+        _put(figures)
+    return figures
+
+
+def _say(ticker: show.Ticker, *, json: bool) -> measure.Say:
+    def say(text: str) -> None:
+        ticker.done()
+        if not json:
+            show.aside(f"... {text}")
+
+    return say
+
+
+def _machine(place: Path) -> dict[str, Any]:
+    return {
+        "penstock": version("penstock"),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "file_system": _file_system(place),
+        "journal_mode": "wal",
+        "synchronous": "full",
+        "history": True,
+        "implementation": sys.implementation.name,
+    }
+
+
+def _file_system(place: Path) -> str:
+    """The kind of file system below a path: on tmpfs a commit waits for no disk."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    best, kind = "", "unknown"
+    for mount in mounts:
+        _, where, what, *_ = mount.split()
+        inside = str(place.resolve()).startswith(where.rstrip("/") + "/")
+        if inside and len(where) >= len(best):
+            best, kind = where, what
+    return kind
+
+
+def _put(figures: dict[str, Any]) -> None:
+    machine = figures["machine"]
+    made = show.table("measure", "figure", "unit", "what bounds it", right=("figure",))
+    bulk, single = figures["raw_bulk"], figures["raw_single"]
+    share = figures["bulk_enqueue"] / bulk
+    wall = figures["processing_wall_seconds"]
+    rows = [
+        ("raw limit: executemany", f"{bulk:,.0f}", "rows/s", "SQLite, one row per job"),
+        (
+            "bulk enqueue",
+            f"{figures['bulk_enqueue']:,.0f}",
+            "jobs/s",
+            f"encoding and checking arguments; {share:.1f} times the raw limit, by parcels",
+        ),
+        (
+            "processing, one process",
+            f"{figures['processing']:,.0f}",
+            "jobs/s",
+            f"the interpreter: one core; {wall:.1f} s with start and end of the worker",
+        ),
+        ("raw single commits", f"{single:,.0f}", "commits/s", "fsync of the disk"),
+        (
+            "single enqueue",
+            f"{figures['single_enqueue']:,.0f}",
+            "jobs/s",
+            f"fsync of the disk; {figures['single_enqueue'] / single:.0%} of the raw commits",
+        ),
+    ]
+    for words, name in (("enqueue called", "call"), ("enqueue returned", "return")):
+        p50, p99 = figures[f"{name}_to_start_p50_ms"], figures[f"{name}_to_start_p99_ms"]
+        bound = "fsync, then waking the worker" if name == "call" else "waking the worker"
+        rows.append((f"{words} to task start", f"{p50:.2f} / {p99:.2f}", "ms p50/p99", bound))
+    if "claim_ratio" in figures:
+        around = f"{figures['around']:,} each pending, delayed, paused around"
+        rows += [
+            ("claim 100 alone", f"{figures['claim_alone_ms']:.2f}", "ms", "median of 5"),
+            ("claim 100 crowded", f"{figures['claim_crowded_ms']:.2f}", "ms", around),
+            ("crowded / alone", f"{figures['claim_ratio']:.2f}", "", "cache misses in the index"),
+            ("pause", f"{figures['pause_ms']:.2f}", "ms", "one commit"),
+            ("resume", f"{figures['resume_ms']:.2f}", "ms", "one commit"),
+        ]
+    for row in rows:
+        made.add_row(*row)
+    show.console().print(made)
+    show.say(
+        f"Penstock {machine['penstock']}, Python {machine['python']}, SQLite {machine['sqlite']}, "
+        f"{machine['system']}, {machine['cores']} cores, {machine['file_system']}; "
+        f"WAL, synchronous FULL, history on; {figures['jobs']:,} jobs of about 100 bytes",
+        "dim",
+    )

@@ -1,0 +1,1 @@
+"""The main job, shown to a stranger: `penstock demo`."""

@@ -1,0 +1,264 @@
+"""The demo, told in steps: real jobs, a real worker, a real kill -9, and the proof at the end.
+
+It leaves its store behind, so that the reader can look around in it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.broker import Broker
+from penstock.cli import show
+from penstock.cli.place import chosen
+from penstock.demo import tasks
+from penstock.demo.narrator import Narrator
+from penstock.demo.proof import Proof, prove
+from penstock.errors import PenstockError, Refused
+from penstock.filter import Filter
+from penstock.job import State
+from penstock.rule import Rule, RuleKind
+
+_PATIENCE = 120.0
+_THREADS = 4
+
+
+class Story:
+    """One telling."""
+
+    def __init__(self, narrator: Narrator, folder: Path, thumbnails: int) -> None:
+        self.narrator = narrator
+        self.folder = folder
+        self.url = f"sqlite:///{folder / 'jobs.db'}"
+        self.thumbnails = thumbnails
+        self.enqueued = 0
+        self.killed: set[int] = set()
+        self.worker: subprocess.Popen[bytes] | None = None
+
+    @property
+    def broker(self) -> Broker:
+        return tasks.app.broker
+
+    def tell(self) -> Proof:
+        """All of it."""
+        self.enqueue()
+        self.start_worker()
+        self.kill_a_child()
+        self.watch_the_rest()
+        self.pause()
+        self.retry_by_hand()
+        self.stop_worker()
+        return self.prove()
+
+    def enqueue(self) -> None:
+        narrator = self.narrator
+        narrator.step("Jobs of several kinds are stored: one SQLite file, no server.")
+        narrator.tell(str(self.folder / "jobs.db"), "dim")
+        began = time.perf_counter()
+        batch = tasks.thumbnail.enqueue_many([(number,) for number in range(self.thumbnails)])
+        seconds = time.perf_counter() - began
+        narrator.tell(f"{batch.count:,} thumbnails, in bulk, in {1000 * seconds:.0f} ms")
+        others = [tasks.report.job(20), tasks.charge.job(1007, "4242 4242 4242 4242")]
+        others += [tasks.unlucky.job(f"reader-{number}@example.org") for number in range(5)]
+        others += [
+            tasks.letter.options(delay=2).job(f"later-{number}@example.org") for number in range(20)
+        ]
+        tasks.app.enqueue(others)
+        self.enqueued = batch.count + len(others)
+        narrator.tell(
+            "20 letters for in two seconds, 5 that will fail at first, a slow report, and"
+        )
+        narrator.tell("a payment whose provider is down: all of these in one transaction, or none")
+        wrong: dict[str, Any] = {"order": 1008, "card": "4242 4242 4242 4242", "currency": "EUR"}
+        try:
+            tasks.charge.enqueue(**wrong)
+        except Refused as refusal:
+            narrator.tell("a call that is wrong is refused before anything is written:")
+            narrator.tell(f"  {refusal}", "red")
+
+    def start_worker(self) -> None:
+        self.narrator.step("A worker starts: a supervisor and two child processes.")
+        command = [sys.executable, "-m", "penstock", "worker", "penstock.demo.tasks"]
+        command += ["--url", self.url, "--processes", "2", "--threads", str(_THREADS)]
+        with (self.folder / "worker.log").open("wb") as log:
+            self.worker = subprocess.Popen(command, stdout=log, stderr=log)
+        self.wait(lambda: len(self.running()) == 2, "two children that work")
+        for row_id, pid in self.running().items():
+            self.narrator.tell(f"process {pid} works as {row_id}")
+
+    def running(self) -> dict[str, int]:
+        """Workers that hold jobs, with their processes."""
+        return {row.id: row.pid for row in self.broker.workers() if row.alive and row.running}
+
+    def left(self) -> int:
+        return sum(count.total for count in self.broker.count())
+
+    def kill_a_child(self) -> None:
+        bar = self.narrator.bar(self.enqueued, "jobs have ended")
+        target = self.enqueued * 2 // 5
+
+        def far_enough() -> bool:
+            done = self.enqueued - self.left()
+            bar.at(done)
+            return done >= target
+
+        try:
+            self.wait(far_enough, "two fifths of the jobs")
+            self.wait(lambda: bool(self.running()), "a child that works")
+        finally:
+            bar.close()
+        pid = max(self.running().values())
+        os.kill(pid, signal.SIGKILL)
+        self.killed.add(pid)
+        self.narrator.step(f"kill -9 {pid}: one of the two dies in the middle of its jobs.")
+        self.wait(
+            lambda: not self.killed & set(self.running().values()) and len(self.running()) == 2,
+            "a new child",
+        )
+        fresh = max(self.running().values())
+        self.narrator.tell(f"the supervisor gave its jobs back and started process {fresh};")
+        self.narrator.tell("the other one worked on all the time")
+
+    def watch_the_rest(self) -> None:
+        self.narrator.step("The rest is worked off.")
+        bar = self.narrator.bar(self.enqueued, "jobs have ended")
+
+        def nothing_left() -> bool:
+            left = self.left()
+            bar.at(self.enqueued - left)
+            return left == 0
+
+        try:
+            self.wait(nothing_left, "the end of all jobs")
+        finally:
+            bar.close()
+        self.narrator.tell("nothing waits, nothing runs")
+
+    def pause(self) -> None:
+        narrator, broker = self.narrator, self.broker
+        narrator.step("A queue is paused: one write, however many jobs wait in it.")
+        began = time.perf_counter()
+        broker.set_rule(Rule(RuleKind.PAUSE, queue="mail", author="you", reason="mail is down"))
+        narrator.tell(f"penstock pause mail   took {1000 * (time.perf_counter() - began):.1f} ms")
+        handles = [tasks.letter.enqueue(f"held-{number}@example.org") for number in range(25)]
+        self.enqueued += len(handles)
+        held = sum(count.paused for count in broker.count())
+        narrator.tell(f"{held} new letters are held back. penstock why {handles[0].id}")
+        narrator.tell(f"  {broker.why(handles[0].id).sentence}", "magenta")
+        broker.clear_rule(RuleKind.PAUSE, queue="mail", author="you")
+        began = time.perf_counter()
+        self.wait(lambda: self.left() == 0, "the letters that were held back")
+        seconds = time.perf_counter() - began
+        narrator.tell(
+            f"penstock resume mail   and all {held} are sent, {1000 * seconds:.0f} ms later"
+        )
+
+    def retry_by_hand(self) -> None:
+        narrator, broker = self.narrator, self.broker
+        narrator.step("What failed is kept, with its reason, and can be tried again.")
+        [failed] = broker.find(Filter(state=(State.FAILED,))).jobs
+        said = (failed.error or "").strip().splitlines()[-1]
+        narrator.tell(f"penstock find state:failed   {failed.task}({show.call_text(failed.body)})")
+        narrator.tell(f"  {said}", "red")
+        (self.folder / tasks.PROVIDER).touch()
+        broker.retry([failed.id], author="you", reason="the provider is up again")
+        narrator.tell("the provider is up again: penstock retry state:failed")
+        result = tasks.app.handle(failed.id).result(timeout=_PATIENCE)
+        narrator.tell(f"  {result}", "green")
+
+    def stop_worker(self) -> None:
+        if self.worker is None or self.worker.poll() is not None:
+            return
+        self.worker.terminate()
+        try:
+            self.worker.wait(60)
+        except subprocess.TimeoutExpired:
+            self.worker.kill()
+            self.worker.wait()
+
+    def prove(self) -> Proof:
+        narrator, broker = self.narrator, self.broker
+        proof = prove(broker, self.enqueued, self.folder / tasks.WITNESS, self.killed)
+        narrator.step(
+            "The proof, from the history and from a file that the tasks wrote themselves."
+        )
+        facts = (
+            ("enqueued", proof.enqueued, ""),
+            ("ended", proof.ended, "each with a row in the history"),
+            ("lost", proof.lost, ""),
+            ("settled twice", proof.settled_twice, "every write of a worker is fenced"),
+            (
+                "ran again",
+                proof.ran_again,
+                "not settled when the kill came: begun again, settled once",
+            ),
+            ("retried", proof.retried, "failed at first, and tried again by their rule"),
+            ("succeeded", proof.succeeded, "the payment after a retry by hand"),
+        )
+        for name, number, note in facts:
+            narrator.tell(f"{name:<14}{number:>7,}  {note}")
+        sentence = "Nothing was lost, nothing was settled twice."
+        narrator.tell(
+            sentence if proof.holds else "THE PROOF FAILED.", "green" if proof.holds else "red"
+        )
+        narrator.step("Where jobs stand, and what happened last.")
+        counts = broker.count()
+        if counts:
+            narrator.put(show.counts_table(counts, by_task=False))
+        else:
+            narrator.tell("penstock count   nothing is waiting, running or failed")
+        from penstock.cli.look import last_position
+
+        for event in broker.history(after=max(last_position(broker) - 5, 0)):
+            narrator.put(show.event_line(event))
+        return proof
+
+    def wait(self, done: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + _PATIENCE
+        while not done():
+            if self.worker is not None and self.worker.poll() is not None:
+                raise PenstockError(
+                    f"the worker ended while the demo waited for {what}; its words are in "
+                    f"{self.folder / 'worker.log'}"
+                )
+            if time.monotonic() > until:
+                raise PenstockError(f"the demo waited {_PATIENCE:.0f} s for {what}")
+            time.sleep(0.05)
+
+
+def tell(*, quick: bool = False, json: bool = False) -> int:
+    """Tell it; 0 if the proof holds, else 1."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    narrator = Narrator(silent=json)
+    story = Story(narrator, folder, thumbnails=300 if quick else 3000)
+    before = os.environ.get(tasks.FOLDER)
+    os.environ[tasks.FOLDER] = str(folder)
+    began = time.monotonic()
+    try:
+        with chosen(story.url, None):
+            try:
+                proof = story.tell()
+            finally:
+                story.stop_worker()
+                tasks.app.close()
+    finally:
+        if before is None:
+            del os.environ[tasks.FOLDER]
+        else:
+            os.environ[tasks.FOLDER] = before
+    if json:
+        figures = {**msgspec.structs.asdict(proof), "holds": proof.holds, "store": story.url}
+        show.put_json(figures)
+    narrator.step(f"That took {time.monotonic() - began:.0f} seconds. The store is still there:")
+    for words in ("find task:penstock.demo.tasks:unlucky", "history", "doctor"):
+        narrator.tell(f"penstock {words} --url {story.url}", "cyan")
+    return 0 if proof.holds else 1
