@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from penstock.brokers.sqlite.working import Working
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
 from penstock.rule import Rule, RuleKind
+
+STARTING_SECONDS = 0.005
 
 Touched = tuple[Job[Any], int]  # a job as it stands now, and its lane
 Act = Callable[[Change, bytes], Touched | None]
@@ -242,6 +245,8 @@ class LookingAfter(Working):
             change.happened("rule", _rule_data(rule, in_force=True), None, None)
             change.finish()
         self.store.rules_changed()
+        # A hand that looked at the rules just before this begins its job within this time.
+        time.sleep(STARTING_SECONDS)
         return rule
 
     def clear_rule(

@@ -11,6 +11,7 @@ import mmap
 import os
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, Sto
 from penstock.job import Lane
 
 BUSY_SECONDS = 30.0
+_BUSY_LOOK_SECONDS = 0.000_5
 _OLDEST_SQLITE = (3, 37)  # which has strict tables
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 _RULES_BYTES = 8
@@ -81,6 +83,7 @@ class Store:
             self._writer = self.connect()
             self._durable = True
             self.migrate()
+            self._writer.execute("pragma busy_timeout = 0")  # see _begin
             self._reader = self.connect()
             self._rules = self._map_rules()
 
@@ -114,7 +117,7 @@ class Store:
             if durable != self._durable:
                 self._writer.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
                 self._durable = durable
-            self._writer.execute("begin immediate")
+            self._begin()
             try:
                 yield Db(self._writer)
                 self._writer.execute("commit")
@@ -122,6 +125,19 @@ class Store:
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
+
+    def _begin(self) -> None:
+        # Not SQLite's own busy handler: it sleeps up to 100 ms between two looks, and beside a busy
+        # worker that lock is free for a millisecond at a time. A pause must not wait for long.
+        until = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._writer.execute("begin immediate")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
+                    raise
+            time.sleep(_BUSY_LOOK_SECONDS)
 
     @contextmanager
     def joining(self, connection: Any) -> Generator[Db]:
