@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,10 +101,12 @@ def test_nothing_is_left_behind_when_work_returns(app):
     async def asynchronous() -> None: ...
 
     app.enqueue([plain.job(), asynchronous.job()])
+    before = set(Path("/dev/fd").iterdir())
 
     drain(app)
 
     assert penstock_threads() == []
+    assert set(Path("/dev/fd").iterdir()) == before
 
 
 def test_thousands_of_quick_jobs_run_once_each(app):

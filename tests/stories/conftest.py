@@ -113,6 +113,7 @@ class Story:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                start_new_session=True,  # a terminal of its own, as far as Ctrl-C goes
             )
         fleet = Fleet(process, output)
         self.fleets.append(fleet)

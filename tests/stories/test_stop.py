@@ -63,6 +63,20 @@ def test_a_second_signal_hands_back_at_once(story: Story):
     assert handle.state() is State.READY
 
 
+def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(story: Story):
+    handles = story.app.enqueue([story.task("nap").job(n, 0.5) for n in range(30)])
+    fleet = story.start()
+    eventually(story.ledger)
+
+    os.killpg(fleet.pid, signal.SIGINT)
+
+    assert fleet.wait() == 0, fleet.output()
+    states = story.states(handles)
+    assert states[State.RUNNING] == 0
+    assert states[State.SUCCEEDED] == len(story.ledger())
+    assert story.counted() == {}
+
+
 def test_a_child_that_is_asked_to_end_by_itself_is_replaced(story: Story):
     fleet = story.start()
     [before] = eventually(fleet.children)

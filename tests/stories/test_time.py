@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -44,6 +46,22 @@ def test_a_fleet_that_stands_still_beyond_its_lease_cannot_settle_afterwards(sto
     assert (first.wait(), second.wait()) == (0, 0)
     assert story.successes() == {handle.id: 1}
     assert story.counted() == {"crashed": 1}
+
+
+def test_an_outage_longer_than_the_lease_gives_nobody_up(story: Story):
+    fleets = [story.start(lease=1.0, threads=3) for _ in range(2)]
+    handles = story.app.enqueue([story.task("nap").job(n, 4.0) for n in range(6)])
+    eventually(lambda: len(story.ledger("nap")) == 6)
+
+    with closing(sqlite3.connect(story.folder / "jobs.db", isolation_level=None)) as connection:
+        connection.execute("begin immediate")  # nobody else can write
+        time.sleep(2.5)
+        connection.execute("rollback")
+
+    assert sorted(handle.result(timeout=15) for handle in handles) == list(range(6))
+    assert len(story.ledger("nap")) == 6
+    assert story.counted() == {}
+    assert [fleet.process.poll() for fleet in fleets] == [None, None]
 
 
 @pytest.mark.parametrize(

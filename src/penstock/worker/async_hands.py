@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import JobInterrupted, JobTimeout
-from penstock.job import Job, Outcome, put_back
+from penstock.job import Job, Outcome, lapsed, put_back
 from penstock.run import run_async
 from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
@@ -44,15 +44,13 @@ class Flight:
         "timer",
     )
 
-    def __init__(
-        self, chunk: Chunk, job: Job[Any], task: Task[..., Any], slot: int, deadline: float
-    ) -> None:
+    def __init__(self, chunk: Chunk, job: Job[Any], task: Task[..., Any], slot: int) -> None:
         self.chunk = chunk
         self.job = job
         self.task = task
         self.slot = slot
         self.began = monotonic()
-        self.deadline = deadline
+        self.deadline = 0.0
         self.strikes = 0
         self.struck_at = 0.0
         self.lost = False
@@ -148,21 +146,33 @@ class AsyncHands:
             self._start(chunk, job)
 
     def _start(self, chunk: Chunk, job: Job[Any]) -> None:
-        now = monotonic()
         task = self._app.task_named(job.task)
-        refused = put_back("unknown task") if task is None else self._gate.refuse(chunk, job, now)
-        if task is None or refused is not None:
-            chunk.done.append((job, refused))
+        if task is None:
+            chunk.done.append((job, put_back("unknown task")))
             self._tell(chunk)
             return
-        timeout = task.timeout_of(job)
-        deadline = now + timeout if timeout else 0.0
-        flight = Flight(chunk, job, task, self._free.pop(), deadline)
+        flight = Flight(chunk, job, task, self._free.pop())
         self.flights[flight.slot] = flight
         loop = asyncio.get_running_loop()
         flight.running = loop.create_task(self._fly(flight), name=f"{job.task} {job.id}")
+
+    def _begin(self, flight: Flight) -> Outcome | None:
+        """The last look and the note that it starts; or what becomes of it instead.
+
+        Not before its own turn: others had theirs since, and a rule may have come meanwhile.
+        """
+        now = monotonic()
+        refused = self._gate.refuse(flight.chunk, flight.job, now)
+        if refused is not None:
+            return refused
+        timeout = flight.task.timeout_of(flight.job)
+        flight.began = now
         if timeout:
+            flight.deadline = now + timeout
+            loop = asyncio.get_running_loop()
             flight.timer = loop.call_later(timeout, self._time_is_up, flight)
+        self._slots.hold(flight.slot, flight.job, flight.deadline)
+        return None
 
     def _time_is_up(self, flight: Flight) -> None:
         flight.strikes += 1
@@ -171,27 +181,22 @@ class AsyncHands:
             flight.running.cancel("timeout")
 
     async def _fly(self, flight: Flight) -> None:
-        # Others had their turn since it was started: a rule may have come in the meantime.
-        refused = self._gate.refuse(flight.chunk, flight.job, monotonic())
-        if flight.lost or refused is not None:
-            if flight.timer is not None:
-                flight.timer.cancel()
-            if self.flights.pop(flight.slot, None) is flight:
-                flight.chunk.done.append((flight.job, refused))
-            self._release(flight.slot)
-            self._tell(flight.chunk)
-            return
-        self._slots.hold(flight.slot, flight.job, flight.deadline)
         try:
-            outcome = await run_async(self._app, flight.task, flight.job)
+            outcome = self._begin(flight)
+            if outcome is None:
+                flight.chunk.ran += 1
+                outcome = await run_async(self._app, flight.task, flight.job)
         except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
             # Cancelled before it began, or while run itself was at it.
             verdict = error.args[0] if error.args else "shutdown"
             outcome = cut_short(self._app, flight.task, flight.job, verdict, flight.began)
+        except Exception:
+            # Ours, not the task's. Counted, so that it cannot go on for ever.
+            log.exception("job %s could not be run", flight.job.id)
+            outcome = lapsed()
         if flight.timer is not None:
             flight.timer.cancel()
         if not flight.lost and self.flights.pop(flight.slot, None) is flight:
-            flight.chunk.ran += 1
             flight.chunk.seconds += monotonic() - flight.began
             self._landed(flight, outcome)
         if flight.lost or not flight.job.at_most_once:

@@ -15,10 +15,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
 import msgspec
 
+from penstock.app import App
+from penstock.errors import StoreFull, StoreUnreachable
 from penstock.target import load_app
 from penstock.worker.loop import Worker
 from penstock.worker.slots import Slots
@@ -54,6 +57,7 @@ def main(config: ChildConfig) -> None:
             format="%(asctime)s %(levelname)-7s %(process)d %(message)s",
         )
     app = load_app(config.target)
+    _open_store(app)
     worker = Worker(
         app,
         id=config.id,
@@ -88,6 +92,20 @@ def main(config: ChildConfig) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def _open_store(app: App) -> None:
+    """Open the store, however long that takes: a child born in an outage waits for its end."""
+    pause = 0.1
+    while True:
+        try:
+            app.broker.rules_version()
+            return
+        except (StoreUnreachable, StoreFull) as error:
+            if pause == 0.1:
+                log.error("the store does not answer, and is tried again: %s", error)  # noqa: TRY400
+            time.sleep(pause)
+            pause = min(pause * 2, 5.0)
 
 
 def _obey(control: int, worker: Worker) -> None:

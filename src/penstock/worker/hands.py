@@ -160,6 +160,12 @@ class Hand(threading.Thread):
                 if not self._answered:
                     self._outcome = self._cut_short(task, self._job)
                 self._put_down(chunk, self._job, self._outcome)
+            except Exception:
+                # Ours, not the task's. Counted, so that it cannot go on for ever.
+                log.exception("a hand failed with a job of %s", chunk.task)
+                self.current = None
+                if self._job is not None:
+                    self._put_down(chunk, self._job, lapsed())
         if not self.lost:
             chunk.seconds = monotonic() - began
             chunk.finished = True
@@ -172,21 +178,21 @@ class Hand(threading.Thread):
         special = chunk.alone
         while True:
             try:
-                job = take()
+                job = self._job = take()
             except IndexError:
                 return
+            outcome = self._prepare_process(chunk, task) if special else None
             began = monotonic()
-            outcome = refuse(chunk, job, began)
+            # Last of all, so that nothing starts after a pause has returned.
+            outcome = outcome or refuse(chunk, job, began)
             if outcome is not None:
                 done((job, outcome))
-                continue
-            if special and (outcome := self._prepare_process(chunk, task)) is not None:
-                done((job, outcome))
+                self._job = None
                 continue
             timeout = timeout_of(job)
             deadline = monotonic() + timeout if timeout else 0.0
             hold(index, job, deadline)
-            self._job, self._answered = job, False
+            self._answered = False
             self.began, self.deadline, self._verdict, self.strikes = began, deadline, None, 0
             self.current = job
             self._outcome = self._run_elsewhere(task, job) if special else run(app, task, job)

@@ -10,6 +10,7 @@ Working, then draining (no claims, what runs may end), then ending (what runs is
 from __future__ import annotations
 
 import logging
+import math
 import os
 import queue
 import secrets
@@ -25,17 +26,15 @@ from penstock.errors import Refused
 from penstock.job import Job, put_back
 from penstock.target import loading, target_of
 from penstock.upkeep import RETENTION_SECONDS, Upkeep
-from penstock.worker.async_hands import AsyncHands
 from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
 from penstock.worker.claims import Claims, Want
+from penstock.worker.crew import Crew
 from penstock.worker.gate import Gate
-from penstock.worker.hands import Hands, cut_short
 from penstock.worker.health import Health
 from penstock.worker.left import anything_left
 from penstock.worker.line import Line
 from penstock.worker.memory import memory_of
-from penstock.worker.monitor import Monitor
 from penstock.worker.outbox import Outbox
 from penstock.worker.slots import Flag, Slots, Vitals
 
@@ -46,6 +45,7 @@ _CANCEL_SECONDS = 1.0  # how often the store is asked what was cancelled
 _SWEEP_SECONDS = 0.25
 _ENDING_SECONDS = 2.0  # for interrupted jobs to end
 _LAST_SECONDS = 5.0  # for the last outcomes to reach the store
+_CLOSE_SECONDS = 5.0  # for threads that have nothing left to do
 _COUNT_SECONDS = 0.1  # how often a draining worker counts what is left
 _FUTILE = 4  # hints that may lead to nothing before they are heard less
 
@@ -118,9 +118,7 @@ class Worker:
         self._claims = Claims(threads, async_slots, processes=self._target is not None)
         self._upkeep = Upkeep(self.broker, self.broker.clock, self.id, retention, lease)
         bench = Bench(app, self._slots, self._gate, self._report, self._target)
-        self._hands = Hands(bench, threads)
-        self._async_hands = AsyncHands(bench, async_slots, threads)
-        self._monitor = Monitor(self._hands, self._async_hands, self._stuck, self._publish)
+        self._crew = Crew(bench, threads, async_slots, self._stuck, self._publish)
         self._outbox = Outbox()
         self._tasks: dict[str, int] = {}
         self._futile = 0  # hints in a row that led to nothing
@@ -170,8 +168,7 @@ class Worker:
                 'put it under `if __name__ == "__main__":`'
             )
         self._know_tasks()
-        self._hands.start()
-        self._monitor.start()
+        self._crew.start()
         try:
             while self._phase is not Phase.OVER:
                 try:
@@ -225,56 +222,28 @@ class Worker:
                 self._put_back(chunk, "shutdown")
         if self._phase is Phase.DRAINING and (self._stops > 1 or now >= self._until):
             self._phase, self._until = Phase.ENDING, now + _ENDING_SECONDS
-            self._interrupt("shutdown")
+            self._crew.interrupt("shutdown")
         if self._phase is Phase.ENDING and now >= self._until:
             self._phase, self._until = Phase.LEAVING, now + _LAST_SECONDS
-            self._abandon()
+            self.clean = not self._crew.abandon() and self.clean
         if self._phase and not (self._claims.live or self._outbox.pairs):
             self._phase = Phase.OVER
         if self._phase is Phase.LEAVING and now >= self._until:
             log.error("the store did not take the last outcomes; others will run these jobs again")
             self._phase = Phase.OVER
 
-    def _interrupt(self, verdict: str, ids: Collection[str] | None = None) -> None:
-        for hand in self._hands.hands:
-            job = hand.current
-            if job is not None and (ids is None or job.id in ids):
-                hand.interrupt(job, verdict)
-        for flight in list(self._async_hands.flights.values()):
-            if ids is None or flight.job.id in ids:
-                self._async_hands.interrupt(flight, verdict)
-
-    def _abandon(self) -> None:
-        """Put back what was interrupted and has not ended; its threads are left to themselves."""
-        for hand in self._hands.hands:
-            job, chunk = hand.current, hand.chunk
-            task = None if job is None else self.app.task_named(job.task)
-            if job is None or chunk is None or task is None:
-                continue
-            if hand.elsewhere:
-                hand.interrupt(job, "shutdown")
-            elif hand.give_up(job):
-                self.clean = False
-                chunk.done.append((job, cut_short(self.app, task, job, "shutdown", hand.began)))
-                self._collect(chunk)
-        for flight in list(self._async_hands.flights.values()):
-            self.clean = False
-            self._async_hands.give_up(flight, "shutdown")
-
     def _chores(self, now: float) -> bool:
         """Renew, recover, sweep; False if the store does not answer."""
         live = self._claims.live
         holding = self._claims.holding() if self._line.troubled else None
-        every = min(_CANCEL_SECONDS, self.lease / 3) if live else self.lease / 3
-        renew = now >= self._renewed_at + every and (self.heartbeat or live)
-        if renew or holding is not None:
+        if now >= self._renew_at() or holding is not None:
             renewed = self._line.renew(self.row, holding)
             if renewed is None:
                 return False
             self._renewed_at = now
             self._gate.cancelled = renewed.cancelled
             if renewed.cancelled:
-                self._interrupt("cancelled", renewed.cancelled)
+                self._crew.interrupt("cancelled", renewed.cancelled)
         if now >= self._upkeep_at and self._phase is Phase.WORKING:
             self._upkeep_at = now + self.lease / 3
             self._know_tasks()
@@ -290,6 +259,12 @@ class Worker:
                     self._claims.pace(chunk.task).stalled()
                     self._put_back(chunk, "not started in time")
         return True
+
+    def _renew_at(self) -> float:
+        """When to renew: often while jobs run, to hear of cancellations; else for the lease."""
+        if self._claims.live:
+            return self._renewed_at + min(_CANCEL_SECONDS, self.lease / 3)
+        return self._renewed_at + self.lease / 3 if self.heartbeat else math.inf
 
     def _exchange(self, now: float) -> bool:
         """Settle what has ended and claim what is wanted; False if there was nothing to do."""
@@ -320,26 +295,17 @@ class Worker:
     def _sent(self) -> None:
         for chunk, count in self._outbox.sent():
             self._claims.answered(chunk, count)
-            if chunk.settled is not None:
-                chunk.settled.set()
-            if chunk.slot is not None:
-                self._async_hands.settled(chunk.slot)
+            self._crew.settled(chunk)
 
     def _take(self, jobs: Sequence[Job[Any]], want: Want, rules: int) -> None:
         now = monotonic()
         if jobs:
             self._futile = 0
             for chunk in self._claims.take(jobs, want, rules, now):
-                self._give(chunk)
+                self._crew.give(chunk)
         elif not self._claims.live:
             want.kind.back_off()
         want.kind.answered(now, len(jobs), want.limit)
-
-    def _give(self, chunk: Chunk) -> None:
-        if chunk.asynchronous:
-            self._async_hands.give(chunk)
-        else:
-            self._hands.chunks.put(chunk)
 
     def _collect(self, chunk: Chunk | None) -> None:
         """Take over what a chunk has to report."""
@@ -356,7 +322,7 @@ class Worker:
                 self._sent()
         if chunk.jobs and (chunk.slow or chunk.finished) and not chunk.asynchronous:
             for part in self._claims.split(chunk):
-                self._give(part)
+                self._crew.give(part)
 
     def _put_back(self, chunk: Chunk, reason: str) -> None:
         chunk.done.extend((job, put_back(reason)) for job in chunk.take_back())
@@ -366,11 +332,11 @@ class Worker:
         """Sleep until there is something to do."""
         claims, outbox, working = self._claims, self._outbox, self._phase is Phase.WORKING
         wants = claims.wants(now) if working else []
-        until = [now + self.lease / 3, *(want.kind.due_at for want in wants)]
+        until = [now + self.lease / 3, self._renew_at(), *(want.kind.due_at for want in wants)]
         if outbox.pairs:
             until.append(outbox.flush_at)
         if claims.live:
-            until += [self._renewed_at + _CANCEL_SECONDS, self._sweep_at]
+            until.append(self._sweep_at)
         if not working:
             until.append(self._until)
         if (patience := claims.patient_until(now)) is not None:
@@ -463,13 +429,8 @@ class Worker:
     def _close(self) -> None:
         self._gate.closed = "shutdown"
         for chunk in self._claims.live.values():
-            if chunk.settled is not None:
-                chunk.settled.set()
-        patience = 5.0 if self.clean else 0.1
-        self.clean = self._hands.close(patience) and self.clean
-        self.app.resources.close()
-        self.clean = self._async_hands.close(patience) and self.clean
+            self._crew.settled(chunk)  # or will never be: nobody shall wait for it
         self._publish()
-        self._monitor.close()
+        self.clean = self._crew.close(_CLOSE_SECONDS if self.clean else 0.1) and self.clean
         if self._own_slots:
             self._slots.close()

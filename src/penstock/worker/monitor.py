@@ -7,6 +7,7 @@ time will not, and its hand is given up.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ PULSE_SECONDS = 0.1
 _STRIKE_SECONDS = 1.0
 _TERM_SECONDS = 2.0  # a process has this long between SIGTERM and SIGKILL
 
+log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
 
 
@@ -49,11 +51,16 @@ class Monitor(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(PULSE_SECONDS):
             self._beat()
-            now = monotonic()
-            for hand in list(self._hands.hands):
-                self._watch_hand(hand, now)
-            for flight in list(self._async_hands.flights.values()):
-                self._watch_flight(flight, now)
+            try:
+                self._watch(monotonic())
+            except Exception:
+                log.exception("the monitor failed, and goes on")
+
+    def _watch(self, now: float) -> None:
+        for hand in list(self._hands.hands):
+            self._watch_hand(hand, now)
+        for flight in list(self._async_hands.flights.values()):
+            self._watch_flight(flight, now)
 
     def _watch_hand(self, hand: Hand, now: float) -> None:
         job, chunk = hand.current, hand.chunk

@@ -135,7 +135,8 @@ class Supervisor:
         self.stop()
 
     def run(self) -> int:
-        """Supervise until stopped or drained; the exit code."""
+        """Supervise until stopped or drained; the exit code. A store that does not open raises."""
+        self.app.broker.rules_version()
         beat = threading.Thread(target=self._keep_leases, name="penstock-heartbeat", daemon=True)
         before: dict[signal.Signals, Any] = {}
         with ExitStack() as stack:
@@ -200,7 +201,12 @@ class Supervisor:
         for _ in range(missing):
             name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
             config = msgspec.structs.replace(self._config, id=name)
-            child = Child(config, self.app.broker.clock.now())
+            try:
+                child = Child(config, self.app.broker.clock.now())
+            except OSError as error:
+                log.error("no child could be started: %s", error)  # noqa: TRY400
+                self._start_at = now + _PAUSE_LONGEST
+                return
             self.children.append(child)
             log.info("child %d started as %s", child.pid, child.id)
 
