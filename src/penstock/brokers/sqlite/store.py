@@ -28,7 +28,10 @@ BUSY_SECONDS = 30.0
 _BUSY_LOOK_SECONDS = 0.000_5
 _OLDEST_SQLITE = (3, 37)  # which has strict tables
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
-_RULES_BYTES = 8
+_POLITE_NANOSECONDS = 2_000_000
+# What the processes of a store share beside the file: the version of its rules, and when somebody
+# last waited for the write lock. Both are hints.
+_RULES, _WAITING, _SHARED_BYTES = slice(0, 8), slice(8, 16), 16
 
 
 class Db:
@@ -82,10 +85,11 @@ class Store:
         with in_our_words(self.path):
             self._writer = self.connect()
             self._durable = True
+            self._shared: mmap.mmap | None = None
             self.migrate()
+            self._shared = self._map_shared()
             self._writer.execute("pragma busy_timeout = 0")  # see _begin
             self._reader = self.connect()
-            self._rules = self._map_rules()
 
     def connect(self) -> sqlite3.Connection:
         """A connection of its own, in autocommit: transactions begin and end in plain sight."""
@@ -128,16 +132,26 @@ class Store:
 
     def _begin(self) -> None:
         # Not SQLite's own busy handler: it sleeps up to 100 ms between two looks, and beside a busy
-        # worker that lock is free for a millisecond at a time. A pause must not wait for long.
+        # worker that lock is free for a millisecond at a time. Whoever waits says so in the shared
+        # memory, and whoever comes next lets it go first: a pause must not wait for long.
+        waiting = self._shared
+        if waiting and time.monotonic_ns() - _number(waiting[_WAITING]) < _POLITE_NANOSECONDS:
+            time.sleep(_BUSY_LOOK_SECONDS * 2)
         until = time.monotonic() + BUSY_SECONDS
+        waited = False
         while True:
             try:
                 self._writer.execute("begin immediate")
-                return
+                break
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
                     raise
+            waited = True
+            if waiting:
+                waiting[_WAITING] = time.monotonic_ns().to_bytes(8, "big")
             time.sleep(_BUSY_LOOK_SECONDS)
+        if waited and waiting:
+            waiting[_WAITING] = bytes(8)
 
     @contextmanager
     def joining(self, connection: Any) -> Generator[Db]:
@@ -241,37 +255,41 @@ class Store:
             )
         return self.lanes[number]
 
-    def _map_rules(self) -> mmap.mmap | None:
-        # Shared memory, so that a worker can look before every start: asking the database costs
-        # 3 us and a lock, this 0.1 us. It is a hint; the claim itself reads the rules.
+    def _map_shared(self) -> mmap.mmap | None:
+        # So that a worker can look at the rules before every start: asking the database costs 3 us
+        # and a lock, this 0.1 us. The claim itself reads the rules.
         try:
             number = os.open(f"{self.path}-rules", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return None
         try:
-            if os.fstat(number).st_size < _RULES_BYTES:
-                os.ftruncate(number, _RULES_BYTES)
-            return mmap.mmap(number, _RULES_BYTES)
+            if os.fstat(number).st_size < _SHARED_BYTES:
+                os.ftruncate(number, _SHARED_BYTES)
+            return mmap.mmap(number, _SHARED_BYTES)
         finally:
             os.close(number)
 
     def rules_version(self) -> int:
-        return int.from_bytes(self._rules[:_RULES_BYTES], "big") if self._rules else 0
+        return _number(self._shared[_RULES]) if self._shared else 0
 
     def rules_changed(self) -> None:
         # A random number and not the next one: two processes that count on at once would write the
         # same number, and a reader between them would miss the second change.
-        if self._rules:
-            self._rules[:_RULES_BYTES] = os.urandom(_RULES_BYTES)
+        if self._shared:
+            self._shared[_RULES] = os.urandom(8)
 
     def close_connections(self) -> None:
         if self._pid == os.getpid():
             with self._writer_lock, self._reader_lock:
                 self._writer.close()
                 self._reader.close()
-        if self._rules:
-            self._rules.close()
-            self._rules = None
+        if self._shared:
+            self._shared.close()
+            self._shared = None
+
+
+def _number(raw: bytes) -> int:
+    return int.from_bytes(raw, "big")
 
 
 def _statements(script: str) -> Generator[str]:
