@@ -107,6 +107,7 @@ def test_nothing_is_left_behind_when_work_returns(app):
 
     assert penstock_threads() == []
     assert set(Path("/dev/fd").iterdir()) == before
+    assert not any(row.alive for row in app.broker.workers())
 
 
 def test_thousands_of_quick_jobs_run_once_each(app):

@@ -432,5 +432,8 @@ class Worker:
             self._crew.settled(chunk)  # or will never be: nobody shall wait for it
         self._publish()
         self.clean = self._crew.close(_CLOSE_SECONDS if self.clean else 0.1) and self.clean
+        if self.heartbeat and not self._claims.live:
+            with suppress(Exception):  # its lease would end by itself
+                self.broker.recover(dead=self.id, started=())
         if self._own_slots:
             self._slots.close()
