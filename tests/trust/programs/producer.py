@@ -1,0 +1,54 @@
+"""A producer that is killed: says what was accepted on a pipe, after the store has said so.
+
+`many`: enqueue_many under one id, resumed by the next process. `single`: one by one, their ids on
+the pipe. `list`: all-or-none lists of five. `joined`: with a row of its own in one transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+
+from penstock import App, prepare
+
+how, path, pipe, rows = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+app = App(f"sqlite:///{path}")
+
+
+@app.task(name="load")
+def load(n: int) -> None: ...
+
+
+@app.task(name="load_tagged", tags={"a": "b"})
+def load_tagged(n: int) -> None: ...
+
+
+def say(text: str) -> None:
+    os.write(pipe, f"{text}\n".encode())
+
+
+app.broker.count()
+say("begun")
+if how == "many":
+    prepare.ROWS_PER_COMMIT = 50
+    for task in (load, load_tagged):
+        task.enqueue_many([(n,) for n in range(rows)], id=f"import-{task.name}")
+elif how == "single":
+    for n in range(rows):
+        say(load.enqueue(n).id)
+        say(load_tagged.enqueue(n).id)
+elif how == "list":
+    for n in range(rows):
+        jobs = [load.job(n), load_tagged.job(n), load.job(n), load_tagged.job(n), load.job(n)]
+        say(" ".join(handle.id for handle in app.enqueue(jobs)))
+elif how == "joined":
+    connection = sqlite3.connect(path, timeout=30)
+    connection.execute("create table if not exists orders (id text)")
+    for n in range(rows):
+        with connection:
+            connection.execute("begin immediate")
+            handle = load.options(connection=connection).enqueue(n)
+            connection.execute("insert into orders values (?)", (handle.id,))
+        say(handle.id)
+say("done")

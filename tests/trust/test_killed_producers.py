@@ -1,0 +1,135 @@
+"""kill -9 of a producer between any two writes: what was accepted is there, and each row once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.broker import WorkerRow
+from penstock.brokers.sqlite import SqliteBroker
+from penstock.filter import Filter
+from penstock.job import Job, succeeded
+
+PROGRAM = Path(__file__).parent / "programs" / "producer.py"
+
+
+def produce(how: str, path: Path, rows: int, seconds: float | None) -> list[str]:
+    """Let a producer work for this long and kill it, or let it end; what it had said by then."""
+    read, write = os.pipe()
+    command = [sys.executable, PROGRAM, how, path, str(write), str(rows)]
+    process = subprocess.Popen(command, pass_fds=[write])
+    os.close(write)
+    with process, os.fdopen(read) as pipe:
+        assert pipe.readline() == "begun\n"
+        if seconds is not None:
+            time.sleep(seconds)
+            os.kill(process.pid, signal.SIGKILL)
+        # The pipe keeps what was written before the kill; a line cut short was never said.
+        return [line.rstrip("\n") for line in pipe if line.endswith("\n")]
+
+
+def stored(path: Path) -> list[Job]:
+    broker = SqliteBroker(path)
+    jobs: list[Job] = []
+    after = None
+    while True:
+        page = broker.find(Filter(), after=after, limit=1000)
+        jobs += page.jobs
+        if (after := page.after) is None:
+            break
+    counted = sum(count.ready for count in broker.count())
+    broker.close()
+    assert counted == len(jobs)
+    return jobs
+
+
+def run_all(path: Path) -> list[str]:
+    broker = SqliteBroker(path)
+    worker = WorkerRow(id="w", tasks={"load": 1, "load_tagged": 1})
+    ran: list[str] = []
+    while jobs := broker.claim(worker, limit=1000):
+        assert all(broker.settle([(job, succeeded()) for job in jobs]))
+        ran += [job.id for job in jobs]
+    broker.close()
+    return ran
+
+
+def check_file(path: Path) -> None:
+    raw = sqlite3.connect(path)
+    assert raw.execute("pragma integrity_check").fetchone() == ("ok",)
+    raw.close()
+
+
+def number_of(job: Job) -> int:
+    return msgspec.json.decode(job.body)["args"]["n"]
+
+
+def kill_and_resume_a_batch(folder: Path, kills: int, seed: int) -> None:
+    path, rows, chance = folder / "jobs.db", 3000, random.Random(seed)
+    for _ in range(kills):
+        produce("many", path, rows, seconds=chance.uniform(0.0, 0.05))
+    assert produce("many", path, rows, seconds=None) == ["done"]
+
+    jobs = stored(path)
+    for task in ("load", "load_tagged"):
+        numbers = [number_of(job) for job in jobs if job.task == task]
+        assert sorted(numbers) == list(range(rows))
+    assert len(set(run_all(path))) == 2 * rows
+    check_file(path)
+
+
+def kill_single_enqueues(folder: Path, how: str, kills: int, seed: int) -> int:
+    path, chance = folder / "jobs.db", random.Random(seed)
+    said: list[list[str]] = []
+    for _ in range(kills):
+        lines = produce(how, path, 100_000, seconds=chance.uniform(0.0, 0.05))
+        said += [line.split() for line in lines]
+
+    there = {job.id for job in stored(path)}
+    accepted = {id for ids in said for id in ids}
+    assert accepted <= there
+    # One call per process may have been stored without an answer.
+    per_call = {"single": 1, "list": 5, "joined": 1}[how]
+    assert len(there) <= len(accepted) + kills * per_call
+    assert len(there) % per_call == 0
+    if how == "joined":
+        raw = sqlite3.connect(path)
+        assert {row[0] for row in raw.execute("select id from orders")} == there
+        raw.close()
+    ran = run_all(path)
+    assert len(ran) == len(set(ran))
+    assert set(ran) == there
+    check_file(path)
+    return len(accepted)
+
+
+def test_a_batch_that_is_killed_and_resumed_has_each_row_once(tmp_path):
+    kill_and_resume_a_batch(tmp_path, kills=8, seed=1)
+
+
+@pytest.mark.parametrize("how", ["single", "list", "joined"])
+def test_what_was_accepted_before_the_kill_is_stored(tmp_path, how):
+    accepted = kill_single_enqueues(tmp_path, how, kills=4, seed=2)
+
+    assert accepted > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10))
+def test_a_batch_that_is_killed_and_resumed_has_each_row_once_for_long(tmp_path, seed):
+    kill_and_resume_a_batch(tmp_path, kills=20, seed=seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["single", "list", "joined"])
+def test_what_was_accepted_before_the_kill_is_stored_for_long(tmp_path, how):
+    assert kill_single_enqueues(tmp_path, how, kills=70, seed=3) > 0
