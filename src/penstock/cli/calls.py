@@ -60,7 +60,9 @@ def _by_function(app: App, name: str) -> Task[..., Any] | None:
 def unknown_task(name: str, app: App) -> str:
     """A sentence about a task that is not there, with the names that come near."""
     known = sorted(app.tasks)
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    # By the function alone: a module that is common to all makes any two names look alike.
+    functions = {each.rpartition(":")[2]: each for each in known}
+    near = [functions[each] for each in get_close_matches(name.rpartition(":")[2], functions, n=3)]
     if near:
         return f"there is no task {name!r}; did you mean {' or '.join(near)}?"
     if known:

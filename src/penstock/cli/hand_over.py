@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,14 +73,16 @@ def run(
         if url is None:
             say_where(owner.resolved_url)
         positional, keywords = parse_words(found, words)
+        stand_in = _StandIn(found, quiet=json)
         try:
             handle = found.enqueue(*positional, **keywords)
-            with closing(_StandIn(found, quiet=json)) as stand_in:
-                _follow(owner.broker, handle, stand_in, patience, json=json)
+            _follow(owner.broker, handle, stand_in, patience, json=json)
         except KeyboardInterrupt:
             show.aside("the job is stored, and goes on as soon as a worker has it", "yellow")
+            stand_in.close(now=True)
             raise
         finally:
+            stand_in.close()
             owner.close()
 
 
@@ -112,12 +113,13 @@ class _StandIn:
         self._thread = threading.Thread(target=self._worker.work, name="penstock-worker")
         self._thread.start()
 
-    def close(self) -> None:
-        if self._worker is not None and self._thread is not None:
-            self._worker.stop()
-            self._thread.join()
+    def close(self, *, now: bool = False) -> None:
+        worker, thread, self._worker = self._worker, self._thread, None
+        if worker is not None and thread is not None:
+            worker.stop(now=now)
+            thread.join()
             # Nobody must wait for this worker until its lease is over.
-            self._task.app.broker.recover(dead=self._worker.id, started=())
+            self._task.app.broker.recover(dead=worker.id, started=())
 
 
 def _knows(row: Any, task: Task[..., Any]) -> bool:

@@ -31,7 +31,8 @@ Json = Annotated[bool, typer.Option("--json", help="Output for programs, times i
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
-# Words such as -5 and -task:ping are values: they must get past the parser of options.
+# Words such as -5 and -task:ping are values: they must get past the parser of options. That is why
+# no option has a one-letter form: -task:shop would be taken for -t, -a, -s, -k and so on.
 TAKES_WORDS = {"ignore_unknown_options": True}
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?")

@@ -92,7 +92,7 @@ def dev(
     command = [sys.executable, "-m", "penstock", "worker", target, "--processes", "1"]
     command += ["--grace", "3s", "--log-level", "warning", *(["--json"] if json else [])]
     folder = Path.cwd()
-    before = signal.signal(signal.SIGTERM, _as_ctrl_c)
+    before = signal.signal(signal.SIGTERM, _leave)
     try:
         with chosen(url, profile):
             while True:
@@ -120,28 +120,27 @@ def _work_until_changed(command: list[str], folder: Path, seen: dict[str, float]
             time.sleep(_LOOK_SECONDS)
         return changed
     finally:
-        # A Ctrl-C in a terminal reaches the worker as well; a second word would mean "at once".
-        if worker.poll() is None and not isinstance(sys.exception(), KeyboardInterrupt):
-            worker.terminate()
-        _wait(worker)
+        _end(worker, told=isinstance(sys.exception(), KeyboardInterrupt))
 
 
-def _wait(worker: subprocess.Popen[bytes]) -> None:
-    try:
-        worker.wait(timeout=20)
-    except BaseException:
+def _end(worker: subprocess.Popen[bytes], *, told: bool) -> None:
+    """Have the worker end. A Ctrl-C in a terminal has reached it too: a second word means "now"."""
+    if not told:
         worker.terminate()
+    for patience in (6, 15):
         try:
-            worker.wait(timeout=15)
+            worker.wait(patience)
         except subprocess.TimeoutExpired:
-            worker.kill()
-            worker.wait()
-        raise
+            worker.terminate()
+        else:
+            return
+    worker.kill()
+    worker.wait()
 
 
-def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
+def _leave(number: int, frame: FrameType | None) -> None:
     del number, frame
-    raise KeyboardInterrupt
+    raise typer.Exit(0)
 
 
 def _written(folder: Path) -> dict[str, float]:

@@ -1,0 +1,148 @@
+"""find, why, count, history: what is there, and nothing is made by looking."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+
+@pytest.fixture
+def stocked(shop):
+    """Two that ended, one that failed, two that wait."""
+    shop("run", "shop:add", "1", "2")
+    shop("run", "shop:add", "3", "4")
+    shop("run", "shop:charge", "4242", code=1)
+    shop("enqueue", "shop:send", "ada", "--tag", "tenant=a")
+    shop("enqueue", "shop:send", "bob", "--delay", "1h")
+    return shop
+
+
+@pytest.mark.parametrize(
+    "words", [["find"], ["why", "0" * 32], ["count"], ["history"], ["pause", "mail"], ["doctor"],
+              ["retry", "state:failed"], ["migrate", "status"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_looking_makes_no_store(cli, words):
+    result = cli(*words, code=1 if words[0] == "doctor" else 2)
+
+    assert "there is no store at" in result.output
+    assert "--url" in result.output
+    assert [path.name for path in cli.folder.iterdir()] == ["pyproject.toml"]
+
+
+def test_a_newer_schema_is_refused_with_a_sentence(stocked):
+    connection = sqlite3.connect(stocked.folder / "penstock.db")
+    connection.execute("update penstock_meta set value = '999' where name = 'schema'")
+    connection.commit()
+    connection.close()
+
+    for words in (["find"], ["run", "shop:add", "1", "2"], ["migrate", "status"]):
+        said = stocked(*words, code=2).stderr
+        assert "has schema 999" in said
+        assert "upgrade Penstock here" in said
+        assert "Traceback" not in said
+    assert "upgrade Penstock here" in stocked("doctor", code=1).stdout
+
+
+def test_a_file_that_is_no_store_is_refused(cli):
+    (cli.folder / "penstock.db").write_text("not a database, but long enough to look at" * 50)
+
+    assert "cannot be used as a store" in cli("find", code=2).stderr
+
+
+def test_find_shows_jobs_newest_first(stocked):
+    jobs = stocked.lines("find")
+
+    assert [job["args"] for job in jobs] == [
+        {"to": "bob"},
+        {"to": "ada"},
+        {"card": "***"},
+        {"a": 3, "b": 4},
+        {"a": 1, "b": 2},
+    ]
+    text = stocked("find").stdout
+    assert [line.split()[0] for line in text.splitlines()[1:]] == [job["id"] for job in jobs]
+    assert "4242" not in text
+
+
+def test_find_by_filter_and_with_exclusions(stocked):
+    def found(*words):
+        return [job["task"] for job in stocked.lines("find", *words)]
+
+    assert found("state:failed") == ["shop:charge"]
+    assert found("tag.tenant:a") == ["shop:send"]
+    assert found("-task:shop:add", "-task:shop:send") == ["shop:charge"]
+    assert found("arg.a:3") == ["shop:add"]
+    assert "no such state" in stocked("find", "state:done", code=2).stderr
+    assert "is not a filter" in stocked("find", "failed", code=2).stderr
+    assert "no such option" in stocked("find", "--stat", code=2).stderr
+    assert "no job matches" in stocked("find", "task:nobody").stderr
+
+
+def test_find_goes_on_where_it_stopped(stocked):
+    first = stocked("find", "--limit", "2")
+    after = first.stderr.split("--after ")[1].strip()
+
+    rest = stocked.lines("find", "--after", after)
+
+    assert [job["task"] for job in rest] == ["shop:charge", "shop:add", "shop:add"]
+
+
+def test_why_answers_in_a_sentence(stocked):
+    [failed] = stocked.lines("find", "state:failed")
+    [waiting] = stocked.lines("find", "tag.tenant:a")
+
+    assert "RuntimeError: no money" in stocked("why", failed["id"]).stdout
+    answer = stocked.json("why", waiting["id"])
+    assert answer["cause"] == "no_worker"
+    assert answer["job"]["args"] == {"to": "ada"}
+    unknown = stocked("why", "0" * 32, code=1)
+    assert "No job" in unknown.stdout
+    assert "is not a job id" in stocked("why", "seven", code=2).stderr
+
+
+def test_count_by_queue_and_by_task(stocked):
+    rows = {row["queue"]: row for row in stocked.lines("count")}
+
+    assert (rows["mail"]["ready"], rows["mail"]["scheduled"]) == (1, 1)
+    assert rows["payments"]["failed"] == 1
+    tasks = [row["task"] for row in stocked.lines("count", "--by-task")]
+    assert tasks == ["shop:send", "shop:charge"]
+    assert stocked("count").stdout.splitlines()[0].split()[:2] == ["queue", "ready"]
+
+
+def test_history_shows_the_last_rows_and_goes_on_from_a_position(stocked):
+    rows = stocked.lines("history", "--limit", "2")
+
+    assert [row["task"] for row in rows] == ["shop:add", "shop:charge"]
+    everything = stocked.lines("history", "--after", "0", "--limit", "100")
+    assert [row["task"] for row in everything] == ["shop:add", "shop:add", "shop:charge"]
+    assert everything[0]["result"] == 3
+    text = stocked("history").stdout
+    assert "RuntimeError: no money" in text
+    assert len(text.splitlines()) == 3
+
+
+def test_history_of_one_job(stocked):
+    [failed] = stocked.lines("find", "state:failed")
+    stocked("retry", failed["id"], "--reason", "paid in")
+
+    rows = stocked.lines("history", failed["id"])
+
+    assert [row["kind"] for row in rows] == ["attempt", "retry"]
+    assert rows[1]["data"]["reason"] == "paid in"
+
+
+def test_the_end_of_a_long_history_is_found(shop):
+    from penstock.cli.look import last_position
+    from penstock.job import Job
+
+    store = shop.store()
+    assert last_position(store) == 0
+    for number in range(1, 40):
+        job = Job(task="t")
+        store.enqueue([job])
+        store.cancel([job.id])
+        assert last_position(store) == store.history(limit=1000)[-1].position == number
+    store.close()

@@ -1,0 +1,53 @@
+"""demo and bench: both run for real, at their smallest."""
+
+from __future__ import annotations
+
+import json
+
+
+def test_the_demo_proves_that_nothing_is_lost(cli):
+    demo = cli.start("demo", "--quick")
+    said, errors = demo.communicate(timeout=60)
+
+    assert demo.returncode == 0, said + errors
+    assert "kill -9" in said
+    assert "Nothing was lost, nothing was settled twice." in said
+    assert "unexpected keyword argument 'currency'" in said
+    assert "Queue mail is paused by you" in said
+    assert "penstock find task:penstock.demo.tasks:unlucky --url sqlite:///" in said
+    assert "4242 4242" not in said
+
+
+def test_the_proof_of_the_demo_as_json(cli):
+    demo = cli.start("demo", "--quick", "--json")
+    said, errors = demo.communicate(timeout=60)
+
+    proof = json.loads(said)
+    assert proof["holds"], said + errors
+    assert (proof["enqueued"], proof["lost"], proof["settled_twice"]) == (352, 0, 0)
+    assert proof["ended"] == proof["succeeded"] == 352
+    assert proof["started"] >= 352 + proof["retried"]
+
+
+def test_bench_gives_all_figures(cli):
+    bench = cli.start(
+        "bench", "--jobs", "1000", "--claim", "--around", "1000", "--folder", ".", "--json"
+    )
+    said, errors = bench.communicate(timeout=90)
+
+    assert bench.returncode == 0, errors
+    figures = json.loads(said)
+    for name in (
+        "raw_bulk",
+        "bulk_enqueue",
+        "processing",
+        "raw_single",
+        "single_enqueue",
+        "call_to_start_p50_ms",
+        "return_to_start_p99_ms",
+        "claim_ratio",
+        "pause_ms",
+        "resume_ms",
+    ):
+        assert figures[name] >= 0
+    assert figures["machine"]["synchronous"] == "full"

@@ -1,0 +1,142 @@
+"""Rules of the house that a machine can check, beyond what the linters do."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import penstock
+from penstock.broker import Broker
+from penstock.cli.root import root
+
+HOUSE = Path(__file__).parents[1]
+SOURCE = HOUSE / "src" / "penstock"
+MODULES = sorted(SOURCE.rglob("*.py"))
+VERBS = [
+    name
+    for name, member in vars(Broker).items()
+    if inspect.isfunction(member) and not name.startswith("_")
+]
+COMMANDS = [str(command.name) for command in root.registered_commands]
+LONGEST_MODULE = 500
+PLAIN_SQL = re.compile(r"\s*(begin|commit|rollback|savepoint|release|pragma)\b", re.IGNORECASE)
+LOOKS_LIKE_SQL = re.compile(
+    r"\s*(select\s.+\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s"
+    r"|(create|drop|alter)\s+(unique\s+)?(table|index|view|trigger)\s)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+def text_of(node: ast.AST) -> str | None:
+    """The text of a string, f-strings with {} for what they fill in; None for anything else."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+        )
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[int, str, list[ast.expr]]]:
+    """Every call of a module: its line, what is called, and with what."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield node.lineno, ast.unparse(node.func), node.args
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_of_a_broker_has_its_test_file(verb):
+    assert (HOUSE / "tests" / "brokers" / f"test_{verb}.py").is_file()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_in_the_reference(command):
+    reference = (HOUSE / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+
+    assert f"\n### `penstock {command}" in reference
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_a_command_is_in_the_reference(command):
+    reference = (HOUSE / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    [registered] = [each for each in root.registered_commands if each.name == command]
+    assert registered.callback is not None
+    own = set(inspect.signature(registered.callback).parameters) - {"url", "profile", "app", "json"}
+    part = reference.split(f"\n### `penstock {command}", 1)[1].split("\n### ", 1)[0]
+
+    for name in own:
+        spelt = name.rstrip("_").replace("_", "-")
+        assert f"--{spelt}" in part or spelt.upper() in part or name in {"words", "args"}
+
+
+def test_the_public_names_are_sorted_and_complete():
+    public = {
+        name
+        for name, value in vars(penstock).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+
+    assert penstock.__all__ == sorted(penstock.__all__)
+    assert set(penstock.__all__) == public
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_nothing_is_unpickled_or_evaluated(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert not imported & {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml"}
+    for line, called, _ in calls(tree):
+        assert called not in {"eval", "exec", "yaml.load", "builtins.eval"}, f"{path}:{line}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_sql_is_in_files_of_its_own(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = text_of(node)
+        if text is not None and id(node) not in docstrings:
+            assert not LOOKS_LIKE_SQL.match(text), f"{path}: {text!r} belongs in a .sql file"
+    for line, called, given in calls(tree):
+        if called.rpartition(".")[2] not in {"execute", "executemany", "executescript"}:
+            continue
+        for argument in given[:1]:
+            text = text_of(argument)
+            if text is not None:
+                assert PLAIN_SQL.match(text), f"{path}:{line}: {text!r} belongs in a .sql file"
+            if isinstance(argument, ast.JoinedStr):
+                assert (text or "").startswith("pragma"), f"{path}:{line}: SQL from an f-string"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_no_module_is_too_long_to_hold_in_mind(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
+
+
+def test_no_module_is_a_drawer_for_the_rest():
+    names = {path.stem for path in MODULES}
+
+    assert not names & {"utils", "util", "helpers", "helper", "common", "misc"}
