@@ -71,7 +71,7 @@ def test_a_block_wins_over_a_pause():
     assert answer.cause == "blocked"
     assert answer.sentence.startswith("Task mail:send is blocked since")
     assert "until 2026-11-15 09:10:05 UTC" in answer.sentence
-    assert "`penstock unblock --task mail:send`" in answer.sentence
+    assert "`penstock unblock --task mail:send --admin`" in answer.sentence
 
 
 def test_a_rule_over_queue_and_task_names_both_in_the_way_out():

@@ -111,6 +111,7 @@ def _ruled(rule: Rule) -> str:
     words = ["penstock", "unblock" if block else "resume"]
     words += [rule.queue] if rule.queue else []
     words += ["--task", rule.task] if rule.task else []
+    words += ["--admin"] if block else []
     author = f" by {rule.author}" if rule.author else ""
     until = "" if rule.until is None else f" until {moment(rule.until)}"
     reason = f": {rule.reason!r}" if rule.reason else ""
