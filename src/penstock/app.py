@@ -86,7 +86,7 @@ class App:
         self.tasks: dict[str, Task[..., Any]] = {}
         self._aliases: dict[str, Task[..., Any]] = {}
         self.resources = Resources()
-        self.ids = Ids(self._clock)
+        self.ids: Ids = Ids(self._clock)
         self.hooks: dict[str, tuple[Callable[..., Any], ...]] = {}
         self.middlewares: tuple[Callable[..., Any], ...] = ()
         self.async_middlewares: tuple[Callable[..., Any], ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -68,13 +68,15 @@ def _has_arguments(job: Job[Any], wanted: Mapping[str, Sequence[str]]) -> bool:
         arguments = msgspec.json.decode(job.body)["args"]
     except (msgspec.DecodeError, KeyError, TypeError):
         return False
-    for path, values in wanted.items():
-        value: Any = arguments
-        for step in path.split("."):
-            value = value.get(step) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if value is None or as_text(value) not in values:
-            return False
-    return True
+    return all(argument_text(arguments, path) in values for path, values in wanted.items())
+
+
+def argument_text(arguments: object, path: str) -> str | None:
+    """An argument as a filter writes it, dots going into objects; None if it is not there."""
+    value: Any = arguments
+    for step in path.split("."):
+        value = cast("dict[str, Any]", value).get(step) if isinstance(value, dict) else None
+    return None if value is None else as_text(value)
 
 
 def as_text(value: object) -> str:

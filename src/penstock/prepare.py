@@ -19,7 +19,7 @@ from penstock.broker import Batch
 from penstock.codec import JobOptions, add_options
 from penstock.errors import Refused
 from penstock.faults import fault_in
-from penstock.filter import as_text
+from penstock.filter import argument_text
 from penstock.ids import MOST_IN_PARCEL
 from penstock.job import PARCEL_BYTES, Job, Lane, Parcel, Unique
 from penstock.retry import Repeat
@@ -182,14 +182,8 @@ class Prepared(Generic[P, R]):
 
 def _searched(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
     arguments = msgspec.json.decode(body)["args"]
-    found: dict[str, str] = {}
-    for path in paths:
-        value: Any = arguments
-        for step in path.split("."):
-            value = value.get(step) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if value is not None:
-            found[path] = as_text(value)  # pyright: ignore[reportUnknownArgumentType]
-    return found
+    found = {path: argument_text(arguments, path) for path in paths}
+    return {path: text for path, text in found.items() if text is not None}
 
 
 def check_name(what: str, name: object) -> str:
