@@ -91,13 +91,13 @@ class Story:
         command += ["--url", self.url, "--processes", "2", "--threads", str(_THREADS)]
         with (self.folder / "worker.log").open("wb") as log:
             self.worker = subprocess.Popen(command, stdout=log, stderr=log)
-        self.wait(lambda: len(self.running()) == 2, "two children that work")
-        for row_id, pid in self.running().items():
-            self.narrator.tell(f"process {pid} works as {row_id}")
+        self.wait(lambda: len(self.children()) == 2, "two children")
+        for pid in self.children():
+            self.narrator.tell(f"process {pid} is there")
 
-    def running(self) -> dict[str, int]:
-        """Workers that hold jobs, with their processes."""
-        return {row.id: row.pid for row in self.broker.workers() if row.alive and row.running}
+    def children(self) -> dict[int, int]:
+        """Processes that are alive, each with the number of jobs it holds."""
+        return {row.pid: row.running for row in self.broker.workers() if row.alive}
 
     def left(self) -> int:
         return sum(count.total for count in self.broker.count())
@@ -113,18 +113,15 @@ class Story:
 
         try:
             self.wait(far_enough, "two fifths of the jobs")
-            self.wait(lambda: bool(self.running()), "a child that works")
         finally:
             bar.close()
-        pid = max(self.running().values())
-        os.kill(pid, signal.SIGKILL)
-        self.killed.add(pid)
-        self.narrator.step(f"kill -9 {pid}: one of the two dies in the middle of its jobs.")
-        self.wait(
-            lambda: not self.killed & set(self.running().values()) and len(self.running()) == 2,
-            "a new child",
-        )
-        fresh = max(self.running().values())
+        before = self.children()
+        busiest = max(before, key=lambda pid: before[pid])
+        os.kill(busiest, signal.SIGKILL)
+        self.killed.add(busiest)
+        self.narrator.step(f"kill -9 {busiest}: it dies holding {before[busiest]} jobs.")
+        self.wait(lambda: bool(self.children().keys() - before.keys()), "a new child")
+        fresh = ", ".join(str(pid) for pid in self.children().keys() - before.keys())
         self.narrator.tell(f"the supervisor gave its jobs back and started process {fresh};")
         self.narrator.tell("the other one worked on all the time")
 
