@@ -48,7 +48,7 @@ def load_app(target: str) -> App:
 
 
 def target_of(app: App) -> str | None:
-    """Where another process finds this very app; None if nowhere: it is in no module's namespace."""
+    """Where another process finds this very app; None if no module has it by a name."""
     for name, module in list(sys.modules.items()):
         if not isinstance(module, ModuleType):  # pyright: ignore[reportUnnecessaryIsInstance]  some packages put lazy objects there
             continue

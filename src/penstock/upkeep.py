@@ -1,7 +1,7 @@
 """Upkeep: the chores that keep a store going, done by whichever worker comes first.
 
-There is no scheduler and no leader: every worker calls `turn` often, and it does what is due. All of
-it may be done twice, by two workers at once, without harm.
+There is no scheduler and no leader: every worker calls `turn` often, and it does what is due. All
+of it may be done twice, by two workers at once, without harm.
 """
 
 from __future__ import annotations
