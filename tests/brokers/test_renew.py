@@ -158,8 +158,9 @@ def test_a_cancelled_job_that_the_worker_does_not_know_of_ends(broker, clock, fi
     job = enqueue_and_claim(broker, clock, **fields)
     broker.cancel([job.id])
 
-    broker.renew([a_worker()], holding=[])
+    answer = broker.renew([a_worker()], holding=[])
 
+    assert answer.cancelled == frozenset()
     assert broker.get(job.id).state is State.CANCELLED
 
 

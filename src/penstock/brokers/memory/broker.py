@@ -107,13 +107,13 @@ class MemoryBroker:
             store.expire()
             # Ageing: a minute of waiting is worth one step of priority.
             offers = [
-                (-(lane.priority + max(0.0, now - head[0]) / 60), head, lane)
+                (-(lane.priority + max(0.0, now - head[0]) / 60), head[0], lane.hash, lane)
                 for lane, line in store.lines.items()
                 if may_take(worker, lane, queues, rules, now) and (head := line.head(now))
             ]
             left = dict(sizes or {})
             taken: list[Job[Any]] = []
-            for _, _, lane in sorted(offers, key=lambda offer: offer[:2]):
+            for _, _, _, lane in sorted(offers, key=lambda offer: offer[:3]):
                 for job in store.due(lane):
                     if len(taken) >= limit or left.get(lane.task, 1) <= 0:
                         break
@@ -210,7 +210,7 @@ class MemoryBroker:
 
     def _give_up(self, worker: str, started: Collection[str] | None) -> int:
         store = self._store
-        if store.workers.pop(worker, None):
+        if store.workers.pop(worker, None) or worker in store.given_up:
             store.given_up[worker] = self.clock.now()
         jobs = list(store.held[worker])
         for job_id in jobs:
