@@ -1,0 +1,91 @@
+"""Every example runs as a stranger would run it, says what it shows, and ends by itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SAYS = {
+    "dark_queue": [  # D24, D25, D31 to D35, D57
+        "after  0 minutes, runs: 2",
+        "after  5 minutes, runs: 2",
+        "after 10 minutes, runs: 1",
+        "after 15 minutes, runs: 0",
+        "the one that always fails: ['ready', 'ready', 'failed']",
+        "paused: 1500 jobs wait, 0 ran",
+        "unblocked: 1500 ran",
+    ],
+    "bee_strategies": [  # B16 to B23
+        "success: kept is succeeded, deleted is None",
+        "error, keep: runs 1 times, then is failed",
+        "error, delete: runs 1 times, then is gone",
+        "error, repeat: runs 4 times, then is ready",
+        "error, repeat 1, else keep: runs 2 times, then is failed",
+        "error, repeat 1, else delete: runs 2 times, then is gone",
+        "timeout, repeat 1, else keep: runs 2 times, then is failed",
+        "timeout, repeat 1, else delete: runs 2 times, then is gone",
+        "40 seconds: 10 beats, 39 others",
+    ],
+    "transactional": [
+        "mallory: not from you",
+        "mallory, once more: not from you",
+        "4 orders, 4 jobs",
+        "one worker died, and the invoices are for the orders [1, 2, 3, 4]",
+    ],
+    "tenant_headers": [
+        "acme trace-1 publish cat.png",
+        "globex trace-2 publish dog.png",
+        "initech  publish cow.png",
+    ],
+    "resources": [
+        "mail 51 to the last one",
+        "opened ['mailer', 'pool'], closed ['mailer', 'pool']",
+    ],
+}
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if "PENSTOCK" not in name}
+    return subprocess.run(
+        [sys.executable, "-W", "error", *command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_does_what_it_says(tmp_path, name):
+    done = run(EXAMPLES / f"{name}.py", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    for line in SAYS[name]:
+        assert line in lines, done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tests_of_the_example_pass(tmp_path):
+    file = EXAMPLES / "testing_your_tasks.py"
+
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", file, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "7 passed" in done.stdout
+    assert not (EXAMPLES / "production.db").exists()
+
+
+def test_every_example_is_run_by_a_test():
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")}
+
+    assert scripts == {*SAYS, "quickstart", "testing_your_tasks"}  # quickstart: tests/docs
