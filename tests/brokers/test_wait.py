@@ -25,12 +25,12 @@ def hinted_by(broker, act) -> bool:
     answers = []
     waiting = threading.Event()
 
-    def sleep():
+    def listen():
         quiet(broker)
         waiting.set()
         answers.append(broker.wait(None, LONG))
 
-    sleeper = threading.Thread(target=sleep)
+    sleeper = threading.Thread(target=listen)
     sleeper.start()
     waiting.wait()
     act()

@@ -39,12 +39,12 @@ def test_a_wake_ends_every_wait(broker):
     answers = []
     ready = threading.Barrier(4)
 
-    def sleep():
+    def listen():
         quiet(broker)
         ready.wait()
         answers.append(broker.wait(None, LONG))
 
-    threads = [threading.Thread(target=sleep) for _ in range(3)]
+    threads = [threading.Thread(target=listen) for _ in range(3)]
     for thread in threads:
         thread.start()
     ready.wait()
