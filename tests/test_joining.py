@@ -14,6 +14,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from penstock import App, Refused
+from penstock.errors import StoreUnreachable
 from penstock.task import PlainTask
 
 URL = "sqlite:///{}"
@@ -120,3 +121,19 @@ def test_what_cannot_be_written_without_waiting_is_refused(send: PlainTask[[int]
         send.options(connection=Waits()).enqueue(1)
     with pytest.raises(Refused, match=r"use enqueue\(\.\.\.\)"):
         asyncio.run(_enqueue_async(send.options(connection=object())))
+
+
+def test_tables_that_are_not_there_yet_cannot_be_made_inside_the_callers_transaction(tmp_path):
+    path = tmp_path / "app.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table orders (id integer)")
+        connection.commit()
+        connection.execute("insert into orders values (1)")
+        app = App(f"sqlite:///{path}")
+        task = app.task(name="count")(count_orders)
+
+        with pytest.raises(StoreUnreachable, match="penstock migrate"):
+            task.options(connection=connection).enqueue()
+
+
+def count_orders() -> None: ...

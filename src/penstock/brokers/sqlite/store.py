@@ -25,9 +25,11 @@ from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, Sto
 from penstock.job import Lane
 
 BUSY_SECONDS = 30.0
+_MIGRATE_SECONDS = 5.0
 _BUSY_LOOK_SECONDS = 0.000_5
 _OLDEST_SQLITE = (3, 37)  # which has strict tables
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
+_LOCKED = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_RECOVERY"}
 _POLITE_NANOSECONDS = 2_000_000
 # What the processes of a store share beside the file: the version of its rules, and when somebody
 # last waited for the write lock. Both are hints.
@@ -83,12 +85,22 @@ class Store:
         self._writer_lock = threading.RLock()
         self._reader_lock = threading.RLock()
         with in_our_words(self.path):
-            self._writer = self.connect()
             self._durable = True
             self._shared: mmap.mmap | None = None
-            self.migrate()
+            try:
+                self._writer = self.connect()
+                self._writer.execute("pragma busy_timeout = 0")  # see _begin
+                self.migrate()
+            except (sqlite3.OperationalError, StoreUnreachable) as error:
+                cause = error.__cause__ or error
+                if getattr(cause, "sqlite_errorname", "") not in _LOCKED:
+                    raise
+                raise StoreUnreachable(
+                    f"the tables of the store {self.path} cannot be made while a transaction holds "
+                    "the file; if it is the one to be joined, make them before it begins, with "
+                    "`penstock migrate` or by a look at app.broker"
+                ) from error
             self._shared = self._map_shared()
-            self._writer.execute("pragma busy_timeout = 0")  # see _begin
             self._reader = self.connect()
 
     def connect(self) -> sqlite3.Connection:
@@ -110,7 +122,7 @@ class Store:
             self._open()
 
     @contextmanager
-    def writing(self, *, durable: bool = True) -> Generator[Db]:
+    def writing(self, *, durable: bool = True, patience: float = BUSY_SECONDS) -> Generator[Db]:
         """A transaction that writes; all of it is kept, or nothing.
 
         Not durable means that the next durable commit carries it to the disk. That is enough for a
@@ -121,7 +133,7 @@ class Store:
             if durable != self._durable:
                 self._writer.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
                 self._durable = durable
-            self._begin()
+            self._begin(patience)
             try:
                 yield Db(self._writer)
                 self._writer.execute("commit")
@@ -130,14 +142,14 @@ class Store:
                     self._writer.execute("rollback")
                 raise
 
-    def _begin(self) -> None:
+    def _begin(self, patience: float) -> None:
         # Not SQLite's own busy handler: it sleeps up to 100 ms between two looks, and beside a busy
         # worker that lock is free for a millisecond at a time. Whoever waits says so in the shared
         # memory, and whoever comes next lets it go first: a pause must not wait for long.
         waiting = self._shared
         if waiting and time.monotonic_ns() - _number(waiting[_WAITING]) < _POLITE_NANOSECONDS:
             time.sleep(_BUSY_LOOK_SECONDS * 2)
-        until = time.monotonic() + BUSY_SECONDS
+        until = time.monotonic() + patience
         waited = False
         while True:
             try:
@@ -210,7 +222,8 @@ class Store:
         newest = steps[-1][0]
         found = self._schema()
         if found < newest:
-            with self.writing() as db:
+            # Not for long: whoever holds the file may be the very caller, and then nobody lets go.
+            with self.writing(patience=_MIGRATE_SECONDS) as db:
                 found = self._schema()  # another process may have been quicker
                 for number, script in steps:
                     if number > found:
