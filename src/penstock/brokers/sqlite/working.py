@@ -281,6 +281,9 @@ class Working(Settling):
                 if found is not None and found["gone"]:
                     lapsed.add(worker.id)
                 self._renew(db, worker, found, None)
+                if holding is not None:
+                    strays = [job for job in self._held(db, worker.id) if job.id not in holding]
+                    self._settle(db, [(job, put_back("stray")) for job in strays])
                 for row in db.execute(sql.cancelled_rows, (worker.id,)):
                     cancelled.add(from_bytes(row["id"]))
                 for row in db.execute(sql.leases, {"worker": worker.id}):
@@ -289,9 +292,6 @@ class Working(Settling):
                         for offset, mark in enumerate(row["marks"])
                         if mark == ASKED
                     )
-                if holding is not None:
-                    strays = [job for job in self._held(db, worker.id) if job.id not in holding]
-                    self._settle(db, [(job, put_back("stray")) for job in strays])
         return Renewed(frozenset(cancelled), frozenset(lapsed))
 
     def _held(self, db: Db, worker: str) -> list[Job[Any]]:
