@@ -90,8 +90,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     priority: int | None = None
     attempt: int | None = None
+    failures: int = 0  # as the attempt left them
+    lapses: int = 0
     state: State | None = None  # where the attempt led
     reason: str | None = None
+    key: str | None = None
     enqueued_at: float | None = None
     run_at: float | None = None
     started_at: float | None = None

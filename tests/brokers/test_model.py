@@ -285,10 +285,11 @@ def seen(job: Job[Any] | None) -> Any:
     if job is None:
         return None
     same = (job.id, job.task, job.queue, job.version, job.priority, job.state, job.attempt)
-    same += (job.enqueued_at, job.body, job.result, job.tags)
+    same += (job.enqueued_at, job.body, job.result, job.tags, job.key)
+    same += (job.failures, job.lapses, job.repeats)
     if job.state is State.SUCCEEDED:
         return same
-    counted = (job.failures, job.lapses, job.repeats, job.reason, job.error)
+    counted = (job.reason, job.error)
     asked = (job.run_at, job.unique, job.runs_on, job.expires_at, job.at_most_once, job.key)
     held = (job.worker, job.claimed_at) if job.state is State.RUNNING else ()
     return same + counted + (asked if job.state is State.READY else ()) + held
@@ -297,7 +298,9 @@ def seen(job: Job[Any] | None) -> Any:
 def told(row: Any) -> Any:
     """What the history says; a reason is promised where a job ended or was put back."""
     reason = row.reason if row.kind in {"attempt", "cancel"} else None
-    return (row.kind, row.attempt, row.state, reason, row.error, row.body, row.result, row.data)
+    counted = (row.failures, row.lapses, row.key)
+    ended = (row.error, row.body, row.result, row.data)
+    return (row.kind, row.attempt, row.state, reason, *counted, *ended)
 
 
 def memory(folder: Path, clock: Clock) -> Broker:

@@ -11,7 +11,7 @@ from penstock.brokers.sqlite.store import Db
 from penstock.ids import to_bytes
 from penstock.job import Job, State
 
-_EVENT = "(" + ", ".join("?" * 17) + ")"
+_EVENT = "(" + ", ".join("?" * 21) + ")"
 _SUCCEED = "('attempt', ?, ?, ?, 1, 'succeeded', ?, ?, ?, ?, ?, ?)"
 _CHUNKS = (512, 64, 8, 1)
 
@@ -31,10 +31,11 @@ class Change:
     def happened(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
         """One of the rarer events: who asked for what, how far a job got."""
         if job is None:
-            self.events += (kind, self.now, *(None,) * 13, data, None)
+            self.events += (kind, self.now, *(None,) * 3, 0, 0, 0, *(None,) * 11, data, None)
         else:
             self.events += (
-                *(kind, self.now, to_bytes(job.id), lane, job.attempt, job.state, job.reason),
+                *(kind, self.now, to_bytes(job.id), lane, job.attempt),
+                *(job.failures, job.lapses, job.repeats, job.state, job.reason, job.key),
                 *(job.enqueued_at, job.run_at, None, job.worker, text_of(job.tags)),
                 *(None, None, None, data, None),
             )

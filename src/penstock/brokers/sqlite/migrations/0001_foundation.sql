@@ -160,8 +160,12 @@ create table penstock_history (
     job blob,
     lane integer,
     attempt integer,
+    failures integer not null default 0,  -- as the attempt left them
+    lapses integer not null default 0,
+    repeats integer not null default 0,
     state text,
     reason text,
+    key text,
     enqueued_at real,
     run_at real,
     started_at real,
