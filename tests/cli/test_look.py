@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import sqlite3
 
 import pytest
@@ -132,6 +134,22 @@ def test_history_of_one_job(stocked):
 
     assert [row["kind"] for row in rows] == ["attempt", "retry"]
     assert rows[1]["data"]["reason"] == "paid in"
+
+
+def test_history_is_followed_as_it_happens(stocked):
+    [waiting] = stocked.lines("find", "tag.tenant:a")
+    following = stocked.start("history", "--follow", "--limit", "1", "--json")
+    try:
+        last = json.loads(following.stdout.readline())
+        stocked("cancel", waiting["id"])
+        news = json.loads(following.stdout.readline())
+    finally:
+        following.send_signal(signal.SIGINT)
+        following.communicate(timeout=20)
+
+    assert (last["kind"], last["task"]) == ("attempt", "shop:charge")
+    assert (news["kind"], news["job"]) == ("cancel", waiting["id"])
+    assert following.returncode == 130
 
 
 def test_the_end_of_a_long_history_is_found(shop):

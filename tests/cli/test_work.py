@@ -35,7 +35,11 @@ def test_a_draining_worker_ends_when_nothing_is_left(shop):
 
 def test_a_worker_says_what_is_wrong_with_its_target(cli):
     (cli.folder / "empty.py").write_text("from penstock import App\napp = App()\n")
+    (cli.folder / "broken.py").write_text("x = 1 / 0\n")
 
+    broken = cli("worker", "broken", code=2).stderr
+    assert broken.splitlines()[1].endswith('broken.py", line 1, in <module>')
+    assert "ZeroDivisionError" in broken
     assert "no module nothing" in cli("worker", "nothing", code=2).stderr
     assert "has no tasks" in cli("worker", "empty", code=2).stderr
     assert "is not a size" in cli("worker", "empty", "--max-memory", "lots", code=2).stderr

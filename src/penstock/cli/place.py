@@ -5,12 +5,15 @@ Looking never makes a file: a store that is not there is an error with the way o
 
 from __future__ import annotations
 
+import importlib
 import os
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import Refused
+from penstock.errors import PenstockError, Refused
 from penstock.settings import ResolvedUrl, anchor, mask, project_root, resolve_url
 
 if TYPE_CHECKING:
@@ -70,10 +73,26 @@ def opened(
 
 
 def load(target: str) -> App:
-    """The app that a target names."""
+    """The app that a target names; what its module raises is shown from its own line on."""
     from penstock.target import load_app
 
-    return load_app(target)
+    try:
+        return load_app(target)
+    except PenstockError:
+        raise
+    except Exception as error:
+        from penstock.cli.show import aside
+
+        aside(_traceback(error), "")
+        raise Refused(f"{target} cannot be imported: see above") from error
+
+
+def _traceback(error: Exception) -> str:
+    ours = (str(Path(__file__).parents[1]), "<frozen", str(Path(importlib.__file__).parent))
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(error.with_traceback(frames))).rstrip()
 
 
 def checked(app: App, url: str | None) -> App:

@@ -55,11 +55,12 @@ def worker(
     Example: penstock worker myapp:app --queues mail,default --processes 2
     """
     from penstock.cli import show
-    from penstock.cli.place import checked, chosen
+    from penstock.cli.place import checked, chosen, load
     from penstock.worker import Supervisor
 
     _log_to_stderr(log_level)
     with chosen(url, profile):
+        load(target)  # what is wrong with it is said before anything starts
         supervisor = Supervisor(
             target,
             processes=processes,
