@@ -201,13 +201,17 @@ def test_twice_with_a_state_tells_which_tasks_are_not_idempotent(app):
         stock[what] = count
 
     with app.testing() as t:
-        set_to.enqueue("mugs", 1)
-        take.enqueue("tea")
+        for _ in range(20):
+            stock["tea"] = 3
+            set_to.enqueue("mugs", 1)
+            take.enqueue("tea")
+            set_to.enqueue("mugs", 1)
 
-        ran = t.drain(twice=True, state=lambda: stock)
+            ran = t.drain(twice=True, state=lambda: stock)
 
-        guilty = {each.task: each.difference for each in ran if each.difference}
-        assert guilty == {"take": "state()['tea']: 2 became 1"}
+            assert [each.job.attempt for each in ran] == [1, 2] * 3
+            guilty = {each.task: each.difference for each in ran if each.difference}
+            assert guilty == {"take": "state()['tea']: 2 became 1"}
 
 
 def test_an_idempotent_task_passes(app):

@@ -33,6 +33,7 @@ from tasks import app, fetch, send, sent
 
 @pytest.fixture
 def t(penstock_testing):
+    sent.clear()
     return penstock_testing(app)
 
 

@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from penstock import App, State
+from penstock.broker import WorkerRow
 from penstock.filter import Filter
 from penstock.rule import Rule, RuleKind
 
@@ -78,7 +79,6 @@ PARCELS = {
     "fewer jobs than bodies": "jobs = 1",
     "no jobs": "jobs = 0",
     "fewer than none": "jobs = -1",
-    "far too many jobs": "jobs = 1000000000",
     "a lane that nobody knows": "lane = 42",
 }
 
@@ -101,6 +101,16 @@ def test_a_damaged_parcel_ends_and_others_flow(app, testing, change):
             assert testing.broker.get(each.job.id).reason == "unreadable"
     everything_can_be_looked_at(testing.broker, [*damaged, *good])
     assert testing.drain() == []
+
+
+def test_a_parcel_of_far_too_many_jobs_is_taken_as_far_as_it_can_be(app, testing):
+    damaged = enqueue(app, "parcel", 1)
+    damage(testing, "update penstock_parcel set jobs = 1000000000")
+    everything_can_be_looked_at(testing.broker, damaged)
+
+    first, *_ = testing.drain(limit=3)
+
+    assert (first.job.id, first.state) == (damaged[0], State.SUCCEEDED)
 
 
 @pytest.mark.parametrize("name", ["bodies of another kind", "lengths empty", "bodies empty"])
@@ -180,7 +190,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_an_edit_by_hand_that_makes_no_sense_is_refused_by_the_file(app, testing, mistake):
     enqueue(app, "parcel", 1)
-    testing.broker.claim(testing._stand_in._row())
+    testing.broker.claim(WorkerRow(id="other", tasks=app.known_tasks()))
     ids = enqueue(app, "row", 2) + enqueue(app, "parcel", 2)
 
     with pytest.raises(sqlite3.IntegrityError):
@@ -214,7 +224,7 @@ LEASES = {
 @pytest.mark.parametrize("change", LEASES.values(), ids=LEASES)
 def test_a_damaged_lease_does_not_stop_recovery_of_the_others(app, testing, change):
     enqueue(app, "parcel", 3)
-    dead = testing._stand_in._row()
+    dead = WorkerRow(id="dead", tasks=app.known_tasks())
     assert len(testing.broker.claim(dead, limit=3)) == 3
     damage(testing, f"update penstock_lease set {change}")
     testing.clock.advance(seconds=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -17,7 +18,7 @@ import msgspec
 from penstock.broker import WorkerRow
 from penstock.current import current_job
 from penstock.errors import JobInterrupted, JobTimeout, Refused
-from penstock.job import Job, Outcome, State, put_back
+from penstock.job import Job, Outcome, State, lapsed, put_back
 from penstock.run import run, run_async
 from penstock.testing.clock import Clock
 from penstock.testing.compare import copied, difference
@@ -83,7 +84,6 @@ class StandIn:
         self.crashes: list[Crash] = []
         self._app = app
         self._clock = clock
-        self._lives = 1
         self._died_at: Point | None = None
         self._runner: asyncio.Runner | None = None
 
@@ -102,32 +102,58 @@ class StandIn:
     ) -> list[Ran]:
         """Run what is due; see Testing.drain."""
         self._check_loop()
-        broker = self._app.broker
         done: list[Ran] = []
         doubled: dict[
             str, Any
         ] = {}  # jobs whose settlement was lost, with the state at that moment
-        while limit is None or len(done) < limit:
-            [job] = broker.claim(self._row(), queues) or [None]
-            if job is None:
-                break
-            if limit is None and len(done) == RUNAWAY:
-                broker.settle([(job, put_back("drain"))])
-                raise AssertionError(
-                    f"drain() made {RUNAWAY} attempts and {job.task} is due again: does it repeat,"
-                    " or enqueue itself, without a delay? drain(limit=...) stops where you say"
-                )
-            self.seen.setdefault(job.id, job)
-            lose = twice and job.id not in doubled and not job.at_most_once
-            ran = self._attempt(job, lose=lose)
-            if lose and ran.died_at == "settle":
-                doubled[job.id] = copied(state) if state else _COMPARED
-            elif state and doubled.get(job.id, _COMPARED) is not _COMPARED:
-                found = difference(doubled[job.id], copied(state))
-                doubled[job.id] = _COMPARED
-                ran = msgspec.structs.replace(ran, difference=found)
-            done.append(ran)
+        held: deque[Job[Any]] = deque()  # claimed, and not run yet
+        try:
+            while limit is None or len(done) < limit:
+                if not held and not self._claim(held, queues):
+                    break
+                self._check_runaway(held[0], limit, done)
+                job = held.popleft()
+                lose = twice and job.id not in doubled and not job.at_most_once
+                ran = self._attempt(job, lose=lose)
+                if lose and ran.died_at == "settle":
+                    doubled[job.id] = copied(state) if state else _COMPARED
+                    self._claim_again(job.id, held, queues)
+                elif state and doubled.get(job.id, _COMPARED) is not _COMPARED:
+                    found = difference(doubled[job.id], copied(state))
+                    doubled[job.id] = _COMPARED
+                    ran = msgspec.structs.replace(ran, difference=found)
+                done.append(ran)
+        finally:
+            self._app.broker.settle([(job, put_back("drain")) for job in held])
         return done
+
+    def _claim(self, held: deque[Job[Any]], queues: tuple[str, ...] | None) -> bool:
+        row = WorkerRow(
+            id="testing",
+            tasks=self._app.known_tasks(),
+            tags=frozenset(tag for task in self._app.tasks.values() for tag in task.runs_on),
+        )
+        claimed = self._app.broker.claim(row, queues)
+        for job in claimed:
+            self.seen.setdefault(job.id, job)
+        held.extend(claimed)
+        return bool(claimed)
+
+    def _claim_again(
+        self, job_id: str, held: deque[Job[Any]], queues: tuple[str, ...] | None
+    ) -> None:
+        """Have this job come next: what others change in between would be taken for its doing."""
+        while self._claim(held, queues):
+            if held[-1].id == job_id:
+                held.rotate(1)
+                return
+
+    def _check_runaway(self, job: Job[Any], limit: int | None, done: list[Ran]) -> None:
+        if limit is None and len(done) == RUNAWAY:
+            raise AssertionError(
+                f"drain() made {RUNAWAY} attempts and {job.task} is due again: does it repeat,"
+                " or enqueue itself, without a delay? drain(limit=...) stops where you say"
+            )
 
     def _check_loop(self) -> None:
         if not any(task.mode == "async" for task in self._app.tasks.values()):
@@ -139,13 +165,6 @@ class StandIn:
         raise Refused(
             "drain() runs `async def` tasks on an event loop of its own, and one is running here"
             " already: await asyncio.to_thread(t.drain)"
-        )
-
-    def _row(self) -> WorkerRow:
-        return WorkerRow(
-            id=f"testing-{self._lives}",
-            tasks=self._app.known_tasks(),
-            tags=frozenset(tag for task in self._app.tasks.values() for tag in task.runs_on),
         )
 
     def _attempt(self, job: Job[Any], *, lose: bool) -> Ran:
@@ -166,10 +185,8 @@ class StandIn:
         broker = self._app.broker
         if self._died_at is not None:
             outcome = None
-            # What a supervisor does when its child is gone; the next one is another worker.
-            started = () if self._died_at == "claim" else (job.id,)
-            broker.recover(dead=f"testing-{self._lives}", started=started)
-            self._lives += 1
+            # What a supervisor does for a child that is gone: only what had begun counts a lapse.
+            broker.settle([(job, put_back("crashed") if self._died_at == "claim" else lapsed())])
         elif outcome is not None:
             broker.settle([(job, outcome)])
         after = broker.get(job.id)
