@@ -130,7 +130,12 @@ def _put(figures: dict[str, Any]) -> None:
         rows += [
             ("claim 100 alone", f"{figures['claim_alone_ms']:.2f}", "ms", "median of 5"),
             ("claim 100 crowded", f"{figures['claim_crowded_ms']:.2f}", "ms", around),
-            ("crowded / alone", f"{figures['claim_ratio']:.2f}", "", "medians of 5 alternating runs"),
+            (
+                "crowded / alone",
+                f"{figures['claim_ratio']:.2f}",
+                "",
+                "medians of 5 alternating runs",
+            ),
             ("pause", f"{figures['pause_ms']:.2f}", "ms", "one commit"),
             ("resume", f"{figures['resume_ms']:.2f}", "ms", "one commit"),
         ]
