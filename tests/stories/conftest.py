@@ -23,7 +23,7 @@ from penstock.job import State
 
 T = TypeVar("T")
 
-SHOP = Path(__file__).with_name("shop.py")
+TASKS_FILE = Path(__file__).with_name("story_tasks.py")
 _SUPERVISE = (
     "import json, logging, sys; from penstock.worker import Supervisor; "
     "logging.basicConfig(level='INFO', format='%(process)d %(message)s'); "
@@ -77,12 +77,12 @@ class Story:
         self.url = f"sqlite:///{folder}/jobs.db"
         self.ledger_file = folder / "ledger"
         os.environ["LEDGER"] = str(self.ledger_file)
-        sys.path.insert(0, str(SHOP.parent))
+        sys.path.insert(0, str(TASKS_FILE.parent))
         try:
-            import shop
+            import story_tasks
         finally:
-            sys.path.remove(str(SHOP.parent))
-        self.app = shop.make_app(self.url)
+            sys.path.remove(str(TASKS_FILE.parent))
+        self.app = story_tasks.make_app(self.url)
         self.fleets: list[Fleet] = []
 
     @property
@@ -107,7 +107,13 @@ class Story:
         output = self.folder / f"worker-{len(self.fleets)}.log"
         with output.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", _SUPERVISE, target or f"{SHOP}:app", json.dumps(options)],
+                [
+                    sys.executable,
+                    "-c",
+                    _SUPERVISE,
+                    target or f"{TASKS_FILE}:app",
+                    json.dumps(options),
+                ],
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

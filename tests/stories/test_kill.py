@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 from penstock import State
-from tests.stories.conftest import SHOP, Story, alive, eventually
+from tests.stories.conftest import TASKS_FILE, Story, alive, eventually
 
 
 def test_a_child_that_is_killed_in_mid_run_loses_nothing(story: Story):
@@ -83,8 +83,8 @@ def test_an_at_most_once_job_whose_process_was_killed_is_lost_and_not_run_again(
 _PRODUCE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import shop
-app = shop.make_app(sys.argv[2])
+import story_tasks
+app = story_tasks.make_app(sys.argv[2])
 rows = ((n,) for n in range(int(sys.argv[3])))
 print(app.tasks["nap"].enqueue_many(rows, id="import-7"))
 """
@@ -92,7 +92,7 @@ print(app.tasks["nap"].enqueue_many(rows, id="import-7"))
 
 def test_a_producer_that_is_killed_between_writes_goes_on_where_it_stopped(story: Story):
     count = 60_000
-    command = [sys.executable, "-c", _PRODUCE, str(SHOP.parent), story.url, str(count)]
+    command = [sys.executable, "-c", _PRODUCE, str(TASKS_FILE.parent), story.url, str(count)]
     stored = 0
     for _ in range(3):
         producer = subprocess.Popen(command, env=story.environment(), stdout=subprocess.DEVNULL)
