@@ -1,0 +1,169 @@
+"""kill -9 before any statement of any verb: all of it happened, or nothing did."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.broker import Batch, Note
+from penstock.brokers.sqlite import SqliteBroker
+from penstock.filter import Filter
+from penstock.job import Unique, failed, succeeded, try_again
+from penstock.rule import Rule, RuleKind
+from penstock.testing.clock import Clock
+from tests.factories import a_job, a_worker, begun, some_jobs
+
+NOW = 1_800_000_000.0
+MOST_STATEMENTS = 200
+
+
+class World:
+    """A store with jobs in every place, and the jobs themselves: the same in every process."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = Clock(NOW)
+        broker = SqliteBroker(path, clock=self.clock)
+        self.held = some_jobs(self.clock, 6)
+        self.tagged = some_jobs(self.clock, 4, tags={"tenant": "a"})
+        self.parcel = some_jobs(self.clock, 6, task="mail:sweep")
+        self.later = a_job(self.clock, run_at=NOW + 60)
+        self.unique = a_job(self.clock, unique=Unique("one"))
+        self.fresh = [
+            *some_jobs(self.clock, 5, task="media:resize"),
+            a_job(self.clock, task="media:resize", tags={"tenant": "b"}, unique=Unique("two")),
+        ]
+        self.ended = a_job(self.clock, task="media:resize", tags={"tenant": "c"})
+        broker.enqueue([self.ended])
+        [job] = broker.claim(a_worker("worker-0"))
+        broker.settle([(job, begun(failed("ValueError"), NOW))])
+        broker.enqueue([*self.held, *self.tagged, *self.parcel, self.later, self.unique])
+        tasks = {"mail:send": 1}
+        self.claimed = broker.claim(a_worker(tasks=tasks), limit=10)
+        assert len(self.claimed) == 10
+        broker.close()
+
+
+def outcomes(world: World) -> list[Any]:
+    kinds = [succeeded(b"1"), failed("ValueError"), try_again("OSError", NOW + 5)]
+    return [(job, begun(kinds[place % 3], NOW)) for place, job in enumerate(world.claimed)]
+
+
+VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
+    "enqueue": lambda broker, world: broker.enqueue(world.fresh),
+    "enqueue in part known": lambda broker, world: broker.enqueue([*world.parcel, *world.fresh]),
+    "enqueue a batch": lambda broker, world: broker.enqueue(world.fresh, batch=Batch("b", 0)),
+    "claim": lambda broker, world: broker.claim(a_worker("worker-2"), limit=4),
+    "settle": lambda broker, world: broker.settle(outcomes(world)),
+    "settle and claim": lambda broker, world: broker.settle_and_claim(
+        outcomes(world), a_worker(), limit=4
+    ),
+    "note": lambda broker, world: broker.note(world.claimed[0], Note("progress", "", b"0.5")),
+    "recover": lambda broker, world: broker.recover(dead="worker-1"),
+    "cancel": lambda broker, world: broker.cancel(
+        [world.parcel[2].id, world.claimed[0].id, world.later.id, world.unique.id]
+    ),
+    "retry": lambda broker, world: broker.retry([world.ended.id, world.later.id]),
+    "delete": lambda broker, world: broker.delete(
+        [world.parcel[3].id, world.ended.id, world.later.id]
+    ),
+    "set a rule": lambda broker, world: broker.set_rule(Rule(RuleKind.PAUSE, queue="default")),
+    "renew": lambda broker, world: broker.renew([a_worker()], holding=[world.claimed[0].id]),
+    "prune": lambda broker, world: broker.prune(NOW + 1),
+}
+
+
+def picture(path: Path, world: World) -> dict[str, Any]:
+    """All that can be seen of the store."""
+    broker = SqliteBroker(path, clock=world.clock)
+    jobs = broker.find(Filter(), limit=1000).jobs
+    seen = {
+        "jobs": [
+            (job.id, job.state, job.attempt, job.failures, job.lapses, job.run_at, job.worker)
+            for job in jobs
+        ],
+        "counts": broker.count(),
+        "rules": broker.rules(),
+        "history": broker.history(),
+        "batch": broker.enqueue([], batch=Batch("b")).batch,
+        "notes": [broker.notes(job.id) for job in jobs],
+        "workers": [(row.id, row.running) for row in broker.workers()],
+    }
+    broker.close()
+    total = sum(count.total + count.failed for count in seen["counts"])
+    gone = {"succeeded", "cancelled"}
+    assert total == sum(job.state not in gone for job in jobs)
+    raw = sqlite3.connect(path)
+    assert raw.execute("pragma integrity_check").fetchone() == ("ok",)
+    raw.close()
+    return seen
+
+
+def act(path: Path, world: World, verb: str, die_at: int) -> int:
+    """Do it in a process of its own that dies before its n-th statement; how it ended."""
+    child = os.fork()
+    if not child:
+        try:
+            broker = SqliteBroker(path, clock=world.clock)
+            seen = 0
+
+            def count(_: str) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == die_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            broker.store._writer.set_trace_callback(count)
+            VERBS[verb](broker, world)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_is_done_or_not_done(tmp_path, verb):
+    original = tmp_path / "original.db"
+    world = World(original)
+    before = picture(original, world)
+    pictures = []
+
+    for die_at in range(1, MOST_STATEMENTS):
+        path = tmp_path / f"{die_at}.db"
+        shutil.copy(original, path)
+        status = act(path, world, verb, die_at)
+        pictures.append(picture(path, world))
+        if status == 0:
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+
+    after = pictures[-1]
+    assert status == 0
+    assert len(pictures) > 3
+    assert after != before
+    assert all(each in (before, after) for each in pictures)
+    assert before in pictures
+
+
+def test_what_was_cut_off_can_be_sent_again(tmp_path):
+    original = tmp_path / "original.db"
+    world = World(original)
+    for die_at in range(1, MOST_STATEMENTS):
+        path = tmp_path / f"{die_at}.db"
+        shutil.copy(original, path)
+        status = act(path, world, "enqueue", die_at)
+
+        broker = SqliteBroker(path, clock=world.clock)
+        broker.enqueue(world.fresh)
+        claimed = broker.claim(a_worker("worker-2", tasks={"media:resize": 1}), limit=100)
+        assert sorted(job.id for job in claimed) == sorted(job.id for job in world.fresh)
+        broker.close()
+        if status == 0:
+            return
+    pytest.fail("it never came to an end")
