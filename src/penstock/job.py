@@ -81,7 +81,9 @@ class Enqueues(Protocol):
     def enqueue(self, jobs: Iterable[Any]) -> list[Any]: ...
 
 
-class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+# gc=False: made once, of what was there before, a job or an outcome is never part of a cycle, and
+# a worker holds thousands that the collector need not visit.
+class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     """One call of a task. The first group is the caller's; the second is what the store adds."""
 
     task: str
@@ -185,7 +187,7 @@ def pack(jobs: Iterable[Job[Any] | Parcel]) -> tuple[list[Parcel], list[Job[Any]
     return parcels, single
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """Where one attempt leads: the next state, and what to remember."""
 
     state: State

@@ -56,8 +56,6 @@ class Working(Settling):
             return [], self.claim(worker, queues, limit, sizes)
         with self.store.writing() as db:
             accepted = self._settle(db, pairs)
-            if any(outcome.state is State.READY for _, outcome in pairs):
-                self.offers.forget()
             jobs = self._claim(db, worker, queues, limit, sizes)
         return accepted, jobs
 
