@@ -17,7 +17,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from penstock.handle import Handle
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 EMPTY_BODY = b'{"args":{}}'
 PARCEL_BYTES = 64 * 1024
@@ -69,16 +69,15 @@ class Lane(msgspec.Struct, frozen=True):
     @property
     def hash(self) -> int:
         """Eight bytes that stand for the lane in every store; signed, as SQL integers are."""
-        name = msgspec.json.encode(
-            [self.queue, self.task, self.version, self.priority, sorted(self.runs_on)]
-        )
-        return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big", signed=True)
+        return _hash(self)
 
 
-class Enqueues(Protocol):
-    """Whatever can store jobs: an App."""
-
-    def enqueue(self, jobs: Iterable[Any]) -> list[Any]: ...
+@lru_cache(4096)
+def _hash(lane: Lane) -> int:
+    name = msgspec.json.encode(
+        [lane.queue, lane.task, lane.version, lane.priority, sorted(lane.runs_on)]
+    )
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big", signed=True)
 
 
 # gc=False: made once, of what was there before, a job or an outcome is never part of a cycle, and

@@ -62,6 +62,7 @@ class HandOver:
                 answer = self._enqueue(Change(db, self.clock.now()), parcels, singles, batch)
             self.offers.forget()
             self.bell.ring()
+            self._remember_lanes(parcels)
         else:
             with self.store.joining(connection) as db:
                 answer = self._enqueue(Change(db, self.clock.now()), parcels, singles, batch)
@@ -85,6 +86,14 @@ class HandOver:
         standing = self._enqueue_singles(change, singles, lanes, known)
         change.finish()
         return Enqueued(frozenset(known), standing, stored)
+
+    def _remember_lanes(self, parcels: Sequence[Parcel]) -> None:
+        """Committed by ourselves, so known from now on: nothing is indexed in a parcel's lane."""
+        for parcel in parcels:
+            number = parcel.lane.hash
+            if self.store.searched.get(number) != "":
+                self.store.lanes[number] = parcel.lane
+                self.store.searched[number] = ""
 
     def _put_lanes(self, db: Db, fields: Mapping[Lane, frozenset[str]]) -> dict[Lane, int]:
         """Write down lanes that are new; `find` may trust an index only where every job has it."""
