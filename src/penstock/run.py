@@ -30,6 +30,7 @@ logger = logging.getLogger("penstock")
 LONGEST_TRACEBACK = 16 * 1024
 _HERE = os.path.dirname(__file__)  # noqa: PTH120  compared with the text of code objects
 
+LastLook = Callable[[Job[Any]], Outcome | None]
 Call = tuple[JobOptions, tuple[Any, ...], dict[str, Any]]
 
 
@@ -41,10 +42,14 @@ class Unstorable(Refused):
     """What the task returned cannot be stored."""
 
 
-def run(app: App, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
+def run(
+    app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook | None = None
+) -> Outcome | None:
     """Call the task's function and say where the attempt leads. Never raises.
 
     None: the job settled itself through `transaction()`, or its settlement was refused as stale.
+    `last_look` is asked when all is ready for the call, and later than `started_at`: what it
+    returns stands instead of the call.
     """
     current = token = None
     try:
@@ -53,6 +58,8 @@ def run(app: App, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
         options, args, kwargs = _begin(app, task, current)
         if task.resources:
             kwargs.update(app.resources.fill(task.resources))
+        if last_look is not None and (instead := last_look(job)) is not None:
+            return instead
         if app.middlewares:
             value = _through(app.middlewares, job, partial(task.function, *args, **kwargs))
         else:
@@ -65,7 +72,9 @@ def run(app: App, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
             CURRENT.reset(token)
 
 
-async def run_async(app: App, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
+async def run_async(
+    app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook | None = None
+) -> Outcome | None:
     """As `run`, for an `async def` function, on the running loop.
 
     Cancelling is told by its message, `task.cancel("timeout")` or `task.cancel("cancelled")`; any
@@ -77,6 +86,8 @@ async def run_async(app: App, task: Task[..., Any], job: Job[Any]) -> Outcome | 
         options, args, kwargs = _begin(app, task, current)
         if task.resources:
             kwargs.update(await app.resources.fill_async(task.resources))
+        if last_look is not None and (instead := last_look(job)) is not None:
+            return instead
         if app.async_middlewares:
             call = partial(task.function, *args, **kwargs)
             value = await _through(app.async_middlewares, job, call)

@@ -111,11 +111,27 @@ def pause_again_and_again(ticks: Ticks, task: str, rounds: int) -> None:
         if returned < start.at < resumed
     ]
     assert sorted(start.n for start in starts) == list(range(2000 * rounds + 1))
-    # On a machine with more to do than it can, a thread that has passed the gate may be kept from
-    # its first line for longer than set_rule waits (measured: once in 25 pauses beside three busy
-    # loops on two cores, once in 200 without). More than that, or later, is a hole in the gate.
+    assert recorded(ticks.broker, windows) == []
+    # Its first line is another matter. On a machine with more to do than it can, a thread that has
+    # passed the gate may be kept from it for longer than set_rule waits (measured: once in 25 pauses
+    # beside three busy loops on two cores, once in 200 without). More than that is a hole.
     assert len(late) <= rounds // 4 + 1, late
     assert all(seconds < 0.1 for seconds in late), late
+
+
+def recorded(broker: SqliteBroker, windows: list[tuple[float, float]]) -> list[float]:
+    """The starts on record that fall between the return of a pause and its end."""
+    late: list[float] = []
+    position = 0
+    while page := broker.history(position, 10_000):
+        position = page[-1].position
+        late += [
+            event.started_at - returned
+            for event in page
+            for returned, resumed in windows
+            if event.started_at is not None and returned < event.started_at < resumed
+        ]
+    return late
 
 
 @pytest.mark.parametrize("task", ["tick", "tick_async"])
@@ -144,20 +160,6 @@ def test_a_job_that_runs_goes_on_and_the_next_does_not_start(ticks):
     assert len(ended.jobs) == started - 1
     [count] = ticks.broker.count()
     assert count.paused == 31 - started
-
-
-def test_pausing_and_resuming_are_quick_with_many_jobs(sqlite_broker, clock):
-    for _ in range(20):
-        sqlite_broker.enqueue(some_jobs(clock, 1000))
-        clock.advance(seconds=1)
-    took = []
-    for _ in range(20):
-        began = time.perf_counter()
-        sqlite_broker.set_rule(Rule(PAUSE, task="mail:send"))
-        sqlite_broker.clear_rule(PAUSE, task="mail:send")
-        took.append((time.perf_counter() - began) / 2)
-
-    assert sorted(took)[10] < 0.01
 
 
 def test_1500_jobs_enqueued_while_paused_all_run_and_once(ticks):

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import JobInterrupted, JobTimeout
@@ -185,7 +186,8 @@ class AsyncHands:
             outcome = self._begin(flight)
             if outcome is None:
                 flight.chunk.ran += 1
-                outcome = await run_async(self._app, flight.task, flight.job)
+                last_look = partial(self._gate.last_look, flight.chunk.rules)
+                outcome = await run_async(self._app, flight.task, flight.job, last_look)
         except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
             # Cancelled before it began, or while run itself was at it.
             verdict = error.args[0] if error.args else "shutdown"

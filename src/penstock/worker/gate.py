@@ -1,8 +1,8 @@
-"""The gate: a last look before a job starts, so that nothing starts after `pause` returned.
+"""The gate: a look before a job starts, and a last one when its call is all but made.
 
 A claim obeys the rules of its moment; between the claim and the start they may change, the job may
-be cancelled, or its turn may have come too late. Called by every hand before every job: cheap when
-nothing changed.
+be cancelled, or its turn may have come too late. The last look comes after `started_at` was taken:
+a job that passes it was recorded as started before the rule was there. Cheap when nothing changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ class Gate:
             return put_back("not started in time")
         if self.cancelled and job.id in self.cancelled:
             return Outcome(State.CANCELLED, "cancelled")
-        if self.version() != chunk.rules:
+        return self.last_look(chunk.rules, job)
+
+    def last_look(self, rules: int, job: Job[Any]) -> Outcome | None:
+        """None: no rule has come since this version of them that keeps the job back."""
+        if self.version() != rules:
             return self._obey(job)
         return None
 

@@ -13,6 +13,7 @@ import logging
 import queue
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -176,6 +177,7 @@ class Hand(threading.Thread):
         refuse, hold = self._bench.gate.refuse, self._bench.slots.hold
         timeout_of = task.timeout_of
         special = chunk.alone
+        last_look = partial(self._bench.gate.last_look, chunk.rules)
         while True:
             try:
                 job = self._job = take()
@@ -183,7 +185,6 @@ class Hand(threading.Thread):
                 return
             outcome = self._prepare_process(chunk, task) if special else None
             began = monotonic()
-            # Last of all, so that nothing starts after a pause has returned.
             outcome = outcome or refuse(chunk, job, began)
             if outcome is not None:
                 done((job, outcome))
@@ -195,7 +196,10 @@ class Hand(threading.Thread):
             self._answered = False
             self.began, self.deadline, self._verdict, self.strikes = began, deadline, None, 0
             self.current = job
-            self._outcome = self._run_elsewhere(task, job) if special else run(app, task, job)
+            if special:
+                self._outcome = self._run_elsewhere(chunk, task, job)
+            else:
+                self._outcome = run(app, task, job, last_look)
             self._answered = True
             self.current = None
             if self._verdict is not None or self._target is not None:
@@ -243,11 +247,11 @@ class Hand(threading.Thread):
         chunk.alone = False
         return None
 
-    def _run_elsewhere(self, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
+    def _run_elsewhere(self, chunk: Chunk, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
         process, self.began = self._process, monotonic()
         try:
             if process is not None:
-                return process.run(job)
+                return process.run(job, chunk.rules)
             if task.mode == "async":
                 return asyncio.run(run_async(self._app, task, job))
             return run(self._app, task, job)

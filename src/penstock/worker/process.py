@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -69,10 +70,13 @@ class JobProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def run(self, job: Job[Any]) -> Outcome | None:
-        """Run the job there; ProcessGone if the process ends before it answers."""
+    def run(self, job: Job[Any], rules: int) -> Outcome | None:
+        """Run the job there; ProcessGone if the process ends before it answers.
+
+        `rules` is their version when it was claimed.
+        """
         try:
-            _send(self._socket, msgspec.msgpack.encode(job))
+            _send(self._socket, msgspec.msgpack.encode((job, rules)))
             return _answer.decode(_receive(self._socket))
         except (OSError, EOFError):
             self.close(patience=0)
@@ -98,7 +102,7 @@ class JobProcess:
 
 
 _answer = msgspec.msgpack.Decoder(Outcome | None)
-_job: msgspec.msgpack.Decoder[Job[Any]] = msgspec.msgpack.Decoder(Job[Any])
+_job: msgspec.msgpack.Decoder[tuple[Job[Any], int]] = msgspec.msgpack.Decoder(tuple[Job[Any], int])
 
 
 def _send(line: socket.socket, message: bytes) -> None:
@@ -133,7 +137,7 @@ class _Reader(threading.Thread):
 
     def __init__(self, line: socket.socket) -> None:
         super().__init__(name="penstock-line", daemon=True)
-        self.jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[tuple[Job[Any], int] | None] = queue.SimpleQueue()
         self.busy = False
         self._line = line
 
@@ -153,22 +157,26 @@ def main(number: int, parent: int, target: str) -> None:
     """The process's end: run jobs one by one until the line ends."""
     from penstock.run import run, run_async
     from penstock.target import load_app
+    from penstock.worker.gate import Gate
 
     die_with_parent(parent)
     app = load_app(target)
+    gate = Gate(app.broker)
     line = socket.socket(fileno=number)
     reader = _Reader(line)
     reader.start()
     _send(line, b"")
     with asyncio.Runner() as runner:
-        while (job := reader.jobs.get()) is not None:
+        while (given := reader.jobs.get()) is not None:
+            job, rules = given
+            last_look = partial(gate.last_look, rules)
             task = app.task_named(job.task)
             if task is None:
                 os._exit(1)  # its code is another than the worker's: a new process may know it
             if task.mode == "async":
-                outcome = runner.run(run_async(app, task, job))
+                outcome = runner.run(run_async(app, task, job, last_look))
             else:
-                outcome = run(app, task, job)
+                outcome = run(app, task, job, last_look)
             reader.busy = False
             with suppress(OSError):
                 _send(line, msgspec.msgpack.encode(outcome))
