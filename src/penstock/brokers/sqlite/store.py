@@ -1,18 +1,22 @@
 """The file behind the broker: connections, transactions, migrations, and errors in our words.
 
-One connection writes, guarded by a lock, and one reads; both belong to one process and are opened
-again after a fork. A transaction that writes begins with `begin immediate`: taking the write lock
-at once rather than failing to upgrade to it later.
+One connection writes and one reads, each guarded by a lock. Both are closed before a fork and
+opened again on its two sides: SQLite keeps a list of the locks that its process has, a child takes
+over the list but not the locks, and its jobs would go into a log that the parent may delete.
+A transaction that writes begins with `begin immediate`: taking the write lock at once rather than
+failing to upgrade to it later.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import sqlite3
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
@@ -31,6 +35,7 @@ _OLDEST_SQLITE = (3, 37)  # which has strict tables
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 _LOCKED = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_RECOVERY"}
 _POLITE_NANOSECONDS = 2_000_000
+_CLOSED_FOR_FORK = 0  # no process has this number
 # What the processes of a store share beside the file: the version of its rules, and when somebody
 # last waited for the write lock. Both are hints.
 _RULES, _WAITING, _SHARED_BYTES = slice(0, 8), slice(8, 16), 16
@@ -78,30 +83,41 @@ class Store:
                 "name another one with --url"
             )
             raise StoreUnreachable(message)
+        self._shared: mmap.mmap | None = None
+        self._renew_locks()
         self._open()
+        _stores.add(self)
+
+    def _renew_locks(self) -> None:
+        self._writer_lock = threading.RLock()
+        self._reader_lock = threading.RLock()
 
     def _open(self) -> None:
         self._pid = os.getpid()
-        self._writer_lock = threading.RLock()
-        self._reader_lock = threading.RLock()
-        with in_our_words(self.path):
-            self._durable = True
-            self._shared: mmap.mmap | None = None
-            try:
+        self._durable = True
+        try:
+            with in_our_words(self.path):
                 self._writer = self.connect()
                 self._writer.execute("pragma busy_timeout = 0")  # see _begin
-                self.migrate()
-            except (sqlite3.OperationalError, StoreUnreachable) as error:
-                cause = error.__cause__ or error
-                if getattr(cause, "sqlite_errorname", "") not in _LOCKED:
-                    raise
-                raise StoreUnreachable(
-                    f"the tables of the store {self.path} cannot be made while a transaction holds "
-                    "the file; if it is the one to be joined, make them before it begins, with "
-                    "`penstock migrate` or by a look at app.broker"
-                ) from error
-            self._shared = self._map_shared()
-            self._reader = self.connect()
+                self._make_tables()
+                self._shared = self._shared or self._map_shared()
+                self._reader = self.connect()
+        except BaseException:
+            self._pid = _CLOSED_FOR_FORK  # so that the next call tries again
+            raise
+
+    def _make_tables(self) -> None:
+        try:
+            self.migrate()
+        except (sqlite3.OperationalError, StoreUnreachable) as error:
+            cause = error.__cause__ or error
+            if getattr(cause, "sqlite_errorname", "") not in _LOCKED:
+                raise
+            raise StoreUnreachable(
+                f"the tables of the store {self.path} cannot be made while a transaction holds "
+                "the file; if it is the one to be joined, make them before it begins, with "
+                "`penstock migrate` or by a look at app.broker"
+            ) from error
 
     def connect(self) -> sqlite3.Connection:
         """A connection of its own, in autocommit: transactions begin and end in plain sight."""
@@ -116,10 +132,44 @@ class Store:
         connection.execute("pragma wal_autocheckpoint = 4000")
         return connection
 
-    def _after_fork(self) -> None:
-        # The parent's connections must not be used, nor closed, here: closing one drops its locks.
+    def _reopen(self) -> None:
+        # Usually done: only a child, or a parent that could not do it right after the fork, has to.
         if self._pid != os.getpid():
-            self._open()
+            with self._writer_lock, self._reader_lock:
+                if self._pid != os.getpid():
+                    self._open()
+
+    def before_fork(self) -> None:
+        """Wait for what is being written or read, then close the file."""
+        self._held = [
+            lock
+            for lock in (self._writer_lock, self._reader_lock)
+            if lock.acquire(timeout=BUSY_SECONDS)
+        ]
+        if self._pid != os.getpid():
+            return
+        if len(self._held) < 2 or self._writer.in_transaction or self._reader.in_transaction:
+            # In the middle of something that does not end: the child must at least not close them.
+            _inherited.append((self._writer, self._reader))
+            return
+        self._writer.close()
+        self._reader.close()
+        self._pid = _CLOSED_FOR_FORK
+
+    def after_fork_in_parent(self) -> None:
+        """Open the file again, and let others at it."""
+        try:
+            if self._pid == _CLOSED_FOR_FORK:
+                with contextlib.suppress(PenstockError):
+                    self._open()
+        finally:
+            for lock in self._held:
+                lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Whoever uses the store here opens it for this process."""
+        self._renew_locks()
+        self._pid = _CLOSED_FOR_FORK
 
     @contextmanager
     def writing(self, *, durable: bool = True, patience: float = BUSY_SECONDS) -> Generator[Db]:
@@ -128,7 +178,7 @@ class Store:
         Not durable means that the next durable commit carries it to the disk. That is enough for a
         claim: a power cut that loses it has also ended the worker that held it.
         """
-        self._after_fork()
+        self._reopen()
         with self._writer_lock, in_our_words(self.path):
             if durable != self._durable:
                 self._writer.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
@@ -174,7 +224,7 @@ class Store:
                 f"{self.path}, so it must be a sqlite3 connection (or SQLAlchemy's) to that file"
             )
             raise Refused(message)
-        self._after_fork()
+        self._reopen()
         db = Db(connection)
         try:
             row = db.execute(sql.store_id).fetchone()
@@ -207,7 +257,7 @@ class Store:
     @contextmanager
     def reading(self) -> Generator[Db]:
         """One consistent look at the store."""
-        self._after_fork()
+        self._reopen()
         with self._reader_lock, in_our_words(self.path):
             self._reader.execute("begin")
             try:
@@ -291,7 +341,14 @@ class Store:
         if self._shared:
             self._shared[_RULES] = os.urandom(8)
 
+    def data_version(self) -> int:
+        """A number that changes when another connection, here or elsewhere, has committed."""
+        self._reopen()
+        with self._reader_lock, in_our_words(self.path):
+            return self._reader.execute("pragma data_version").fetchone()[0]
+
     def close_connections(self) -> None:
+        _stores.discard(self)
         if self._pid == os.getpid():
             with self._writer_lock, self._reader_lock:
                 self._writer.close()
@@ -299,6 +356,36 @@ class Store:
         if self._shared:
             self._shared.close()
             self._shared = None
+
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_inherited: list[Any] = []
+_forking: list[Store] = []
+
+
+def _before_fork() -> None:
+    _forking[:] = _stores
+    for store in _forking:
+        store.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for store in _forking:
+        store.after_fork_in_parent()
+    _forking.clear()
+
+
+def _after_fork_in_child() -> None:
+    for store in _forking:
+        store.after_fork_in_child()
+    _forking.clear()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)
 
 
 def _number(raw: bytes) -> int:

@@ -12,10 +12,11 @@ import hashlib
 import os
 import select
 import socket
-import sqlite3
 import tempfile
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 _LOOK_SECONDS = 0.05  # a data_version costs 3 us: 20 of them a second cost nothing
@@ -24,8 +25,8 @@ _LOOK_SECONDS = 0.05  # a data_version costs 3 us: 20 of them a second cost noth
 class Waiter:
     """One thread's ear."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, folder: Path, data_version: Callable[[], int]) -> None:
+        self._data_version = data_version
         self._seen: int | None = None
         self._ear, self._bell = os.pipe()
         os.set_blocking(self._bell, False)
@@ -45,7 +46,7 @@ class Waiter:
         until = time.monotonic() + timeout
         ears = [ear for ear in (self._socket, self._ear) if ear is not None]
         while True:
-            version = self._connection.execute("pragma data_version").fetchone()[0]
+            version = self._data_version()
             if version != self._seen:
                 self._seen = version
                 self._drain()
@@ -54,7 +55,7 @@ class Waiter:
             ready = select.select(ears, [], [], max(0.0, min(left, _LOOK_SECONDS)))[0]
             if ready:
                 self._drain()
-                self._seen = self._connection.execute("pragma data_version").fetchone()[0]
+                self._seen = self._data_version()
                 return True
             if left <= 0:
                 return False
@@ -80,7 +81,6 @@ class Waiter:
             self._path.unlink(missing_ok=True)
         os.close(self._ear)
         os.close(self._bell)
-        self._connection.close()
 
 
 class Bell:
@@ -93,6 +93,8 @@ class Bell:
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        # A process that ends without closing its store is in its right, and is not to be warned.
+        weakref.finalize(self, self._socket.close)
 
     def ring(self) -> None:
         try:

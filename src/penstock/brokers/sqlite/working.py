@@ -329,7 +329,7 @@ class Working(Settling):
         del queues
         me = threading.get_ident()
         if me not in self._waiters:
-            self._waiters[me] = Waiter(self.bell.folder, self.store.connect())
+            self._waiters[me] = Waiter(self.bell.folder, self.store.data_version)
         return self._waiters[me].wait(timeout)
 
     def wake(self) -> None:
