@@ -233,3 +233,45 @@ def test_a_fork_in_the_middle_of_a_call_leaves_the_child_free(memory_broker: Mem
         os._exit(0)
 
     assert os.waitpid(child, 0)[1] == 0
+
+
+class LateLock(threading.Condition):
+    """Whose wait times out while somebody arrives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrive: Callable[[], object] = lambda: None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        del timeout
+        self.release()
+        self.arrive()
+        self.acquire()
+        return False
+
+
+def test_an_async_caller_that_comes_as_the_thread_gives_up_is_answered() -> None:
+    store = Store()
+    store.go.set()
+    coalescer = Coalescer(store.send)
+    coalescer._arrived = late = LateLock()
+
+    async def main() -> None:
+        arrived, appended = threading.Event(), threading.Event()
+
+        def arrive() -> None:
+            late.arrive = lambda: None
+            arrived.set()
+            assert appended.wait(20)
+
+        late.arrive = arrive
+        await coalescer.enqueue_async([a_job("first")])
+        await asyncio.to_thread(arrived.wait, 20)
+        second = asyncio.create_task(coalescer.enqueue_async([a_job("second")]))
+        await asyncio.sleep(0)
+        appended.set()
+        await asyncio.wait_for(second, 20)
+
+    asyncio.run(main())
+
+    assert store.calls == [["first"], ["second"]]

@@ -18,6 +18,8 @@ from penstock.broker import Enqueued
 from penstock.errors import Refused, UnknownOutcome
 from penstock.job import Job, Parcel
 
+IDLE_SECONDS = 5.0  # then the thread of awaiting callers ends
+
 Jobs = Sequence[Job[Any] | Parcel]
 Send = Callable[[Jobs], Enqueued]
 
@@ -98,13 +100,16 @@ class Coalescer:
     def _flush_awaited(self) -> None:
         while True:
             with self._arrived:
-                if not self._awaited and not self._arrived.wait(timeout=5.0):
+                if not self._awaited:
+                    self._arrived.wait(timeout=IDLE_SECONDS)
+                # Looked at again, whatever `wait` says: a request may come in between the timeout
+                # and the moment that the lock is ours again.
+                if not self._awaited:
                     self._flusher = None
                     return
                 requests, self._awaited = self._awaited, []
-            if requests:
-                self._pass(_Caller(requests))
-                _tell(requests)
+            self._pass(_Caller(requests))
+            _tell(requests)
 
     def _pass(self, caller: _Caller) -> None:
         """Return once the caller's requests were sent, by itself or by another.
