@@ -267,6 +267,22 @@ def test_log_lines_are_kept_with_the_job_in_order(
     assert "starting" not in caplog.text
 
 
+def test_a_line_that_cannot_be_formatted_does_not_fail_the_job(app: App, work: Work) -> None:
+    @app.task
+    def send() -> None:
+        log = current_job().log
+        log.debug("sent %d", "three")
+        log.debug("sent %(n)s", {"n": 3})
+        log.debug("it broke", exc_info=OSError("no disk"))
+
+    handle = send.enqueue()
+    work()
+
+    texts = [line.text for line in lines_of(app, handle.id)]
+    assert texts == ["sent %d ('three',)", "sent 3", "it broke\nOSError: no disk"]
+    assert handle.state() is State.SUCCEEDED
+
+
 def test_a_stale_attempt_is_told_when_it_writes(app: App) -> None:
     told: list[str] = []
 
@@ -341,6 +357,9 @@ def shop(sqlite_broker: Broker) -> App:
             connection.execute("insert into paid values (?)", (job.id,))
             if how == "raise inside":
                 raise OSError
+            if how == "fill the disk":
+                connection.execute("pragma max_page_count = 1")  # no more than there are
+                return "done" * 10_000
         if how == "raise after":
             raise OSError
         return "done"
@@ -399,6 +418,16 @@ def test_a_stale_attempt_leaves_nothing(shop: App, caplog: pytest.LogCaptureFixt
     assert paid(shop) == 0
     assert handle.state() is State.READY
     assert "attempt 1 is stale" in caplog.text
+
+
+def test_a_commit_that_finds_no_room_puts_the_job_back_uncounted(shop: App) -> None:
+    shop.tasks["order"].enqueue("fill the disk")
+
+    _, outcome = run_one(shop)
+
+    assert outcome is not None
+    assert (outcome.state, outcome.reason, outcome.failures) == (State.READY, "store", 0)
+    assert paid(shop) == 0
 
 
 def test_a_transaction_is_taken_once_and_nothing_else_is_written_meanwhile(shop: App) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import App, State, current_job
+from penstock import App, JobFailed, State, current_job
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.filter import Filter
 
@@ -181,4 +181,7 @@ def test_what_a_task_does_to_its_transaction_leaves_nothing(app, tmp_path, end):
 
         assert handle.state() is State.FAILED
         assert not effects_of(path)
+        if end == "rollback by hand":
+            with pytest.raises(JobFailed, match="leave commit and rollback out"):
+                handle.result()
         raw.close()

@@ -97,17 +97,17 @@ class Store:
         self._durable = True
         try:
             with in_our_words(self.path):
-                self._writer = self.connect()
-                self._writer.execute("pragma busy_timeout = 0")  # see _begin
-                self._make_tables()
+                self._open_writer()
                 self._shared = self._shared or self._map_shared()
                 self._reader = self.connect()
         except BaseException:
             self._pid = _CLOSED_FOR_FORK  # so that the next call tries again
             raise
 
-    def _make_tables(self) -> None:
+    def _open_writer(self) -> None:
         try:
+            self._writer = self.connect()
+            self._writer.execute("pragma busy_timeout = 0")  # see _begin
             self.migrate()
         except (sqlite3.OperationalError, StoreUnreachable) as error:
             cause = error.__cause__ or error
@@ -361,9 +361,11 @@ class Store:
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 _inherited: list[Any] = []
 _forking: list[Store] = []
+_one_fork = threading.Lock()  # held while `_forking` and what its stores hold belong to one thread
 
 
 def _before_fork() -> None:
+    _one_fork.acquire()
     _forking[:] = _stores
     for store in _forking:
         store.before_fork()
@@ -373,12 +375,14 @@ def _after_fork_in_parent() -> None:
     for store in _forking:
         store.after_fork_in_parent()
     _forking.clear()
+    _one_fork.release()
 
 
 def _after_fork_in_child() -> None:
     for store in _forking:
         store.after_fork_in_child()
     _forking.clear()
+    _one_fork.release()
 
 
 os.register_at_fork(

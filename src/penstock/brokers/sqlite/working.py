@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,9 +23,8 @@ from penstock.brokers.sqlite.rows import (
 )
 from penstock.brokers.sqlite.settling import Settling, moved
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Db
+from penstock.brokers.sqlite.store import Db, in_our_words
 from penstock.brokers.sqlite.wake import Waiter
-from penstock.errors import StaleLease
 from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, Outcome, State, put_back
 from penstock.rule import Rule, RuleKind, rule_over
@@ -340,7 +341,8 @@ class Working(Settling):
         return self.store.rules_version()
 
     def begin(self) -> SqliteTransaction:
-        return SqliteTransaction(self.store.connect(), self._settle)
+        with in_our_words(self.store.path):
+            return SqliteTransaction(self.store.path, self.store.connect(), self._settle)
 
 
 class SqliteTransaction:
@@ -348,27 +350,36 @@ class SqliteTransaction:
 
     def __init__(
         self,
+        path: Path,
         connection: sqlite3.Connection,
         settle: Callable[[Db, Sequence[tuple[Job[Any], Outcome]]], list[bool]],
     ) -> None:
         self.connection = connection
+        self._path = path
         self._settle = settle
-        self.connection.execute("begin immediate")
+        try:
+            self.connection.execute("begin immediate")
+        except BaseException:
+            self.connection.close()
+            raise
 
     def settle(self, job: Job[Any], outcome: Outcome) -> bool:
-        if not self.connection.in_transaction:
-            message = f"the transaction of job {job.id} was ended by the task itself"
-            self.connection.close()
-            raise StaleLease(message)
         try:
-            [accepted] = self._settle(Db(self.connection), [(job, outcome)])
-            if accepted:
-                self.connection.execute("commit")
+            if not self.connection.in_transaction:
+                raise RuntimeError(
+                    f"the task of job {job.id} ended its transaction() itself: leave commit and "
+                    "rollback out, it is committed when the task has returned"
+                )
+            with in_our_words(self._path):
+                [accepted] = self._settle(Db(self.connection), [(job, outcome)])
+                if accepted:
+                    self.connection.execute("commit")
             return accepted
         finally:
             self.rollback()
 
     def rollback(self) -> None:
-        if self.connection.in_transaction:
-            self.connection.execute("rollback")
-        self.connection.close()
+        with suppress(sqlite3.ProgrammingError):  # closed: there is nothing left to undo
+            if self.connection.in_transaction:
+                self.connection.execute("rollback")
+            self.connection.close()
