@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -711,6 +711,31 @@ def test_at_most_once_jobs_run_and_settle_like_any_other(app):
     drain(app, threads=2, async_slots=2)
 
     assert [handle.result(timeout=0) for handle in handles] == [n for n in range(30) for _ in "ab"]
+
+
+def test_the_place_of_an_async_job_that_was_given_up_is_given_back_once(app):
+    release, ended, both = threading.Event(), threading.Event(), threading.Barrier(2)
+
+    @app.task(name="deaf", at_most_once=True, timeout=0.1)
+    async def deaf() -> None:
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.to_thread(release.wait, SOON)
+        ended.set()
+
+    @app.task(name="meet")
+    async def meet() -> int:
+        return await asyncio.to_thread(both.wait, SOON)
+
+    handle = deaf.enqueue()
+
+    with working(app, async_slots=2):
+        until(app.broker, lambda: attempts(app, handle.id))
+        release.set()
+        assert ended.wait(SOON)
+        pair = [meet.enqueue(), meet.enqueue()]
+
+        assert {each.result(timeout=SOON) for each in pair} == {0, 1}
 
 
 def test_a_job_knows_itself(app):

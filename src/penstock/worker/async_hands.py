@@ -201,7 +201,7 @@ class AsyncHands:
         if not flight.lost and self.flights.pop(flight.slot, None) is flight:
             flight.chunk.seconds += monotonic() - flight.began
             self._landed(flight, outcome)
-        if flight.lost or not flight.job.at_most_once:
+        if not flight.job.at_most_once:  # of these `settled` does it, also if it was given up
             self._release(flight.slot)
         self._tell(flight.chunk)
 

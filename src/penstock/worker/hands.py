@@ -233,9 +233,11 @@ class Hand(threading.Thread):
 
     def _prepare_process(self, chunk: Chunk, task: Task[..., Any]) -> Outcome | None:
         """Have a process ready; None if the job can go on, in it or else in this thread."""
-        if self._process is not None and self._process.alive:
-            return None
-        self._process = None
+        if self._process is not None:
+            if self._process.alive:
+                return None
+            self._process.close(patience=0)
+            self._process = None
         if self._bench.target is not None:
             try:
                 self._process = JobProcess(self._bench.target)

@@ -50,8 +50,8 @@ class Monitor(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(PULSE_SECONDS):
-            self._beat()
             try:
+                self._beat()
                 self._watch(monotonic())
             except Exception:
                 log.exception("the monitor failed, and goes on")

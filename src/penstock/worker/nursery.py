@@ -32,7 +32,11 @@ class Child:
         self.retired = False  # it drains, and another has its place
         self.leave_until: float | None = None  # killed if it is still there
         self.dismissed = False  # we ended it: what it ran has not failed
-        control, self._control = os.pipe()
+        try:
+            control, self._control = os.pipe()
+        except OSError:
+            self.slots.close()
+            raise
         try:
             told = msgspec.structs.replace(config, slots=self.slots.descriptor, control=control)
             self.process = subprocess.Popen(

@@ -52,12 +52,16 @@ class JobProcess:
         self._socket = ours
         with theirs:
             number = theirs.fileno()
-            self._process = subprocess.Popen(
-                [*_COMMAND, str(number), str(os.getpid()), target],
-                pass_fds=[number],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # its whole group is ended together
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [*_COMMAND, str(number), str(os.getpid()), target],
+                    pass_fds=[number],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,  # its whole group is ended together
+                )
+            except BaseException:
+                ours.close()
+                raise
         ours.settimeout(START_SECONDS)
         try:
             _receive(ours)

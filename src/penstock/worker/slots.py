@@ -105,7 +105,10 @@ class Slots:
 
     @property
     def vitals(self) -> Vitals:
-        return Vitals(self.pulse, *_REST.unpack_from(self._memory, _PULSE.size))
+        try:
+            return Vitals(self.pulse, *_REST.unpack_from(self._memory, _PULSE.size))
+        except ValueError:  # closed, by another thread of the supervisor that has just buried it
+            return Vitals()
 
     def publish(self, vitals: Vitals) -> None:
         """Everything but the pulse."""

@@ -323,11 +323,9 @@ class Supervisor:
     def _keep_leases(self) -> None:
         every = self._config.lease / 3
         while not self._over.wait(every):
-            rows = [self._row(child) for child in list(self.children)]
-            if not rows:
-                continue
             try:
-                self.app.broker.renew(rows)
+                if rows := [self._row(child) for child in list(self.children)]:
+                    self.app.broker.renew(rows)
             except Exception as error:
                 self._say_lost(error)
 
