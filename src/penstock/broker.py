@@ -78,7 +78,7 @@ class Note(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, rule, progress, event, gauge.
+    Kinds beside it: cancel, retry, delete, rule, progress, event.
     """
 
     position: int

@@ -139,7 +139,7 @@ class _Waiting:
             return True
         self.wait = min(self.wait * 1.5, LONGEST_WAIT)
         self.next_at = time.monotonic() + self.wait
-        return self.future.done()
+        return self.future.done() or self.loop.is_closed()
 
     def _tell(self, how: Any, what: Any) -> None:
         try:

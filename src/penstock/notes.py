@@ -127,7 +127,7 @@ class Notebook:
                 self._write_gathered(time.monotonic())
             except StaleLease:
                 return  # the task hears of it at its next call
-            except PenstockError as error:
+            except Exception as error:
                 logger.warning("job %s: a note could not be written yet: %s", self._job.id, error)
             if self.gathered:
                 _sweeper.watch(self)
@@ -169,10 +169,11 @@ class _Sweeper:
         with self._lock:
             self._watched.add(notebook)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="penstock-notes", daemon=True
-                )
-                self._thread.start()
+                # Kept once it runs: a task that is interrupted right here must leave no thread
+                # behind that everybody waits for and nobody started.
+                thread = threading.Thread(target=self._run, name="penstock-notes", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         while True:
