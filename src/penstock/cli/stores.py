@@ -90,6 +90,7 @@ def doctor(
     from penstock.cli import show
     from penstock.cli.examine import Colour, examine
     from penstock.cli.place import load, say_where, store_url
+    from penstock.settings import mask
 
     resolved = store_url(url, profile, app)
     if url is None:
@@ -98,7 +99,7 @@ def doctor(
     findings = examine(resolved.url, store_condition(resolved.url), known)
     red = any(finding.colour is Colour.RED for finding in findings)
     if json:
-        show.put_json({"store": resolved.url, "red": red, "findings": findings})
+        show.put_json({"store": mask(resolved.url), "red": red, "findings": findings})
     else:
         for finding in findings:
             show.put_finding(finding)

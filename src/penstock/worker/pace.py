@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil
 
 MOST_IN_LEASE = 1024
-LEASE_SECONDS = 0.05  # a lease that ends sooner was too small
+_QUICK_SECONDS = 0.05  # a lease that ends sooner was too small
 _CHUNK_SECONDS = 0.005
 _CPU_SECONDS = 0.000_1  # jobs quicker than this do not wait for anything: threads would not help
 _WEIGHT = 0.3  # of the newest measurement in the average
@@ -45,7 +45,7 @@ class Pace:
 
     def lease_ended(self, seconds: float, *, full: bool) -> None:
         """Double a lease that was full and quick, halve one that took long."""
-        if seconds > LEASE_SECONDS:
+        if seconds > _QUICK_SECONDS:
             self.size = max(1, self.size // 2)
         elif full:
             self.size = min(MOST_IN_LEASE, self.size * 2)
