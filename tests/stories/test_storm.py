@@ -88,7 +88,7 @@ def weather(story: Story, seed: int, seconds: float, count: int) -> None:
 
     calm = story.start(lease=1.0, processes=2, drain=True)
 
-    assert calm.wait(60) == 0, calm.output()
+    assert calm.wait(60 + count / 100) == 0, calm.output()
     assert storm.did["_kill_child"], f"no storm: {storm.did}"
     states = story.states(handles)
     # An innocent may stand beside three kills: it is failed then, never lost.
