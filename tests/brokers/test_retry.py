@@ -147,3 +147,13 @@ def test_a_job_that_expired_does_not_expire_again_at_once(broker, clock):
     assert broker.retry([job.id]) == [job.id]
 
     assert [found.id for found in claim(broker)] == [job.id]
+
+
+def test_the_event_of_a_retry_has_the_counters_at_zero(broker, clock, fields):
+    job = enqueue_and_claim(broker, clock, **fields)
+    settle(broker, job, failed("boom"))
+
+    broker.retry([job.id])
+
+    [event] = [event for event in history_of(broker, job.id) if event.kind == "retry"]
+    assert (event.failures, event.lapses) == (0, 0)

@@ -148,7 +148,10 @@ class LookingAfter(Working):
         change.tally[row["lane"], job.state, row["minute"]] -= 1
         change.tally[row["lane"], State.READY, 0] += 1
         db.execute(sql.retry_later if later else sql.retry, {"id": raw, "now": now})
-        return msgspec.structs.replace(job, state=State.READY, run_at=now, reason=None), row["lane"]
+        again = msgspec.structs.replace(job, state=State.READY, run_at=now, reason=None)
+        if not later:
+            again = msgspec.structs.replace(again, failures=0, lapses=0, repeats=0)
+        return again, row["lane"]
 
     def _delete(self, change: Change, raw: bytes) -> Touched | None:
         db = change.db
