@@ -221,6 +221,7 @@ def test_nan_is_refused_where_null_would_have_been_a_value() -> None:
         (int, 2**63, "argument value: an integer beyond 64 bits"),
         (list[int], [1, -(2**63) - 1], "argument value[1]: an integer beyond 64 bits"),
         (Any, [2**64], "argument value[0]: an integer beyond 64 bits"),
+        (Any, {(1, 2): 3}, "argument value: the key (1, 2) cannot be stored as JSON"),
         (Any, {1: "a"}, "argument value: the key 1 would come back as text"),
         (Any, {"a": b"x"}, "argument value.a: bytes would come back as str; annotate"),
         (Any, date(2026, 1, 1), "argument value: date would come back as str; annotate"),
@@ -361,7 +362,7 @@ def test_many_rows_are_encoded_and_a_bad_one_is_named() -> None:
     ]
     with pytest.raises(Refused, match=r"^row 11: .*missing a required argument: 'n'"):
         codec.encode_many([(1,), {}], first=10)
-    with pytest.raises(Refused, match="row 0: a str: a row is a tuple or a dict"):
+    with pytest.raises(Refused, match=r"row 0: .*: a row is a tuple or a dict"):
         codec.encode_many(["ab"])
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.redact import redact
+from penstock.redact import redact, redact_text
 
 
 def test_declared_arguments_are_hidden():
@@ -40,3 +40,12 @@ def test_the_order_of_the_rest_is_kept():
 )
 def test_bodies_without_a_declaration_are_left_as_they_are(body):
     assert redact(body) == body
+
+
+def test_values_of_secrets_are_hidden_in_texts_about_the_job():
+    body = b'{"args":{"to":"ada","token":"hunter2","card":{"n":"4111"}},"secret":["token","card"]}'
+
+    hidden = redact_text("ValueError: ada's hunter2 with 4111", body)
+
+    assert hidden == "ValueError: ada's *** with ***"
+    assert redact_text("hunter2", b'{"args":{"token":"hunter2"}}') == "hunter2"

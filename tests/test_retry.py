@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import Refused
+from penstock.errors import Refused, RetryLater
 from penstock.retry import NO_RETRY, Repeat, Retry
 
 
@@ -95,3 +95,24 @@ def test_a_repeat_is_for_ever_and_at_once_unless_told_otherwise():
     repeat = Repeat()
 
     assert (repeat.limit, repeat.delay, repeat.then) == (None, 0.0, "keep")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Retry(limit=1.5), r"Retry\(limit=1.5\): a whole number"),
+        (lambda: Retry(limit="3"), r"Retry\(limit='3'\): a whole number"),
+        (lambda: Retry(delay="3"), r"Retry\(delay='3'\): a number, 0 or more"),
+        (lambda: Retry(factor=float("nan")), r"Retry\(factor=nan\)"),
+        (lambda: Retry(on=("x",)), r"Retry\(on=\('x',\)\): a tuple of exception classes"),
+        (lambda: Retry(then="forget"), r"Retry\(then='forget'\): \"fail\" or \"delete\""),
+        (lambda: Repeat(then="fail"), r"Repeat\(then='fail'\): \"keep\" or \"delete\""),
+        (lambda: Repeat(delay=-1), r"Repeat\(delay=-1\)"),
+        (lambda: Repeat(limit=-1), r"Repeat\(limit=-1\)"),
+        (lambda: RetryLater(after=-1), r"RetryLater\(after=-1\): seconds"),
+        (lambda: RetryLater(after="soon"), r"RetryLater\(after='soon'\): seconds"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused(make, message):
+    with pytest.raises(Refused, match=message):
+        make()

@@ -132,6 +132,9 @@ def test_known_tasks_are_names_and_aliases_with_their_version(app: App) -> None:
         ({"priority": True}, "priority=True"),
         ({"retry": 3}, r"retry=3: write Retry\(limit=3"),
         ({"timeout": -1}, "timeout=-1: seconds, 0 or more"),
+        ({"timeout": 0}, "timeout=0: more than 0 seconds"),
+        ({"tags": ["a"]}, r"tags=\['a'\]: a dict of texts"),
+        ({"tags": {"a b": "c"}}, "tag 'a b': 1 to 200 characters"),
         ({"timeout": float("nan")}, "timeout=nan"),
         ({"timeout": "1m"}, "timeout='1m': seconds as a number, or a timedelta"),
         ({"mode": "fork"}, 'mode=\'fork\': "thread" or "process"'),
@@ -140,7 +143,7 @@ def test_known_tasks_are_names_and_aliases_with_their_version(app: App) -> None:
         ({"search": ("cc",)}, r"search='cc' names no argument of .*to: str"),
         ({"secret": ("client",)}, "secret='client' names no argument"),
         ({"on_error": "forget"}, r'on_error=\'forget\': "keep", "delete" or Repeat'),
-        ({"tags": {"a": 1}}, "tags: 'a': 1 is not a text for a text"),
+        ({"tags": {"a": 1}}, "tags: 'a': 1: both must be texts"),
     ],
 )
 def test_a_wrong_option_of_a_task_is_refused(app: App, options: Any, message: str) -> None:
@@ -231,6 +234,8 @@ def test_at_is_a_moment_with_a_zone(app: App) -> None:
         ({"delay": 1, "at": datetime(2030, 1, 1, tzinfo=UTC)}, "delay and at both say when"),
         ({"at": 5}, "at=5: a datetime"),
         ({"delay": -1}, "delay=-1: seconds, 0 or more"),
+        ({"delay": 1e300}, "delay=1e\\+300: .* at most a thousand years"),
+        ({"tags": {"a": "x" * 501}}, "tag a=.*: a text of 1 to 500 characters"),
         ({"expires": timedelta(seconds=-1)}, "expires="),
         ({"priority": 1.5}, "priority=1.5"),
         ({"key": ""}, "key='': a text of 1 to 500 characters"),
@@ -240,8 +245,8 @@ def test_at_is_a_moment_with_a_zone(app: App) -> None:
         ({"unique": "a", "unique_until": "never"}, "unique_until='never'"),
         ({"unique": "a", "unique_until": "time"}, "needs unique_for"),
         ({"queue": ""}, "queue ''"),
-        ({"headers": {"a": None}}, "headers: 'a': None is not a text"),
-        ({"tags": {1: "a"}}, "tags: 1: 'a' is not a text"),
+        ({"headers": {"a": None}}, "headers: 'a': None: both must be texts"),
+        ({"tags": {1: "a"}}, "tags: 1: 'a': both must be texts"),
         ({"on_success": "forget"}, "on_success='forget'"),
         ({"retry": 3}, "retry=3"),
         ({"retry": Retry(on=(OSError,))}, r"Retry\(on=\.\.\.\)\): exception classes are code"),
@@ -357,6 +362,8 @@ def test_app_enqueue_stores_all_or_none(app: App) -> None:
     assert app.broker.get(good.id) is None
     with pytest.raises(Refused, match=r"enqueue takes jobs, made by task\.job"):
         app.enqueue([handles[0]])
+    with pytest.raises(Refused, match="enqueue takes a list of jobs"):
+        app.enqueue(good)
 
 
 def test_a_unique_job_that_stands_is_named_instead(app: App) -> None:

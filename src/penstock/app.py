@@ -375,6 +375,10 @@ def _origin(task: Task[..., Any]) -> str:
 
 
 def _checked(jobs: Iterable[Job[Any] | Parcel]) -> list[Job[Any] | Parcel]:
+    if isinstance(jobs, (Job, Parcel)) or not isinstance(jobs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+        raise Refused(
+            f"enqueue takes a list of jobs, as app.enqueue([task.job(...)]), not {jobs!r}"
+        )
     checked = list(jobs)
     for job in checked:
         if not isinstance(job, (Job, Parcel)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker

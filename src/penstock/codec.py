@@ -275,7 +275,7 @@ class ArgumentCodec:
                 elif isinstance(row, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  rows come from anywhere
                     add(encode((), row))
                 else:
-                    raise Refused(f"a {type(row).__qualname__}: a row is a tuple or a dict")
+                    raise Refused(f"{row!r:.100}: a row is a tuple or a dict of arguments")
             except Refused as error:
                 raise Refused(f"row {first + len(bodies)}: {error}") from error
         return bodies

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import traceback
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
@@ -210,15 +211,25 @@ class JobLog(logging.LoggerAdapter[logging.Logger]):
         self._current = current
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        text = str(msg) % args if args else str(msg)
-        if kwargs.get("exc_info"):
-            text = f"{text}\n{traceback.format_exc().rstrip()}"
+        text = _line_of(level, msg, args, kwargs.get("exc_info"))
         now = self._current._app.clock.now()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  two halves of one thing
         self._current.notebook.line(
             Line(now, logging.getLevelName(level).lower(), text[:LONGEST_LINE])
         )
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         super().log(level, msg, *args, **kwargs)
+
+
+def _line_of(level: int, msg: object, args: tuple[Any, ...], exc_info: Any) -> str:
+    record = logging.LogRecord("penstock.job", level, "", 0, msg, args, None)
+    try:
+        text = record.getMessage()
+    except Exception:  # as logging does: a line that cannot be formatted must not fail the job
+        text = f"{msg} {args!r}"
+    error = exc_info if isinstance(exc_info, BaseException) else sys.exc_info()[1]
+    if exc_info and error is not None:
+        text = f"{text}\n{''.join(traceback.format_exception(error)).rstrip()}"
+    return text
 
 
 def _returned_by(function: Callable[..., Any]) -> Any:

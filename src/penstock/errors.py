@@ -5,6 +5,7 @@ Every message is a sentence that names the value and the way out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,12 +45,19 @@ class UnknownOutcome(PenstockError):
         self.jobs = list(jobs)
 
 
+# Ends that no traceback explains.
+_ENDS = {
+    "crashed": "the process that ran it died each time it was tried",
+    "lost": "the process that ran it died, and its task is at_most_once",
+}
+
+
 class JobFailed(PenstockError):
     """The job ended in failure; `remote_traceback` is what the worker saw."""
 
     def __init__(self, job_id: str, reason: str, remote_traceback: str | None) -> None:
         lines = (remote_traceback or "").strip().splitlines()
-        summary = f": {lines[-1]}" if lines else ""
+        summary = f": {lines[-1] if lines else _ENDS[reason]}" if lines or reason in _ENDS else ""
         super().__init__(f"job {job_id} failed ({reason}){summary}")
         self.job_id = job_id
         self.reason = reason
@@ -73,6 +81,8 @@ class RetryLater(PenstockError):
     """Raised by a task: put me back, run me again after this many seconds, count nothing."""
 
     def __init__(self, after: float = 30, note: str = "") -> None:
+        if not isinstance(after, (int, float)) or not 0 <= after < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+            raise Refused(f"RetryLater(after={after!r}): seconds as a number, 0 or more")
         super().__init__(note or f"run again in {after} s")
         self.after = float(after)
         self.note = note

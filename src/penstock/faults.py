@@ -25,6 +25,7 @@ _LEAVES = (
     *(str, int, float, bytes, bytearray, memoryview),
     *(datetime, date, time, timedelta, Decimal, UUID),
 )
+_KEYS = (int, float, Enum, datetime, date, time, timedelta, Decimal, UUID, bytes)
 _MISSING: Any = object()
 
 
@@ -39,6 +40,8 @@ def fault_in(value: Any, path: str, depth: int = 0) -> str | None:
         return _too_deep(path)
     if isinstance(value, dict):
         for key in cast("dict[Any, Any]", value):
+            if not isinstance(key, (str, *_KEYS)):
+                return f"{path}: the key {key!r} cannot be stored as JSON; use texts as keys"
             if fault := _fault_in_leaf(key, f"{path}: a key"):
                 return fault
     parts = parts_of(value)

@@ -6,9 +6,8 @@ matter of putting values together.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -32,6 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ROWS_PER_COMMIT = 10_000
+_LONGEST = 1000 * 366 * 86400.0  # beyond it a time is a mistake, and no calendar can show it
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 
 
@@ -109,7 +109,7 @@ class Prepared(Generic[P, R]):
         broker, connection = self._task.app.broker_for(self._chosen.connection)
         options = self._encoded_options()
         count = broker.enqueue([], batch=Batch(id), connection=connection).batch if id else 0
-        remaining = iter(rows)
+        remaining = _iterated(rows)
         skipped = sum(1 for _ in islice(remaining, count))
         if skipped < count:
             raise Refused(
@@ -180,6 +180,15 @@ class Prepared(Generic[P, R]):
         )
 
 
+def _iterated(rows: Iterable[Any]) -> Iterator[Any]:
+    try:
+        return iter(rows)
+    except TypeError:
+        raise Refused(
+            f"enqueue_many({rows!r}): rows of arguments, as enqueue_many([(1, 2), (3, 4)])"
+        ) from None
+
+
 def _searched(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
     arguments = msgspec.json.decode(body)["args"]
     found = {path: argument_text(arguments, path) for path in paths}
@@ -202,11 +211,21 @@ def check_text(what: str, text: object) -> str | None:
     return text
 
 
+def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    checked = check_texts("tags", tags)
+    for name, value in checked.items():
+        check_name("tag", name)
+        check_text(f"tag {name}", value)
+    return checked
+
+
 def check_texts(what: str, texts: Mapping[str, str] | None) -> dict[str, str]:
+    if texts is not None and not isinstance(texts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+        raise Refused(f'{what}={texts!r}: a dict of texts, as {what}={{"tenant": "a"}}')
     checked = dict(texts or {})
     for name, value in checked.items():
         if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
-            raise Refused(f"{what}: {name!r}: {value!r} is not a text for a text; write str(...)")
+            raise Refused(f"{what}: {name!r}: {value!r}: both must be texts; write str(...)")
         if fault := fault_in(name, f"{what}: a name") or fault_in(value, f"{what}: {name}"):
             raise Refused(fault)
     return checked
@@ -225,9 +244,16 @@ def check_seconds(what: str, value: float | timedelta | None) -> float | None:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  as above
         raise Refused(f"{what}={value!r}: seconds as a number, or a timedelta")
-    if not math.isfinite(seconds) or seconds < 0:
-        raise Refused(f"{what}={value!r}: seconds, 0 or more")
+    if not 0 <= seconds <= _LONGEST:
+        raise Refused(f"{what}={value!r}: seconds, 0 or more, and at most a thousand years")
     return float(seconds)
+
+
+def check_timeout(timeout: float | timedelta | None) -> float | None:
+    seconds = check_seconds("timeout", timeout)
+    if seconds == 0:
+        raise Refused(f"timeout={timeout!r}: more than 0 seconds; leave it out for no limit")
+    return seconds
 
 
 def check_moment(what: str, moment: datetime | None) -> float | None:

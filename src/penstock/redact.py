@@ -6,6 +6,7 @@ without knowing the task.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -13,22 +14,59 @@ import msgspec
 HIDDEN = "***"
 
 
+_SHORTEST = 4  # anything shorter is found in words that give nothing away
+
+
 def redact(body: bytes) -> bytes:
     """The body with its secret arguments hidden; unchanged where none is declared."""
+    found = _secrets(body)
+    if found is None:
+        return body
+    whole, arguments, names = found
+    for name in names:
+        arguments[name] = HIDDEN
+    return msgspec.json.encode(whole)
+
+
+def redact_text(text: str, body: bytes) -> str:
+    """A text about a job, such as its traceback, with the values of its secret arguments hidden."""
+    found = _secrets(body)
+    if found is None:
+        return text
+    _, arguments, names = found
+    values = {value for name in names for value in _texts(arguments[name])}
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text
+
+
+def _secrets(body: bytes) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
+    """The decoded body, its arguments, and the names of those that are secret."""
     # The common body declares none, and need not be decoded to be sure of it.
     if b'"secret"' not in body:
-        return body
+        return None
     try:
         decoded: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:
-        return body
+        return None
     if not isinstance(decoded, dict):
-        return body
+        return None
     whole = cast("dict[str, Any]", decoded)
     secret, arguments = whole.get("secret"), whole.get("args")
     if not isinstance(secret, list) or not isinstance(arguments, dict):
-        return body
-    for name in cast("list[Any]", secret):
-        if isinstance(name, str) and name in arguments:
-            arguments[name] = HIDDEN
-    return msgspec.json.encode(whole)
+        return None
+    names = [name for name in cast("list[Any]", secret) if isinstance(name, str)]
+    arguments = cast("dict[str, Any]", arguments)
+    return whole, arguments, [name for name in names if name in arguments]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if len(value) >= _SHORTEST:
+            yield value
+    elif isinstance(value, dict):
+        for part in cast("dict[str, Any]", value).values():
+            yield from _texts(part)
+    elif isinstance(value, list):
+        for part in cast("list[Any]", value):
+            yield from _texts(part)

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import random
-from typing import Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -38,13 +38,12 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     then: Literal["fail", "delete"] = "fail"
 
     def __post_init__(self) -> None:
-        for name in ("delay", "jitter", "max"):
-            if not getattr(self, name) >= 0:
-                message = f"Retry({name}={getattr(self, name)!r}): must be 0 or more"
-                raise Refused(message)
-        if self.limit is not None and self.limit < 0:
-            message = f"Retry(limit={self.limit!r}): must be 0 or more, or None for ever"
-            raise Refused(message)
+        for name in ("delay", "factor", "jitter", "max"):
+            _check_number(f"Retry({name}", getattr(self, name))
+        _check_limit("Retry", self.limit)
+        for name in ("on", "never"):
+            _check_classes(name, getattr(self, name))
+        _check_then("Retry", self.then, "fail")
 
     def delay_before(self, retry: int, spread: float | None = None) -> float:
         """Seconds to wait before the k-th retry; `spread` in -1..1 replaces the random one."""
@@ -70,6 +69,34 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     delay: float = 0.0
     then: Literal["keep", "delete"] = "keep"
+
+    def __post_init__(self) -> None:
+        _check_number("Repeat(delay", self.delay)
+        _check_limit("Repeat", self.limit)
+        _check_then("Repeat", self.then, "keep")
+
+
+def _check_number(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise Refused(f"{what}={value!r}): a number, 0 or more")
+
+
+def _check_limit(what: str, limit: object) -> None:
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise Refused(f"{what}(limit={limit!r}): a whole number, 0 or more, or None for ever")
+
+
+def _check_classes(name: str, given: object) -> None:
+    classes = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
+    if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
+        raise Refused(
+            f"Retry({name}={given!r}): a tuple of exception classes; write {name}=(OSError,)"
+        )
+
+
+def _check_then(what: str, then: object, other: str) -> None:
+    if then not in (other, "delete"):
+        raise Refused(f'{what}(then={then!r}): "{other}" or "delete"')
 
 
 Strategy = Literal["keep", "delete"] | Repeat

@@ -20,6 +20,7 @@ from penstock.current import CURRENT, CurrentJob
 from penstock.decide import Policy, after_error, after_success, after_timeout, policy_for
 from penstock.errors import JobInterrupted, JobTimeout, PenstockError, Refused, RetryLater
 from penstock.job import Job, Outcome, State
+from penstock.redact import redact_text
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -182,14 +183,14 @@ def _raised(app: App, task: Task[..., Any], current: CurrentJob, error: BaseExce
         if error.args[:1] == ("cancelled",):
             return _ended(app, current, State.CANCELLED, "cancelled")
         return _ended(app, current, State.READY, "shutdown")
-    text = traceback_text(error)
+    text = redact_text(traceback_text(error), job.body)
     now = app.clock.now()
     if isinstance(error, (Unreadable, Unstorable)):
         reason = "unreadable" if isinstance(error, Unreadable) else "unstorable"
         outcome = Outcome(
             State.FAILED,
             reason,
-            error=str(error),
+            error=redact_text(str(error), job.body),
             failures=1,
             started_at=current.started_at,
             ended_at=now,

@@ -33,8 +33,10 @@ from penstock.prepare import (
     check_priority,
     check_seconds,
     check_strategy,
+    check_tags,
     check_text,
     check_texts,
+    check_timeout,
     check_unique,
 )
 from penstock.resource import resources_of
@@ -91,7 +93,7 @@ class Task(Prepared[P, R]):
         self.secret = _several("secret", secret)
         self.at_most_once = bool(at_most_once)
         self.keep = check_seconds("keep", keep)
-        self.timeout = check_seconds("timeout", timeout)
+        self.timeout = check_timeout(timeout)
         self.mode: Mode = _check_mode(self.name, function, mode)
         self.resources = resources_of(function)
         self._check_fields()
@@ -117,7 +119,7 @@ class Task(Prepared[P, R]):
         chosen = Chosen(
             queue=check_name("queue", queue),
             priority=check_priority(priority),
-            tags=check_texts("tags", tags),
+            tags=check_tags(tags),
             body=JobOptions(secret=self.secret),
         )
         self.queue = chosen.queue
@@ -201,11 +203,11 @@ class Task(Prepared[P, R]):
             at=check_moment("at", at),
             key=check_text("key", key),
             unique=check_unique(unique, unique_until, check_seconds("unique_for", unique_for)),
-            tags={**own.tags, **check_texts("tags", tags)},
+            tags={**own.tags, **check_tags(tags)},
             expires=check_seconds("expires", expires),
             body=JobOptions(
                 headers=check_texts("headers", headers),
-                timeout=check_seconds("timeout", timeout),
+                timeout=check_timeout(timeout),
                 retry=None if retry is None else retry_numbers(self._own_retry(retry)),
                 on_success=on_success,
                 on_error=on_error,

@@ -166,7 +166,7 @@ def _set(broker: Broker, rule: Rule, *, json: bool) -> None:
     show.say(
         f"{rule.target} is {done}{ends}: {_jobs(held)} held back, what runs goes on to its end"
     )
-    show.aside(f"penstock {undo} {_words(rule)} lets it run again")
+    show.aside(f"{show.program()} {undo} {_words(rule)} lets it run again")
 
 
 def _clear(

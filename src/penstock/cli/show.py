@@ -6,10 +6,12 @@ Secrets are hidden here too, because a job that still waits has its whole body i
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -44,6 +46,18 @@ def console(*, stderr: bool = False) -> rich.console.Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPED_WIDTH
     return rich.console.Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def program() -> str:
+    """What to type to call this program again, as it was called now."""
+    if shutil.which("penstock"):
+        return "penstock"
+    called = Path(sys.argv[0])
+    if called.name != "penstock":
+        return f"{Path(sys.executable).name} -m penstock"
+    here = Path.cwd()
+    absolute = here / called
+    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
 
 
 def say(text: str, style: str = "") -> None:

@@ -257,5 +257,5 @@ def tell(*, quick: bool = False, json: bool = False) -> int:
         show.put_json(figures)
     narrator.step(f"That took {time.monotonic() - began:.0f} seconds. The store is still there:")
     for words in ("find task:penstock.demo.tasks:unlucky", "history", "doctor"):
-        narrator.tell(f"penstock {words} --url {story.url}", "cyan")
+        narrator.tell(f"{show.program()} {words} --url {story.url}", "cyan")
     return 0 if proof.holds else 1
