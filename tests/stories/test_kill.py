@@ -66,6 +66,17 @@ def test_one_poison_job_among_a_hundred_fails_alone(story: Story):
     assert [successes[handle.id] for handle in handles] == [int(n != 50) for n in range(100)]
 
 
+def test_a_job_that_ends_its_process_as_if_all_was_well_is_stopped_too(story: Story):
+    leave, good = story.task("leave").enqueue(), story.task("nap").enqueue(1)
+
+    fleet = story.start(drain=True)
+
+    assert fleet.wait(20) == 0, fleet.output()
+    bad = story.broker.get(leave.id)
+    assert (bad.state, bad.reason, bad.lapses) == (State.FAILED, "crashed", 3)
+    assert good.state() is State.SUCCEEDED
+
+
 def test_an_at_most_once_job_whose_process_was_killed_is_lost_and_not_run_again(story: Story):
     handles = [story.task("charge").enqueue(n, seconds=0.5 * (n == 3)) for n in range(6)]
     fleet = story.start(drain=True, threads=1)

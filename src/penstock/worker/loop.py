@@ -168,6 +168,7 @@ class Worker:
                 'put it under `if __name__ == "__main__":`'
             )
         self._know_tasks()
+        self._publish()  # before the first job, which may end this process
         self._crew.start()
         try:
             while self._phase is not Phase.OVER:

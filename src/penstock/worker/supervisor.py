@@ -288,7 +288,9 @@ class Supervisor:
         self.children.remove(child)
         held, flags = child.slots.held(), child.slots.vitals.flags
         child.close()
-        clean = code == 0
+        # One that nobody sent away, and that did not say so, was ended by a job: os._exit(0).
+        leaving = self.draining or child.retired or flags & (Flag.RETIRING | Flag.DRAINED)
+        clean = code == 0 and bool(leaving)
         if clean and flags & Flag.DRAINED:
             self._wanted -= 1
         # What we ended, and what a child left behind that ended itself, has not failed; but an
@@ -300,7 +302,9 @@ class Supervisor:
             log.info("child %d ended", child.pid)
         else:
             log.warning("child %d ended: %s; it ran %d jobs", child.pid, ending(code), len(held))
-        if not flags & Flag.READY and not self.draining:
+        if flags & Flag.READY:
+            self._stillborn = 0
+        elif not self.draining:
             self._stillborn += 1
         if clean or child.dismissed or now - child.began > _YOUNG_SECONDS:
             self._pause = _PAUSE_FIRST
