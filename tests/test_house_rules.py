@@ -91,6 +91,19 @@ def test_the_public_names_are_sorted_and_complete():
     assert set(penstock.__all__) == public
 
 
+def test_only_stories_and_trust_sleep():
+    slow = {HOUSE / "tests" / "stories", HOUSE / "tests" / "trust"}
+    sleeping = [
+        f"{path.relative_to(HOUSE)}:{line}"
+        for path in (HOUSE / "tests").rglob("*.py")
+        if not slow & set(path.parents)
+        for line, called, _ in calls(ast.parse(path.read_text(encoding="utf-8")))
+        if called in {"sleep", "time.sleep"}
+    ]
+
+    assert sleeping == []
+
+
 @pytest.mark.parametrize("path", MODULES, ids=named)
 def test_nothing_is_unpickled_or_evaluated(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -127,20 +127,22 @@ def test_thousands_of_quick_jobs_run_once_each(app):
 
 def test_many_async_jobs_run_at_once_but_no_more_than_there_are_slots(app):
     running = most = 0
+    all_there = asyncio.Barrier(20)
 
     @app.task
     async def wait() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        await asyncio.wait_for(all_there.wait(), SOON)
         running -= 1
 
-    app.enqueue([wait.job() for _ in range(100)])
+    handles = app.enqueue([wait.job() for _ in range(100)])
 
     drain(app, async_slots=20)
 
     assert most == 20
+    assert {handle.state() for handle in handles} == {State.SUCCEEDED}
 
 
 def test_as_many_plain_jobs_run_at_once_as_there_are_threads(app):
