@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -51,3 +52,12 @@ def test_time_does_not_pass_backwards():
 def test_the_machine_s_own_clock():
     assert SYSTEM_CLOCK.now() == pytest.approx(time.time(), abs=5)
     assert SYSTEM_CLOCK.monotonic() == pytest.approx(time.monotonic(), abs=5)
+
+
+def test_it_takes_a_span_of_time_in_either_form():
+    clock = Clock(1000.0)
+
+    clock.advance(timedelta(minutes=1))
+    clock.advance(2, minutes=1)
+
+    assert clock.now() == 1122.0

@@ -159,3 +159,12 @@ def test_an_unknown_scheme_is_refused_with_those_that_exist() -> None:
         open_broker("amqp://ada:s3cret@x")
     with pytest.raises(Refused, match="no such option 'mode'"):
         open_broker("sqlite:////tmp/x.db?mode=ro")
+
+
+def test_without_any_mark_the_root_is_outside_of_the_package(tmp_path: Path) -> None:
+    package = tmp_path / "shop" / "mail"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+
+    assert project_root(package / "tasks.py") == project_root(tmp_path / "script.py")

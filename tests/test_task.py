@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from penstock.broker import Enqueued
 from penstock.brokers.memory import MemoryBroker
 from penstock.codec import RetryWire, read_body
 from penstock.ids import offset_of, prefix_of
-from penstock.job import Lane, Parcel, Unique
+from penstock.job import Lane, Parcel, State, Unique
 from penstock.prepare import Prepared
 from penstock.task import Task
 from penstock.testing.clock import Clock
@@ -552,3 +552,38 @@ def test_options_are_a_prepared_task(app: App) -> None:
     assert later.job(1).id != later.job(1).id
     with pytest.raises(Refused, match="a job carries no connection"):
         send.options(connection=object()).job(1)
+
+
+class Shop:
+    def order(self) -> None: ...
+
+    @staticmethod
+    def stock() -> None: ...
+
+
+def rows() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (Shop.order, "Shop.order: a method needs its object"),
+        (Shop.__dict__["stock"], "Shop.stock: write @staticmethod above @app.task"),
+        (rows, "rows: it yields, and a job has one result"),
+        (lambda: None, "a lambda has no name"),
+        (print, "print: a task is made of a function"),
+    ],
+)
+def test_what_no_worker_could_call_is_refused(app: App, function: Any, message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        app.task(function)
+
+
+def test_a_static_method_is_a_task(app: App) -> None:
+    assert app.task(Shop.stock).enqueue().state() is State.READY
+
+
+def test_a_handle_of_what_is_no_id_is_refused(app: App) -> None:
+    with pytest.raises(Refused, match="5 is not a job id"):
+        app.handle(cast("str", 5))

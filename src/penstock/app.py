@@ -32,7 +32,7 @@ from penstock.prepare import check_name
 from penstock.resource import Resources
 from penstock.retry import Retry, Strategy
 from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
-from penstock.signature import visible_names
+from penstock.signature import check_function, visible_names
 from penstock.task import AsyncTask, PlainTask, Task, stub
 
 if TYPE_CHECKING:
@@ -229,8 +229,7 @@ class App:
         return make
 
     def _make(self, function: Any, frame: Any, options: dict[str, Any]) -> Task[..., Any]:
-        if not inspect.isfunction(function):
-            raise Refused(f"@app.task over {function!r}: a task is made of a function")
+        check_function(function)
         kind: Any = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
         names = visible_names(function, frame)
         if options.get("declared"):

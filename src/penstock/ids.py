@@ -113,7 +113,7 @@ def parse_id(text: str) -> str:
     """The id in the form used here, from any spelling of a UUID."""
     try:
         return str(uuid.UUID(text.strip()))
-    except ValueError:
+    except (AttributeError, ValueError):
         message = f"{text!r} is not a job id: 32 hexadecimal digits, as `penstock find` shows them"
         raise Refused(message) from None
 

@@ -59,7 +59,12 @@ def project_root(beside: Path | None = None) -> Path:
     """The directory of the project that a file belongs to."""
     start = _start(beside)
     mark = _upward(start, _ROOT_MARKS)
-    return start if mark is None else mark.parent
+    if mark is not None:
+        return mark.parent
+    # Out of the package that the file is part of: that is where one stands to run it.
+    while (start / "__init__.py").exists() and start != start.parent:
+        start = start.parent
+    return start
 
 
 def anchor(url: str, root: Path) -> str:

@@ -18,6 +18,26 @@ from typing import Any
 from penstock.errors import Refused
 
 
+def check_function(function: Any) -> None:
+    """Refuse what no worker could call, or whose result nobody could store."""
+    what = f"@app.task over {getattr(function, '__qualname__', None) or repr(function)}"
+    if isinstance(function, staticmethod):
+        raise Refused(f"{what}: write @staticmethod above @app.task, not below it")
+    if hasattr(function, "enqueue"):
+        raise Refused(f"{what}: it is a task already; give the first @app.task all its options")
+    if not inspect.isfunction(function):
+        raise Refused(f"{what}: a task is made of a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise Refused(f"{what}: it yields, and a job has one result; return a list instead")
+    first = next(iter(inspect.signature(function).parameters), "")
+    within = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
+    if first == "self" and within not in {"", "<locals>"}:
+        raise Refused(
+            f"{what}: a method needs its object, and where the job runs there is none; make it a"
+            " function, or put @staticmethod above @app.task"
+        )
+
+
 def name_of(function: Callable[..., Any]) -> str:
     """`module:function`; the script being run goes by the name that an import would give it."""
     module = function.__module__
@@ -25,9 +45,10 @@ def name_of(function: Callable[..., Any]) -> str:
         main = sys.modules["__main__"]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         if spec is not None:
-            module = spec.name.removesuffix(".__main__")
+            module = spec.name
         elif file is not None:
             module = Path(file).stem
+    module = module.removesuffix(".__main__")
     return f"{module}:{function.__qualname__.replace('<locals>.', '')}"
 
 

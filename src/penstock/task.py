@@ -83,7 +83,7 @@ class Task(Prepared[P, R]):
         self.app = app
         self.function = function
         self.declared = declared  # its code lives elsewhere
-        self.name = check_name("task", name or name_of(function))
+        self.name = check_name("task", name or _own_name(function))
         self.version = _check_version(self.name, version)
         self.aliases = tuple(check_name("alias", alias) for alias in _several("aliases", aliases))
         self.runs_on = tuple(
@@ -280,6 +280,12 @@ def stub(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     for attribute in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
         setattr(elsewhere, attribute, getattr(function, attribute))
     return elsewhere
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    if function.__name__ == "<lambda>":
+        raise Refused('a lambda has no name that jobs could mention; give it one: name="mail:send"')
+    return name_of(function)
 
 
 def _several(what: str, names: Collection[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 
 
 class Clock:
@@ -27,9 +28,11 @@ class Clock:
         return self._monotonic
 
     def advance(
-        self, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+        self, seconds: float | timedelta = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
         """Let this much time pass."""
+        if isinstance(seconds, timedelta):
+            seconds = seconds.total_seconds()
         passed = seconds + 60 * minutes + 3600 * hours + 86400 * days
         if passed < 0:
             message = f"time cannot pass by {passed} s: only jump() goes back"
