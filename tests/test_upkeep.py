@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
+from penstock.brokers.memory import MemoryBroker
+from penstock.errors import StoreUnreachable
 from penstock.job import State, succeeded
+from penstock.testing.clock import Clock
 from penstock.upkeep import Upkeep
 from tests.factories import a_job, a_worker, begun, claim, enqueue_and_claim, settle
 
@@ -61,11 +66,46 @@ def test_what_ended_long_ago_is_pruned_once_an_hour(memory_broker, clock):
 
     clock.advance(hours=23)
     upkeep.turn()
+    upkeep.close(patience=20)
     assert memory_broker.history(job=job.id)
 
     clock.advance(minutes=61)
     upkeep.turn()
+    upkeep.close(patience=20)
     assert not memory_broker.history(job=job.id)
+
+
+class Slow(MemoryBroker):
+    """A broker that prunes when the test lets it; the first time it fails."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.go = threading.Event()
+        self.asked = 0
+
+    def prune(self, before: float) -> int:
+        self.asked += 1
+        if self.asked == 1:
+            raise StoreUnreachable("no answer")
+        assert self.go.wait(20)
+        return super().prune(before)
+
+
+def test_a_prune_holds_up_nothing_and_is_tried_again_if_it_failed(clock):
+    broker = Slow(clock)
+    upkeep = Upkeep(broker, clock, "keeper")
+
+    clock.advance(hours=1)
+    upkeep.turn()
+    upkeep.close(patience=20)
+    clock.advance(minutes=1)
+    upkeep.turn()  # returns while it prunes
+    clock.advance(hours=1)
+    upkeep.turn()
+    broker.go.set()
+    upkeep.close(patience=20)
+
+    assert broker.asked == 2
 
 
 def test_without_a_retention_nothing_is_forgotten(memory_broker, clock):
@@ -75,5 +115,6 @@ def test_without_a_retention_nothing_is_forgotten(memory_broker, clock):
 
     clock.advance(days=400)
     upkeep.turn()
+    upkeep.close(patience=20)
 
     assert memory_broker.history(job=job.id)

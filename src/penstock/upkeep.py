@@ -1,18 +1,21 @@
 """Upkeep: the chores that keep a store going, done by whichever worker comes first.
 
 There is no scheduler and no leader: every worker calls `turn` often, and it does what is due. All
-of it may be done twice, by two workers at once, without harm.
+of it may be done twice, by two workers at once, without harm. Pruning may take minutes, and has a
+thread of its own: the worker claims, settles and renews meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 
 from penstock.broker import LEASE_SECONDS, Broker
 from penstock.clock import Clock
 
 RETENTION_SECONDS = 14 * 86400.0
 PRUNE_EVERY = 3600.0
+PRUNE_AGAIN = 60.0  # after one that failed
 
 log = logging.getLogger("penstock.worker")
 
@@ -37,6 +40,7 @@ class Upkeep:
         self._recover_at = now
         # Not at the start: a fleet that is deployed would prune all at once.
         self._prune_at = now + PRUNE_EVERY
+        self._pruning: threading.Thread | None = None
 
     def turn(self) -> int:
         """Do what is due; returns how many jobs were recovered."""
@@ -48,7 +52,24 @@ class Upkeep:
             if recovered:
                 log.warning("recovered %d jobs of workers that are gone", recovered)
         if self.retention is not None and now >= self._prune_at:
-            pruned = self._broker.prune(self._clock.now() - self.retention)
             self._prune_at = now + PRUNE_EVERY
-            log.info("pruned %d rows older than %.0f days", pruned, self.retention / 86400)
+            if self._pruning is None or not self._pruning.is_alive():
+                self._pruning = threading.Thread(
+                    target=self._prune, args=(self.retention,), name="penstock-prune", daemon=True
+                )
+                self._pruning.start()
         return recovered
+
+    def close(self, patience: float) -> None:
+        """Wait so long for a prune under way; one that is cut short goes on another time."""
+        if self._pruning is not None:
+            self._pruning.join(patience)
+
+    def _prune(self, retention: float) -> None:
+        try:
+            pruned = self._broker.prune(self._clock.now() - retention)
+        except Exception as error:
+            self._prune_at = self._clock.monotonic() + PRUNE_AGAIN
+            log.warning("pruning is tried again later: %s: %s", type(error).__name__, error)
+            return
+        log.info("pruned %d rows older than %.0f days", pruned, retention / 86400)

@@ -432,6 +432,7 @@ class Worker:
         for chunk in self._claims.live.values():
             self._crew.settled(chunk)  # or will never be: nobody shall wait for it
         self._publish()
+        self._upkeep.close(_LAST_SECONDS)
         self.clean = self._crew.close(_CLOSE_SECONDS if self.clean else 0.1) and self.clean
         if self.heartbeat and not self._claims.live:
             with suppress(Exception):  # its lease would end by itself

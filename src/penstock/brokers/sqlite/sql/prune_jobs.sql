@@ -2,4 +2,5 @@
 select *
   from penstock_job
  where state in ('failed', 'cancelled')
-   and case when keep_until is null then ended_at < :before else keep_until <= :now end;
+   and case when keep_until is null then ended_at < :before else keep_until <= :now end
+ limit :most;

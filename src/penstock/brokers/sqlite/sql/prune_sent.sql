@@ -1,4 +1,8 @@
--- Serves prune: ids that are refused from now on because of their age, and derived ones by their row.
+-- Serves prune: ids that are refused from now on because of their age.
 delete from penstock_sent
- where id < :below
-    or (at < :before and not exists (select 1 from penstock_job where id = penstock_sent.id));
+ where id in (
+    select id
+      from penstock_sent
+     where id < :below
+     limit :most
+ );
