@@ -54,7 +54,10 @@ def moment_of(text: str, what: str) -> datetime:
     """A moment to come: an ISO time, in UTC unless it says."""
     if _SPAN.fullmatch(text.strip()):
         raise Refused(f"{what} {text!r} is a stretch of time; a moment is 2026-11-15T08:00Z")
-    return datetime.fromtimestamp(parse_time(text.strip(), 0), UTC)
+    try:
+        return datetime.fromtimestamp(parse_time(text.strip(), 0), UTC)
+    except Refused:
+        raise Refused(f"{what} {text!r} is not a moment: write 2026-11-15T08:00Z") from None
 
 
 def bytes_of(text: str, what: str) -> int:

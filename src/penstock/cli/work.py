@@ -68,7 +68,7 @@ def worker(
             queues=names_of(queues),
             tags=names_of(tags) or (),
             drain=drain,
-            lease=span_of(lease, "--lease"),
+            lease=_lease_of(lease),
             grace=span_of(grace, "--grace"),
             max_memory=None if max_memory is None else bytes_of(max_memory, "--max-memory"),
             health_port=health_port,
@@ -78,7 +78,7 @@ def worker(
         _say_start(app, supervisor.processes, json=json)
         try:
             code = supervisor.run()
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             if health_port is None:
                 raise
             raise Refused(
@@ -89,6 +89,15 @@ def worker(
     if json:
         show.put_json({"event": "ended", "code": code})
     raise typer.Exit(code)
+
+
+def _lease_of(text: str) -> float:
+    lease = span_of(text, "--lease")
+    if not lease:
+        raise Refused(
+            f"--lease {text}: more than 0; a worker that is slower to renew loses its jobs"
+        )
+    return lease
 
 
 def _say_start(app: App, processes: int, *, json: bool) -> None:

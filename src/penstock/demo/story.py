@@ -75,7 +75,7 @@ class Story:
         tasks.app.enqueue(others)
         self.enqueued = batch.count + len(others)
         narrator.tell(
-            "20 letters for in two seconds, 5 that will fail at first, a slow report, and"
+            "20 letters due in two seconds, 5 that will fail at first, a slow report, and"
         )
         narrator.tell("a payment whose provider is down: all of these in one transaction, or none")
         wrong: dict[str, Any] = {"order": 1008, "card": "4242 4242 4242 4242", "currency": "EUR"}

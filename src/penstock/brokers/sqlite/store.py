@@ -417,6 +417,8 @@ def in_our_words(path: Path) -> Generator[None]:
             message = f"no room left for {path} ({error}); nothing of this call was written"
             raise StoreFull(message) from error
         message = f"the store {path} does not answer: {error}"
+        if name == "SQLITE_CANTOPEN":
+            message += f"; is {path.parent} there, and may this user write to it?"
         raise StoreUnreachable(message) from error
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
