@@ -23,6 +23,7 @@ from penstock.job import Job, Outcome, Parcel, State
 from penstock.rule import Rule, RuleKind
 
 LEASE_SECONDS = 15.0
+RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):

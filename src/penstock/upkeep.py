@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 
-from penstock.broker import LEASE_SECONDS, Broker
+from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, Broker
 from penstock.clock import Clock
 
-RETENTION_SECONDS = 14 * 86400.0
 PRUNE_EVERY = 3600.0
 PRUNE_AGAIN = 60.0  # after one that failed
 

@@ -21,11 +21,11 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from penstock.broker import LEASE_SECONDS, WorkerRow
+from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, put_back
 from penstock.target import loading, target_of
-from penstock.upkeep import RETENTION_SECONDS, Upkeep
+from penstock.upkeep import Upkeep
 from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
 from penstock.worker.claims import Claims, Want

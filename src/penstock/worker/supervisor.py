@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.broker import LEASE_SECONDS, WorkerRow
+from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.run import fire, timed_out
 from penstock.target import load_app
-from penstock.upkeep import RETENTION_SECONDS
 from penstock.worker.child import ChildConfig
 from penstock.worker.health import RED_AFTER, Answer, serve
 from penstock.worker.memory import memory_of

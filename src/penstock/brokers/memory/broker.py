@@ -12,7 +12,18 @@ from typing import Any, Never
 
 import msgspec
 
-from penstock.broker import Batch, Count, Enqueued, Event, Note, Page, Renewed, Why, WorkerRow
+from penstock.broker import (
+    RETENTION_SECONDS,
+    Batch,
+    Count,
+    Enqueued,
+    Event,
+    Note,
+    Page,
+    Renewed,
+    Why,
+    WorkerRow,
+)
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.store import Store, as_new, unpacked
 from penstock.checks import check_age, check_job, check_lane
@@ -29,7 +40,7 @@ MOST_FOUND = 1000
 class MemoryBroker:
     """Jobs in this process; safe between threads, gone when the process ends."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, retention: float = 14 * 86400) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, retention: float = RETENTION_SECONDS) -> None:
         self.clock = clock
         self.retention = retention
         # Re-entrant: a signal handler may call wake() while this thread is inside a verb.

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker import Batch, Enqueued
+from penstock.broker import RETENTION_SECONDS, Batch, Enqueued
 from penstock.brokers.sqlite.change import Change
 from penstock.brokers.sqlite.offers import Offers
 from penstock.brokers.sqlite.rows import ids_after, lengths_of, minute_of, row_of
@@ -30,7 +30,7 @@ class HandOver:
         path: str | Path,
         clock: Clock | None = None,
         *,
-        retention: float = 14 * 86400,
+        retention: float = RETENTION_SECONDS,
         create: bool = True,
     ) -> None:
         self.store = Store(path, clock, create=create)
