@@ -44,8 +44,12 @@ def test_a_worker_says_what_is_wrong_with_its_target(cli):
     assert "has no tasks" in cli("worker", "empty", code=2).stderr
     assert "is not a size" in cli("worker", "empty", "--max-memory", "lots", code=2).stderr
     assert "--lease 0s: more than 0" in cli("worker", "empty", "--lease", "0s", code=2).stderr
-    port = cli("worker", "empty", "--health-port", "99999", code=2).stderr
-    assert "--health-port 99999 cannot be served" in port
+
+
+def test_a_port_that_is_none_is_refused(shop):
+    said = shop("worker", "shop", "--drain", "--health-port", "99999", code=2).stderr
+
+    assert "--health-port 99999 cannot be served" in said
 
 
 def test_dev_reloads_when_a_file_changes(shop):
