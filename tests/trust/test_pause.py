@@ -112,7 +112,7 @@ def pause_again_and_again(ticks: Ticks, task: str, rounds: int) -> None:
     ]
     assert sorted(start.n for start in starts) == list(range(2000 * rounds + 1))
     assert recorded(ticks.broker, windows) == []
-    # Its first line is another matter. On a machine with more to do than it can, the one thread that
+    # Its first line is another matter. On a machine with too much to do, the one thread that
     # is past the gate may be kept from it longer than set_rule waits (measured: once in 25 pauses
     # beside three busy loops on two cores, once in 200 without). More than one a pause is a hole.
     assert len(late) <= rounds, late
