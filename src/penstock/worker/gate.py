@@ -26,14 +26,14 @@ class Gate:
         self._rules: tuple[int, list[Rule]] | None = None
 
     def refuse(self, chunk: Chunk, job: Job[Any], now: float) -> Outcome | None:
-        """None: it may start."""
+        """None: it may go on to its last look."""
         if self.closed is not None:
             return put_back(self.closed)
         if now > chunk.start_until:
             return put_back("not started in time")
         if self.cancelled and job.id in self.cancelled:
             return Outcome(State.CANCELLED, "cancelled")
-        return self.last_look(chunk.rules, job)
+        return None
 
     def last_look(self, rules: int, job: Job[Any]) -> Outcome | None:
         """None: no rule has come since this version of them that keeps the job back."""

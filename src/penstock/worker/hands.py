@@ -207,7 +207,11 @@ class Hand(threading.Thread):
                 if self.lost:
                     return
             chunk.ran += 1
-            self._put_down(chunk, job, self._outcome)
+            if job.at_most_once:
+                self._put_down(chunk, job, self._outcome)
+            else:  # as there, without the call: this is the hot path
+                self._job = None
+                done((job, self._outcome))
 
     def _put_down(self, chunk: Chunk, job: Job[Any], outcome: Outcome | None) -> None:
         self._job = None
@@ -254,9 +258,10 @@ class Hand(threading.Thread):
         try:
             if process is not None:
                 return process.run(job, chunk.rules)
+            last_look = partial(self._bench.gate.last_look, chunk.rules)
             if task.mode == "async":
-                return asyncio.run(run_async(self._app, task, job))
-            return run(self._app, task, job)
+                return asyncio.run(run_async(self._app, task, job, last_look))
+            return run(self._app, task, job, last_look)
         except ProcessGone as error:
             log.warning("job %s: its process ended with code %s", job.id, error)
             return self._cut_short(task, job)

@@ -7,6 +7,7 @@ go back with a time of their own are wanted again: nobody sends a hint for these
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import cast
 
 from penstock.worker.chunk import Chunk
 from penstock.worker.line import Pair
@@ -31,11 +32,12 @@ class Outbox:
             self.flush_at = now + FLUSH_SECONDS
         count, done, add = 0, chunk.done, self.pairs.append
         while done:
-            job, outcome = done.popleft()
+            pair = done.popleft()
             count += 1
+            outcome = pair[1]
             if outcome is None:
                 continue
-            add((job, outcome))
+            add(cast("Pair", pair))
             if outcome.run_at is not None and len(self._due) < _MOST_DUE:
                 heappush(self._due, outcome.run_at)
         if count:
