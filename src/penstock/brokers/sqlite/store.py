@@ -333,7 +333,7 @@ class Store:
             os.close(number)
 
     def rules_version(self) -> int:
-        return _number(self._shared[_RULES]) if self._shared else 0
+        return int.from_bytes(self._shared[_RULES], "big") if self._shared else 0
 
     def rules_changed(self) -> None:
         # A random number and not the next one: two processes that count on at once would write the
