@@ -84,7 +84,7 @@ def _to_plain(value: Any) -> Any:
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
-    raise NotImplementedError
+    raise NotImplementedError  # how a hook tells msgspec that the value has no JSON form
 
 
 def _from_plain(kind: Any, value: Any) -> Any:
@@ -93,7 +93,7 @@ def _from_plain(kind: Any, value: Any) -> Any:
         return kind.model_validate_json(msgspec.json.encode(value))
     if kind is object:
         return value
-    raise NotImplementedError
+    raise NotImplementedError  # as above, for the annotation
 
 
 _encode = msgspec.json.Encoder(enc_hook=_to_plain).encode
