@@ -45,6 +45,7 @@ class LookingAfter(Working):
         dead: str | None = None,
         started: Collection[str] | None = None,
     ) -> int:
+        self.store.follow()
         now, monotonic = self.clock.now(), self.clock.monotonic()
         moved = 0
         with self.store.writing() as db:

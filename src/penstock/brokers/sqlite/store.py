@@ -100,9 +100,39 @@ class Store:
                 self._open_writer()
                 self._shared = self._shared or self._map_shared()
                 self._reader = self.connect()
+                self._file = self._file_there()
         except BaseException:
             self._pid = _CLOSED_FOR_FORK  # so that the next call tries again
             raise
+
+    def _file_there(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def follow(self) -> None:
+        """Go over to another file that is at the path by now; refuse to go on where there is none.
+
+        A file that was deleted or replaced stays open, and nobody else would ever see what goes on
+        in it: a worker would be deaf to all that is enqueued from then on.
+        """
+        there = self._file_there()
+        if there == self._file or self._pid != os.getpid():
+            return
+        if there is None:
+            raise StoreUnreachable(
+                f"the store {self.path} is gone: its file was moved or deleted while in use; put "
+                "it back, or start again with a new one"
+            )
+        with self._writer_lock, self._reader_lock:
+            self._writer.close()
+            self._reader.close()
+            self._shared = None
+            self.lanes.clear()
+            self.searched.clear()
+            self._pid = _CLOSED_FOR_FORK
 
     def _open_writer(self) -> None:
         try:

@@ -274,6 +274,7 @@ class Working(Settling):
     ) -> Renewed:
         cancelled: set[str] = set()
         lapsed: set[str] = set()
+        self.store.follow()
         with self.store.writing(durable=False) as db:
             for worker in workers:
                 found = db.execute(sql.worker, (worker.id,)).fetchone()
