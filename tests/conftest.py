@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from penstock.broker import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock
+from penstock.testing.postgres import Server, create_database, drop_database
+from tests.postgres_store import PostgresStore
 
 
 @pytest.fixture
@@ -30,6 +33,64 @@ def sqlite_broker(clock: Clock, tmp_path: Path) -> Iterator[Broker]:
     from penstock.brokers.sqlite import SqliteBroker
 
     broker = SqliteBroker(tmp_path / "jobs.db", clock=clock)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Iterator[str]:
+    """A PostgreSQL server on which databases can be made.
+
+    Each test process has its own: a transaction that is open anywhere on a server, in whatever
+    database, holds back what history may show.
+    """
+    if url := os.environ.get("PENSTOCK_TEST_POSTGRES_URL"):
+        yield url
+        return
+    # No test of these needs its data after a power failure.
+    with Server({"fsync": "off", "full_page_writes": "off", "max_connections": 300}) as server:
+        yield server.url()
+
+
+@pytest.fixture
+def postgres_url(postgres_server_url: str) -> Iterator[str]:
+    """A fresh, empty database of the test's own."""
+    url = create_database(postgres_server_url)
+    yield url
+    drop_database(postgres_server_url, url)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Server]:
+    """A server of the test's own, to be stopped, killed and frozen; as durable as by default."""
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server_url: str) -> Iterator[PostgresStore]:
+    from penstock.brokers.postgres import PostgresBroker
+
+    url = create_database(postgres_server_url)
+    PostgresBroker(url).close()
+    store = PostgresStore(url)
+    yield store
+    store.close()
+    drop_database(postgres_server_url, url)
+
+
+@pytest.fixture
+def postgres_store_url(migrated_postgres: PostgresStore) -> str:
+    """A store with the schema and nothing in it, quicker to have than a fresh database."""
+    migrated_postgres.empty()
+    return migrated_postgres.url
+
+
+@pytest.fixture
+def postgres_broker(clock: Clock, postgres_store_url: str) -> Iterator[Broker]:
+    from penstock.brokers.postgres import PostgresBroker
+
+    broker = PostgresBroker(postgres_store_url, clock=clock)
     yield broker
     broker.close()
 
