@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 import penstock.brokers.sqlite
+import penstock.brokers.tables
 from penstock.brokers.sqlite import SqliteBroker
-from penstock.brokers.sqlite.statements import Statements, sql
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.tables.statements import Statements
 from penstock.ids import Ids
 from penstock.job import Job, Lane, Parcel
 
 FOLDER = Path(penstock.brokers.sqlite.__file__).parent
+SHARED = Path(penstock.brokers.tables.__file__).parent
 HOT = [
     "busy_lanes",
     "claim",
@@ -23,6 +26,8 @@ HOT = [
     "held_row",
     "lease_marks",
     "leases",
+    "locked_parcel",
+    "locked_row",
     "parcel_before",
     "sent_before",
     "sent_between",
@@ -62,12 +67,21 @@ def test_a_hot_statement_scans_no_table(crowded, name):
     assert not [step for step in scans if "INDEX" not in step], steps
 
 
+def named_statements():
+    code = "".join(path.read_text() for folder in (FOLDER, SHARED) for path in folder.glob("*.py"))
+    return set(re.findall(r"\bsql\.([a-z_]+)", code)) - {"schema"}
+
+
 def test_every_file_of_sql_is_used():
-    broker_code = "".join(path.read_text() for path in FOLDER.glob("*.py"))
+    unused = set(vars(sql)) - named_statements() - {"schema"}
 
-    unused = [name for name in vars(sql) if f"sql.{name}" not in broker_code and name != "schema"]
+    assert unused == set()
 
-    assert unused == []
+
+def test_every_statement_that_is_named_is_a_file():
+    missing = named_statements() - set(vars(sql))
+
+    assert missing == set()
 
 
 def test_a_statement_that_is_not_there_is_named():

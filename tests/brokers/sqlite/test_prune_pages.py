@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.brokers.sqlite import looking_after
+from penstock.brokers.sqlite import pruning
 from penstock.job import failed, succeeded
 from tests.factories import a_worker, begun, some_jobs
 
@@ -20,7 +20,7 @@ def end(broker, clock, jobs, outcome):
 def test_every_page_is_pruned_but_for_what_is_young_or_kept_longer(
     sqlite_broker, clock, monkeypatch
 ):
-    monkeypatch.setattr(looking_after, "PRUNED_AT_ONCE", 10)
+    monkeypatch.setattr(pruning, "PRUNED_AT_ONCE", 10)
     kept = some_jobs(clock, 15)
     end(sqlite_broker, clock, kept, msgspec.structs.replace(succeeded(b"1"), keep_for=30 * DAY))
     end(sqlite_broker, clock, some_jobs(clock, 35), succeeded(b"1"))
@@ -40,7 +40,7 @@ def test_every_page_is_pruned_but_for_what_is_young_or_kept_longer(
 
 
 def test_others_write_between_two_pages(sqlite_broker, clock, monkeypatch):
-    monkeypatch.setattr(looking_after, "PRUNED_AT_ONCE", 10)
+    monkeypatch.setattr(pruning, "PRUNED_AT_ONCE", 10)
     end(sqlite_broker, clock, some_jobs(clock, 35), succeeded(b"1"))
     clock.advance(days=2)
     transactions = []

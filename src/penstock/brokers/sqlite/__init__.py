@@ -1,13 +1,14 @@
 """Jobs in one SQLite file: no server, many processes, one writer at a time.
 
-The class is one chain, a file for each group of the protocol's verbs: hand over, settle, work,
-look after, look. The schema is sql/schema.sql; every other statement is a file beside it.
+The class is one chain, a file for each group of the protocol's verbs. What any store in tables does
+is in brokers/tables: settle, renew, look after, look. Here is what this one does in its own way:
+hand over, claim, prune. The schema is sql/schema.sql; every other statement is a file beside it.
 """
 
-from penstock.brokers.sqlite.looking import Looking
+from penstock.brokers.sqlite.pruning import Pruning
 
 
-class SqliteBroker(Looking):
+class SqliteBroker(Pruning):
     """A Broker over one file, which is made if it is not there."""
 
 

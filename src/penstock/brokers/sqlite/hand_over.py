@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from penstock.broker import RETENTION_SECONDS, Batch, Enqueued
-from penstock.brokers.sqlite.change import Change
 from penstock.brokers.sqlite.offers import Offers
-from penstock.brokers.sqlite.rows import ids_after, lengths_of, minute_of, row_of
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Db, Store
+from penstock.brokers.sqlite.store import Store
 from penstock.brokers.sqlite.wake import Bell, Waiter
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.looking import Looking
+from penstock.brokers.tables.rows import ids_after, lengths_of, minute_of, row_of, run_of
 from penstock.checks import check_age, check_body, check_job, check_lane
 from penstock.clock import Clock
 from penstock.errors import Refused
@@ -22,7 +24,7 @@ from penstock.ids import from_bytes, parse_id, time_of, to_bytes
 from penstock.job import Job, Lane, Parcel, State, pack
 
 
-class HandOver:
+class HandOver(Looking[Store]):
     """Enqueue."""
 
     def __init__(
@@ -33,12 +35,17 @@ class HandOver:
         retention: float = RETENTION_SECONDS,
         create: bool = True,
     ) -> None:
-        self.store = Store(path, clock, create=create)
-        self.clock = self.store.clock
+        super().__init__(Store(path, clock, create=create))
         self.retention = retention
         self.bell = Bell(self.store.path)
         self.offers = Offers()
         self._waiters: dict[int, Waiter] = {}
+
+    def _look_again(self) -> None:
+        self.offers.forget()
+
+    def _ring(self) -> None:
+        self.bell.ring()
 
     def enqueue(
         self,
@@ -59,13 +66,13 @@ class HandOver:
             check_job(job)
         if connection is None:
             with self.store.writing() as db:
-                answer = self._enqueue(Change(db, self.clock.now()), parcels, singles, batch)
-            self.offers.forget()
-            self.bell.ring()
+                answer = self._enqueue(Change(sql, db, self.clock.now()), parcels, singles, batch)
+            self._look_again()
+            self._ring()
             self._remember_lanes(parcels)
         else:
             with self.store.joining(connection) as db:
-                answer = self._enqueue(Change(db, self.clock.now()), parcels, singles, batch)
+                answer = self._enqueue(Change(sql, db, self.clock.now()), parcels, singles, batch)
         return answer
 
     def _enqueue(
@@ -145,8 +152,7 @@ class HandOver:
 
     def _was_sent(self, db: Db, raw: bytes) -> bool:
         tail = int.from_bytes(raw[14:], "big")
-        run = raw[:14] + (tail & 0xF000).to_bytes(2, "big")
-        before = db.execute(sql.sent_before, (run, raw)).fetchone()
+        before = db.execute(sql.sent_before, (run_of(raw), raw)).fetchone()
         if before is None:
             return False
         return tail < int.from_bytes(before["id"][14:], "big") + before["jobs"]
@@ -209,19 +215,6 @@ class HandOver:
             self._put_tags(db, job, raw)
             change.tally[lane, State.READY, minute] += 1
         return standing
-
-    def _take_unique(self, change: Change, job: Job[Any], raw: bytes) -> None:
-        unique = job.unique
-        if unique is not None:
-            change.db.execute(
-                sql.take_unique,
-                {
-                    "key": unique.key,
-                    "job": raw,
-                    "until": unique.until,
-                    "expires_at": None if unique.seconds is None else change.now + unique.seconds,
-                },
-            )
 
     def _put_tags(self, db: Db, job: Job[Any], raw: bytes) -> None:
         names = [(name, value, raw) for name, value in job.tags.items()]

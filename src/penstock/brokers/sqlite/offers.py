@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 from penstock.broker import WorkerRow
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Db, Store
+from penstock.brokers.sqlite.store import Store
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.rows import made_at
+from penstock.brokers.tables.working import can_run
 from penstock.job import Lane
 
 _FRESH_SECONDS = 0.05
@@ -52,7 +55,8 @@ class Offers:
         began = time.perf_counter()
         heads: dict[int, float] = {}
         loose: set[int] = set()
-        for number, first, run_at in db.execute(sql.busy_lanes):
+        for row in db.execute(sql.busy_lanes):
+            number, first, run_at = row["lane"], row["first"], row["run_at"]
             head = made_at(first) if run_at is None else run_at
             heads[number] = min(head, heads.get(number, head))
             if run_at is not None:
@@ -66,18 +70,3 @@ class Offers:
         self._for = (worker.id, queues, len(worker.tasks))
         self._at = now
         self._good_for = max(_FRESH_SECONDS, (time.perf_counter() - began) * _SHARE)
-
-
-def can_run(worker: WorkerRow, queues: Collection[str] | None, lane: Lane) -> bool:
-    """Whether the worker declared what this lane needs."""
-    return (
-        (queues is None or lane.queue in queues)
-        and lane.version <= worker.tasks.get(lane.task, -1)
-        and all(tag in worker.tags for tag in lane.runs_on)
-    )
-
-
-def made_at(raw_id: bytes) -> float:
-    """ids.time_of, for an id as it is stored."""
-    fraction = int.from_bytes(raw_id[6:8], "big") & 0xFFF
-    return int.from_bytes(raw_id[:6], "big") / 1000 + fraction / 4_096_000

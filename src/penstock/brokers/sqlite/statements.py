@@ -5,33 +5,21 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from penstock.brokers.tables import statements
+from penstock.brokers.tables.statements import Statements
+
 _FOLDER = Path(__file__).parent
-
-
-class Statements:
-    """The SQL files of a folder as attributes."""
-
-    def __init__(self, folder: Path) -> None:
-        for path in folder.glob("*.sql"):
-            setattr(self, path.stem, path.read_text(encoding="utf-8"))
-
-    def __getattr__(self, name: str) -> str:
-        message = f"there is no statement {name}.sql"
-        raise AttributeError(message)
-
 
 sql = Statements(_FOLDER / "sql")
 
 
 @cache
-def many(statement: str, row: str, rows: int) -> str:
-    """An insert of so many rows at once."""
-    return statement + ", ".join([row] * rows)
+def many(statement: str, rows: int) -> str:
+    """An insert of one row as one of so many."""
+    into, values, row = statement.rstrip().removesuffix(";").rpartition("values")
+    return into + values + ", ".join([row] * rows)
 
 
 def migrations() -> list[tuple[int, str]]:
     """The numbered steps that lead to schema.sql."""
-    return [
-        (int(path.name[:4]), path.read_text(encoding="utf-8"))
-        for path in sorted((_FOLDER / "migrations").glob("[0-9]*.sql"))
-    ]
+    return statements.migrations(_FOLDER / "migrations")

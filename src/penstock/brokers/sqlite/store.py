@@ -17,13 +17,14 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.brokers.sqlite.statements import migrations, sql
+from penstock.brokers.sqlite.statements import many, migrations, sql
+from penstock.brokers.tables.db import Db, Row
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
 from penstock.job import Lane
@@ -35,13 +36,14 @@ _OLDEST_SQLITE = (3, 37)  # which has strict tables
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 _LOCKED = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_RECOVERY"}
 _POLITE_NANOSECONDS = 2_000_000
+_CHUNKS = (512, 64, 8, 1)  # rows to an insert
 _CLOSED_FOR_FORK = 0  # no process has this number
 # What the processes of a store share beside the file: the version of its rules, and when somebody
 # last waited for the write lock. Both are hints.
 _RULES, _WAITING, _SHARED_BYTES = slice(0, 8), slice(8, 16), 16
 
 
-class Db:
+class SqliteDb:
     """One transaction's view of a connection: rows by name, whatever the connection's owner set."""
 
     __slots__ = ("connection",)
@@ -57,9 +59,24 @@ class Db:
     def executemany(self, statement: str, parameters: Iterable[Any]) -> None:
         self.connection.cursor().executemany(statement, parameters)
 
+    def each(self, statement: str, parameters: Iterable[Any]) -> list[Row | None]:
+        return [self.execute(statement, some).fetchone() for some in parameters]
+
+    def insert(self, statement: str, width: int, values: Sequence[Any]) -> None:
+        # Many rows to a statement: one statement is one step of SQLite, so that the interpreter is
+        # let go of once and not once a row; when hands are busy each return may wait 5 ms.
+        start, left = 0, len(values) // width
+        for size in _CHUNKS:
+            while left >= size:
+                end = start + size * width
+                self.execute(many(statement, size), values[start:end])
+                start, left = end, left - size
+
 
 class Store:
     """The open file. `create=False` refuses a path where there is none, instead of making one."""
+
+    sql = sql
 
     def __init__(
         self, path: str | Path, clock: Clock | None = None, *, create: bool = True
@@ -202,7 +219,9 @@ class Store:
         self._pid = _CLOSED_FOR_FORK
 
     @contextmanager
-    def writing(self, *, durable: bool = True, patience: float = BUSY_SECONDS) -> Generator[Db]:
+    def writing(
+        self, *, durable: bool = True, patience: float = BUSY_SECONDS
+    ) -> Generator[SqliteDb]:
         """A transaction that writes; all of it is kept, or nothing.
 
         Not durable means that the next durable commit carries it to the disk. That is enough for a
@@ -215,7 +234,7 @@ class Store:
                 self._durable = durable
             self._begin(patience)
             try:
-                yield Db(self._writer)
+                yield SqliteDb(self._writer)
                 self._writer.execute("commit")
             except BaseException:
                 if self._writer.in_transaction:
@@ -246,7 +265,7 @@ class Store:
             waiting[_WAITING] = bytes(8)
 
     @contextmanager
-    def joining(self, connection: Any) -> Generator[Db]:
+    def joining(self, connection: Any) -> Generator[SqliteDb]:
         """The caller's own transaction, if it is one of this very database."""
         if not isinstance(connection, sqlite3.Connection):
             message = (
@@ -255,7 +274,7 @@ class Store:
             )
             raise Refused(message)
         self._reopen()
-        db = Db(connection)
+        db = SqliteDb(connection)
         try:
             row = db.execute(sql.store_id).fetchone()
         except sqlite3.OperationalError:
@@ -285,13 +304,13 @@ class Store:
                 connection.commit()
 
     @contextmanager
-    def reading(self) -> Generator[Db]:
+    def reading(self) -> Generator[SqliteDb]:
         """One consistent look at the store."""
         self._reopen()
         with self._reader_lock, in_our_words(self.path):
             self._reader.execute("begin")
             try:
-                yield Db(self._reader)
+                yield SqliteDb(self._reader)
             finally:
                 if self._reader.in_transaction:
                     self._reader.execute("rollback")
@@ -326,10 +345,14 @@ class Store:
         return int(self._meta().get("schema", 0))
 
     def _meta(self) -> dict[str, str]:
-        db = Db(self._writer)
+        db = SqliteDb(self._writer)
         if not db.execute(sql.has_meta).fetchone()[0]:
             return {}
         return {row["name"]: row["value"] for row in db.execute(sql.meta)}
+
+    def lease_time(self) -> float:
+        """Monotonic: `boot` says which one it started with."""
+        return self.clock.monotonic()
 
     def lane(self, db: Db, number: int) -> Lane:
         """The words behind a lane's hash."""

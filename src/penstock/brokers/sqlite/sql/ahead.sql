@@ -8,4 +8,4 @@ select (select coalesce(sum(jobs), 0)
                    and state = 'ready'
                    and run_at <= :now
                    and id < :id
-                 limit 1000));
+                 limit 1000)) as jobs;

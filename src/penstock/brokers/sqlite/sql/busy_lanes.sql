@@ -15,8 +15,8 @@ loose (lane) as (
      where loose.lane is not null
 )
 select lane,
-       (select min(id) from penstock_parcel where lane = packed.lane),
-       null
+       (select min(id) from penstock_parcel where lane = packed.lane) as first,
+       null as run_at
   from packed
  where lane is not null
  union all

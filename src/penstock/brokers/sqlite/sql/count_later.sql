@@ -1,5 +1,5 @@
 -- Serves count: of the minute that is now, those not due yet.
-select count(*)
+select count(*) as jobs
   from penstock_job
  where lane = :lane
    and state = 'ready'

@@ -2,4 +2,6 @@
 insert into penstock_history (
     kind, at, job, lane, attempt, failures, lapses, repeats, state, reason, key, enqueued_at, run_at,
     started_at, worker, tags, error, body, result, data, keep_until
-) values
+) values (
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+);

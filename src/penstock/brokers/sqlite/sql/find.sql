@@ -3,4 +3,5 @@ select *
   from penstock_job
  where id < :below
    and (:lanes is null or lane in (select value from json_each(:lanes)))
- order by id desc;
+ order by id desc
+ limit :most;

@@ -4,4 +4,5 @@ select *
  where id < :below
    and state in ('failed', 'cancelled')
    and (:lanes is null or lane in (select value from json_each(:lanes)))
- order by id desc;
+ order by id desc
+ limit :most;

@@ -7,4 +7,5 @@ select *
    and state = 'succeeded'
    and body is not null
    and (:lanes is null or lane in (select value from json_each(:lanes)))
- order by job desc;
+ order by job desc
+ limit :most;

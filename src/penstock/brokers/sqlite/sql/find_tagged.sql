@@ -4,4 +4,5 @@ select job
  where name = :name
    and value in (select value from json_each(:values))
    and job < :below
- order by job desc;
+ order by job desc
+ limit :most;

@@ -2,4 +2,4 @@
 select id
   from penstock_worker
  where gone = 0
-   and (boot <> :boot or alive_until <= :monotonic);
+   and (boot <> :boot or alive_until <= :lease_time);

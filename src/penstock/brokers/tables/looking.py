@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
-import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
-from penstock.brokers.sqlite.looking_after import LookingAfter
-from penstock.brokers.sqlite.rows import (
+from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.looking_after import LookingAfter
+from penstock.brokers.tables.rows import (
     SETTLED,
     contents,
     job_of,
@@ -22,8 +22,7 @@ from penstock.brokers.sqlite.rows import (
     state_in,
     succeeded_job,
 )
-from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Db
+from penstock.brokers.tables.settling import StoreT
 from penstock.filter import Filter
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
@@ -35,7 +34,7 @@ MOST_FOUND = 1000
 _ABOVE_ALL = b"\xff" * 17
 
 
-class Looking(LookingAfter):
+class Looking(LookingAfter[StoreT]):
     """Get, find, count, history, why."""
 
     def get(self, job_id: str) -> Job[Any] | None:
@@ -43,6 +42,7 @@ class Looking(LookingAfter):
             return self._get(db, to_bytes(job_id))
 
     def _get(self, db: Db, raw: bytes) -> Job[Any] | None:
+        sql = self.store.sql
         row = db.execute(sql.get, (raw,)).fetchone()
         if row is not None:
             return job_of(self.store.lane(db, row["lane"]), row)
@@ -52,14 +52,14 @@ class Looking(LookingAfter):
             body = bodies[ids.index(raw)]
             [job] = packed_jobs(self.store.lane(db, row["lane"]), [raw], [body])
             return job
-        for lease, offset in self._leased(db, raw):
+        for lease, offset in self._leased(db, sql.lease_of, raw):
             return self._packed(db, lease, offset)
         row = db.execute(sql.succeeded, (raw,)).fetchone()
         return None if row is None else succeeded_job(self.store.lane(db, row["lane"]), row)
 
     def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
         with self.store.reading() as db:
-            rows = db.execute(sql.notes, {"job": to_bytes(job_id), "kind": kind})
+            rows = db.execute(self.store.sql.notes, {"job": to_bytes(job_id), "kind": kind})
             return [Note(row["kind"], row["name"], row["value"], row["at"]) for row in rows]
 
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
@@ -81,6 +81,7 @@ class Looking(LookingAfter):
         return Page(found, None, examined)
 
     def _newest_first(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
+        sql = self.store.sql
         lanes = [row for row in db.execute(sql.lanes) if _could_hold(filter, row)]
         if filter.tags or (filter.args and all(_has_indexed(filter, row) for row in lanes)):
             yield from self._tagged(db, filter, below)
@@ -99,7 +100,7 @@ class Looking(LookingAfter):
         if State.RUNNING in wanted:
             sources.append(self._from_leases(db, below))
         if State.SUCCEEDED in wanted:
-            rows = db.execute(sql.find_succeeded, parameters)
+            rows = _pages(db, sql.find_succeeded, parameters, "job")
             sources.append(succeeded_job(self.store.lane(db, row["lane"]), row) for row in rows)
         yield from heapq.merge(*sources, key=lambda job: job.id, reverse=True)
 
@@ -108,15 +109,15 @@ class Looking(LookingAfter):
         named += [(f"arg.{name}", values) for name, values in filter.args.items()]
         name, values = named[0]  # one leads, `matches` checks the others
         wanted = msgspec.json.encode(values).decode()
-        rows = db.execute(sql.find_tagged, {"name": name, "values": wanted, "below": below})
-        for row in rows:
+        parameters = {"name": name, "values": wanted, "below": below}
+        for row in _pages(db, self.store.sql.find_tagged, parameters, "job"):
             job = self._get(db, row["job"])
             if job is not None:
                 yield job
 
     def _from_parcels(self, db: Db, parameters: dict[str, Any]) -> Iterator[Job[Any]]:
         below = parameters["below"]
-        for row in db.execute(sql.find_parcels, parameters):
+        for row in _pages(db, self.store.sql.find_parcels, parameters, "id", 4):
             ids, bodies = contents(row["id"], row["jobs"], row["lengths"], row["bodies"])
             pairs = [(raw, body) for raw, body in zip(ids, bodies, strict=True) if raw < below]
             yield from packed_jobs(
@@ -126,13 +127,13 @@ class Looking(LookingAfter):
             )
 
     def _from_rows(self, db: Db, statement: str, parameters: dict[str, Any]) -> Iterator[Job[Any]]:
-        for row in db.execute(statement, parameters):
+        for row in _pages(db, statement, parameters, "id"):
             yield job_of(self.store.lane(db, row["lane"]), row)
 
     def _from_leases(self, db: Db, below: bytes) -> list[Job[Any]]:
         jobs = [
             job
-            for row in db.execute(sql.leases, {"worker": None}).fetchall()
+            for row in db.execute(self.store.sql.leases, {"worker": None}).fetchall()
             for _, job in leased_jobs(self.store.lane(db, row["lane"]), row)
             if to_bytes(job.id) < below
         ]
@@ -143,7 +144,7 @@ class Looking(LookingAfter):
         places: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
         with self.store.reading() as db:
             rules = self._rules_in_force(db, now)
-            for row in db.execute(sql.count).fetchall():
+            for row in db.execute(self.store.sql.count).fetchall():
                 lane, state, jobs = self.store.lane(db, row["lane"]), row["state"], row["jobs"]
                 place = places[lane.queue, lane.task]
                 if state != State.READY:
@@ -168,7 +169,7 @@ class Looking(LookingAfter):
         ]
         return [count for count in counts if count.total or count.failed]
 
-    def _later(self, db: Db, row: sqlite3.Row, now: float) -> int:
+    def _later(self, db: Db, row: Row, now: float) -> int:
         """How many of a tally's ready jobs are not due yet; those of this minute are counted."""
         starts = row["minute"] * 60
         if starts > now:
@@ -176,17 +177,17 @@ class Looking(LookingAfter):
         if starts + 60 <= now:
             return 0
         parameters = {"lane": row["lane"], "minute": row["minute"], "now": now}
-        return db.execute(sql.count_later, parameters).fetchone()[0]
+        return db.execute(self.store.sql.count_later, parameters).fetchone()["jobs"]
 
     def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
         with self.store.reading() as db:
             parameters: dict[str, Any] = {"after": after, "limit": limit}
-            statement = sql.history
+            statement = self.store.sql.history
             if job is not None:
-                statement, parameters["job"] = sql.history_of, to_bytes(job)
+                statement, parameters["job"] = self.store.sql.history_of, to_bytes(job)
             return [self._event(db, row) for row in db.execute(statement, parameters).fetchall()]
 
-    def _event(self, db: Db, row: sqlite3.Row) -> Event:
+    def _event(self, db: Db, row: Row) -> Event:
         lane = None if row["lane"] is None else self.store.lane(db, row["lane"])
         return Event(
             position=row["position"],
@@ -225,7 +226,9 @@ class Looking(LookingAfter):
                 first = raw if parcel is None else parcel[1][0]
                 parameters = {"lane": job.lane.hash, "id": first, "now": now}
                 in_parcel = int.from_bytes(raw, "big") - int.from_bytes(first, "big")
-                ahead = int(db.execute(sql.ahead, parameters).fetchone()[0]) + in_parcel
+                ahead = (
+                    int(db.execute(self.store.sql.ahead, parameters).fetchone()["jobs"]) + in_parcel
+                )
         return explain(job_id, job, now, self.rules(), self.workers(), ahead)
 
     def rules(self) -> list[Rule]:
@@ -233,38 +236,45 @@ class Looking(LookingAfter):
             return self._rules_in_force(db, self.clock.now())
 
     def workers(self) -> list[WorkerRow]:
-        monotonic = self.clock.monotonic()
+        lease_time = self.store.lease_time()
         with self.store.reading() as db:
             leased: dict[str, int] = defaultdict(int)
-            for row in db.execute(sql.leases, {"worker": None}):
+            for row in db.execute(self.store.sql.leases, {"worker": None}):
                 leased[row["worker"]] += len(row["marks"]) - row["marks"].count(SETTLED)
             return [
                 msgspec.structs.replace(
-                    msgspec.json.decode(declared, type=WorkerRow),
-                    claimed_at=claimed_at,
-                    running=rows + leased[worker],
-                    alive=boot == self.store.boot and alive_until > monotonic,
+                    msgspec.json.decode(row["declared"], type=WorkerRow),
+                    claimed_at=row["claimed_at"],
+                    running=row["held"] + leased[row["id"]],
+                    alive=row["boot"] == self.store.boot and row["alive_until"] > lease_time,
                 )
-                for worker, boot, alive_until, claimed_at, declared, rows in db.execute(
-                    sql.workers
-                ).fetchall()
+                for row in db.execute(self.store.sql.workers).fetchall()
             ]
 
-    def close(self) -> None:
-        for waiter in self._waiters.values():
-            waiter.close()
-        self._waiters.clear()
-        self.bell.close()
-        self.store.close_connections()
+
+def _pages(
+    db: Db, statement: str, parameters: Mapping[str, Any], key: str, most: int = 64
+) -> Iterator[Row]:
+    """The rows of a statement that goes from the newest id down, a page at a time.
+
+    Small pages first: most of those who look stop early. A store may hand over only whole results.
+    """
+    largest, below = most * 16, parameters["below"]
+    while True:
+        page = db.execute(statement, {**parameters, "below": below, "most": most}).fetchall()
+        yield from page
+        if len(page) < most:
+            return
+        below, most = page[-1][key], min(most * 2, largest)
 
 
-def _could_hold(filter: Filter, lane: sqlite3.Row) -> bool:
+def _could_hold(filter: Filter, lane: Row) -> bool:
     return (not filter.task or lane["task"] in filter.task) and (
         not filter.queue or lane["queue"] in filter.queue
     )
 
 
-def _has_indexed(filter: Filter, lane: sqlite3.Row) -> bool:
+def _has_indexed(filter: Filter, lane: Row) -> bool:
     return filter.args.keys() <= set(lane["search"].split(","))
 
 

@@ -4,32 +4,43 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from penstock.broker import Note
-from penstock.brokers.sqlite.change import Change
-from penstock.brokers.sqlite.hand_over import HandOver
-from penstock.brokers.sqlite.rows import (
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db, Row, Store
+from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
     Held,
     job_of,
     minute_of,
+    moved,
     row_of,
     text_of,
 )
-from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Db
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.redact import redact
 from penstock.settlement import leaves_history, settled
 
+StoreT = TypeVar("StoreT", bound=Store)
 
-class Settling(HandOver):
+
+class Settling(Generic[StoreT]):
     """Settle and note: every write is fenced by (job id, attempt)."""
+
+    def __init__(self, store: StoreT) -> None:
+        self.store = store
+        self.clock = store.clock
+
+    def _look_again(self) -> None:
+        """Jobs became ready: a store that remembers what there is to claim forgets it."""
+
+    def _ring(self) -> None:
+        """After a commit: a store that can do so tells those who wait that there may be work."""
 
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         if not pairs:
@@ -37,33 +48,44 @@ class Settling(HandOver):
         with self.store.writing() as db:
             accepted = self._settle(db, pairs)
         if any(outcome.state is State.READY for _, outcome in pairs):
-            self.bell.ring()
+            self._ring()
         return accepted
 
     def _settle(self, db: Db, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
-        change = Change(db, self.clock.now())
+        change = Change(self.store.sql, db, self.clock.now())
         accepted = [False] * len(pairs)
         leases: dict[int, list[int]] = defaultdict(list)
-        for index, (job, outcome) in enumerate(pairs):
+        rows: list[int] = []
+        for index, (job, _) in enumerate(pairs):
             if job.lease is not None:
                 leases[job.lease[0]].append(index)
             else:
-                accepted[index] = self._settle_row(change, job, outcome)
-        for lease, indexes in leases.items():
-            settled_now = self._settle_lease(change, lease, [pairs[index] for index in indexes])
-            for index, fresh in zip(indexes, settled_now, strict=False):
+                rows.append(index)
+        if rows:
+            settled_now = self._settle_rows(change, [pairs[index] for index in rows])
+            for index, fresh in zip(rows, settled_now, strict=True):
+                accepted[index] = fresh
+        # In order, here and below: two that lock the same ones in two orders wait for each other.
+        numbers = sorted(leases)
+        marks = db.each(self.store.sql.lease_marks, [(number,) for number in numbers])
+        for number, found in zip(numbers, marks, strict=True):
+            if found is None:
+                continue
+            indexes = leases[number]
+            settled_now = self._settle_lease(
+                change, number, found, [pairs[index] for index in indexes]
+            )
+            for index, fresh in zip(indexes, settled_now, strict=True):
                 accepted[index] = fresh
         if any(jobs > 0 and state is State.READY for (_, state, _), jobs in change.tally.items()):
-            self.offers.forget()
+            self._look_again()
         change.finish()
         return accepted
 
-    def _settle_lease(  # noqa: C901  the hot path: a call more would cost 0.1 us a job
-        self, change: Change, lease: int, pairs: Sequence[tuple[Job[Any], Outcome]]
+    # The hot path, in one piece: a call more would cost 0.1 us a job.
+    def _settle_lease(
+        self, change: Change, lease: int, found: Row, pairs: Sequence[tuple[Job[Any], Outcome]]
     ) -> list[bool]:
-        found = change.db.execute(sql.lease_marks, (lease,)).fetchone()
-        if found is None:
-            return []
         marks, worker, lane = bytearray(found["marks"]), found["worker"], found["lane"]
         now, successes = change.now, change.successes
         accepted: list[bool] = []
@@ -102,9 +124,9 @@ class Settling(HandOver):
                     change.events += _attempt(change, job, after, outcome, (lane, worker))
         change.tally[lane, State.RUNNING, 0] -= sum(accepted)
         if marks.count(SETTLED) == len(marks):
-            change.db.execute(sql.end_lease, (lease,))
+            change.ended.append((lease,))
         elif any(accepted):
-            change.db.execute(sql.mark_lease, (bytes(marks), lease))
+            change.marked.append((bytes(marks), lease))
         return accepted
 
     def _move_on(self, change: Change, after: Job[Any], lane: int, outcome: Outcome) -> None:
@@ -113,43 +135,64 @@ class Settling(HandOver):
             return
         run_at = after.enqueued_at if after.run_at is None else after.run_at
         minute = minute_of(run_at, change.now) if after.state is State.READY else 0
-        change.db.execute(sql.enqueue, row_of(after, lane, run_at=run_at, minute=minute))
+        change.rows.append(row_of(after, lane, run_at=run_at, minute=minute))
         change.tally[lane, after.state, minute] += 1
 
-    def _settle_row(self, change: Change, job: Job[Any], outcome: Outcome) -> bool:
-        db, now, raw = change.db, change.now, to_bytes(job.id)
-        row = db.execute(sql.held_row, {"id": raw, "attempt": job.attempt}).fetchone()
-        if row is None:
-            return False
-        lane = row["lane"]
-        before = job_of(self.store.lane(db, lane), row)
+    def _settle_rows(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+        wanted = [(to_bytes(job.id), job.attempt) for job, _ in pairs]
+        in_order = sorted(set(wanted))
+        found = change.db.each(
+            self.store.sql.held_row, [{"id": raw, "attempt": attempt} for raw, attempt in in_order]
+        )
+        rows = dict(zip(in_order, found, strict=True))
+        accepted: list[bool] = []
+        for place, (_, outcome) in zip(wanted, pairs, strict=True):
+            row = rows.pop(place, None)  # each once: told twice, the second is stale
+            accepted.append(row is not None)
+            if row is not None:
+                self._settle_row(change, row, place[0], outcome)
+        return accepted
+
+    def _settle_row(self, change: Change, row: Row, raw: bytes, outcome: Outcome) -> None:
+        now, lane = change.now, row["lane"]
+        before = job_of(self.store.lane(change.db, lane), row)
         after = settled(before, outcome, now, cancelled=bool(row["cancelled"]))
         change.tally[lane, State.RUNNING, 0] -= 1
         if after.state in ENDED:
-            self._free_unique(db, before, raw, "ended")
+            change.free(before, raw, "ended")
         if after.state is State.SUCCEEDED or (after.state in ENDED and not outcome.keep):
-            db.execute(sql.delete, (raw,))
+            change.deleted.append((raw,))
         else:
             minute = minute_of(after.run_at or now, now) if after.state is State.READY else 0
-            db.execute(sql.settle, moved(after, minute))
+            change.moved.append(moved(after, minute))
             change.tally[lane, after.state, minute] += 1
         if leaves_history(outcome, after):
             change.events += _attempt(change, before, after, outcome, (lane, row["worker"]))
-        return True
 
-    def _free_unique(self, db: Db, job: Job[Any], raw: bytes, until: str) -> None:
-        if job.unique is not None:
-            db.execute(sql.free_unique, {"key": job.unique.key, "job": raw, "until": until})
+    def _take_unique(self, change: Change, job: Job[Any], raw: bytes) -> None:
+        unique = job.unique
+        if unique is not None:
+            change.db.execute(
+                self.store.sql.take_unique,
+                {
+                    "key": unique.key,
+                    "job": raw,
+                    "until": unique.until,
+                    "expires_at": None if unique.seconds is None else change.now + unique.seconds,
+                },
+            )
 
     def _holds(self, db: Db, job: Job[Any]) -> int | None:
         """The lane of a job that this attempt still holds."""
         if job.lease is not None:
             lease, offset, _ = job.lease
-            found = db.execute(sql.lease_marks, (lease,)).fetchone()
+            found = db.execute(self.store.sql.lease_marks, (lease,)).fetchone()
             if found is None or found["marks"][offset] == SETTLED:
                 return None
             return found["lane"]
-        row = db.execute(sql.held_row, {"id": to_bytes(job.id), "attempt": job.attempt}).fetchone()
+        row = db.execute(
+            self.store.sql.held_row, {"id": to_bytes(job.id), "attempt": job.attempt}
+        ).fetchone()
         return None if row is None else row["lane"]
 
     def note(self, job: Job[Any], note: Note) -> bool:
@@ -160,7 +203,7 @@ class Settling(HandOver):
             at = note.at or self.clock.now()
             if note.kind != "event":
                 db.execute(
-                    sql.note,
+                    self.store.sql.note,
                     {
                         "job": to_bytes(job.id),
                         "kind": note.kind,
@@ -170,7 +213,7 @@ class Settling(HandOver):
                     },
                 )
             if note.kind in {"event", "progress"}:
-                change = Change(db, at)
+                change = Change(self.store.sql, db, at)
                 change.happened(note.kind, noted(note), job, lane)
                 change.finish()
         return True
@@ -180,24 +223,6 @@ def noted(note: Note) -> bytes:
     """A note as the data of its history event."""
     name = msgspec.json.encode(note.name)
     return b'{"name":' + name + b',"value":' + note.value + b"}"
-
-
-def moved(after: Job[Any], minute: int) -> dict[str, Any]:
-    """The parameters of settle.sql."""
-    return {
-        "id": to_bytes(after.id),
-        "attempt": after.attempt,
-        "state": after.state,
-        "run_at": after.run_at,
-        "minute": minute,
-        "failures": after.failures,
-        "lapses": after.lapses,
-        "repeats": after.repeats,
-        "ended_at": after.ended_at,
-        "keep_until": after.keep_until,
-        "reason": after.reason,
-        "error": after.error,
-    }
 
 
 def _attempt(

@@ -1,4 +1,4 @@
-"""Work: claims, and the worker rows that hold them."""
+"""Work: claims, waiting for something to claim, and transactions that end with a job."""
 
 from __future__ import annotations
 
@@ -9,29 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from penstock.broker import Renewed, WorkerRow
-from penstock.brokers.sqlite.change import Change
-from penstock.brokers.sqlite.offers import Offer, made_at
-from penstock.brokers.sqlite.rows import (
-    ASKED,
-    contents,
-    job_of,
-    leased_jobs,
-    lengths_of,
-)
-from penstock.brokers.sqlite.settling import Settling, moved
+from penstock.broker import WorkerRow
+from penstock.brokers.sqlite.hand_over import HandOver
+from penstock.brokers.sqlite.offers import Offer
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Db, in_our_words
+from penstock.brokers.sqlite.store import SqliteDb, in_our_words
 from penstock.brokers.sqlite.wake import Waiter
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Row
+from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
 from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
-from penstock.job import Job, Outcome, State, put_back
-from penstock.rule import Rule, RuleKind, rule_over
+from penstock.job import Job, Outcome, State
+from penstock.rule import rule_over
 
 
-class Working(Settling):
-    """Claim, renew and wait."""
+class Claiming(HandOver):
+    """Claim, wait, begin; and close, because who waits holds a socket."""
 
     def claim(
         self,
@@ -68,7 +61,7 @@ class Working(Settling):
 
     def _claim(
         self,
-        db: Db,
+        db: SqliteDb,
         worker: WorkerRow,
         queues: Collection[str] | None,
         limit: int,
@@ -77,7 +70,7 @@ class Working(Settling):
         if limit <= 0:
             return []
         now = self.clock.now()
-        change = Change(db, now)
+        change = Change(sql, db, now)
         self._keep_alive(db, worker, now)
         self._expire(change)
         rules = self._rules_in_force(db, now)
@@ -95,7 +88,7 @@ class Working(Settling):
                     want = min(want, left.get(offer.lane.task, want))
                 if want <= 0 or rule_over(rules, offer.lane.queue, offer.lane.task, now):
                     continue
-                taken = self._take(change, offer, want, worker)
+                taken = self._take(db, change, offer, want, worker)
                 jobs += taken
                 if left is not None and offer.lane.task in left:
                     left[offer.lane.task] -= len(taken)
@@ -107,15 +100,16 @@ class Working(Settling):
         change.finish()
         return jobs
 
-    def _take(self, change: Change, offer: Offer, want: int, worker: WorkerRow) -> list[Job[Any]]:
+    def _take(
+        self, db: SqliteDb, change: Change, offer: Offer, want: int, worker: WorkerRow
+    ) -> list[Job[Any]]:
         """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
-        db = change.db
         due: list[tuple[float, bytes]] = []
         if offer.loose:
             parameters = {"lane": offer.hash, "now": change.now, "limit": want}
             due = [(row["run_at"], row["id"]) for row in db.execute(sql.claim_due, parameters)]
         rows, left = 0, want
-        parcels: list[sqlite3.Row] = []
+        parcels: list[Row] = []
         cursor = db.execute(sql.claim_parcels, (offer.hash,))
         for parcel in cursor:
             head = (made_at(parcel["id"]), parcel["id"])
@@ -144,7 +138,7 @@ class Working(Settling):
             job = job_of(offer.lane, row)
             tally[offer.hash, State.READY, row["minute"]] -= 1
             if job.unique is not None:
-                self._free_unique(db, job, row["id"], "started")
+                change.free(job, row["id"], "started")
             jobs.append(job)
         tally[offer.hash, State.RUNNING, 0] += len(jobs)
         return sorted(jobs, key=lambda job: (job.run_at, job.id))
@@ -153,7 +147,7 @@ class Working(Settling):
         self,
         change: Change,
         offer: Offer,
-        parcels: Sequence[sqlite3.Row],
+        parcels: Sequence[Row],
         limit: int,
         worker: WorkerRow,
     ) -> list[Job[Any]]:
@@ -161,20 +155,23 @@ class Working(Settling):
         ids: list[bytes] = []
         bodies: list[bytes] = []
         names: list[tuple[str, int, float, int]] = []  # of each parcel: prefix, offset, time, jobs
-        for rowid, first, count, lengths, packed in parcels:
-            parcel_ids, parcel_bodies = contents(first, count, lengths, packed)
+        for parcel in parcels:
+            first = parcel["id"]
+            parcel_ids, parcel_bodies = contents(
+                first, parcel["jobs"], parcel["lengths"], parcel["bodies"]
+            )
             take = min(limit - len(ids), len(parcel_ids))
             ids += parcel_ids[:take]
             bodies += parcel_bodies[:take]
             name = from_bytes(first)
             names.append((prefix_of(name), offset_of(name), made_at(first), take))
             if take == len(parcel_ids):
-                db.execute(sql.take_parcel, (rowid,))
+                db.execute(sql.take_parcel, {"lane": offer.hash, "id": first})
             else:
                 rest = parcel_bodies[take:]
                 db.execute(
                     sql.trim_parcel,
-                    (parcel_ids[take], len(rest), lengths_of(rest), b"".join(rest), rowid),
+                    (parcel_ids[take], len(rest), lengths_of(rest), b"".join(rest), first),
                 )
         lease = db.execute(
             sql.put_lease,
@@ -187,7 +184,7 @@ class Working(Settling):
                 b"".join(bodies),
                 bytes(len(ids)),
             ),
-        ).lastrowid
+        ).fetchone()["id"]
         tally[offer.hash, State.READY, 0] -= len(ids)
         tally[offer.hash, State.RUNNING, 0] += len(ids)
         lane, running, name = offer.lane, State.RUNNING, worker.id
@@ -218,114 +215,6 @@ class Working(Settling):
             place += count
         return jobs
 
-    def _rules_in_force(self, db: Db, now: float) -> list[Rule]:
-        return [
-            Rule(
-                RuleKind(row["kind"]),
-                row["queue"] or None,
-                row["task"] or None,
-                row["author"],
-                row["reason"],
-                row["created_at"],
-                row["until"],
-            )
-            for row in db.execute(sql.rules, (now,))
-        ]
-
-    def _keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:
-        """A claim stands for a renewal, written only when the lease is a third over."""
-        found = db.execute(sql.worker, (worker.id,)).fetchone()
-        if (
-            found is None
-            or found["gone"]
-            or found["boot"] != self.store.boot
-            or found["alive_until"] - self.clock.monotonic() < worker.lease * 2 / 3
-        ):
-            self._renew(db, worker, found, now)
-
-    def _renew(
-        self, db: Db, worker: WorkerRow, found: sqlite3.Row | None, claimed_at: float | None
-    ) -> None:
-        monotonic = self.clock.monotonic()
-        lapsed = (
-            found is None
-            or found["gone"]
-            or found["boot"] != self.store.boot
-            or found["alive_until"] <= monotonic
-        )
-        declared = msgspec.json.encode(
-            msgspec.structs.replace(worker, tags=frozenset(sorted(worker.tags)))
-        )
-        db.execute(
-            sql.renew,
-            {
-                "id": worker.id,
-                "boot": self.store.boot,
-                "alive_since": monotonic if lapsed or found is None else found["alive_since"],
-                "alive_until": monotonic + worker.lease,
-                "lease": worker.lease,
-                "claimed_at": worker.claimed_at if claimed_at is None else claimed_at,
-                "declared": declared.decode(),
-            },
-        )
-
-    def renew(
-        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
-    ) -> Renewed:
-        cancelled: set[str] = set()
-        lapsed: set[str] = set()
-        self.store.follow()
-        with self.store.writing(durable=False) as db:
-            for worker in workers:
-                found = db.execute(sql.worker, (worker.id,)).fetchone()
-                if found is not None and found["gone"]:
-                    lapsed.add(worker.id)
-                self._renew(db, worker, found, None)
-                if holding is not None:
-                    strays = [job for job in self._held(db, worker.id) if job.id not in holding]
-                    self._settle(db, [(job, put_back("stray")) for job in strays])
-                for row in db.execute(sql.cancelled_rows, (worker.id,)):
-                    cancelled.add(from_bytes(row["id"]))
-                for row in db.execute(sql.leases, {"worker": worker.id}):
-                    cancelled.update(
-                        from_bytes(row["ids"][offset * 16 : offset * 16 + 16])
-                        for offset, mark in enumerate(row["marks"])
-                        if mark == ASKED
-                    )
-        return Renewed(frozenset(cancelled), frozenset(lapsed))
-
-    def _held(self, db: Db, worker: str) -> list[Job[Any]]:
-        """All that a worker holds."""
-        jobs = [
-            job
-            for row in db.execute(sql.leases, {"worker": worker}).fetchall()
-            for _, job in leased_jobs(self.store.lane(db, row["lane"]), row)
-        ]
-        jobs += [
-            job_of(self.store.lane(db, row["lane"]), row)
-            for row in db.execute(sql.held_by, (worker,)).fetchall()
-        ]
-        return jobs
-
-    def _expire(self, change: Change) -> None:
-        """Ready jobs that were not started in time are cancelled."""
-        for row in change.db.execute(sql.expire, (change.now,)).fetchall():
-            ended = self._end_row(change, row, "expired")
-            change.happened("cancel", b"{}", ended, row["lane"])
-
-    def _end_row(self, change: Change, row: sqlite3.Row, reason: str) -> Job[Any]:
-        """A row that is not running becomes cancelled."""
-        job = job_of(self.store.lane(change.db, row["lane"]), row)
-        ended = msgspec.structs.replace(
-            job, state=State.CANCELLED, reason=reason, ended_at=change.now
-        )
-        change.tally[row["lane"], job.state, row["minute"]] -= 1
-        change.tally[row["lane"], State.CANCELLED, 0] += 1
-        self._free_unique(change.db, job, row["id"], "ended")
-        self._free_unique(change.db, job, row["id"], "started")
-        change.db.execute(sql.settle, moved(ended, 0))
-        return ended
-
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
         # Which queue the news is about is not said: a claim that finds nothing costs 20 us.
         del queues
@@ -345,6 +234,13 @@ class Working(Settling):
         with in_our_words(self.store.path):
             return SqliteTransaction(self.store.path, self.store.connect(), self._settle)
 
+    def close(self) -> None:
+        for waiter in self._waiters.values():
+            waiter.close()
+        self._waiters.clear()
+        self.bell.close()
+        self.store.close_connections()
+
 
 class SqliteTransaction:
     """A job's effects and its end, committed together in one transaction of the same file."""
@@ -353,7 +249,7 @@ class SqliteTransaction:
         self,
         path: Path,
         connection: sqlite3.Connection,
-        settle: Callable[[Db, Sequence[tuple[Job[Any], Outcome]]], list[bool]],
+        settle: Callable[[SqliteDb, Sequence[tuple[Job[Any], Outcome]]], list[bool]],
     ) -> None:
         self.connection = connection
         self._path = path
@@ -372,7 +268,7 @@ class SqliteTransaction:
                     "rollback out, it is committed when the task has returned"
                 )
             with in_our_words(self._path):
-                [accepted] = self._settle(Db(self.connection), [(job, outcome)])
+                [accepted] = self._settle(SqliteDb(self.connection), [(job, outcome)])
                 if accepted:
                     self.connection.execute("commit")
             return accepted

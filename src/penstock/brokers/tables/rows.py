@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from penstock.brokers.tables.db import Row
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, State, Unique
 
@@ -43,6 +43,18 @@ def ids_after(first: bytes, count: int) -> list[bytes]:
     return [head + (tail + offset).to_bytes(2, "big") for offset in range(count)]
 
 
+def made_at(raw: bytes) -> float:
+    """ids.time_of, for an id as it is stored."""
+    fraction = int.from_bytes(raw[6:8], "big") & 0xFFF
+    return int.from_bytes(raw[:6], "big") / 1000 + fraction / 4_096_000
+
+
+def run_of(raw: bytes) -> bytes:
+    """The first id of the run that this one is in: a parcel never reaches beyond its run."""
+    tail = int.from_bytes(raw[14:], "big")
+    return raw[:14] + (tail & 0xF000).to_bytes(2, "big")
+
+
 def contents(
     first: bytes, count: int, lengths: bytes, packed: bytes
 ) -> tuple[list[bytes], list[bytes]]:
@@ -73,7 +85,7 @@ def packed_jobs(
         )
 
 
-def leased_jobs(lane: Lane, row: sqlite3.Row) -> Iterator[tuple[int, Job[Any]]]:
+def leased_jobs(lane: Lane, row: Row) -> Iterator[tuple[int, Job[Any]]]:
     """The jobs of a lease that are not settled, each with its mark."""
     raw, bodies = row["ids"], split(row["lengths"], row["bodies"])
     for offset, mark in enumerate(row["marks"][: len(raw) // 16]):
@@ -94,7 +106,7 @@ def leased_jobs(lane: Lane, row: sqlite3.Row) -> Iterator[tuple[int, Job[Any]]]:
         yield mark, job
 
 
-def job_of(lane: Lane, row: sqlite3.Row) -> Job[Any]:
+def job_of(lane: Lane, row: Row) -> Job[Any]:
     """A job from its own row."""
     unique = None
     if row["unique_key"] is not None:
@@ -131,7 +143,7 @@ def job_of(lane: Lane, row: sqlite3.Row) -> Job[Any]:
     )
 
 
-def succeeded_job(lane: Lane, row: sqlite3.Row) -> Job[Any]:
+def succeeded_job(lane: Lane, row: Row) -> Job[Any]:
     """A job that succeeded, from its last history row."""
     return Job(
         task=lane.task,
@@ -212,3 +224,21 @@ def names_in(text: str | None) -> dict[str, str] | None:
 def minute_of(run_at: float, now: float) -> int:
     """The bucket that a ready job is counted in."""
     return int(run_at // 60) if run_at > now else 0
+
+
+def moved(after: Job[Any], minute: int) -> dict[str, Any]:
+    """The parameters of settle.sql."""
+    return {
+        "id": to_bytes(after.id),
+        "attempt": after.attempt,
+        "state": after.state,
+        "run_at": after.run_at,
+        "minute": minute,
+        "failures": after.failures,
+        "lapses": after.lapses,
+        "repeats": after.repeats,
+        "ended_at": after.ended_at,
+        "keep_until": after.keep_until,
+        "reason": after.reason,
+        "error": after.error,
+    }

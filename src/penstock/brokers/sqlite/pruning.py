@@ -1,0 +1,71 @@
+"""Prune: what ended long ago is forgotten, a page at a time."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.brokers.sqlite.claiming import Claiming
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db
+from penstock.job import State
+
+PRUNED_AT_ONCE = 1000  # about 10 ms
+PRUNE_REST_SECONDS = 0.001
+
+
+class Pruning(Claiming):
+    """Prune."""
+
+    def prune(self, before: float) -> int:
+        # Page by page: whoever wants to write meanwhile, a heartbeat for one, gets its turn.
+        removed, after = 0, 0
+        more = True
+        while more:
+            with self.store.writing() as db:
+                pruned, after, more = self._prune_page(db, before, after)
+                if not more:
+                    pruned += self._prune_rest(db, before)
+            removed += pruned
+            time.sleep(PRUNE_REST_SECONDS)  # threads of this process do not queue for its lock
+        return removed
+
+    def _prune_page(self, db: Db, before: float, after: int) -> tuple[int, int, bool]:
+        """Forget some of each; how many rows, how far in the history, whether there is more."""
+        now = self.clock.now()
+        change = Change(sql, db, now)
+        self._expire(change)
+        # First of all: from now on ids from before are refused, and need not be remembered.
+        pruned_before = max(before, self._pruned_before(db))
+        db.execute(sql.put_meta, {"name": "pruned_before", "value": repr(pruned_before)})
+        below = int(max(before, 0) * 1000).to_bytes(6, "big") + bytes(10)
+        parameters = {"before": before, "below": below, "now": now, "most": PRUNED_AT_ONCE}
+        jobs = db.execute(sql.prune_jobs, parameters).fetchall()
+        for row in jobs:
+            change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
+            change.deleted.append((row["id"],))
+        change.finish()
+        page = db.execute(sql.prune_page, {**parameters, "after": after}).fetchone()
+        last, young = page["last"] or after, page["young"]
+        span = {"after": after, "end": last + 1 if young is None else young, "now": now}
+        removed = len(jobs) + db.execute(sql.prune, span).rowcount
+        sent = [
+            db.execute(statement, parameters).rowcount
+            for statement in (sql.prune_sent, sql.prune_derived)
+        ]
+        # Not counted: the rows stay.
+        bodies = db.execute(sql.prune_bodies, parameters).rowcount
+        more = (young is None and last > after) or PRUNED_AT_ONCE in {len(jobs), *sent, bodies}
+        return removed + sum(sent), last if young is None else young - 1, more
+
+    def _prune_rest(self, db: Db, before: float) -> int:
+        """What belongs to nothing any more."""
+        parameters = {"before": before, "now": self.clock.now()}
+        removed = sum(
+            db.execute(statement, parameters).rowcount
+            for statement in (sql.prune_notes, sql.prune_batches)
+        )
+        # Not counted: these are no rows that anybody put there.
+        for statement in (sql.prune_tags, sql.prune_workers, sql.prune_tallies, sql.prune_unique):
+            db.execute(statement, parameters)
+        return removed

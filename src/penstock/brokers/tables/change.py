@@ -1,0 +1,85 @@
+"""One transaction's change: what it writes at its end, each kind of it at once.
+
+A change is collected and not written piece by piece because a round trip may cost as much as the
+work. So nothing may be read back before `finish`: whoever needs to (a claim, after jobs expired)
+finishes first; it may go on with the same change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.rows import text_of
+from penstock.brokers.tables.statements import Statements
+from penstock.ids import to_bytes
+from penstock.job import Job, State
+
+_EVENT_WIDTH = 21
+_SUCCESS_WIDTH = 9
+
+
+class Change:
+    """Made by every verb that writes: `finish` goes last before the commit."""
+
+    __slots__ = (
+        *("db", "deleted", "ended", "events", "freed", "marked", "moved", "now", "rows", "sql"),
+        *("successes", "tally"),
+    )
+
+    def __init__(self, sql: Statements, db: Db, now: float) -> None:
+        self.sql = sql
+        self.db = db
+        self.now = now
+        self.tally: Counter[tuple[int, State, int]] = Counter()
+        self.events: list[Any] = []  # parameters of event.sql, row after row
+        self.successes: list[Any] = []  # and of succeed.sql: the hot path binds half as many
+        self.moved: list[dict[str, Any]] = []  # rows of jobs, as settle.sql takes them
+        self.rows: list[dict[str, Any]] = []  # new ones, for enqueue.sql
+        self.deleted: list[tuple[bytes]] = []  # and those that go
+        self.freed: list[dict[str, Any]] = []  # unique keys
+        self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them
+        self.ended: list[tuple[int]] = []  # and those of which nothing is
+
+    def free(self, job: Job[Any], raw: bytes, until: str) -> None:
+        """Give back the job's unique key, if it has one until then."""
+        if job.unique is not None:
+            self.freed.append({"key": job.unique.key, "job": raw, "until": until})
+
+    def happened(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
+        """One of the rarer events: who asked for what, how far a job got."""
+        if job is None:
+            self.events += (kind, self.now, *(None,) * 3, 0, 0, 0, *(None,) * 11, data, None)
+        else:
+            self.events += (
+                *(kind, self.now, to_bytes(job.id), lane, job.attempt),
+                *(job.failures, job.lapses, job.repeats, job.state, job.reason, job.key),
+                *(job.enqueued_at, job.run_at, None, job.worker, text_of(job.tags)),
+                *(None, None, None, data, None),
+            )
+
+    def finish(self) -> None:
+        """Write it all: places, the history, and the counts, one per lane, state and minute."""
+        sql, db = self.sql, self.db
+        for statement, parameters in (
+            (sql.settle, self.moved),
+            (sql.enqueue, self.rows),
+            (sql.delete, self.deleted),
+            (sql.free_unique, self.freed),
+            (sql.mark_lease, self.marked),
+            (sql.end_lease, self.ended),
+        ):
+            if parameters:
+                db.executemany(statement, parameters)
+                parameters.clear()
+        if self.successes:
+            db.insert(sql.succeed, _SUCCESS_WIDTH, self.successes)
+            self.successes.clear()
+        if self.events:
+            db.insert(sql.event, _EVENT_WIDTH, self.events)
+            self.events.clear()
+        counts = [(*place, jobs) for place, jobs in self.tally.items() if jobs]
+        if counts:
+            db.executemany(sql.tally, counts)
+        self.tally.clear()

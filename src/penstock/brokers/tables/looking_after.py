@@ -1,0 +1,338 @@
+"""Look after: what a person or a chore does to jobs, with an event for each."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.rows import (
+    ASKED,
+    SETTLED,
+    contents,
+    job_of,
+    leased_jobs,
+    lengths_of,
+    packed_jobs,
+    row_of,
+    run_of,
+    succeeded_job,
+)
+from penstock.brokers.tables.settling import StoreT
+from penstock.brokers.tables.working import Working
+from penstock.ids import to_bytes
+from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
+from penstock.rule import Rule, RuleKind
+
+STARTING_SECONDS = 0.005
+
+Touched = tuple[Job[Any], int]  # a job as it stands now, and its lane
+Act = Callable[[Change, Sequence[bytes]], dict[bytes, Touched]]
+
+
+class LookingAfter(Working[StoreT]):
+    """Recover, cancel, retry, delete, and rules."""
+
+    def recover(
+        self,
+        by: str | None = None,
+        dead: str | None = None,
+        started: Collection[str] | None = None,
+    ) -> int:
+        self.store.follow()
+        now, lease_time = self.clock.now(), self.store.lease_time()
+        moved = 0
+        with self.store.writing() as db:
+            change = Change(self.store.sql, db, now)
+            self._expire(change)
+            change.finish()
+            if dead is not None:
+                gone = [dead]
+            elif by is None or self._was_alive(db, by, lease_time):
+                parameters = {"boot": self.store.boot, "lease_time": lease_time}
+                gone = [row["id"] for row in db.execute(self.store.sql.recover, parameters)]
+            else:
+                gone = []
+            for worker in gone:
+                held = self._held(db, worker)
+                self._settle(db, [(job, _given_up(job, started)) for job in held])
+                db.execute(self.store.sql.give_up_worker, {"id": worker, "now": now})
+                moved += len(held)
+        if moved:
+            self._look_again()
+            self._ring()
+        return moved
+
+    def _was_alive(self, db: Db, worker: str, lease_time: float) -> bool:
+        """Whether this worker saw its whole last lease, and so may judge others."""
+        found = db.execute(self.store.sql.worker, (worker,)).fetchone()
+        return (
+            found is not None
+            and not found["gone"]
+            and found["boot"] == self.store.boot
+            and found["alive_until"] > lease_time
+            and lease_time - found["alive_since"] >= found["lease"]
+        )
+
+    def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        return self._each(ids, "cancel", author, reason, self._cancel)
+
+    def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        return self._each(ids, "retry", author, reason, self._retry)
+
+    def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+        return self._each(ids, "delete", author, reason, self._delete)
+
+    def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
+        """Do it to every job it applies to, and note who asked, in one transaction."""
+        data = msgspec.json.encode({"author": author, "reason": reason})
+        wanted = {job_id: to_bytes(job_id) for job_id in ids}
+        with self.store.writing() as db:
+            change = Change(self.store.sql, db, self.clock.now())
+            touched = act(change, list(wanted.values()))
+            done = [job_id for job_id, raw in wanted.items() if raw in touched]
+            for job_id in done:
+                change.happened(kind, data, *touched[wanted[job_id]])
+            change.finish()
+        if done:
+            self._look_again()
+            self._ring()
+        return done
+
+    def _cancel(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        # A job goes from its parcel to a lease to a row, never back: looked for in this order, and
+        # once more among the rows, one that moves on meanwhile is not missed.
+        touched: dict[bytes, Touched] = {}
+        for raw, (job, lane) in self._unpack(change, wanted).items():
+            ended = msgspec.structs.replace(
+                job, state=State.CANCELLED, reason="cancelled", ended_at=change.now
+            )
+            change.rows.append(row_of(ended, lane, run_at=job.enqueued_at))
+            change.tally[lane, State.CANCELLED, 0] += 1
+            touched[raw] = ended, lane
+        left = [raw for raw in wanted if raw not in touched]
+        rows = self._locked_rows(change.db, left)
+        touched |= self._cancel_rows(change, rows)
+        left = [raw for raw in left if raw not in rows]
+        for raw in sorted(left):
+            for lease, offset in self._leased(change.db, self.store.sql.locked_lease, raw):
+                marks = bytearray(lease["marks"])
+                marks[offset] = ASKED
+                change.db.execute(self.store.sql.mark_lease, (bytes(marks), lease["id"]))
+                touched[raw] = self._packed(change.db, lease, offset), lease["lane"]
+        left = [raw for raw in left if raw not in touched]
+        return touched | self._cancel_rows(change, self._locked_rows(change.db, left))
+
+    def _cancel_rows(self, change: Change, rows: Mapping[bytes, Row]) -> dict[bytes, Touched]:
+        touched: dict[bytes, Touched] = {}
+        told: list[tuple[bytes]] = []
+        for raw, row in rows.items():
+            job = job_of(self.store.lane(change.db, row["lane"]), row)
+            if job.state is State.RUNNING:
+                told.append((raw,))
+                touched[raw] = job, row["lane"]
+            elif job.state not in ENDED:
+                touched[raw] = self._end_row(change, row, "cancelled"), row["lane"]
+        if told:
+            change.db.executemany(self.store.sql.ask_cancel, told)
+        return touched
+
+    def _retry(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        rows = self._locked_rows(change.db, wanted)
+        touched: dict[bytes, Touched] = {}
+        ended: list[dict[str, Any]] = []
+        later: list[dict[str, Any]] = []
+        for raw, row in rows.items():
+            again = self._again(change, raw, row)
+            if again is not None:
+                touched[raw] = again, row["lane"]
+                waits = row["state"] == State.READY
+                (later if waits else ended).append({"id": raw, "now": change.now})
+        for statement, some in ((self.store.sql.retry, ended), (self.store.sql.retry_later, later)):
+            if some:
+                change.db.executemany(statement, some)
+        return touched
+
+    def _again(self, change: Change, raw: bytes, row: Row) -> Job[Any] | None:
+        """The job as it is once it is ready again; None if it cannot be."""
+        db, now = change.db, change.now
+        job = job_of(self.store.lane(db, row["lane"]), row)
+        later = job.state is State.READY and row["run_at"] > now
+        if job.state not in {State.FAILED, State.CANCELLED} and not later:
+            return None
+        if job.unique is not None and job.state in ENDED:
+            parameters = {"key": job.unique.key, "now": now}
+            holder = db.execute(self.store.sql.unique_holder, parameters).fetchone()
+            if holder is not None and holder["job"] != raw:
+                return None
+            if holder is None:
+                self._take_unique(change, job, raw)
+        change.tally[row["lane"], job.state, row["minute"]] -= 1
+        change.tally[row["lane"], State.READY, 0] += 1
+        again = msgspec.structs.replace(job, state=State.READY, run_at=now, reason=None)
+        if not later:
+            again = msgspec.structs.replace(again, failures=0, lapses=0, repeats=0)
+        return again
+
+    def _delete(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        db, sql = change.db, self.store.sql
+        touched = self._unpack(change, wanted)
+        left = [raw for raw in wanted if raw not in touched]
+        rows = self._locked_rows(db, left)
+        for raw, row in rows.items():
+            job = job_of(self.store.lane(db, row["lane"]), row)
+            if job.state is not State.RUNNING:
+                change.tally[row["lane"], job.state, row["minute"]] -= 1
+                change.free(job, raw, "ended")
+                change.free(job, raw, "started")
+                change.deleted.append((raw,))
+                touched[raw] = job, row["lane"]
+        left = [raw for raw in left if raw not in rows]
+        for raw, row in zip(left, db.each(sql.succeeded, [(raw,) for raw in left]), strict=True):
+            if row is not None:
+                touched[raw] = succeeded_job(self.store.lane(db, row["lane"]), row), row["lane"]
+        # Arguments, result and notes go; the record that it ran stays.
+        forgotten = [(raw,) for raw in touched]
+        if forgotten:
+            db.executemany(sql.forget_body, forgotten)
+            db.executemany(sql.forget_notes, forgotten)
+        return touched
+
+    def _locked_rows(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Row]:
+        """The jobs' own rows, in the order asked for."""
+        # Locked in the order of ids: two callers with ids in common cannot wait for each other.
+        in_order = sorted(wanted)
+        found = db.each(self.store.sql.locked_row, [(raw,) for raw in in_order])
+        rows = dict(zip(in_order, found, strict=True))
+        return {raw: row for raw in wanted if (row := rows[raw]) is not None}
+
+    def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        """Take jobs out of their parcels; what stood between them become parcels."""
+        db, sql = change.db, self.store.sql
+        in_order = sorted(wanted)
+        parcels = db.each(sql.locked_parcel, [(run_of(raw), raw) for raw in in_order])
+        found: dict[bytes, Row] = {}
+        leaving: dict[bytes, list[bytes]] = defaultdict(list)
+        for raw, parcel in zip(in_order, parcels, strict=True):
+            if parcel is not None:
+                found[parcel["id"]] = parcel
+                leaving[parcel["id"]].append(raw)
+        unpacked: dict[bytes, Touched] = {}
+        rest: list[tuple[bytes, int, int, bytes, bytes]] = []
+        for first, parcel in found.items():
+            lane = parcel["lane"]
+            ids, bodies = contents(first, parcel["jobs"], parcel["lengths"], parcel["bodies"])
+            places = [ids.index(raw) for raw in leaving[first] if raw in ids]
+            if not places:
+                continue
+            db.execute(sql.take_parcel, {"lane": lane, "id": first})
+            for start, end in zip(
+                [0, *(at + 1 for at in places)], [*places, len(ids)], strict=True
+            ):
+                if part := bodies[start:end]:
+                    rest.append((ids[start], lane, len(part), lengths_of(part), b"".join(part)))
+            change.tally[lane, State.READY, 0] -= len(places)
+            jobs = packed_jobs(
+                self.store.lane(db, lane), [ids[at] for at in places], [bodies[at] for at in places]
+            )
+            unpacked.update((ids[at], (job, lane)) for at, job in zip(places, jobs, strict=True))
+        if rest:
+            db.executemany(sql.enqueue_parcel, rest)
+        return unpacked
+
+    def _parcel_of(self, db: Db, raw: bytes) -> tuple[Row, list[bytes], list[bytes]] | None:
+        """The parcel that holds this id, with its ids and bodies."""
+        parcel = db.execute(self.store.sql.parcel_before, (run_of(raw), raw)).fetchone()
+        if parcel is None:
+            return None
+        ids, bodies = contents(parcel["id"], parcel["jobs"], parcel["lengths"], parcel["bodies"])
+        return (parcel, ids, bodies) if raw in ids else None
+
+    def _leased(self, db: Db, statement: str, raw: bytes) -> list[tuple[Row, int]]:
+        """The lease that holds this id, as the statement finds it, with its place in there."""
+        found: list[tuple[Row, int]] = []
+        for lease in db.execute(statement, (raw,)).fetchall():
+            place = lease["ids"].find(raw)
+            while place >= 0 and place % 16:
+                place = lease["ids"].find(raw, place + 1)
+            if place >= 0 and lease["marks"][place // 16] != SETTLED:
+                found.append((lease, place // 16))
+        return found
+
+    def _packed(self, db: Db, lease: Row, offset: int) -> Job[Any]:
+        for _, job in leased_jobs(self.store.lane(db, lease["lane"]), lease):
+            if job.lease[1] == offset:
+                return job
+        raise LookupError(offset)
+
+    def set_rule(self, rule: Rule) -> Rule:
+        with self.store.writing() as db:
+            now = self.clock.now()
+            made = db.execute(
+                self.store.sql.set_rule,
+                {
+                    "kind": rule.kind,
+                    "queue": rule.queue or "",
+                    "task": rule.task or "",
+                    "author": rule.author,
+                    "reason": rule.reason,
+                    "created_at": rule.created_at or now,
+                    "now": now,
+                    "until": rule.until,
+                },
+            ).fetchone()
+            rule = msgspec.structs.replace(rule, created_at=made["created_at"])
+            change = Change(self.store.sql, db, now)
+            change.happened("rule", _rule_data(rule, in_force=True), None, None)
+            change.finish()
+        self.store.rules_changed()
+        # A hand that looked at the rules just before this begins its job within this time.
+        time.sleep(STARTING_SECONDS)
+        return rule
+
+    def clear_rule(
+        self,
+        kind: RuleKind,
+        queue: str | None = None,
+        task: str | None = None,
+        author: str = "",
+    ) -> bool:
+        with self.store.writing() as db:
+            now = self.clock.now()
+            cleared = db.execute(
+                self.store.sql.clear_rule,
+                {"kind": kind, "queue": queue or "", "task": task or "", "now": now},
+            ).rowcount
+            if cleared:
+                data = _rule_data(Rule(kind, queue, task, author), in_force=False)
+                change = Change(self.store.sql, db, now)
+                change.happened("rule", data, None, None)
+                change.finish()
+        if cleared:
+            self.store.rules_changed()
+            self._ring()
+        return bool(cleared)
+
+
+def _given_up(job: Job[Any], started: Collection[str] | None) -> Outcome:
+    if started is None or job.id in started:
+        return lapsed()
+    return put_back("crashed")
+
+
+def _rule_data(rule: Rule, *, in_force: bool) -> bytes:
+    return msgspec.json.encode(
+        {
+            "kind": rule.kind,
+            "queue": rule.queue,
+            "task": rule.task,
+            "author": rule.author,
+            "reason": rule.reason,
+            "set": in_force,
+        }
+    )
