@@ -16,7 +16,6 @@ from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteDb, in_our_words
 from penstock.brokers.sqlite.wake import Waiter
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Row
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
 from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, Outcome, State
@@ -109,7 +108,7 @@ class Claiming(HandOver):
             parameters = {"lane": offer.hash, "now": change.now, "limit": want}
             due = [(row["run_at"], row["id"]) for row in db.execute(sql.claim_due, parameters)]
         rows, left = 0, want
-        parcels: list[Row] = []
+        parcels: list[sqlite3.Row] = []
         cursor = db.execute(sql.claim_parcels, (offer.hash,))
         for parcel in cursor:
             head = (made_at(parcel["id"]), parcel["id"])
@@ -147,7 +146,7 @@ class Claiming(HandOver):
         self,
         change: Change,
         offer: Offer,
-        parcels: Sequence[Row],
+        parcels: Sequence[sqlite3.Row],
         limit: int,
         worker: WorkerRow,
     ) -> list[Job[Any]]:
@@ -155,24 +154,24 @@ class Claiming(HandOver):
         ids: list[bytes] = []
         bodies: list[bytes] = []
         names: list[tuple[str, int, float, int]] = []  # of each parcel: prefix, offset, time, jobs
-        for parcel in parcels:
-            first = parcel["id"]
-            parcel_ids, parcel_bodies = contents(
-                first, parcel["jobs"], parcel["lengths"], parcel["bodies"]
-            )
+        emptied: list[dict[str, Any]] = []
+        for first, count, lengths, packed in parcels:
+            parcel_ids, parcel_bodies = contents(first, count, lengths, packed)
             take = min(limit - len(ids), len(parcel_ids))
             ids += parcel_ids[:take]
             bodies += parcel_bodies[:take]
             name = from_bytes(first)
             names.append((prefix_of(name), offset_of(name), made_at(first), take))
             if take == len(parcel_ids):
-                db.execute(sql.take_parcel, {"lane": offer.hash, "id": first})
+                emptied.append({"id": first})
             else:
                 rest = parcel_bodies[take:]
                 db.execute(
                     sql.trim_parcel,
                     (parcel_ids[take], len(rest), lengths_of(rest), b"".join(rest), first),
                 )
+        if emptied:
+            db.executemany(sql.take_parcel, emptied)
         lease = db.execute(
             sql.put_lease,
             (

@@ -60,7 +60,9 @@ class SqliteDb:
         self.connection.cursor().executemany(statement, parameters)
 
     def each(self, statement: str, parameters: Iterable[Any]) -> list[Row | None]:
-        return [self.execute(statement, some).fetchone() for some in parameters]
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return [cursor.execute(statement, some).fetchone() for some in parameters]
 
     def insert(self, statement: str, width: int, values: Sequence[Any]) -> None:
         # Many rows to a statement: one statement is one step of SQLite, so that the interpreter is
