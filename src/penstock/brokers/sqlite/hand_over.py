@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from penstock.broker import RETENTION_SECONDS, Batch, Enqueued
 from penstock.brokers.sqlite.offers import Offers
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Store
 from penstock.brokers.sqlite.wake import Bell, Waiter
+from penstock.brokers.tables.arriving import names_of, new_parts, packed, searched_fields
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.looking import Looking
-from penstock.brokers.tables.rows import ids_after, lengths_of, minute_of, row_of, run_of
-from penstock.checks import check_age, check_body, check_job, check_lane
+from penstock.brokers.tables.rows import lengths_of, minute_of, row_of, run_of
+from penstock.checks import check_age, check_lane
 from penstock.clock import Clock
 from penstock.errors import Refused
-from penstock.ids import from_bytes, parse_id, time_of, to_bytes
-from penstock.job import Job, Lane, Parcel, State, pack
+from penstock.ids import from_bytes, time_of, to_bytes
+from penstock.job import Job, Lane, Parcel, State
 
 
 class HandOver(Looking[Store]):
@@ -54,16 +53,7 @@ class HandOver(Looking[Store]):
         batch: Batch | None = None,
         connection: Any = None,
     ) -> Enqueued:
-        parcels, singles = pack(_fresh(jobs))
-        derived = [parcel for parcel in parcels if parcel.id.startswith("ff")]
-        if derived:  # a derived id has no neighbours to be packed with
-            parcels = [parcel for parcel in parcels if not parcel.id.startswith("ff")]
-            unpacked = {parcel.id for parcel in derived}
-            singles += [job for job in jobs if isinstance(job, Job) and job.id in unpacked]
-        for parcel in parcels:
-            check_body(max(parcel.bodies, key=len))
-        for job in singles:
-            check_job(job)
+        parcels, singles = packed(jobs)
         if connection is None:
             with self.store.writing() as db:
                 answer = self._enqueue(Change(sql, db, self.clock.now()), parcels, singles, batch)
@@ -88,7 +78,7 @@ class HandOver(Looking[Store]):
             check_age(job.id, change.now, oldest)
         rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
         stored = self._count_batch(change, batch, rows) if batch else 0
-        lanes = self._put_lanes(db, _searched_fields(parcels, singles))
+        lanes = self._put_lanes(db, searched_fields(parcels, singles))
         known = self._enqueue_parcels(change, parcels, lanes)
         standing = self._enqueue_singles(change, singles, lanes, known)
         change.finish()
@@ -111,7 +101,7 @@ class HandOver(Looking[Store]):
             if number in self.store.lanes and not self.store.searched[number]:
                 continue  # as most: nothing is indexed, and that is known
             row = db.execute(sql.lane_search, (number,)).fetchone()
-            known = None if row is None else _names(row["search"])
+            known = None if row is None else names_of(row["search"])
             every = searched if known is None else known & searched
             if every != known:
                 names = (lane.queue, lane.task, lane.version, lane.priority, ",".join(lane.runs_on))
@@ -161,31 +151,10 @@ class HandOver(Looking[Store]):
         self, db: Db, first: bytes, bodies: Sequence[bytes], known: set[str]
     ) -> list[tuple[bytes, Sequence[bytes]]]:
         """What of a parcel was not sent before: mostly all of it, else what is left between."""
-        tail = int.from_bytes(first[14:], "big")
-        run, last = tail & 0xF000, tail + len(bodies) - 1
-        head = first[:14]
-        before = db.execute(
-            sql.sent_between, (head + run.to_bytes(2, "big"), head + last.to_bytes(2, "big"))
-        ).fetchall()
-        if not before:
-            return [(first, bodies)]
-        covered: set[int] = set()
-        for row in before:
-            start = int.from_bytes(row["id"][14:], "big")
-            covered.update(range(start, start + row["jobs"]))
-        parts: list[tuple[bytes, list[bytes]]] = []
-        follows = -1
-        for raw, body in zip(ids_after(first, len(bodies)), bodies, strict=True):
-            number = int.from_bytes(raw[14:], "big")
-            if number in covered:
-                known.add(from_bytes(raw))
-            elif number == follows:
-                parts[-1][1].append(body)
-                follows += 1
-            else:
-                parts.append((raw, [body]))
-                follows = number + 1
-        return list(parts)
+        last = int.from_bytes(first[14:], "big") + len(bodies) - 1
+        span = (run_of(first), first[:14] + last.to_bytes(2, "big"))
+        before = db.execute(sql.sent_between, span).fetchall()
+        return new_parts(first, bodies, [(row["id"], row["jobs"]) for row in before], known)
 
     def _enqueue_singles(
         self, change: Change, singles: Sequence[Job[Any]], lanes: dict[Lane, int], known: set[str]
@@ -221,52 +190,3 @@ class HandOver(Looking[Store]):
         names += [(f"arg.{name}", value, raw) for name, value in job.search.items()]
         if names:
             db.executemany(sql.put_tag, names)
-
-
-def _searched_fields(
-    parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
-) -> dict[Lane, frozenset[str]]:
-    """Of each lane, the argument fields that all of these jobs have indexed."""
-    fields: dict[Lane, frozenset[str]] = {parcel.lane: frozenset() for parcel in parcels}
-    for job in singles:
-        searched = frozenset(job.search)
-        lane = job.lane
-        fields[lane] = fields.get(lane, searched) & searched
-    return fields
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split(",")) - {""}
-
-
-def _fresh(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any] | Parcel]:
-    """Each id once; a job value that has been somewhere before starts from nothing."""
-    seen: set[str] = set()
-    for job in jobs:
-        if isinstance(job, Parcel):
-            yield job
-            continue
-        if job.id in seen:
-            continue
-        seen.add(job.id)
-        if len(job.id) != len(_AN_ID):
-            parse_id(job.id)  # refuses it
-        if job.attempt or job.state is not State.READY:
-            job = msgspec.structs.replace(job, state=State.READY, **_NEW)  # noqa: PLW2901
-        yield job
-
-
-_AN_ID = "00000000-0000-7000-8000-000000000000"
-_NEW: dict[str, Any] = {
-    "attempt": 0,
-    "failures": 0,
-    "lapses": 0,
-    "repeats": 0,
-    "lease": None,
-    "worker": None,
-    "claimed_at": None,
-    "ended_at": None,
-    "reason": None,
-    "error": None,
-    "result": None,
-}
