@@ -95,7 +95,7 @@ def postgres_broker(clock: Clock, postgres_store_url: str) -> Iterator[Broker]:
     broker.close()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def broker(request: pytest.FixtureRequest) -> Broker:
     """Each broker in turn, on the test's clock."""
     return request.getfixturevalue(f"{request.param}_broker")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from urllib.parse import parse_qsl, unquote
 
 from penstock.broker import Broker
@@ -11,22 +12,27 @@ from penstock.errors import Refused
 from penstock.settings import mask
 
 _SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_broker(url: str, clock: Clock | None = None, *, create: bool = True) -> Broker:
-    """The broker that a URL names: `sqlite:///path` or `memory:`.
+    """The broker that a URL names: `sqlite:///path`, `postgresql://...` or `memory:`.
 
     `create=False` refuses where there is no store yet: for those who only look.
     """
-    clock = clock or SYSTEM_CLOCK
     if url.startswith(_SQLITE):
         from penstock.brokers.sqlite import SqliteBroker
 
         return SqliteBroker(_path(url), clock=clock, create=create)
+    if url.startswith(_POSTGRES):
+        _need_psycopg()
+        from penstock.brokers.postgres import PostgresBroker
+
+        return PostgresBroker(url, clock=clock, create=create)
     if url in ("memory:", "memory://"):
         from penstock.brokers.memory import MemoryBroker
 
-        return MemoryBroker(clock)
+        return MemoryBroker(clock or SYSTEM_CLOCK)
     raise _unknown(url)
 
 
@@ -49,7 +55,13 @@ def _path(url: str) -> str:
     return unquote(path)
 
 
+def _need_psycopg() -> None:
+    if find_spec("psycopg") is None:
+        raise Refused("PostgreSQL needs the driver: pip install 'penstock[postgres]'")
+
+
 def _unknown(url: str) -> Refused:
     return Refused(
-        f"{mask(url)!r}: no such broker; there are sqlite:///path/to/file.db and memory:"
+        f"{mask(url)!r}: no such broker; there are sqlite:///path/to/file.db, "
+        "postgresql://user@host/database and memory:"
     )

@@ -1,0 +1,191 @@
+-- Hand due jobs of these lanes, best first, to a worker: parcels move into one lease per lane, rows
+-- become running. Answers one row per lane that gave something; a row without a lane carries news:
+-- `unknown` (the worker is not registered, or was given up: nothing was taken), `expired` (ready
+-- jobs whose time is over wait to be cancelled) and `lapsed` (a worker's lease ran out).
+-- The settings keep a plan made for an empty table from scanning a full one.
+create or replace function penstock.claim(
+    p_worker text,
+    p_declared text,             -- null: it is registered and need not be renewed
+    p_lease double precision,
+    p_lanes bigint[],
+    p_wants integer[],           -- of each lane at most
+    p_guesses integer[],         -- parcels to look at for that
+    p_floors uuid[],             -- where this worker is in the lane: a hint
+    p_row_floors double precision[],  -- and in its rows; null: it has none
+    p_limit integer,
+    p_now double precision
+) returns table (
+    lane bigint, lease bigint, firsts bytea, counts bytea, lengths bytea, bodies bytea,
+    job_rows uuid[], news text
+)
+language plpgsql
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+declare
+    v_found record;
+    v_left integer := p_limit;
+    v_want integer;
+    v_rows uuid[];
+    v_parcels integer;
+    v_taken integer;
+    v_news text;
+    v_rules boolean;
+    v_burned boolean := false;
+begin
+    if p_declared is not null then
+        insert into penstock.worker as w (id, alive_since, alive_until, lease, claimed_at, declared)
+        values (p_worker, p_now, p_now + p_lease, p_lease, p_now, p_declared)
+            on conflict (id) do update
+           set alive_since = case when w.gone > 0 or w.alive_until <= p_now then p_now else w.alive_since end,
+               alive_until = excluded.alive_until,
+               lease = excluded.lease,
+               gone = 0,
+               claimed_at = excluded.claimed_at,
+               declared = excluded.declared;
+    else
+        perform 1 from penstock.worker w where w.id = p_worker and w.gone = 0 and w.alive_until > p_now;
+        if not found then
+            return query select null::bigint, null::bigint, null::bytea, null::bytea, null::bytea,
+                                null::bytea, null::uuid[], 'unknown'::text;
+            return;
+        end if;
+    end if;
+    -- Held shared until the commit: whoever sets a rule waits for the claims that did not see it.
+    perform pg_advisory_xact_lock_shared(4855284201);
+    v_rules := exists (select 1 from penstock.rule r where r.until is null or r.until > p_now);
+    for i in 1 .. coalesce(array_length(p_lanes, 1), 0) loop
+        exit when v_left <= 0;
+        v_want := least(v_left, p_wants[i]);
+        continue when v_want <= 0;
+        continue when v_rules and penstock.kept_back(p_lanes[i], p_now);
+        lane := p_lanes[i];
+        job_rows := null;
+        v_parcels := v_want;  -- jobs to take from parcels
+        if p_row_floors[i] is not null then
+            -- Rows and parcels merged: which come first is decided by when they were due.
+            with due as materialized (
+                select j.id, j.run_at
+                  from penstock.job j
+                 where j.lane = p_lanes[i]
+                   and j.state = 'ready'
+                   and j.run_at >= p_row_floors[i]
+                   and j.run_at <= p_now
+                   and (j.expires_at is null or j.expires_at > p_now)
+                 order by j.run_at, j.id
+                 limit v_want
+                   for update skip locked
+            ),
+            packed as materialized (
+                select p.id, p.jobs, penstock.made_at(p.id) as at
+                  from penstock.parcel p
+                 where p.lane = p_lanes[i] and p.id >= p_floors[i]
+                 order by p.id
+                 limit p_guesses[i]
+            ),
+            ranked as (
+                select due.id, due.run_at,
+                       row_number() over (order by due.run_at, due.id)
+                       + coalesce((select sum(packed.jobs) from packed where (packed.at, packed.id) <= (due.run_at, due.id)), 0) as place
+                  from due
+            )
+            select array_agg(ranked.id order by ranked.run_at, ranked.id) into v_rows
+              from ranked
+             where place <= v_want;
+            if v_rows is not null then
+                update penstock.job j
+                   set state = 'running', attempt = j.attempt + 1, worker = p_worker,
+                       claimed_at = p_now, cancelled = false
+                 where j.id = any(v_rows);
+                delete from penstock.unique_key u
+                 using penstock.job j
+                 where j.id = any(v_rows) and j.unique_until = 'started'
+                   and u.key = j.unique_key and u.job = j.id and u.until = 'started';
+                insert into penstock.tally (lane, state, minute, jobs)
+                select p_lanes[i], 'ready', j.minute, -count(*)
+                  from penstock.job j where j.id = any(v_rows) group by j.minute;
+                v_burned := v_burned or exists (
+                    select 1 from penstock.job j where j.id = any(v_rows) and j.at_most_once
+                );
+                job_rows := v_rows;
+                v_parcels := v_want - array_length(v_rows, 1);
+            end if;
+        end if;
+        v_taken := coalesce(array_length(job_rows, 1), 0);
+        lease := null;
+        if v_parcels > 0 then
+            with picked as materialized (
+                select p.id, p.jobs, p.lengths, p.bodies
+                  from penstock.parcel p
+                 where p.lane = p_lanes[i] and p.id >= p_floors[i]
+                 order by p.id
+                 limit p_guesses[i]
+                   for update skip locked
+            ),
+            summed as (
+                select picked.*, sum(picked.jobs) over (order by picked.id) - picked.jobs as before
+                  from picked
+            ),
+            chosen as materialized (
+                select s.id, s.jobs, s.lengths, s.bodies,
+                       least(s.jobs, v_parcels - s.before)::integer as take,
+                       case when s.jobs <= v_parcels - s.before then length(s.bodies)
+                            else penstock.total_of(s.lengths, (v_parcels - s.before)::integer)
+                       end as size
+                  from summed s
+                 where s.before < v_parcels
+            ),
+            gone as (
+                delete from penstock.parcel p
+                 using chosen c
+                 where p.lane = p_lanes[i] and p.id = c.id
+            ),
+            rest as (
+                insert into penstock.parcel (lane, id, jobs, lengths, bodies)
+                select p_lanes[i], penstock.id_after(c.id, c.take), c.jobs - c.take,
+                       substr(c.lengths, 4 * c.take + 1), substr(c.bodies, c.size + 1)
+                  from chosen c
+                 where c.take < c.jobs
+            )
+            select string_agg(uuid_send(c.id), ''::bytea order by c.id) as firsts,
+                   string_agg(int2send(c.take::smallint), ''::bytea order by c.id) as counts,
+                   string_agg(case when c.take < c.jobs then substr(c.lengths, 1, 4 * c.take) else c.lengths end, ''::bytea order by c.id) as lengths,
+                   string_agg(case when c.take < c.jobs then substr(c.bodies, 1, c.size) else c.bodies end, ''::bytea order by c.id) as bodies,
+                   sum(c.take)::integer as jobs
+              into v_found
+              from chosen c;
+            if v_found.jobs is not null then
+                insert into penstock.lease as l (worker, lane, claimed_at, firsts, counts, lengths, bodies, marks)
+                values (p_worker, p_lanes[i], p_now, v_found.firsts, v_found.counts, v_found.lengths,
+                        v_found.bodies, decode(repeat('00', v_found.jobs), 'hex'))
+                returning l.id into lease;
+                insert into penstock.tally (lane, state, minute, jobs)
+                values (p_lanes[i], 'ready', 0, -v_found.jobs);
+                firsts := v_found.firsts;
+                counts := v_found.counts;
+                lengths := v_found.lengths;
+                bodies := v_found.bodies;
+                v_taken := v_taken + v_found.jobs;
+            end if;
+        end if;
+        if v_taken > 0 then
+            insert into penstock.tally (lane, state, minute, jobs)
+            values (p_lanes[i], 'running', 0, v_taken);
+            v_left := v_left - v_taken;
+            news := null;
+            return next;
+        end if;
+    end loop;
+    v_news := penstock.news(p_now);
+    if v_news <> '' then
+        lane := null;
+        news := v_news;
+        return next;
+    end if;
+    -- A claim that is lost in a crash of the server is made again; at most once means never.
+    if not v_burned and current_setting('penstock.settled', true) is distinct from 'yes' then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+end
+$$;

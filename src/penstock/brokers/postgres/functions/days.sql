@@ -1,0 +1,30 @@
+-- Partitions by day: of what was sent, whose ids begin with their time, and of the history.
+create or replace function penstock.make_day(p_day integer) returns void
+language plpgsql
+as $$
+declare
+    v_name text := to_char(to_timestamp(p_day::double precision * 86400) at time zone 'UTC', 'YYYYMMDD');
+begin
+    if to_regclass('penstock.sent_' || v_name) is null then
+        execute format(
+            'create table penstock.%I partition of penstock.sent for values from (%L) to (%L)',
+            'sent_' || v_name, penstock.first_id(p_day * 86400.0), penstock.first_id((p_day + 1) * 86400.0)
+        );
+    end if;
+    if to_regclass('penstock.history_' || v_name) is null then
+        execute format(
+            'create table penstock.%I partition of penstock.history for values from (%s) to (%s)',
+            'history_' || v_name, p_day::bigint * 86400, (p_day + 1)::bigint * 86400
+        );
+    end if;
+end
+$$;
+
+-- The day of a partition's name, counted from the epoch; null for those that are no day.
+create or replace function penstock.day_of(p_name text) returns integer
+language sql immutable strict
+as $$
+    select case when p_name ~ '_[0-9]{8}$'
+                then (to_date(right(p_name, 8), 'YYYYMMDD') - date '1970-01-01')
+           end
+$$;

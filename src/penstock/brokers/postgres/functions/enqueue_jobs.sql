@@ -1,0 +1,111 @@
+-- Store jobs that need rows of their own, all or none; each as a JSON object with the columns of
+-- penstock.job. Answers {"known": [ids sent before], "standing": {id: the job that holds its key}}.
+create or replace function penstock.enqueue_jobs(p_jobs jsonb, p_now double precision)
+returns jsonb
+language plpgsql
+as $$
+declare
+    v_job record;
+    v_sent record;
+    v_known jsonb := '[]';
+    v_standing jsonb := '{}';
+    v_holder uuid;
+    v_run_at double precision;
+    v_minute integer;
+begin
+    -- By unique key, so that two callers wait for one another in the same order; the first of
+    -- equals stands.
+    for v_job in
+        select t.*, o.place
+          from jsonb_array_elements(p_jobs) with ordinality as o (job, place),
+               jsonb_to_record(o.job) as t (
+                   id uuid, run uuid, lane bigint, run_at double precision,
+                   enqueued_at double precision, at_most_once boolean, key text, unique_key text,
+                   unique_until text, unique_seconds double precision, expires_at double precision,
+                   tags text, search text, body text, names jsonb
+               )
+         order by t.unique_key nulls first, o.place
+    loop
+        select s.id, s.jobs into v_sent
+          from penstock.sent s
+         where s.id between v_job.run and v_job.id
+         order by s.id desc
+         limit 1;
+        if found and penstock.id_after(v_sent.id, v_sent.jobs - 1) >= v_job.id then
+            v_known := v_known || to_jsonb(v_job.id);
+            continue;
+        end if;
+        if v_job.enqueued_at is not null then
+            perform penstock.check_pruned(v_job.id);
+        end if;
+        if v_job.unique_key is not null then
+            insert into penstock.unique_key as u (key, job, until, expires_at)
+            values (v_job.unique_key, v_job.id, v_job.unique_until, p_now + v_job.unique_seconds)
+                on conflict (key) do update
+               set job = excluded.job, until = excluded.until, expires_at = excluded.expires_at
+             where u.expires_at <= p_now;
+            if not found then
+                select u.job into v_holder from penstock.unique_key u where u.key = v_job.unique_key;
+                v_standing := v_standing || jsonb_build_object(v_job.id::text, v_holder);
+                continue;
+            end if;
+        end if;
+        insert into penstock.sent (id, jobs, lane, at)
+        values (v_job.id, 1, v_job.lane, case when v_job.enqueued_at is null then p_now end);
+        -- An id may be a few ticks ahead of the clock: at once means now, not then.
+        v_run_at := coalesce(v_job.run_at, least(v_job.enqueued_at, p_now), p_now);
+        v_minute := case when v_run_at > p_now then floor(v_run_at / 60) else 0 end;
+        insert into penstock.job (
+            id, lane, state, run_at, minute, enqueued_at, at_most_once, key, unique_key,
+            unique_until, unique_seconds, expires_at, tags, search, body
+        ) values (
+            v_job.id, v_job.lane, 'ready', v_run_at, v_minute, coalesce(v_job.enqueued_at, p_now),
+            v_job.at_most_once, v_job.key, v_job.unique_key, v_job.unique_until,
+            v_job.unique_seconds, v_job.expires_at, v_job.tags, v_job.search,
+            convert_to(v_job.body, 'UTF8')
+        );
+        if v_job.names is not null then
+            insert into penstock.tag (name, value, job)
+            select distinct n.pair ->> 0, n.pair ->> 1, v_job.id
+              from jsonb_array_elements(v_job.names) as n (pair);
+        end if;
+        insert into penstock.tally (lane, state, minute, jobs)
+        values (v_job.lane, 'ready', v_minute, 1);
+    end loop;
+    return jsonb_build_object('known', v_known, 'standing', v_standing);
+end
+$$;
+
+-- The same from a caller's own transaction, packed jobs among them: one parameter, so that every
+-- driver can send it. {"store", "now", "parcels": [{id, run, last, lane, jobs, lengths, bodies}],
+-- "jobs": [as above]}; lengths and bodies in base64. Another store than `store` is refused.
+create or replace function penstock.enqueue_joined(p_sent jsonb) returns jsonb
+language plpgsql
+as $$
+declare
+    v_parcel record;
+    v_known jsonb := '[]';
+    v_answer jsonb;
+begin
+    if p_sent ->> 'store' is distinct from (select value from penstock.meta where name = 'store') then
+        raise exception 'the connection belongs to another database than the app''s'
+              using errcode = 'PN002';
+    end if;
+    for v_parcel in
+        select t.*
+          from jsonb_array_elements(p_sent -> 'parcels') as o (parcel),
+               jsonb_to_record(o.parcel) as t (
+                   id uuid, run uuid, last uuid, lane bigint, jobs integer, lengths text, bodies text
+               )
+    loop
+        if penstock.enqueue_parcel(
+            v_parcel.id, v_parcel.run, v_parcel.last, v_parcel.lane, v_parcel.jobs,
+            decode(v_parcel.lengths, 'base64'), decode(v_parcel.bodies, 'base64'), false
+        ) <> '{}' then
+            v_known := v_known || to_jsonb(v_parcel.id);
+        end if;
+    end loop;
+    v_answer := penstock.enqueue_jobs(p_sent -> 'jobs', (p_sent ->> 'now')::double precision);
+    return v_answer || jsonb_build_object('parcels', v_known);
+end
+$$;

@@ -1,0 +1,102 @@
+-- Store packed jobs, all or none. Answers the first ids of parcels that hold ids which were sent
+-- before: then nothing was written, and the caller sends what is left of them. Two senders of the
+-- same id at the same moment meet at the key of penstock.sent, which is written first.
+
+create or replace function penstock.check_pruned(p_oldest uuid) returns void
+language plpgsql
+as $$
+begin
+    if p_oldest < (
+        select penstock.first_id(m.value::double precision)
+          from penstock.meta m
+         where m.name = 'pruned_before'
+    ) then
+        raise exception 'id % is older than what this store remembers', p_oldest
+              using errcode = 'PN001';
+    end if;
+end
+$$;
+
+create or replace function penstock.enqueue_parcel(
+    p_id uuid,
+    p_run uuid,          -- the first id that its run of ids could have
+    p_last uuid,         -- its last id
+    p_lane bigint,
+    p_jobs integer,
+    p_lengths bytea,
+    p_bodies bytea,
+    p_relaxed boolean
+) returns uuid[]
+language plpgsql
+as $$
+declare
+    v_id uuid;
+    v_jobs integer;
+begin
+    perform penstock.check_pruned(p_id);
+    select s.id, s.jobs into v_id, v_jobs
+      from penstock.sent s
+     where s.id between p_run and p_last
+     order by s.id desc
+     limit 1;
+    if found and penstock.id_after(v_id, v_jobs - 1) >= p_id then
+        return array[p_id];
+    end if;
+    insert into penstock.sent (id, jobs, lane) values (p_id, p_jobs, p_lane);
+    insert into penstock.parcel (lane, id, jobs, lengths, bodies)
+    values (p_lane, p_id, p_jobs, p_lengths, p_bodies);
+    insert into penstock.tally (lane, state, minute, jobs) values (p_lane, 'ready', 0, p_jobs);
+    if p_relaxed then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    return '{}';
+end
+$$;
+
+create or replace function penstock.enqueue_parcels(
+    p_ids uuid[],
+    p_runs uuid[],
+    p_lasts uuid[],
+    p_lanes bigint[],
+    p_jobs integer[],
+    p_lengths bytea[],
+    p_bodies bytea[],
+    p_relaxed boolean
+) returns uuid[]
+language plpgsql
+as $$
+declare
+    v_known uuid[] := '{}';
+    v_id uuid;
+    v_jobs integer;
+begin
+    perform penstock.check_pruned((select t.id from unnest(p_ids) as t (id) order by t.id limit 1));
+    -- One by one: joined, the planner reads every partition for a handful of ids.
+    for i in 1 .. array_length(p_ids, 1) loop
+        select s.id, s.jobs into v_id, v_jobs
+          from penstock.sent s
+         where s.id between p_runs[i] and p_lasts[i]
+         order by s.id desc
+         limit 1;
+        if found and penstock.id_after(v_id, v_jobs - 1) >= p_ids[i] then
+            v_known := v_known || p_ids[i];
+        end if;
+    end loop;
+    if v_known <> '{}' then
+        return v_known;
+    end if;
+    insert into penstock.sent (id, jobs, lane)
+    select t.id, t.jobs, t.lane from unnest(p_ids, p_jobs, p_lanes) as t (id, jobs, lane);
+    insert into penstock.parcel (lane, id, jobs, lengths, bodies)
+    select t.lane, t.id, t.jobs, t.lengths, t.bodies
+      from unnest(p_lanes, p_ids, p_jobs, p_lengths, p_bodies) as t (lane, id, jobs, lengths, bodies);
+    insert into penstock.tally (lane, state, minute, jobs)
+    select t.lane, 'ready', 0, sum(t.jobs)
+      from unnest(p_lanes, p_jobs) as t (lane, jobs)
+     group by t.lane;
+    if p_relaxed then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    return v_known;
+end
+$$;

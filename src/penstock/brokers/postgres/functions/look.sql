@@ -1,0 +1,70 @@
+-- What there is to claim: the lanes that have anything ready, with their oldest parcel and their
+-- earliest row; and, in a row without a lane, the news that claim has too. Skips from lane to lane:
+-- the cost is that of the lanes, however many jobs are in them.
+create or replace function penstock.busy_lanes(p_now double precision) returns table (
+    lane bigint, first uuid, jobs integer, run_at double precision, news text
+)
+language plpgsql
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+declare
+    v_lane bigint;
+    v_rules boolean := exists (select 1 from penstock.rule r where r.until is null or r.until > p_now);
+begin
+    run_at := null;
+    v_lane := (select p.lane from penstock.parcel p order by p.lane limit 1);
+    while v_lane is not null loop
+        select p.id, p.jobs into first, jobs
+          from penstock.parcel p where p.lane = v_lane order by p.id limit 1;
+        if found and not (v_rules and penstock.kept_back(v_lane, p_now)) then
+            lane := v_lane;
+            return next;
+        end if;
+        v_lane := (select p.lane from penstock.parcel p where p.lane > v_lane order by p.lane limit 1);
+    end loop;
+    first := null;
+    jobs := null;
+    v_lane := (select j.lane from penstock.job j where j.state = 'ready' order by j.lane limit 1);
+    while v_lane is not null loop
+        select j.run_at into run_at
+          from penstock.job j where j.lane = v_lane and j.state = 'ready' order by j.run_at limit 1;
+        if found and not (v_rules and penstock.kept_back(v_lane, p_now)) then
+            lane := v_lane;
+            return next;
+        end if;
+        v_lane := (select j.lane from penstock.job j where j.lane > v_lane and j.state = 'ready' order by j.lane limit 1);
+    end loop;
+    lane := null;
+    run_at := null;
+    news := penstock.news(p_now);
+    if news <> '' then
+        return next;
+    end if;
+end
+$$;
+
+-- Whether a rule covers this lane.
+create or replace function penstock.kept_back(p_lane bigint, p_now double precision) returns boolean
+language sql stable
+as $$
+    select exists (
+        select 1
+          from penstock.rule r
+          join penstock.lane l on l.hash = p_lane
+         where (r.until is null or r.until > p_now)
+           and r.queue in ('', l.queue)
+           and r.task in ('', l.task)
+    )
+$$;
+
+-- `expired`: ready jobs whose time is over wait to be cancelled; `lapsed`: a worker's lease ran out.
+create or replace function penstock.news(p_now double precision) returns text
+language sql stable
+as $$
+    select case when exists (select 1 from penstock.job j where j.state = 'ready' and j.expires_at <= p_now)
+                then 'expired ' else '' end
+        || case when exists (select 1 from penstock.worker w where w.gone = 0 and w.alive_until <= p_now)
+                then 'lapsed' else '' end
+$$;

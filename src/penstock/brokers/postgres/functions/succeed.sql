@@ -1,0 +1,132 @@
+-- Packed jobs of one lease succeeded: marks them, and writes their history. Answers which of them
+-- this worker still held, as a byte each; the others are stale, and nothing of them is written.
+create or replace function penstock.succeed(
+    p_worker text,
+    p_lease bigint,
+    p_claimed_at double precision,
+    p_places integer[],
+    p_ids uuid[],
+    p_ended double precision[],
+    p_enqueued double precision[],
+    p_started double precision[],
+    p_bodies bytea[],
+    p_results bytea[],
+    p_keep_until double precision[]
+) returns bytea
+language plpgsql
+as $$
+declare
+    v_jobs integer := array_length(p_ids, 1);
+    v_accepted bytea := decode(repeat('01', v_jobs), 'hex');
+    v_marks bytea;
+    v_lane bigint;
+    v_count integer := 0;
+begin
+    perform set_config('penstock.settled', 'yes', true);
+    -- The worker and the time tell apart leases that got the same number after a crash.
+    delete from penstock.lease l
+     where l.id = p_lease and l.worker = p_worker and l.claimed_at = p_claimed_at
+       and l.marks = decode(repeat('00', v_jobs), 'hex')
+    returning l.lane into v_lane;
+    if found then
+        v_count := v_jobs;
+        insert into penstock.history (
+            kind, at, job, lane, attempt, state, enqueued_at, started_at, worker, body, result, keep_until
+        )
+        select 'attempt', t.ended, t.job, v_lane, 1, 'succeeded', t.enqueued, t.started, p_worker,
+               t.body, t.result, t.keep_until
+          from unnest(p_ids, p_ended, p_enqueued, p_started, p_bodies, p_results, p_keep_until)
+               as t (job, ended, enqueued, started, body, result, keep_until);
+    else
+        select l.marks, l.lane into v_marks, v_lane
+          from penstock.lease l
+         where l.id = p_lease and l.worker = p_worker and l.claimed_at = p_claimed_at
+           for update;
+        if not found then
+            return decode(repeat('00', v_jobs), 'hex');
+        end if;
+        for i in 1 .. v_jobs loop
+            if get_byte(v_marks, p_places[i]) = 1 then
+                v_accepted := set_byte(v_accepted, i - 1, 0);
+            else
+                v_marks := set_byte(v_marks, p_places[i], 1);
+                v_count := v_count + 1;
+            end if;
+        end loop;
+        if v_count = 0 then
+            return v_accepted;
+        end if;
+        if v_marks = decode(repeat('01', length(v_marks)), 'hex') then
+            delete from penstock.lease l where l.id = p_lease;
+        else
+            update penstock.lease l set marks = v_marks where l.id = p_lease;
+        end if;
+        insert into penstock.history (
+            kind, at, job, lane, attempt, state, enqueued_at, started_at, worker, body, result, keep_until
+        )
+        select 'attempt', t.ended, t.job, v_lane, 1, 'succeeded', t.enqueued, t.started, p_worker,
+               t.body, t.result, t.keep_until
+          from unnest(p_ids, p_ended, p_enqueued, p_started, p_bodies, p_results, p_keep_until)
+               with ordinality
+               as t (job, ended, enqueued, started, body, result, keep_until, place)
+         where get_byte(v_accepted, t.place::integer - 1) = 1;
+    end if;
+    insert into penstock.tally (lane, state, minute, jobs) values (v_lane, 'running', 0, -v_count);
+    return v_accepted;
+end
+$$;
+
+-- Jobs with rows of their own succeeded; as above.
+create or replace function penstock.succeed_rows(
+    p_ids uuid[],
+    p_attempts integer[],
+    p_ended double precision[],
+    p_started double precision[],
+    p_bodies bytea[],      -- null: not to be kept
+    p_results bytea[],
+    p_keep_until double precision[]
+) returns uuid[]
+language plpgsql
+as $$
+declare
+    v_done uuid[];
+begin
+    perform set_config('penstock.settled', 'yes', true);
+    -- In the order of ids, as everybody locks them.
+    perform 1
+       from penstock.job j
+       join unnest(p_ids, p_attempts) as t (id, attempt) on j.id = t.id
+      where j.state = 'running' and j.attempt = t.attempt
+      order by j.id
+        for update of j;
+    with gone as (
+        delete from penstock.job j
+         using unnest(p_ids, p_attempts, p_ended, p_started, p_bodies, p_results, p_keep_until)
+               as t (id, attempt, ended, started, body, result, keep_until)
+         where j.id = t.id and j.state = 'running' and j.attempt = t.attempt
+        returning j.*, t.ended, t.started, t.body as kept, t.result, t.keep_until as kept_until
+    ),
+    freed as (
+        delete from penstock.unique_key u
+         using gone
+         where u.key = gone.unique_key and u.job = gone.id and u.until = 'ended'
+    ),
+    counted as (
+        insert into penstock.tally (lane, state, minute, jobs)
+        select gone.lane, 'running', 0, -count(*) from gone group by gone.lane
+    ),
+    written as (
+        insert into penstock.history (
+            kind, at, job, lane, attempt, failures, lapses, repeats, state, key, enqueued_at, run_at,
+            started_at, worker, tags, body, result, keep_until
+        )
+        select 'attempt', gone.ended, gone.id, gone.lane, gone.attempt, gone.failures, gone.lapses,
+               gone.repeats, 'succeeded', gone.key, gone.enqueued_at, gone.run_at,
+               coalesce(gone.started, gone.claimed_at), gone.worker, gone.tags, gone.kept, gone.result,
+               gone.kept_until
+          from gone
+    )
+    select array_agg(gone.id) into v_done from gone;
+    return coalesce(v_done, '{}');
+end
+$$;

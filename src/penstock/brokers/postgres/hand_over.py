@@ -1,0 +1,278 @@
+"""Hand over: jobs into the store, each once however often it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import psycopg
+from psycopg import errors
+
+from penstock.broker import RETENTION_SECONDS, Batch, Enqueued
+from penstock.brokers.postgres import joining
+from penstock.brokers.postgres.arrays import bigs, blobs, ints, uuids
+from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.handed import Handed, job_values, span_of
+from penstock.brokers.postgres.listening import Ear
+from penstock.brokers.postgres.offers import Offers
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.store import PostgresDb, Store
+from penstock.brokers.tables.arriving import new_parts, packed, searched_fields
+from penstock.brokers.tables.looking import Looking
+from penstock.brokers.tables.rows import lengths_of
+from penstock.checks import check_age, check_lane
+from penstock.clock import Clock
+from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
+from penstock.ids import to_bytes
+from penstock.job import Job, Lane, Parcel
+
+R = TypeVar("R")
+
+_PARCEL = "select penstock.enqueue_parcel(%s, %s, %s, %s, %s, %s, %s, %s) as known"
+_PARCELS = "select penstock.enqueue_parcels(%s, %s, %s, %s, %s, %s, %s, %s) as known"
+_JOBS = "select penstock.enqueue_jobs(%s::jsonb, %s) as answer"
+_TRIES = 3  # two senders of one id at the same moment: the later one sees it at its second try
+
+
+class HandOver(Looking[Store]):
+    """Enqueue."""
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock | None = None,
+        *,
+        retention: float = RETENTION_SECONDS,
+        create: bool = True,
+    ) -> None:
+        super().__init__(Store(url, clock, create=create))
+        self.retention = retention
+        self.relaxed: frozenset[str] = frozenset()
+        self.offers = Offers()
+        self.ear = Ear(self.store)
+        self._news: set[int] = set()
+
+    def _look_again(self) -> None:
+        self.offers.forget()
+
+    def _ring(self) -> None:
+        with self.store.lend() as connection:
+            self.store.ring(connection, ())
+
+    def enqueue(
+        self,
+        jobs: Sequence[Job[Any] | Parcel],
+        *,
+        batch: Batch | None = None,
+        connection: Any = None,
+    ) -> Enqueued:
+        handed = Handed(*packed(jobs))
+        now = self.clock.now()
+        for job in (*handed.parcels, *handed.singles):
+            check_age(job.id, now, now - self.retention)
+        if connection is not None:
+            self._put_lanes(handed)
+            return joining.enqueue(self.store, connection, handed, now, batch)
+        try:
+            return self._certainly(lambda: self._enqueue(handed, batch, now), again=batch is None)
+        except _Lost as error:
+            raise UnknownOutcome(
+                f"{error}; whether the jobs are stored is not known. Sending them again is safe: "
+                "each is stored once",
+                [*handed.parcels, *handed.singles],
+            ) from error.__cause__
+
+    def _certainly(self, send: Callable[[], R], *, again: bool) -> R:
+        """Send; if the answer is lost, send again at once: what is known is not stored twice."""
+        try:
+            return send()
+        except _Lost:
+            if not again:
+                raise
+        try:
+            return send()
+        except StoreUnreachable as error:
+            raise _Lost(str(error)) from error
+
+    def _enqueue(self, handed: Handed, batch: Batch | None, now: float) -> Enqueued:
+        lanes = self._put_lanes(handed)
+        with self.store.lend() as connection:
+            try:
+                if batch is None and not handed.singles and handed.parcels:
+                    known = self._enqueue_parcels(connection, handed.parcels)
+                    answer = Enqueued(frozenset(known))
+                else:
+                    with self.store.transaction(
+                        connection, durable=not self._are_relaxed(handed.lanes())
+                    ) as db:
+                        answer = self._enqueue_all(db, handed, batch, now)
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if connection.closed:
+                    raise _Lost(
+                        f"the store {self.store.where} did not answer: {str(error).strip()}"
+                    ) from error
+                raise
+            except errors.RaiseException:
+                raise
+            except psycopg.Error as error:
+                _refuse(error)
+                raise
+            self.offers.forget()
+            self.store.ring(connection, lanes)
+        return answer
+
+    def _are_relaxed(self, lanes: Iterable[Lane]) -> bool:
+        return bool(self.relaxed) and all(lane.queue in self.relaxed for lane in lanes)
+
+    def _enqueue_all(
+        self, db: PostgresDb, handed: Handed, batch: Batch | None, now: float
+    ) -> Enqueued:
+        stored = self._count_batch(db, batch, handed.rows, now) if batch else 0
+        known: set[str] = set()
+        if handed.parcels:
+            db.execute("savepoint parcels")
+            known = self._enqueue_parcels(db.connection, handed.parcels, within=True)
+        standing: dict[str, str] = {}
+        if handed.singles:
+            answer = enqueue_singles(db, handed.singles, now)
+            known.update(answer["known"])
+            standing = answer["standing"]
+        return Enqueued(frozenset(known), standing, stored)
+
+    def _count_batch(self, db: PostgresDb, batch: Batch, rows: int, now: float) -> int:
+        row = db.execute(sql.batch, {"id": batch.id}).fetchone()
+        stored = row["rows"] if row else 0
+        if not rows:
+            return stored
+        if stored != batch.count:
+            raise Refused(
+                f"batch {batch.id!r} has {stored} rows stored, this call goes on from "
+                f"{batch.count}: somebody else is enqueueing under the same id"
+            )
+        db.execute(sql.put_batch, {"id": batch.id, "rows": stored + rows, "at": now})
+        return stored + rows
+
+    def _put_lanes(self, handed: Handed) -> list[int]:
+        """Write down lanes that are new, in a transaction of their own.
+
+        Within a caller's, that lane's first user would keep all others waiting until the end.
+        """
+        fields = searched_fields(handed.parcels, handed.singles)
+        new: list[dict[str, Any]] = []
+        for lane, searched in fields.items():
+            number, search = lane.hash, ",".join(sorted(searched))
+            known = self.store.searched.get(number)
+            if known is not None and (not known or known == search):
+                continue  # as most: nothing is indexed, or the same, and that is known
+            check_lane(lane)
+            new.append(
+                {
+                    "hash": number,
+                    "queue": lane.queue,
+                    "task": lane.task,
+                    "version": lane.version,
+                    "priority": lane.priority,
+                    "runs_on": ",".join(lane.runs_on),
+                    "search": search,
+                }
+            )
+        if new:
+            with self.store.writing() as db:
+                db.executemany(sql.put_lane, sorted(new, key=lambda lane: lane["hash"]))
+            with self.store.writing() as db:
+                for lane in fields:
+                    self.store.lanes.pop(lane.hash, None)
+                    self.store.lane(db, lane.hash)
+        return [lane.hash for lane in fields]
+
+    def _enqueue_parcels(
+        self, connection: Connection, parcels: Sequence[Parcel], *, within: bool = False
+    ) -> set[str]:
+        """Store them, but for the ids that were sent before, which it returns."""
+        known: set[str] = set()
+        left: list[tuple[bytes, Lane, Sequence[bytes]]] = [
+            (to_bytes(parcel.id), parcel.lane, parcel.bodies) for parcel in parcels
+        ]
+        for _ in range(_TRIES):
+            try:
+                clashing = self._send_parcels(connection, left)
+            except errors.UniqueViolation:
+                clashing = True
+                if within:
+                    connection.execute("rollback to parcels")
+            if not clashing:
+                return known
+            left = self._unsent(connection, left, known)
+            if not left:
+                return known
+        raise StoreUnreachable(
+            f"the store {self.store.where}: others keep sending the same jobs; try again"
+        )
+
+    def _send_parcels(
+        self, connection: Connection, parcels: Sequence[tuple[bytes, Lane, Sequence[bytes]]]
+    ) -> bool:
+        relaxed = self._are_relaxed(lane for _, lane, _ in parcels)
+        rows = [(*span_of(first, len(bodies)), lane, bodies) for first, lane, bodies in parcels]
+        if len(rows) == 1:
+            [(first, run, last, lane, bodies)] = rows
+            values: tuple[Any, ...] = (first, run, last, lane.hash, len(bodies))
+            values += (lengths_of(bodies), b"".join(bodies), relaxed)
+            cursor = connection.execute(_PARCEL, values, prepare=True, binary=True)
+        else:
+            values = (
+                uuids([row[0] for row in rows]),
+                uuids([row[1] for row in rows]),
+                uuids([row[2] for row in rows]),
+                bigs([row[3].hash for row in rows]),
+                ints([len(row[4]) for row in rows]),
+                blobs([lengths_of(row[4]) for row in rows]),
+                blobs([b"".join(row[4]) for row in rows]),
+                relaxed,
+            )
+            cursor = connection.execute(_PARCELS, values, prepare=True, binary=True)
+        answer = cursor.fetchone()
+        return bool(answer and answer[0])
+
+    def _unsent(
+        self,
+        connection: Connection,
+        parcels: Sequence[tuple[bytes, Lane, Sequence[bytes]]],
+        known: set[str],
+    ) -> list[tuple[bytes, Lane, Sequence[bytes]]]:
+        """What of these was not sent before; the others are added to `known`."""
+        db = PostgresDb(connection)
+        left: list[tuple[bytes, Lane, Sequence[bytes]]] = []
+        for first, lane, bodies in parcels:
+            _, run, last = span_of(first, len(bodies))
+            before = db.execute(sql.sent_between, (run, last)).fetchall()
+            sent = [(row["id"], row["jobs"]) for row in before]
+            left += [(start, lane, part) for start, part in new_parts(first, bodies, sent, known)]
+        return left
+
+
+class _Lost(StoreUnreachable):
+    """The answer was lost on the way."""
+
+
+def _refuse(error: psycopg.Error) -> None:
+    """Raise what a function of ours refused in our words; anything else is left alone."""
+    if error.sqlstate in {"PN001", "PN002"}:
+        raise Refused(f"{str(error).strip().splitlines()[0]}; nothing was written") from error
+
+
+def enqueue_singles(db: PostgresDb, singles: Sequence[Job[Any]], now: float) -> dict[str, Any]:
+    """Store jobs that need rows of their own; what was known, and what stands instead."""
+    for attempt in range(_TRIES):
+        db.execute("savepoint jobs")
+        try:
+            cursor = db.execute(_JOBS, (msgspec.json.encode(job_values(singles)).decode(), now))
+        except errors.UniqueViolation:
+            if attempt == _TRIES - 1:
+                raise
+            db.execute("rollback to jobs")
+            continue
+        row = cursor.fetchone()
+        return row["answer"] if row else {}
+    return {}

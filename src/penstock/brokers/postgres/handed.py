@@ -1,0 +1,81 @@
+"""Jobs that are handed over, in the forms that the functions of this store take them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from penstock.brokers.tables.rows import lengths_of, run_of, text_of
+from penstock.ids import from_bytes, time_of, to_bytes
+from penstock.job import Job, Lane, Parcel
+
+
+class Handed(NamedTuple):
+    """Jobs as they are stored: plain ones packed, the others one by one."""
+
+    parcels: list[Parcel]
+    singles: list[Job[Any]]
+
+    @property
+    def rows(self) -> int:
+        """How many jobs these are."""
+        return sum(len(parcel.bodies) for parcel in self.parcels) + len(self.singles)
+
+    def lanes(self) -> set[Lane]:
+        return {parcel.lane for parcel in self.parcels} | {job.lane for job in self.singles}
+
+
+def span_of(first: bytes, count: int) -> tuple[bytes, bytes, bytes]:
+    """The first id of a parcel, the first that its run could have, and its last."""
+    last = int.from_bytes(first[14:], "big") + count - 1
+    return first, run_of(first), first[:14] + last.to_bytes(2, "big")
+
+
+def job_values(singles: Sequence[Job[Any]]) -> list[dict[str, Any]]:
+    """As penstock.enqueue_jobs takes them."""
+    values: list[dict[str, Any]] = []
+    for job in singles:
+        raw = to_bytes(job.id)
+        names = [[name, value] for name, value in job.tags.items()]
+        names += [[f"arg.{name}", value] for name, value in job.search.items()]
+        unique = job.unique
+        values.append(
+            {
+                "id": job.id,
+                "run": from_bytes(run_of(raw)),
+                "lane": job.lane.hash,
+                "run_at": job.run_at,
+                "enqueued_at": time_of(job.id),
+                "at_most_once": job.at_most_once,
+                "key": job.key,
+                "unique_key": unique.key if unique else None,
+                "unique_until": unique.until if unique else None,
+                "unique_seconds": unique.seconds if unique else None,
+                "expires_at": job.expires_at,
+                "tags": text_of(job.tags),
+                "search": text_of(job.search),
+                "body": job.body.decode(),
+                "names": names or None,
+            }
+        )
+    return values
+
+
+def parcel_values(parcels: Sequence[Parcel]) -> list[dict[str, Any]]:
+    """As penstock.enqueue_joined takes them."""
+    values: list[dict[str, Any]] = []
+    for parcel in parcels:
+        first, run, last = span_of(to_bytes(parcel.id), len(parcel.bodies))
+        values.append(
+            {
+                "id": parcel.id,
+                "run": from_bytes(run),
+                "last": from_bytes(last),
+                "lane": parcel.lane.hash,
+                "jobs": len(parcel.bodies),
+                "lengths": b64encode(lengths_of(parcel.bodies)).decode(),
+                "bodies": b64encode(b"".join(parcel.bodies)).decode(),
+            }
+        )
+    return values

@@ -1,0 +1,185 @@
+"""Waking up: a notification says that something was committed; polling is the truth.
+
+One thread per process listens, on a connection of its own, and hands on what it hears to those who
+wait. It is told so at the beginning whether it hears at all: behind a pooler that hands sessions
+around it does not, and then whoever waits looks for itself more often.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import select
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from penstock.brokers.postgres.connection import Connection
+from penstock.job import Lane
+
+if TYPE_CHECKING:
+    from penstock.brokers.postgres.store import Store
+
+DEAF_SECONDS = 0.25  # the longest wait while nothing can be heard
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_LOOK_SECONDS = 20.0  # a connection that says nothing is asked whether it is still there
+
+log = logging.getLogger("penstock.store")
+
+News = frozenset[int] | None  # lanes; None: anything
+
+
+class Ear:
+    """Hears what is committed elsewhere; `rules` counts the changes of the rules it heard of."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.hears = False
+        self.rules = 0
+        self._waiting: dict[int, queue.SimpleQueue[News]] = {}
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        self._stopped = False
+        self._wake, self._stop = -1, -1
+        self._lock = threading.Lock()
+        self._echo = ""
+        self._began = threading.Event()
+
+    def listen(self) -> None:
+        """Begin, if that has not been done in this process."""
+        if self._pid == os.getpid() or self._store.pooled or self._stopped:
+            return
+        with self._lock:
+            if self._pid == os.getpid():
+                return
+            self._pid = os.getpid()
+            self.hears = False
+            self._began = threading.Event()
+            self._wake, self._stop = os.pipe()
+            self._thread = threading.Thread(target=self._run, name="penstock-listen", daemon=True)
+            self._thread.start()
+        self._began.wait(timeout=_LONGEST_PAUSE)  # what is said from now on is heard
+
+    def wait(
+        self,
+        queues: Collection[str] | None,
+        timeout: float,
+        due_in: float | None,
+        lane_of: Callable[[int], Lane | None],
+    ) -> tuple[bool, frozenset[int]]:
+        """Until there may be something: whether, and the lanes it is about if that is known."""
+        self.listen()
+        me = threading.get_ident()
+        box = self._waiting.setdefault(me, queue.SimpleQueue())
+        longest = timeout
+        if self._store.pooled or not self.hears:
+            longest = min(longest, DEAF_SECONDS)
+        if due_in is not None:
+            longest = min(longest, max(0.0, due_in))
+        looks = longest < timeout  # then somebody has to: the time is not up
+        until = time.monotonic() + longest
+        while True:
+            try:
+                news = box.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return looks, frozenset()
+            lanes: set[int] = set()
+            anything = news is None
+            lanes.update(news or ())
+            while True:
+                try:
+                    more = box.get_nowait()
+                except queue.Empty:
+                    break
+                anything = anything or more is None
+                lanes.update(more or ())
+            if anything:
+                return True, frozenset()
+            ours = frozenset(
+                number
+                for number in lanes
+                if queues is None or (lane := lane_of(number)) is None or lane.queue in queues
+            )
+            if ours:
+                return True, ours
+
+    def ring(self) -> None:
+        """End every wait of this process; safe in a signal handler."""
+        for box in list(self._waiting.values()):
+            box.put(None)
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._stopped:
+            try:
+                with self._store.connect() as connection:
+                    self._listen_on(connection)
+                pause = _FIRST_PAUSE
+            except Exception as error:
+                if not self._stopped:
+                    log.debug("listening is tried again: %s", error)
+            if self.hears:
+                pause = _FIRST_PAUSE
+            self.hears = False
+            self._missed()
+            self._began.set()
+            if not self._stopped and select.select([self._wake], [], [], pause)[0]:
+                break
+            pause = min(_LONGEST_PAUSE, pause * 2)
+
+    def _missed(self) -> None:
+        """Something may have been said meanwhile, about jobs or about rules."""
+        self.rules += 1
+        self.ring()
+
+    def _listen_on(self, connection: Connection) -> None:
+        connection.patience = 5.0
+        # Those that come with the answer of a statement; the others are read below.
+        connection.add_notify_handler(lambda notice: self._hear(notice.payload))
+        connection.execute("listen penstock")
+        self._echo = f"echo {uuid.uuid4()}"
+        connection.execute("select pg_notify('penstock', %s)", (self._echo,))
+        self._heard(connection)
+        if self._began.is_set():
+            self._missed()  # while there was no connection
+        self._began.set()
+        while not self._stopped:
+            ready = select.select([connection.pgconn.socket, self._wake], [], [], _LOOK_SECONDS)[0]
+            if not ready:
+                connection.execute("select 1")
+            elif connection.pgconn.socket in ready:
+                connection.pgconn.consume_input()
+            self._heard(connection)
+
+    def _heard(self, connection: Connection) -> None:
+        while (notice := connection.pgconn.notifies()) is not None:
+            self._hear(notice.extra.decode("utf-8", "replace"))
+
+    def _hear(self, said: str) -> None:
+        if said == self._echo:
+            self.hears = True
+        elif said == "rules":
+            self._missed()
+        elif not said.startswith("echo"):
+            self._tell(said)
+
+    def _tell(self, said: str) -> None:
+        try:
+            news: News = frozenset(map(int, said.split(","))) if said else None
+        except ValueError:
+            news = None
+        for box in list(self._waiting.values()):
+            box.put(news)
+
+    def close(self) -> None:
+        self._stopped = True
+        thread, self._thread = self._thread, None
+        if self._pid == os.getpid() and thread is not None:
+            os.write(self._stop, b"!")
+            thread.join(timeout=6)
+            os.close(self._stop)
+            os.close(self._wake)
+        self._waiting.clear()

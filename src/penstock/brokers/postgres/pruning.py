@@ -1,0 +1,183 @@
+"""Prune and fold: what ended long ago goes a day at a time, and counts are added up.
+
+History and sent ids are partitioned by day. A day that is over and holds nothing to be kept longer
+is detached while others go on reading and writing, and then dropped; everything else goes page by
+page. No lock is waited for longer than a moment: what is in use is pruned the next time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from penstock.broker import Event
+from penstock.brokers.postgres.claiming import Claiming
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.store import PostgresDb
+from penstock.brokers.tables.change import Change
+from penstock.job import State
+
+PRUNED_AT_ONCE = 1000
+AHEAD_DAYS = 7
+FOLD_SECONDS = 5.0
+_DAY = 86400
+_SETTLE_SECONDS = 0.5  # how long a reader waits for writers that are about to commit
+_LOOK_SECONDS = 0.005
+
+
+class Pruning(Claiming):
+    """Prune, recover's chores, and history as readers need it."""
+
+    _folded_at = -1.0
+    _days_made = -1
+
+    def recover(
+        self,
+        by: str | None = None,
+        dead: str | None = None,
+        started: Collection[str] | None = None,
+    ) -> int:
+        moved = super().recover(by, dead, started)
+        if by is not None:
+            self._keep_house()
+        return moved
+
+    def _keep_house(self) -> None:
+        """The chores that no caller waits for: counts are folded, the next days get partitions."""
+        now = time.monotonic()
+        if self._folded_at < 0:
+            self._folded_at = now  # a worker that just came has nothing to fold
+        elif now - self._folded_at >= FOLD_SECONDS and self.offers.lanes:
+            self._folded_at = now
+            self.fold()
+        day = int(self.clock.now() // _DAY)
+        if self._days_made != day:
+            self._days_made = day
+            self.make_days()
+
+    def fold(self) -> None:
+        """Add up what every transaction added to the counts."""
+        with self.store.writing(durable=False) as db:
+            db.execute(sql.fold)
+
+    def make_days(self) -> None:
+        """Make the partitions of today and the coming week, where there are none."""
+        today = int(self.clock.now() // _DAY)
+        with self.store.lend() as connection:
+            for day in range(today, today + AHEAD_DAYS + 1):
+                try:
+                    with self.store.transaction(connection) as db:
+                        db.execute("set local lock_timeout = '200ms'")
+                        db.execute("select penstock.make_day(%s)", (day,))
+                except (
+                    errors.LockNotAvailable,
+                    errors.CheckViolation,
+                    errors.InsufficientPrivilege,
+                ):
+                    continue  # its rows go to the partition for all others, and from there by row
+
+    def prune(self, before: float) -> int:
+        now = self.clock.now()
+        with self.store.writing() as db:
+            change = Change(sql, db, now)
+            self._expire(change)
+            # First of all: from now on ids from before are refused, and need not be remembered.
+            db.execute(sql.put_pruned, {"before": before})
+            change.finish()
+        removed = self._drop_days(before, now)
+        removed += self._prune_jobs(before, now)
+        parameters: dict[str, Any] = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
+        removed += self._pages(sql.prune, parameters)
+        removed += self._pages(sql.prune_sent, parameters)
+        removed += self._pages(sql.prune_derived, parameters)
+        self._pages(sql.prune_bodies, parameters)  # not counted: the rows stay
+        removed += self._pages(sql.prune_notes, parameters)
+        removed += self._pages(sql.prune_batches, parameters)
+        for statement in (sql.prune_tags, sql.prune_workers, sql.prune_unique):
+            self._pages(statement, parameters)
+        self.fold()
+        return removed
+
+    def _pages(self, statement: str, parameters: dict[str, Any]) -> int:
+        removed = 0
+        while True:
+            with self.store.writing() as db:
+                gone = db.execute(statement, parameters).rowcount
+            removed += gone
+            if gone < PRUNED_AT_ONCE:
+                return removed
+
+    def _prune_jobs(self, before: float, now: float) -> int:
+        removed = 0
+        while True:
+            with self.store.writing() as db:
+                change = Change(sql, db, now)
+                parameters = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
+                rows = db.execute(sql.prune_jobs, parameters).fetchall()
+                for row in rows:
+                    change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
+                    change.deleted.append((row["id"],))
+                change.finish()
+            removed += len(rows)
+            if len(rows) < PRUNED_AT_ONCE:
+                return removed
+
+    def _drop_days(self, before: float, now: float) -> int:
+        """Days that are over as a whole, where nothing is to be kept longer."""
+        removed = 0
+        with self.store.lend(600.0) as connection:
+            db = PostgresDb(connection)
+            for row in db.execute(sql.old_days, {"before": before, "now": now}).fetchall():
+                removed += _drop_day(connection, row["partition"], row["parent"])
+        return removed
+
+    def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
+        if job is not None:
+            return super().history(after, limit, job)
+        until = time.monotonic() + _SETTLE_SECONDS
+        parameters = {"after": after, "limit": limit}
+        while True:
+            with self.store.reading() as db:
+                rows = db.execute(sql.history, parameters).fetchall()
+                safe = [row for row in rows if row["safe"]]
+                if len(safe) == len(rows) or time.monotonic() > until:
+                    events = [self._event(db, row) for row in safe]
+                    break
+            time.sleep(_LOOK_SECONDS)
+        if events:
+            self._on_disk()
+        return events
+
+    def _on_disk(self) -> None:
+        """What was read must not vanish in a crash: a reader would skip what comes in its place."""
+        with self.store.lend() as connection:
+            row = connection.execute("select pg_current_wal_insert_lsn()").fetchone()
+            flushed = connection.execute(
+                "select pg_current_wal_flush_lsn() >= %s::pg_lsn", (row[0] if row else None,)
+            ).fetchone()
+            if not (flushed and flushed[0]):
+                connection.execute("select pg_logical_emit_message(true, 'penstock', '')")
+
+    def close(self) -> None:
+        self.ear.close()
+        self.store.close_connections()
+
+
+def _drop_day(connection: psycopg.Connection[Any], partition: str, parent: str) -> int:
+    """Concurrently: a plain drop behind an open reader would keep every settle waiting."""
+    count = connection.execute(
+        "select greatest(0, reltuples)::bigint from pg_class where oid = %s::regclass", (partition,)
+    ).fetchone()
+    try:
+        connection.execute("set lock_timeout = '2s'")
+        connection.execute(f"alter table {parent} detach partition {partition} concurrently")  # pyright: ignore[reportArgumentType]  names from the catalogue, quoted there
+        connection.execute(f"drop table {partition}")  # pyright: ignore[reportArgumentType]  as above
+    except (errors.LockNotAvailable, errors.ObjectInUse, errors.InsufficientPrivilege):
+        return 0
+    finally:
+        connection.execute("reset lock_timeout")
+    return int(count[0]) if count else 0

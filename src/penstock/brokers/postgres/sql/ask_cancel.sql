@@ -1,0 +1,2 @@
+-- Serves cancel: a running job is told; its worker hears of it when it renews.
+update penstock.job set cancelled = true where id = %s;

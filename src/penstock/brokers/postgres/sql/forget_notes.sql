@@ -1,0 +1,2 @@
+-- Serves delete.
+delete from penstock.note where job = %s;

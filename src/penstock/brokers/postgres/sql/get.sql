@@ -1,0 +1,2 @@
+-- The job's own row.
+select * from penstock.job where id = %s;

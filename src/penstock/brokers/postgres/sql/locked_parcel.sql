@@ -1,0 +1,16 @@
+-- Serves cancel and delete: the parcel that would hold an id, about to be unpacked; as parcel_before.
+with wanted as (select %s::uuid as run, %s::uuid as id),
+sent as (
+    select s.lane
+      from penstock.sent s, wanted w
+     where s.id between w.run and w.id
+     order by s.id desc
+     limit 1
+)
+select p.id, p.lane, p.jobs, p.lengths, p.bodies
+  from penstock.parcel p, sent, wanted w
+ where p.lane = sent.lane
+   and p.id between w.run and w.id
+ order by p.id desc
+ limit 1
+   for update of p;

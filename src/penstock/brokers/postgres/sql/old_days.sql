@@ -1,0 +1,18 @@
+-- Serves prune: the partitions of days that are over as a whole, and hold nothing to be kept longer.
+select format('%%I.%%I', 'penstock', c.relname) as partition,
+       format('%%I.%%I', 'penstock', p.relname) as parent
+  from pg_inherits i
+  join pg_class c on c.oid = i.inhrelid
+  join pg_class p on p.oid = i.inhparent
+  join pg_namespace n on n.oid = p.relnamespace
+ where n.nspname = 'penstock'
+   and p.relname in ('sent', 'history')
+   and (penstock.day_of(c.relname) + 1) * 86400.0 <= %(before)s
+   and (p.relname = 'sent' or not exists (
+        select 1
+          from penstock.history h
+         where h.at >= penstock.day_of(c.relname) * 86400.0
+           and h.at < (penstock.day_of(c.relname) + 1) * 86400.0
+           and h.keep_until > %(now)s
+   ))
+ order by 1;

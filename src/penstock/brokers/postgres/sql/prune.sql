@@ -1,0 +1,11 @@
+-- Forget old rows of the history, but for what is to be kept longer.
+delete from penstock.history h
+ using (
+    select tableoid, ctid
+      from penstock.history
+     where at < %(before)s
+       and (keep_until is null or keep_until <= %(now)s)
+     limit %(most)s
+ ) as old
+ where h.tableoid = old.tableoid
+   and h.ctid = old.ctid;

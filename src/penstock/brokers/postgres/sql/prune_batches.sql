@@ -1,0 +1,2 @@
+-- Serves prune: batches nobody goes on with.
+delete from penstock.batch where at < %(before)s;

@@ -1,0 +1,205 @@
+-- The whole schema on PostgreSQL: a schema of its own in the app's database, so that a job can be
+-- committed with the caller's data. What the functions beside it do is in functions/, a file each.
+--
+-- A job lives in one place at a time: parcel (plain and ready), lease (a parcel's job that runs),
+-- job (everything else that has not succeeded), history (succeeded, and every ended attempt).
+-- Parcels and leases are written and deleted, never updated while all goes well: an open snapshot
+-- makes nothing slower. Times are seconds since the epoch; the views show them as timestamps.
+create schema penstock;
+
+-- The store's id, the number of the last migration, and how far it was pruned.
+create table penstock.meta (
+    name text primary key,
+    value text not null
+);
+
+-- One (queue, task, version, priority, required tags); the key is a hash of the five.
+create table penstock.lane (
+    hash bigint primary key,
+    queue text not null,
+    task text not null,
+    version integer not null,
+    priority integer not null,
+    runs_on text not null,
+    search text not null  -- the argument fields that every job of the lane has indexed
+);
+
+-- Plain ready jobs, packed: ids follow on from the first, which is the key; attempt 0 for all.
+create table penstock.parcel (
+    lane bigint not null,
+    id uuid not null,
+    jobs integer not null check (jobs between 1 and 4096),
+    lengths bytea not null check (length(lengths) = 4 * jobs),  -- of the bodies, four bytes each, little end first
+    bodies bytea not null,
+    primary key (lane, id)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+-- Cutting a parcel reads a part of it: no compression to undo.
+alter table penstock.parcel alter column bodies set storage external, alter column lengths set storage external;
+
+-- What one claim took from the parcels of one lane. A mark per job: 0 held, 1 settled, 2 asked to cancel.
+create table penstock.lease (
+    id bigint primary key generated always as identity,
+    worker text not null,
+    lane bigint not null,
+    claimed_at double precision not null,
+    firsts bytea not null,  -- the first id of each parcel, 16 bytes each
+    counts bytea not null,  -- how many jobs it gave, two bytes each, big end first
+    lengths bytea not null,
+    bodies bytea not null,
+    marks bytea not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+alter table penstock.lease alter column bodies set storage external, alter column lengths set storage external;
+-- Serves recover and renew.
+create index lease_worker on penstock.lease (worker);
+
+-- Every job that is neither plain and ready, nor running out of a parcel, nor succeeded.
+create table penstock.job (
+    id uuid primary key,
+    lane bigint not null,
+    state text not null check (state in ('waiting', 'ready', 'running', 'failed', 'cancelled')),
+    run_at double precision not null,
+    minute integer not null default 0,  -- the bucket it is counted in: 0, or that of a later run_at
+    attempt integer not null default 0,
+    failures integer not null default 0,
+    lapses integer not null default 0,
+    repeats integer not null default 0,
+    enqueued_at double precision not null,
+    claimed_at double precision,
+    ended_at double precision,
+    keep_until double precision,  -- once ended; null: for the retention
+    worker text,
+    cancelled boolean not null default false,  -- asked to cancel while it runs
+    at_most_once boolean not null default false,
+    key text,
+    unique_key text,
+    unique_until text,
+    unique_seconds double precision,
+    expires_at double precision,
+    tags text,
+    search text,
+    reason text,
+    error text,
+    body bytea not null
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+-- Serves claim.
+create index job_due on penstock.job (lane, run_at, id) where state = 'ready';
+-- Serves recover and renew.
+create index job_held on penstock.job (worker) where state = 'running';
+-- Serves expire.
+create index job_expiry on penstock.job (expires_at) where state = 'ready' and expires_at is not null;
+-- Serves find (failed and cancelled ones among a million scheduled) and prune.
+create index job_ended on penstock.job (id, ended_at) where state in ('failed', 'cancelled');
+
+-- Every id ever stored, until it is pruned: an id sent again is recognised, also after its job ended.
+-- Ids begin with their time, so a partition is a day.
+create table penstock.sent (
+    id uuid not null,
+    jobs integer not null,
+    lane bigint not null,
+    at double precision,  -- of derived ids, which hold no time
+    primary key (id)
+) partition by range (id);
+create table penstock.sent_other partition of penstock.sent default;
+create table penstock.sent_derived partition of penstock.sent
+    for values from ('ff000000-0000-0000-0000-000000000000') to (maxvalue);
+
+create table penstock.unique_key (
+    key text primary key,
+    job uuid not null,
+    until text not null,
+    expires_at double precision
+);
+
+-- Tags, and argument fields declared for search (as "arg.<field>").
+create table penstock.tag (
+    name text not null,
+    value text not null,
+    job uuid not null,
+    primary key (name, value, job)
+);
+-- Serves prune and delete.
+create index tag_job on penstock.tag (job);
+
+create table penstock.note (
+    id bigint primary key generated always as identity,
+    job uuid not null,
+    kind text not null,
+    name text not null,
+    at double precision not null,
+    value bytea not null,
+    unique (job, kind, name)
+);
+
+-- How many more (or fewer) jobs of a lane are in a state; of ready ones, by the minute they are due
+-- (0: at once). Every transaction adds rows; upkeep folds them, and the sum is what counts.
+create table penstock.tally (
+    lane bigint not null,
+    state text not null,
+    minute integer not null,
+    jobs bigint not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+create table penstock.batch (
+    id text primary key,
+    rows bigint not null,
+    at double precision not null
+);
+
+create table penstock.worker (
+    id text primary key,
+    boot text not null default '',
+    alive_since double precision not null,
+    alive_until double precision not null,
+    lease double precision not null,
+    gone double precision not null default 0,  -- when it was given up; kept, to be told so if it comes back
+    claimed_at double precision,
+    declared text not null
+) with (fillfactor = 50);
+
+create table penstock.rule (
+    kind text not null,
+    queue text not null,  -- '' is any
+    task text not null,
+    author text not null,
+    reason text not null,
+    created_at double precision not null,
+    until double precision,
+    primary key (kind, queue, task)
+);
+
+-- One row per ended attempt, and the rarer events. body and result stand in the last row of a job
+-- that is kept. A position is the transaction's number and a number within it: readers that stop
+-- below the oldest transaction still open never miss a row that is committed late.
+create sequence penstock.history_order as integer minvalue 0 maxvalue 1048575 cycle cache 1000;
+create table penstock.history (
+    position bigint not null
+        default ((pg_current_xact_id()::text::bigint << 20) | nextval('penstock.history_order')),
+    kind text not null,
+    at double precision not null,
+    job uuid,
+    lane bigint,
+    attempt integer,
+    failures integer not null default 0,  -- as the attempt left them
+    lapses integer not null default 0,
+    repeats integer not null default 0,
+    state text,
+    reason text,
+    key text,
+    enqueued_at double precision,
+    run_at double precision,
+    started_at double precision,
+    worker text,
+    tags text,
+    error text,
+    body bytea,
+    result bytea,
+    data bytea,
+    keep_until double precision  -- of body and result; null: for the retention
+) partition by range (at);
+create table penstock.history_other partition of penstock.history default;
+-- Serves history, and readers that go on from a position.
+create index history_position on penstock.history (position);
+-- Serves get, find and history of one job.
+create index history_job on penstock.history (job) where job is not null;
+-- Serves prune.
+create index history_kept on penstock.history (keep_until) where keep_until is not null;

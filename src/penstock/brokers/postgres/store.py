@@ -1,0 +1,308 @@
+"""The database behind the broker: connections, transactions, time, and errors in our words.
+
+Connections are lent: whoever needs one takes an idle one or opens another, so a thread that waits
+for the server keeps no other from it. Nothing is set per session: behind a pooler the session
+belongs to everybody. A connection that was cut short is never lent again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors, pq
+from psycopg.rows import dict_row
+
+from penstock.brokers.postgres import migrating
+from penstock.brokers.postgres.clock import StoreClock
+from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
+from penstock.brokers.postgres.statements import sql
+from penstock.clock import Clock
+from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
+from penstock.job import Lane
+from penstock.settings import mask
+
+CONNECT_SECONDS = 5
+IDLE_CONNECTIONS = 8  # more are closed when they come back
+RING_SECONDS = 0.005  # at most one notification in this time
+CHANNEL = "penstock"
+_FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
+_READ_ONLY = (errors.ReadOnlySqlTransaction,)
+_UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+
+
+class PostgresDb:
+    """One transaction on a connection of ours: rows as dicts, ids as bytes."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def execute(self, statement: str, parameters: Any = ()) -> psycopg.Cursor[dict[str, Any]]:
+        cursor = self.connection.cursor(binary=True, row_factory=dict_row)
+        return cursor.execute(statement, parameters)  # pyright: ignore[reportArgumentType]  a file, not a literal
+
+    def executemany(self, statement: str, parameters: Iterable[Any]) -> None:
+        self.connection.cursor().executemany(statement, list(parameters))  # pyright: ignore[reportArgumentType]  as above
+
+    def each(self, statement: str, parameters: Iterable[Any]) -> Sequence[Mapping[str, Any] | None]:
+        sets = list(parameters)
+        if len(sets) < 2:
+            return [self.execute(statement, one).fetchone() for one in sets]
+        cursor = self.connection.cursor(binary=True, row_factory=dict_row)
+        cursor.executemany(statement, sets, returning=True)  # pyright: ignore[reportArgumentType]  as above
+        found: list[Mapping[str, Any] | None] = []
+        while True:
+            found.append(cursor.fetchone())
+            if not cursor.nextset():
+                return found
+
+    def insert(self, statement: str, width: int, values: Sequence[Any]) -> None:
+        rows = [values[start : start + width] for start in range(0, len(values), width)]
+        self.executemany(statement, rows)
+
+
+class Store:
+    """A schema in a database. `create=False` refuses where there is none, instead of making it."""
+
+    sql = sql
+    boot = ""
+
+    def __init__(self, url: str, clock: Clock | None = None, *, create: bool = True) -> None:
+        self.url = url
+        self.where = mask(url)
+        self.conninfo, self.pooled = _conninfo(url)
+        self.store_clock = StoreClock()
+        self.clock: Clock = clock or self.store_clock
+        self.store_id = ""
+        self.lanes: dict[int, Lane] = {}
+        self.searched: dict[int, str] = {}
+        self._prepare = not self.pooled
+        self._create = create
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+        self._rang_at = 0.0
+        with self.lend() as connection:
+            self.store_id = migrating.open_schema(connection, self.where, create=create)
+        _stores.add(self)
+
+    def lease_time(self) -> float:
+        return self.clock.now()
+
+    def follow(self) -> None:
+        """Nothing can take the place of a server unseen: its connections break."""
+
+    @contextmanager
+    def lend(self, patience: float = CALL_SECONDS) -> Generator[Connection]:
+        """A connection for one call or one transaction; its errors in our words."""
+        with in_our_words(self.where):
+            connection = self._take()
+            connection.patience = patience
+            try:
+                connection.settle_down()
+                if self.store_clock.stale():
+                    self._ask_time(connection)
+                yield connection
+            except _UNPREPARED as error:
+                self._prepare = False
+                connection.close()
+                raise StoreUnreachable(
+                    f"the store {self.where} is behind a pooler that hands its sessions around; "
+                    "statements are not prepared from now on (add ?pooler=true to the URL)"
+                ) from error
+            except _READ_ONLY:
+                connection.close()  # a primary no more: the next connection may find the new one
+                raise
+            finally:
+                self._give_back(connection)
+
+    def _take(self) -> Connection:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return self.connect()
+
+    def connect(self) -> Connection:
+        """A new connection."""
+        return connect(self.conninfo, prepare=self._prepare)
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.closed:
+            return
+        if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and (
+            not connection.rings
+            or connection.pgconn.transaction_status != pq.TransactionStatus.ACTIVE
+        ):
+            connection.close()
+            return
+        with self._lock:
+            if len(self._idle) < IDLE_CONNECTIONS and connection.pid == os.getpid():
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _ask_time(self, connection: Connection) -> None:
+        asked_at = time.monotonic()
+        row = connection.execute(
+            "select extract(epoch from clock_timestamp())::double precision"
+        ).fetchone()
+        if row is not None:
+            self.store_clock.measured(row[0], asked_at, time.monotonic())
+
+    @contextmanager
+    def writing(self, *, durable: bool = True) -> Generator[PostgresDb]:
+        """A transaction that writes; all of it is kept, or nothing."""
+        with self.lend() as connection, self.transaction(connection, durable=durable) as db:
+            yield db
+
+    @contextmanager
+    def transaction(
+        self, connection: Connection, *, durable: bool = True, begin: str = "begin"
+    ) -> Generator[PostgresDb]:
+        """On this connection; what is not durable may be lost if the server crashes."""
+        connection.execute(begin if durable else f"{begin}; set local synchronous_commit = off")  # pyright: ignore[reportArgumentType]  our own words
+        try:
+            yield PostgresDb(connection)
+            connection.execute("commit")
+        except BaseException:
+            if not connection.closed:
+                connection.execute("rollback")
+            raise
+
+    @contextmanager
+    def reading(self) -> Generator[PostgresDb]:
+        """One consistent look at the store."""
+        begin = "begin isolation level repeatable read read only"
+        with self.lend() as connection, self.transaction(connection, begin=begin) as db:
+            yield db
+
+    def lane(self, db: Any, number: int) -> Lane:
+        """The words behind a lane's hash."""
+        if number not in self.lanes:
+            row = db.execute(sql.lane, (number,)).fetchone()
+            if row is None:  # damaged: a task that no worker knows, so that the others flow
+                return Lane("unknown", f"lane:{number}")
+            runs_on = tuple(row["runs_on"].split(",")) if row["runs_on"] else ()
+            names = (row["queue"], row["task"], row["version"], row["priority"])
+            self.searched[number] = row["search"]
+            self.lanes[number] = Lane(*names, runs_on)
+        return self.lanes[number]
+
+    def rules_changed(self) -> None:
+        with self.lend() as connection:
+            connection.execute("select pg_notify(%s, 'rules')", (CHANNEL,))
+
+    def ring(self, connection: Connection, lanes: Iterable[int]) -> None:
+        """After a commit: tell those who wait, unless they were told a moment ago.
+
+        Not within the transaction: a notification holds a lock of the whole server from before the
+        commit until it is on the disk. And not waited for.
+        """
+        now = time.monotonic()
+        if now - self._rang_at < RING_SECONDS or connection.closed:
+            return
+        self._rang_at = now
+        numbers = list(dict.fromkeys(lanes))
+        said = ",".join(map(str, numbers)) if len(numbers) <= 50 else ""
+        connection.ring(f"set local synchronous_commit = off; notify {CHANNEL}, '{said}'".encode())
+
+    def close_connections(self) -> None:
+        _stores.discard(self)
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            if connection.pid == os.getpid():
+                connection.close()
+
+    def after_fork_in_child(self) -> None:
+        """The connections are the parent's; whoever uses the store here opens others."""
+        self._lock = threading.Lock()
+        for connection in self._idle:
+            connection.disown()
+        self._idle = []
+
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_stores):
+        store.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _conninfo(url: str) -> tuple[str, bool]:
+    """What libpq is told, and whether there is a pooler in between."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    said = options.pop("pooler", "false").lower()
+    if said not in {"true", "false", "1", "0"}:
+        raise Refused(f"{mask(url)}: pooler={said}: true or false")
+    pooled = said in {"true", "1"}
+    defaults = {
+        "connect_timeout": str(CONNECT_SECONDS),
+        "application_name": "penstock",
+        "keepalives_idle": "10",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
+        "tcp_user_timeout": "20000",
+    }
+    plain = urlunsplit(parts._replace(query=urlencode({**defaults, **options})))
+    try:
+        psycopg.conninfo.conninfo_to_dict(plain)
+    except psycopg.ProgrammingError as error:
+        raise Refused(f"{mask(url)}: {error}".strip()) from error
+    return plain, pooled
+
+
+@contextmanager
+def in_our_words(where: str) -> Generator[None]:
+    """Errors of PostgreSQL as errors of Penstock."""
+    try:
+        yield
+    except _FULL as error:
+        message = (
+            f"no room left in the store {where} ({_said(error)}); nothing of this call was written"
+        )
+        raise StoreFull(message) from error
+    except (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName) as error:
+        message = (
+            f"the store {where} is not as this Penstock knows it ({_said(error)}); "
+            "bring it up to date with `penstock migrate up`"
+        )
+        raise StoreUnreachable(message) from error
+    except errors.InsufficientPrivilege as error:
+        message = (
+            f"this login may not do that in the store {where}: {_said(error)}; "
+            "`penstock migrate roles` shows what to grant"
+        )
+        raise Refused(message) from error
+    except errors.RaiseException:
+        raise
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise StoreUnreachable(f"the store {where} does not answer: {_said(error)}") from error
+    except (errors.InternalError_, errors.DataCorrupted, errors.ReadOnlySqlTransaction) as error:
+        raise StoreUnreachable(f"the store {where}: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0]
+
+
+def jitter(seconds: float) -> float:
+    """So that a fleet does not come back all at once."""
+    return seconds * random.uniform(0.5, 1.0)  # noqa: S311  not a secret
+
+
+__all__ = ["PenstockError", "PostgresDb", "Store", "in_our_words", "jitter"]
