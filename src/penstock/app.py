@@ -79,6 +79,7 @@ class App:
         self._beside: Path | None = calling_file()
         self._given = broker
         self._broker: Broker | None = broker
+        self._own_clock = clock  # None: the store's
         self._clock = clock or (SYSTEM_CLOCK if broker is None else broker.clock)
         self._lock = threading.Lock()
         self._coalescer = Coalescer(self._send)
@@ -111,7 +112,9 @@ class App:
             with self._lock:
                 broker = self._broker
                 if broker is None:
-                    broker = self._broker = open_broker(self.resolved_url.url, self._clock)
+                    broker = open_broker(self.resolved_url.url, self._own_clock)
+                    self._clock, self.ids = broker.clock, Ids(broker.clock)
+                    self._broker = broker
         return broker
 
     @property

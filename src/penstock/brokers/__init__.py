@@ -42,6 +42,11 @@ def store_condition(url: str) -> StoreCondition:
         from penstock.brokers.sqlite.condition import condition
 
         return condition(_path(url))
+    if url.startswith(_POSTGRES):
+        _need_psycopg()
+        from penstock.brokers.postgres.condition import condition as postgres_condition
+
+        return postgres_condition(url)
     if url in ("memory:", "memory://"):
         promise = "an accepted job is lost with the process that holds it"
         return StoreCondition(kind="memory", where=url, promise=promise, exists=True)

@@ -80,7 +80,7 @@ class Store:
     def __init__(self, url: str, clock: Clock | None = None, *, create: bool = True) -> None:
         self.url = url
         self.where = mask(url)
-        self.conninfo, self.pooled = _conninfo(url)
+        self.conninfo, self.pooled = conninfo_of(url)
         self.store_clock = StoreClock()
         self.clock: Clock = clock or self.store_clock
         self.store_id = ""
@@ -242,7 +242,7 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _conninfo(url: str) -> tuple[str, bool]:
+def conninfo_of(url: str) -> tuple[str, bool]:
     """What libpq is told, and whether there is a pooler in between."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
