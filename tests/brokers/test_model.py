@@ -327,14 +327,30 @@ def agree(make: Any, examples: int, **options: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("make", [memory, sqlite])
-def test_every_broker_agrees_with_memory(make):
+def a_maker(store: str, request: pytest.FixtureRequest) -> Any:
+    """How to make a fresh broker for each example."""
+    if store != "postgres":
+        return {"memory": memory, "sqlite": sqlite}[store]
+    migrated = request.getfixturevalue("migrated_postgres")
+
+    def postgres(folder: Path, clock: Clock) -> Broker:
+        from penstock.brokers.postgres import PostgresBroker
+
+        migrated.empty()
+        return PostgresBroker(migrated.url, clock=clock)
+
+    return postgres
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
+def test_every_broker_agrees_with_memory(store, request):
     """B2, B36, B43, B44, C4: one meaning, whatever the store. The same steps in every run."""
-    agree(make, EXAMPLES, derandomize=True)
+    examples = EXAMPLES // 3 if store == "postgres" else EXAMPLES  # each step is a round trip
+    agree(a_maker(store, request), examples, derandomize=True)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("make", [sqlite])
-def test_every_broker_agrees_with_memory_for_long(make):
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_every_broker_agrees_with_memory_for_long(store, request):
     """The same with other steps each time, and many more of them."""
-    agree(make, 50 * EXAMPLES)
+    agree(a_maker(store, request), 50 * EXAMPLES)

@@ -25,7 +25,7 @@ def open_broker(url: str, clock: Clock | None = None, *, create: bool = True) ->
 
         return SqliteBroker(_path(url), clock=clock, create=create)
     if url.startswith(_POSTGRES):
-        _need_psycopg()
+        need_driver(url)
         from penstock.brokers.postgres import PostgresBroker
 
         return PostgresBroker(url, clock=clock, create=create)
@@ -43,7 +43,7 @@ def store_condition(url: str) -> StoreCondition:
 
         return condition(_path(url))
     if url.startswith(_POSTGRES):
-        _need_psycopg()
+        need_driver(url)
         from penstock.brokers.postgres.condition import condition as postgres_condition
 
         return postgres_condition(url)
@@ -60,8 +60,9 @@ def _path(url: str) -> str:
     return unquote(path)
 
 
-def _need_psycopg() -> None:
-    if find_spec("psycopg") is None:
+def need_driver(url: str) -> None:
+    """Refuse in a sentence where the driver that a URL needs is not installed."""
+    if url.startswith(_POSTGRES) and find_spec("psycopg") is None:
         raise Refused("PostgreSQL needs the driver: pip install 'penstock[postgres]'")
 
 

@@ -38,11 +38,11 @@ Pair = tuple[Job[Any], Outcome]
 WORK_SECONDS = 5.0  # a worker's own calls: it had better try again than wait
 _ANSWER = "lane, lease, firsts, counts, lengths, bodies, job_rows, news"
 _MARKS = ", ".join(["%s"] * 10)
-_CLAIM = f"select {_ANSWER} from penstock.claim({_MARKS})"  # noqa: S608  no values in it
-_EXCHANGE = f"select {_ANSWER} from penstock.settle_and_claim({_MARKS}, {_MARKS})"  # noqa: S608
+_CLAIM = f"select {_ANSWER} from penstock.claim({_MARKS}, %s, %s)"  # noqa: S608  no values in it
+_EXCHANGE = f"select {_ANSWER} from penstock.settle_and_claim({_MARKS}, {_MARKS}, %s, %s)"  # noqa: S608
 _SUCCEED = f"select penstock.succeed(%s, {_MARKS})"
 _SUCCEED_ROWS = "select penstock.succeed_rows(%s, %s, %s, %s, %s, %s, %s)"
-_LOOK = "select lane, first, jobs, run_at, news from penstock.busy_lanes(%s)"
+_LOOK = "select lane, first, jobs, run_at, news from penstock.busy_lanes(%s, %s)"
 _ROWS = "select * from penstock.job where id = any(%s)"
 _LOOKED_SECONDS = 2.5  # so long a look that found no lapsed worker stands for another
 
@@ -97,7 +97,10 @@ class Claiming(HandOver):
         """Apply outcomes: successes by a call for each lease, whatever is rarer row by row."""
         if (lease := _one_lease(pairs)) is not None:
             row = connection.execute(
-                _SUCCEED, (pairs[0][0].worker, lease, *_successes(pairs)), prepare=True, binary=True
+                _SUCCEED,
+                (pairs[0][0].worker, lease, *_successes(pairs, self.clock.now())),
+                prepare=True,
+                binary=True,
             ).fetchone()
             return [bool(mark) for mark in row[0]] if row else []
         durable = not (self.relaxed and all(job.queue in self.relaxed for job, _ in pairs))
@@ -119,7 +122,7 @@ class Claiming(HandOver):
                 place = (job.lease[0], job.worker, job.claimed_at)
                 leases.setdefault(place, []).append(index)
         for (lease, worker, _), indexes in leases.items():
-            values = _successes([pairs[index] for index in indexes])
+            values = _successes([pairs[index] for index in indexes], self.clock.now())
             row = db.execute(_SUCCEED + " as marks", (worker, lease, *values)).fetchone()
             for index, mark in zip(indexes, row["marks"] if row else b"", strict=False):
                 accepted[index] = bool(mark)
@@ -222,6 +225,7 @@ class _Claim:
         self.now = broker.clock.now()
         self.looked = False
         self.said = False  # the worker's row was looked at
+        self.guesses: list[int] = []
 
     def exchange(self, lease: int, pairs: Sequence[Pair]) -> None:
         """Settle one lease's successes and claim, in one round trip."""
@@ -229,7 +233,7 @@ class _Claim:
             self.accepted = self.broker._settle_now(self.connection, pairs)  # noqa: SLF001
             return
         offers = self._offers()
-        values = (lease, *_successes(pairs), *self._parameters(offers))
+        values = (lease, *_successes(pairs, self.now), *self._parameters(offers))
         rows = self.connection.execute(_EXCHANGE, values, prepare=True, binary=True).fetchall()
         self.accepted = [bool(mark) for mark in rows[0][5]]
         self._take_over(rows[1:], offers)
@@ -265,7 +269,7 @@ class _Claim:
         self.looked = True
         began = time.monotonic()
         db = PostgresDb(self.connection)
-        rows = db.execute(_LOOK, (self.now,)).fetchall()
+        rows = db.execute(_LOOK, (self.now, store.lease_time())).fetchall()
         broker.offers.learn(rows, lambda number: store.lane(db, number), self.now, began)
         broker._heard_news(" ".join(row["news"] for row in rows if row["news"]), self.now)  # noqa: SLF001
 
@@ -286,65 +290,69 @@ class _Claim:
         ).decode()
 
     def _parameters(self, offers: Sequence[Offer]) -> tuple[Any, ...]:
-        wants = [self._want(offer) for offer in offers]
         declared = self._declared()
         if declared is not None:
             self.broker._registered[self.worker.id] = (self.worker, self.now)  # noqa: SLF001
-        loose = [offer.row_floor if offer.loose else None for offer in offers]
+        tasks = list(dict.fromkeys(offer.lane.task for offer in offers))
+        sizes = [self._most(task) for task in tasks]
+        self.guesses = [offer.guess(self._most(offer.lane.task)) for offer in offers]
         return (
             self.worker.id,
             declared,
             self.worker.lease,
             bigs([offer.hash for offer in offers]),
-            ints(wants),
-            ints([offer.guess(want) for offer, want in zip(offers, wants, strict=True)]),
+            ints([tasks.index(offer.lane.task) + 1 for offer in offers]),
+            ints(sizes),
+            ints(self.guesses),
             uuids([offer.floor for offer in offers]),
-            floats_or_none(loose),
+            floats_or_none([offer.row_floor if offer.loose else None for offer in offers]),
             self.left,
             self.now,
+            self.broker.store.lease_time(),
         )
 
-    def _want(self, offer: Offer) -> int:
+    def _most(self, task: str) -> int:
         if self.sizes is None:
             return self.left
-        return max(0, min(self.left, self.sizes.get(offer.lane.task, self.left)))
+        return max(0, min(self.left, self.sizes.get(task, self.left)))
 
     def _take_over(self, rows: Sequence[Sequence[Any]], offers: Sequence[Offer]) -> None:
-        broker = self.broker
-        self.said = True
+        known = {offer.hash: offer for offer in offers}
         taken: dict[int, tuple[int, int]] = {}
-        for lane, lease, firsts, counts, lengths, bodies, job_rows, news in rows:
-            if lane is None:
-                if news == "unknown":
-                    # Given up for dead, or never there: this time it introduces itself.
-                    broker._registered.pop(self.worker.id, None)  # noqa: SLF001
-                    self.said = False
-                    return
-                broker._heard_news(news, self.now)  # noqa: SLF001
-                continue
-            offer = broker.offers.lanes[lane]
-            before = len(self.jobs)
-            if job_rows:
-                self._take_rows(offer, job_rows)
-            parcels = 0
-            if lease is not None:
-                parcels = len(firsts) // 16
-                self._take_parcels(offer, lease, firsts, counts, (lengths, bodies))
-            taken[lane] = len(self.jobs) - before, parcels
-        left = self.left
-        for offer in offers:
+        self.said = True
+        for lane, *packed, job_rows, news in rows:
+            if lane is not None:
+                taken[lane] = self._take(known[lane], packed, job_rows)
+            elif news == "unknown":
+                # Given up for dead, or never there: the next time it introduces itself.
+                self.broker._registered.pop(self.worker.id, None)  # noqa: SLF001
+                self.said = False
+                return
+            else:
+                self.broker._heard_news(news, self.now)  # noqa: SLF001
+        for offer, guess in zip(offers, self.guesses, strict=True):
+            want = self._most(offer.lane.task)
             jobs, parcels = taken.get(offer.hash, (0, 0))
-            want = min(left, self._want(offer))
-            left -= jobs
+            self.left -= jobs
             if self.sizes is not None and offer.lane.task in self.sizes:
                 self.sizes[offer.lane.task] -= jobs
-            if jobs < want and parcels < offer.guess(want):
-                broker.offers.lanes.pop(offer.hash, None)  # nothing more in there
-            if left <= 0:
-                break
-        self.left = left
-        if left > 0 and not broker.offers.lanes:
-            broker.offers.forget()
+            if jobs < want and parcels < guess:
+                self.broker.offers.exhausted(offer)
+        if self.left > 0 and not self.broker.offers.lanes:
+            self.broker.offers.forget()
+
+    def _take(
+        self, offer: Offer, packed: Sequence[Any], job_rows: Sequence[bytes] | None
+    ) -> tuple[int, int]:
+        """How many jobs came out of a lane, and out of how many parcels."""
+        before = len(self.jobs)
+        if job_rows:
+            self._take_rows(offer, job_rows)
+        lease, firsts, counts, lengths, bodies = packed
+        if lease is None:
+            return len(self.jobs) - before, 0
+        self._take_parcels(offer, lease, firsts, counts, (lengths, bodies))
+        return len(self.jobs) - before, len(firsts) // 16
 
     def _take_rows(self, offer: Offer, ids: Sequence[bytes]) -> None:
         db = PostgresDb(self.connection)
@@ -411,9 +419,8 @@ def _one_lease(pairs: Sequence[Pair]) -> int | None:
     return lease
 
 
-def _successes(pairs: Sequence[Pair]) -> tuple[Any, ...]:
+def _successes(pairs: Sequence[Pair], now: float) -> tuple[Any, ...]:
     """The parameters of penstock.succeed after the lease: when it was claimed, and the jobs."""
-    now = time.time()
     places: list[int] = []
     ids: list[bytes] = []
     ended: list[float] = []

@@ -14,7 +14,6 @@ from penstock.brokers.postgres import joining
 from penstock.brokers.postgres.arrays import bigs, blobs, ints, uuids
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.handed import Handed, job_values, span_of
-from penstock.brokers.postgres.listening import Ear
 from penstock.brokers.postgres.offers import Offers
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, Store
@@ -50,7 +49,7 @@ class HandOver(Looking[Store]):
         self.retention = retention
         self.relaxed: frozenset[str] = frozenset()
         self.offers = Offers()
-        self.ear = Ear(self.store)
+        self.ear = self.store.ear
         self._news: set[int] = set()
 
     def _look_again(self) -> None:
@@ -161,11 +160,11 @@ class HandOver(Looking[Store]):
         fields = searched_fields(handed.parcels, handed.singles)
         new: list[dict[str, Any]] = []
         for lane, searched in fields.items():
+            check_lane(lane)
             number, search = lane.hash, ",".join(sorted(searched))
             known = self.store.searched.get(number)
             if known is not None and (not known or known == search):
                 continue  # as most: nothing is indexed, or the same, and that is known
-            check_lane(lane)
             new.append(
                 {
                     "hash": number,

@@ -14,7 +14,8 @@ import select
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.brokers.postgres.connection import Connection
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.brokers.postgres.store import Store
 
 DEAF_SECONDS = 0.25  # the longest wait while nothing can be heard
+_ECHO_SECONDS = 0.1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _LOOK_SECONDS = 20.0  # a connection that says nothing is asked whether it is still there
 
@@ -47,6 +49,7 @@ class Ear:
         self._lock = threading.Lock()
         self._echo = ""
         self._began = threading.Event()
+        self._rang = False
 
     def listen(self) -> None:
         """Begin, if that has not been done in this process."""
@@ -73,7 +76,11 @@ class Ear:
         """Until there may be something: whether, and the lanes it is about if that is known."""
         self.listen()
         me = threading.get_ident()
-        box = self._waiting.setdefault(me, queue.SimpleQueue())
+        box = self._waiting.get(me)
+        if box is None:
+            box = self._waiting[me] = queue.SimpleQueue()
+            if self._rang:
+                box.put(None)
         longest = timeout
         if self._store.pooled or not self.hears:
             longest = min(longest, DEAF_SECONDS)
@@ -106,8 +113,18 @@ class Ear:
             if ours:
                 return True, ours
 
+    @contextmanager
+    def heard_rules(self) -> Generator[None]:
+        """Return once this process heard of the change itself, and so others may have, too."""
+        before = self.rules
+        yield
+        until = time.monotonic() + _ECHO_SECONDS
+        while self.hears and self.rules == before and time.monotonic() < until:
+            time.sleep(0.000_2)
+
     def ring(self) -> None:
-        """End every wait of this process; safe in a signal handler."""
+        """End every wait of this process, or the next one; safe in a signal handler."""
+        self._rang = True
         for box in list(self._waiting.values()):
             box.put(None)
 

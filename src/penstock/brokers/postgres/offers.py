@@ -59,6 +59,11 @@ class Offers:
     def forget(self) -> None:
         self._good_until = -1.0
 
+    def exhausted(self, offer: Offer) -> None:
+        """Nothing more was found in there."""
+        if self.lanes.get(offer.hash) is offer:
+            del self.lanes[offer.hash]
+
     def fresh(self, now: float) -> bool:
         # `now` may be a test's; the other is not, so that a clock that stands still is no excuse.
         return self._looked <= now and time.monotonic() < self._good_until

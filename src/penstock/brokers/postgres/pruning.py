@@ -1,8 +1,8 @@
 """Prune and fold: what ended long ago goes a day at a time, and counts are added up.
 
 History and sent ids are partitioned by day. A day that is over and holds nothing to be kept longer
-is detached while others go on reading and writing, and then dropped; everything else goes page by
-page. No lock is waited for longer than a moment: what is in use is pruned the next time.
+is dropped as a whole; everything else goes page by page. No lock is waited for longer than a
+moment: what is in use is pruned the next time.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Pruning(Claiming):
         with self.store.lend(600.0) as connection:
             db = PostgresDb(connection)
             for row in db.execute(sql.old_days, {"before": before, "now": now}).fetchall():
-                removed += _drop_day(connection, row["partition"], row["parent"])
+                removed += _drop_day(connection, row["partition"])
         return removed
 
     def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
@@ -167,17 +167,20 @@ class Pruning(Claiming):
         self.store.close_connections()
 
 
-def _drop_day(connection: psycopg.Connection[Any], partition: str, parent: str) -> int:
-    """Concurrently: a plain drop behind an open reader would keep every settle waiting."""
-    count = connection.execute(
-        "select greatest(0, reltuples)::bigint from pg_class where oid = %s::regclass", (partition,)
-    ).fetchone()
-    try:
-        connection.execute("set lock_timeout = '2s'")
-        connection.execute(f"alter table {parent} detach partition {partition} concurrently")  # pyright: ignore[reportArgumentType]  names from the catalogue, quoted there
-        connection.execute(f"drop table {partition}")  # pyright: ignore[reportArgumentType]  as above
-    except (errors.LockNotAvailable, errors.ObjectInUse, errors.InsufficientPrivilege):
-        return 0
-    finally:
-        connection.execute("reset lock_timeout")
-    return int(count[0]) if count else 0
+def _drop_day(connection: psycopg.Connection[Any], partition: str) -> int:
+    """Drop it, or empty it where somebody is reading the table it belongs to, or leave it.
+
+    Whoever waits for the lock of the whole table keeps others waiting: so not for long. (Detaching
+    it concurrently is not to be had beside a partition for everything else.)
+    """
+    row = connection.execute(f"select count(*) from {partition}").fetchone()  # noqa: S608  # pyright: ignore[reportArgumentType]  a name from the catalogue, quoted there
+    for statement in (f"drop table {partition}", f"truncate {partition}"):
+        try:
+            connection.execute("begin; set local lock_timeout = '100ms'")
+            connection.execute(statement)  # pyright: ignore[reportArgumentType]  as above
+            connection.execute("commit")
+        except (errors.LockNotAvailable, errors.InsufficientPrivilege):
+            connection.execute("rollback")
+        else:
+            return int(row[0]) if row else 0
+    return 0

@@ -24,6 +24,7 @@ from psycopg.rows import dict_row
 from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.clock import StoreClock
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
+from penstock.brokers.postgres.listening import Ear
 from penstock.brokers.postgres.statements import sql
 from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
@@ -91,12 +92,16 @@ class Store:
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._rang_at = 0.0
+        self.ear = Ear(self)
         with self.lend() as connection:
             self.store_id = migrating.open_schema(connection, self.where, create=create)
         _stores.add(self)
 
     def lease_time(self) -> float:
-        return self.clock.now()
+        # The server's time as well; a clock of somebody else's has one that does not jump.
+        if self.clock is self.store_clock:
+            return self.clock.now()
+        return self.clock.monotonic()
 
     def follow(self) -> None:
         """Nothing can take the place of a server unseen: its connections break."""
@@ -198,7 +203,7 @@ class Store:
         return self.lanes[number]
 
     def rules_changed(self) -> None:
-        with self.lend() as connection:
+        with self.lend() as connection, self.ear.heard_rules():
             connection.execute("select pg_notify(%s, 'rules')", (CHANNEL,))
 
     def ring(self, connection: Connection, lanes: Iterable[int]) -> None:

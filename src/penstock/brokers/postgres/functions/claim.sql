@@ -8,12 +8,14 @@ create or replace function penstock.claim(
     p_declared text,             -- null: it is registered and need not be renewed
     p_lease double precision,
     p_lanes bigint[],
-    p_wants integer[],           -- of each lane at most
+    p_tasks integer[],           -- which of the sizes a lane counts on
+    p_sizes integer[],           -- of each task at most
     p_guesses integer[],         -- parcels to look at for that
     p_floors uuid[],             -- where this worker is in the lane: a hint
     p_row_floors double precision[],  -- and in its rows; null: it has none
     p_limit integer,
-    p_now double precision
+    p_now double precision,
+    p_lease_time double precision  -- the time that leases run in
 ) returns table (
     lane bigint, lease bigint, firsts bytea, counts bytea, lengths bytea, bodies bytea,
     job_rows uuid[], news text
@@ -36,16 +38,17 @@ declare
 begin
     if p_declared is not null then
         insert into penstock.worker as w (id, alive_since, alive_until, lease, claimed_at, declared)
-        values (p_worker, p_now, p_now + p_lease, p_lease, p_now, p_declared)
+        values (p_worker, p_lease_time, p_lease_time + p_lease, p_lease, p_now, p_declared)
             on conflict (id) do update
-           set alive_since = case when w.gone > 0 or w.alive_until <= p_now then p_now else w.alive_since end,
+           set alive_since = case when w.gone > 0 or w.alive_until <= p_lease_time
+                                  then p_lease_time else w.alive_since end,
                alive_until = excluded.alive_until,
                lease = excluded.lease,
                gone = 0,
                claimed_at = excluded.claimed_at,
                declared = excluded.declared;
     else
-        perform 1 from penstock.worker w where w.id = p_worker and w.gone = 0 and w.alive_until > p_now;
+        perform 1 from penstock.worker w where w.id = p_worker and w.gone = 0 and w.alive_until > p_lease_time;
         if not found then
             return query select null::bigint, null::bigint, null::bytea, null::bytea, null::bytea,
                                 null::bytea, null::uuid[], 'unknown'::text;
@@ -57,7 +60,7 @@ begin
     v_rules := exists (select 1 from penstock.rule r where r.until is null or r.until > p_now);
     for i in 1 .. coalesce(array_length(p_lanes, 1), 0) loop
         exit when v_left <= 0;
-        v_want := least(v_left, p_wants[i]);
+        v_want := least(v_left, p_sizes[p_tasks[i]]);
         continue when v_want <= 0;
         continue when v_rules and penstock.kept_back(p_lanes[i], p_now);
         lane := p_lanes[i];
@@ -139,14 +142,15 @@ begin
             gone as (
                 delete from penstock.parcel p
                  using chosen c
-                 where p.lane = p_lanes[i] and p.id = c.id
+                 where p.lane = p_lanes[i] and p.id = c.id and c.take = c.jobs
             ),
+            -- Updated, not written anew: a cancel that waits for it finds it again.
             rest as (
-                insert into penstock.parcel (lane, id, jobs, lengths, bodies)
-                select p_lanes[i], penstock.id_after(c.id, c.take), c.jobs - c.take,
-                       substr(c.lengths, 4 * c.take + 1), substr(c.bodies, c.size + 1)
+                update penstock.parcel p
+                   set id = penstock.id_after(c.id, c.take), jobs = c.jobs - c.take,
+                       lengths = substr(c.lengths, 4 * c.take + 1), bodies = substr(c.bodies, c.size + 1)
                   from chosen c
-                 where c.take < c.jobs
+                 where p.lane = p_lanes[i] and p.id = c.id and c.take < c.jobs
             )
             select string_agg(uuid_send(c.id), ''::bytea order by c.id) as firsts,
                    string_agg(int2send(c.take::smallint), ''::bytea order by c.id) as counts,
@@ -173,11 +177,12 @@ begin
             insert into penstock.tally (lane, state, minute, jobs)
             values (p_lanes[i], 'running', 0, v_taken);
             v_left := v_left - v_taken;
+            p_sizes[p_tasks[i]] := p_sizes[p_tasks[i]] - v_taken;
             news := null;
             return next;
         end if;
     end loop;
-    v_news := penstock.news(p_now);
+    v_news := penstock.news(p_now, p_lease_time);
     if v_news <> '' then
         lane := null;
         news := v_news;

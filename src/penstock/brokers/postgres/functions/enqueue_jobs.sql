@@ -13,6 +13,12 @@ declare
     v_run_at double precision;
     v_minute integer;
 begin
+    perform penstock.lock_runs(array(
+        select (o.job ->> 'run')::uuid
+          from jsonb_array_elements(p_jobs) as o (job)
+         where o.job ->> 'run' <> o.job ->> 'id'
+           and o.job ->> 'enqueued_at' is not null
+    ));
     -- By unique key, so that two callers wait for one another in the same order; the first of
     -- equals stands.
     for v_job in

@@ -17,6 +17,26 @@ begin
 end
 $$;
 
+-- Parcels of one run of ids may be cut differently when they are sent again: who stores some of a
+-- run waits for others who do, so that what they stored is seen. Released by the commit. Many
+-- runs would fill the server's table of locks; then the whole table is kept from others.
+create or replace function penstock.lock_runs(p_runs uuid[]) returns void
+language plpgsql
+as $$
+declare
+    v_run uuid;
+    v_runs uuid[] := array(select distinct r.run from unnest(p_runs) as r (run) order by r.run);
+begin
+    if array_length(v_runs, 1) > 1000 then
+        lock table penstock.sent in share row exclusive mode;
+        return;
+    end if;
+    foreach v_run in array v_runs loop
+        perform pg_advisory_xact_lock(uuid_hash_extended(v_run, 4855284203));
+    end loop;
+end
+$$;
+
 create or replace function penstock.enqueue_parcel(
     p_id uuid,
     p_run uuid,          -- the first id that its run of ids could have
@@ -34,6 +54,9 @@ declare
     v_jobs integer;
 begin
     perform penstock.check_pruned(p_id);
+    if p_jobs > 1 or p_id <> p_run then  -- else only the same id could be in its way
+        perform pg_advisory_xact_lock(uuid_hash_extended(p_run, 4855284203));
+    end if;
     select s.id, s.jobs into v_id, v_jobs
       from penstock.sent s
      where s.id between p_run and p_last
@@ -71,6 +94,7 @@ declare
     v_jobs integer;
 begin
     perform penstock.check_pruned((select t.id from unnest(p_ids) as t (id) order by t.id limit 1));
+    perform penstock.lock_runs(p_runs);
     -- One by one: joined, the planner reads every partition for a handful of ids.
     for i in 1 .. array_length(p_ids, 1) loop
         select s.id, s.jobs into v_id, v_jobs

@@ -1,7 +1,9 @@
 -- What there is to claim: the lanes that have anything ready, with their oldest parcel and their
 -- earliest row; and, in a row without a lane, the news that claim has too. Skips from lane to lane:
 -- the cost is that of the lanes, however many jobs are in them.
-create or replace function penstock.busy_lanes(p_now double precision) returns table (
+create or replace function penstock.busy_lanes(
+    p_now double precision, p_lease_time double precision
+) returns table (
     lane bigint, first uuid, jobs integer, run_at double precision, news text
 )
 language plpgsql
@@ -38,7 +40,7 @@ begin
     end loop;
     lane := null;
     run_at := null;
-    news := penstock.news(p_now);
+    news := penstock.news(p_now, p_lease_time);
     if news <> '' then
         return next;
     end if;
@@ -60,11 +62,12 @@ as $$
 $$;
 
 -- `expired`: ready jobs whose time is over wait to be cancelled; `lapsed`: a worker's lease ran out.
-create or replace function penstock.news(p_now double precision) returns text
+create or replace function penstock.news(p_now double precision, p_lease_time double precision)
+returns text
 language sql stable
 as $$
     select case when exists (select 1 from penstock.job j where j.state = 'ready' and j.expires_at <= p_now)
                 then 'expired ' else '' end
-        || case when exists (select 1 from penstock.worker w where w.gone = 0 and w.alive_until <= p_now)
+        || case when exists (select 1 from penstock.worker w where w.gone = 0 and w.alive_until <= p_lease_time)
                 then 'lapsed' else '' end
 $$;

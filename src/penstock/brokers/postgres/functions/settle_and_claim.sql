@@ -15,12 +15,14 @@ create or replace function penstock.settle_and_claim(
     p_declared text,
     p_lease double precision,
     p_lanes bigint[],
-    p_wants integer[],
+    p_tasks integer[],
+    p_sizes integer[],
     p_guesses integer[],
     p_floors uuid[],
     p_row_floors double precision[],
     p_limit integer,
-    p_now double precision
+    p_now double precision,
+    p_lease_time double precision
 ) returns table (
     lane bigint, lease bigint, firsts bytea, counts bytea, lengths bytea, bodies bytea,
     job_rows uuid[], news text
@@ -35,7 +37,8 @@ begin
     news := 'settled';
     return next;
     return query select * from penstock.claim(
-        p_worker, p_declared, p_lease, p_lanes, p_wants, p_guesses, p_floors, p_row_floors, p_limit, p_now
+        p_worker, p_declared, p_lease, p_lanes, p_tasks, p_sizes, p_guesses, p_floors, p_row_floors,
+        p_limit, p_now, p_lease_time
     );
 end
 $$;

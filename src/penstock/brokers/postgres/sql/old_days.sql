@@ -1,6 +1,5 @@
 -- Serves prune: the partitions of days that are over as a whole, and hold nothing to be kept longer.
-select format('%%I.%%I', 'penstock', c.relname) as partition,
-       format('%%I.%%I', 'penstock', p.relname) as parent
+select format('%%I.%%I', 'penstock', c.relname) as partition
   from pg_inherits i
   join pg_class c on c.oid = i.inhrelid
   join pg_class p on p.oid = i.inhparent
