@@ -51,3 +51,34 @@ def test_bench_gives_all_figures(cli):
     ):
         assert figures[name] >= 0
     assert figures["machine"]["synchronous"] == "full"
+
+
+def test_bench_on_postgres_gives_each_figure_beside_its_limit(cli):
+    bench = cli.start(
+        "bench",
+        *("--broker", "postgres", "--jobs", "1000", "--runs", "1", "--json"),
+        *("--claim", "--pending", "10000", "--snapshot", "5"),
+    )
+    said, errors = bench.communicate(timeout=110)
+
+    assert bench.returncode == 0, errors
+    figures = json.loads(said)
+    for name in (
+        "raw_copy",
+        "bulk_enqueue",
+        "processing_1",
+        "processing_2",
+        "processing_singles",
+        "raw_single",
+        "single_enqueue",
+        "concurrent_enqueue",
+        "processing_1_wal_bytes_per_job",
+        "processing_1_transactions_per_job",
+        "claim_crowded_ms",
+        "count_ms",
+        "load_before",
+        "load_held",
+    ):
+        assert figures[name] > 0, name
+    assert figures["machine"]["fsync"] == "on"
+    assert figures["ratios"]["bulk enqueue / COPY"]["least"] == 0.6

@@ -22,7 +22,7 @@ def claim(folder: Path, around: int, say: Say) -> dict[str, float]:
     """Median milliseconds to claim 100 jobs alone, and with others around; pause and resume."""
     alone, crowded = folder / "alone.db", folder / "crowded.db"
     rows = [(number, TEXT) for number in range(around)]
-    with store(crowded):
+    with store(f"sqlite:///{crowded}"):
         say(f"{around:,} pending jobs in another queue")
         other.enqueue_many(rows)
         say(f"{around:,} jobs of a paused task")
@@ -35,11 +35,11 @@ def claim(folder: Path, around: int, say: Say) -> dict[str, float]:
     for number in range(_RUNS + 1):
         for path in (alone, crowded) if number % 2 else (crowded, alone):
             say(f"claiming {_CLAIM}: run {number}")
-            with store(path):
+            with store(f"sqlite:///{path}"):
                 taken = _claim()
                 if number:  # the first one warms up both
                     times[path].append(taken)
-    with store(crowded):
+    with store(f"sqlite:///{crowded}"):
         rules = [_pause_and_resume() for _ in range(_RUNS)]
     return {
         "around": around,

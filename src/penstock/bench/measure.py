@@ -1,4 +1,4 @@
-"""The measurements of Penstock itself, each on a store of its own and through the public way in."""
+"""The measurements of Penstock itself, each on a store of its own, through the public way in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
@@ -24,9 +23,8 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def store(path: Path) -> Generator[str]:
+def store(url: str) -> Generator[str]:
     """The benchmark's app on a store of its own."""
-    url = f"sqlite:///{path}"
     with chosen(url, None):
         app.close()
         try:
@@ -36,10 +34,10 @@ def store(path: Path) -> Generator[str]:
 
 
 @contextmanager
-def worker(url: str, *options: str) -> Generator[subprocess.Popen[bytes]]:
-    """One real worker with one child process."""
+def worker(url: str, *options: str, processes: int = 1) -> Generator[subprocess.Popen[bytes]]:
+    """One real worker with its child processes."""
     command = [sys.executable, "-m", "penstock", "worker", "penstock.bench.tasks", "--url", url]
-    command += ["--processes", "1", "--log-level", "warning", "--json", *options]
+    command += ["--processes", str(processes), "--log-level", "warning", "--json", *options]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield process
@@ -53,32 +51,42 @@ def worker(url: str, *options: str) -> Generator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def backlog(path: Path, jobs: int, say: Say) -> dict[str, float]:
+def backlog(url: str, jobs: int, say: Say) -> dict[str, float]:
     """Bulk enqueue, then the processing of all of it by one worker process."""
-    with store(path) as url:
-        rows = [(number, TEXT) for number in range(jobs)]
-        _ = app.broker  # opening the store is not part of it
+    with store(url):
         say(f"bulk enqueue of {jobs:,} jobs")
-        began = time.perf_counter()
-        nothing.enqueue_many(rows)
-        enqueued = time.perf_counter() - began
-        del rows
+        enqueued = bulk(jobs)
         say(f"one worker process, {jobs:,} jobs")
-        began = time.perf_counter()
-        with worker(url, "--drain") as process:
-            code = process.wait(_MOST_SECONDS)
-        wall = time.perf_counter() - began
-        if code != 0:
-            raise PenstockError(f"the benchmark's worker ended with code {code}")
+        wall = drain(url)
         first, last, ended = _span(say)
     if ended != jobs:
         raise PenstockError(f"{jobs:,} jobs were enqueued and {ended:,} ended")
     return {
-        "bulk_enqueue": jobs / enqueued,
+        "bulk_enqueue": enqueued,
         "processing": jobs / (last - first),
         "processing_seconds": last - first,
         "processing_wall_seconds": wall,
     }
+
+
+def bulk(jobs: int) -> float:
+    """Jobs per second of one bulk enqueue into the store that is chosen."""
+    rows = [(number, TEXT) for number in range(jobs)]
+    _ = app.broker  # opening the store is not part of it
+    began = time.perf_counter()
+    nothing.enqueue_many(rows)
+    return jobs / (time.perf_counter() - began)
+
+
+def drain(url: str, *, processes: int = 1) -> float:
+    """Seconds that a real worker takes from its start to its end, when nothing is left."""
+    began = time.perf_counter()
+    with worker(url, "--drain", processes=processes) as process:
+        code = process.wait(_MOST_SECONDS)
+    wall = time.perf_counter() - began
+    if code != 0:
+        raise PenstockError(f"the benchmark's worker ended with code {code}")
+    return wall
 
 
 def _span(say: Say) -> tuple[float, float, int]:
@@ -96,9 +104,9 @@ def _span(say: Say) -> tuple[float, float, int]:
     return first, last, ended
 
 
-def single(path: Path, jobs: int) -> float:
+def single(url: str, jobs: int) -> float:
     """Enqueues per second, one call and one commit each."""
-    with store(path):
+    with store(url):
         _ = app.broker
         began = time.perf_counter()
         for number in range(jobs):
@@ -106,9 +114,9 @@ def single(path: Path, jobs: int) -> float:
         return jobs / (time.perf_counter() - began)
 
 
-def latency(path: Path, jobs: int, rate: float) -> dict[str, float]:
-    """From the call of enqueue, and from its return, to the start of the task; milliseconds."""
-    with store(path) as url, worker(url, "--grace", "5s"):
+def waits(url: str, jobs: int, rate: float) -> list[tuple[float, float]]:
+    """Seconds from the call of enqueue, and from its return, to the start of the task."""
+    with store(url), worker(url, "--grace", "5s"):
         until = time.monotonic() + 60
         while not any(row.alive and row.claimed_at for row in app.broker.workers()):
             if time.monotonic() > until:
@@ -123,14 +131,20 @@ def latency(path: Path, jobs: int, rate: float) -> dict[str, float]:
             handle = begin.enqueue()
             sent.append((handle.id, called, time.time()))
         began = [_began(job_id) for job_id, _, _ in sent]
-    from_call = [at - called for at, (_, called, _) in zip(began, sent, strict=True)]
     # A task may begin before the call has returned: that is no time at all.
-    from_return = [max(at - back, 0) for at, (_, _, back) in zip(began, sent, strict=True)]
+    return [
+        (at - called, max(at - back, 0)) for at, (_, called, back) in zip(began, sent, strict=True)
+    ]
+
+
+def percentiles(waited: list[tuple[float, float]]) -> dict[str, float]:
+    """Of what `waits` gave; milliseconds."""
+    from_call, from_return = [call for call, _ in waited], [back for _, back in waited]
     return {
-        "call_to_start_p50_ms": _percentile(from_call, 50),
-        "call_to_start_p99_ms": _percentile(from_call, 99),
-        "return_to_start_p50_ms": _percentile(from_return, 50),
-        "return_to_start_p99_ms": _percentile(from_return, 99),
+        "call_to_start_p50_ms": percentile(from_call, 50),
+        "call_to_start_p99_ms": percentile(from_call, 99),
+        "return_to_start_p50_ms": percentile(from_return, 50),
+        "return_to_start_p99_ms": percentile(from_return, 99),
     }
 
 
@@ -144,5 +158,5 @@ def _began(job_id: str) -> float:
     raise PenstockError(f"job {job_id} of the benchmark did not end: {app.broker.why(job_id)}")
 
 
-def _percentile(seconds: list[float], percent: int) -> float:
+def percentile(seconds: list[float], percent: int) -> float:
     return 1000 * quantiles(seconds, n=100, method="inclusive")[percent - 1]

@@ -12,16 +12,28 @@ from penstock.cli.options import Json
 
 def bench(
     *,
-    broker: Annotated[Literal["sqlite"], typer.Option(help="Which store.")] = "sqlite",
+    broker: Annotated[Literal["sqlite", "postgres"], typer.Option(help="Which store.")] = "sqlite",
+    url: Annotated[
+        str | None,
+        typer.Option(help="PostgreSQL: on this server, in databases of its own.", metavar="URL"),
+    ] = None,
     jobs: Annotated[
         int, typer.Option(help="Jobs of the bulk and the backlog.", min=1000)
     ] = 200_000,
     claim: Annotated[
-        bool, typer.Option("--claim", help="Also the claim among three million others; minutes.")
+        bool, typer.Option("--claim", help="Also the claim among millions of others; minutes.")
     ] = False,
     around: Annotated[
-        int, typer.Option(help="With --claim: how many of each kind are around.", min=1)
+        int, typer.Option(help="SQLite, with --claim: how many of each kind are around.", min=1)
     ] = 1_000_000,
+    pending: Annotated[
+        int, typer.Option(help="PostgreSQL, with --claim: how many are around.", min=10_000)
+    ] = 500_000,
+    snapshot: Annotated[
+        float | None,
+        typer.Option(help="PostgreSQL: also with a snapshot held open for SECONDS.", min=5),
+    ] = None,
+    runs: Annotated[int, typer.Option(help="PostgreSQL: medians of how many rounds.", min=1)] = 5,
     folder: Annotated[
         Path | None, typer.Option(help="Which disk to measure.", show_default="temporary")
     ] = None,
@@ -29,10 +41,26 @@ def bench(
 ) -> None:
     """Measure enqueue, processing and latency here, beside the raw limit of the store.
 
-    In a temporary folder, in about a minute; nothing is asserted.
+    In a temporary folder or on a server to throw away, in a few minutes; nothing is asserted.
 
     Example: penstock bench --jobs 50000
     """
+    if broker == "postgres":
+        from penstock.brokers import need_driver
+
+        need_driver("postgresql://")
+        from penstock.bench.postgres import bench as measure_postgres
+
+        measure_postgres(
+            jobs,
+            url=url,
+            folder=folder,
+            runs=runs,
+            pending=pending if claim else None,
+            snapshot=snapshot,
+            json=json,
+        )
+        return
     from penstock.bench import bench as measure
 
     measure(broker, jobs, claim=claim, around=around, folder=folder, json=json)

@@ -1,0 +1,110 @@
+"""Full load while somebody's snapshot is open: a dump, a report, a session that was forgotten.
+
+The load is a real worker and a process that keeps its backlog standing. Claims are timed beside
+it, of jobs in a queue of their own that only this process asks for.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from statistics import median
+
+import psycopg
+
+from penstock.bench import measure
+from penstock.bench.measure import TEXT, Say
+from penstock.bench.postgres.place import Place
+from penstock.bench.postgres.statements import statement
+from penstock.bench.tasks import app, wanted
+from penstock.broker import Broker, WorkerRow
+from penstock.brokers import open_broker
+from penstock.errors import PenstockError
+from penstock.job import succeeded
+
+_BACKLOG = 100_000
+_WARM_SECONDS = 5.0
+_WINDOW_SECONDS = 10.0
+_CLAIM = 100
+_PAUSE_SECONDS = 0.05
+
+
+def held_open(place: Place, seconds: float, say: Say) -> dict[str, float]:
+    """Jobs per second and the median claim, before and at the end of a snapshot's time."""
+    window = min(_WINDOW_SECONDS, seconds / 2)
+    with place.database() as url:
+        broker = open_broker(url)
+        try:
+            with _feeder(url), measure.worker(url, "--queues", "bench"):
+                say("full load")
+                _wait_for_load(broker)
+                _probe(broker, _WARM_SECONDS)
+                began = time.time()
+                before = _probe(broker, window)
+                with _snapshot(url):
+                    say(f"a snapshot is open for {seconds:.0f} s")
+                    _probe(broker, seconds - window)
+                    late = time.time()
+                    during = _probe(broker, window)
+        finally:
+            broker.close()
+        load_before, load_held = _ended(url, began, window), _ended(url, late, window)
+    return {
+        "snapshot_seconds": seconds,
+        "load_before": load_before,
+        "load_held": load_held,
+        "claim_before_ms": 1000 * median(before),
+        "claim_held_ms": 1000 * median(during),
+    }
+
+
+@contextmanager
+def _feeder(url: str) -> Generator[None]:
+    command = [sys.executable, "-m", "penstock.bench.postgres.feed", url, str(_BACKLOG)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def _snapshot(url: str) -> Generator[None]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("begin isolation level repeatable read")
+        connection.execute(statement("snapshot"))
+        yield
+        connection.execute("rollback")
+
+
+def _wait_for_load(broker: Broker) -> None:
+    until = time.monotonic() + 60
+    while not any(row.alive and row.running for row in broker.workers()):
+        if time.monotonic() > until:
+            raise PenstockError("the benchmark's worker does not start")
+        time.sleep(0.05)
+
+
+def _probe(broker: Broker, seconds: float) -> list[float]:
+    """Seconds of each claim of 100, for so long."""
+    worker = WorkerRow(id="bench-probe", tasks=app.known_tasks())
+    times: list[float] = []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        broker.enqueue([wanted.job(number, TEXT) for number in range(_CLAIM)])
+        began = time.perf_counter()
+        jobs = broker.claim(worker, ("wanted",), _CLAIM)
+        times.append(time.perf_counter() - began)
+        broker.settle([(job, succeeded()) for job in jobs])
+        time.sleep(_PAUSE_SECONDS)
+    return times
+
+
+def _ended(url: str, since: float, seconds: float) -> float:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(statement("ended"), (since, since + seconds)).fetchone()
+    return (row or (0,))[0] / seconds
