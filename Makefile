@@ -54,8 +54,8 @@ check: $(VENV)/.dev ## what CI runs: format, lint, types, import rules, tests
 soak: $(VENV)/.dev ## the full-size tests; takes a while
 	$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
 
-bench: $(VENV)/.run ## measure this machine
-	@$(BIN)/penstock bench $(ARGS)
+bench: $(VENV)/.run ## Penstock and its peers, measured side by side; ARGS=--quick for a look
+	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into site/
 	$(BIN)/zensical build --clean $(ARGS)

@@ -1,0 +1,66 @@
+"""Penstock, on SQLite or PostgreSQL by the URL alone."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import penstock
+from peers import work
+
+app = penstock.App(work.URL)
+TASKS = {
+    name: app.task(name=name, queue="bench")(function) for name, function in work.TASKS.items()
+}
+fan_out = None  # comes with flows
+_PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def about() -> dict[str, Any]:
+    """What is measured, and its settings."""
+    return {
+        "library": "Penstock",
+        "version": tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"],
+        "bulk": "enqueue_many",
+        "no_fan_out": "next issue",
+        "settings": f"{work.THREADS} threads a process, all defaults; "
+        "enqueue and settle committed durably, history on",
+        "kill": "defaults (lease of 15 s)",
+    }
+
+
+def open_store() -> None:
+    """Open it, which makes its tables."""
+    app.broker.count()
+
+
+def close_store() -> None:
+    """Let go of the store."""
+    app.close()
+
+
+def enqueue(task: str, numbers: range, text: str) -> None:
+    """One by one."""
+    put = TASKS[task].enqueue
+    for number in numbers:
+        put(number, text)
+
+
+def enqueue_bulk(task: str, numbers: range, text: str) -> None:
+    """`enqueue_many`: a commit for every 10,000."""
+    TASKS[task].enqueue_many((number, text) for number in numbers)
+
+
+def left() -> int:
+    """Whatever is still to end."""
+    return sum(count.total for count in app.broker.count())
+
+
+def workers(kind: str, processes: int) -> list[list[str]]:
+    """One command, whose supervisor starts the processes."""
+    del kind
+    command = [sys.executable, "-m", "penstock", "worker", "peers.penstock:app"]
+    command += ["--processes", str(processes), "--threads", str(work.THREADS)]
+    return [[*command, "--url", work.URL, "--log-level", "warning"]]
