@@ -170,6 +170,11 @@ class Broker(Protocol):
 
     clock: Clock
 
+    @property
+    def poll_seconds(self) -> float:
+        """How long a worker that waits for a hint need not look for itself."""
+        ...
+
     # Hand over
 
     def enqueue(

@@ -1,4 +1,4 @@
-"""Stories: real processes on a real file, stopped and killed on purpose."""
+"""Stories: real processes on a real store, stopped and killed on purpose."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Fleet:
 class Story:
     """A store, its app, and the workers on it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
-        self.url = f"sqlite:///{folder}/jobs.db"
+        self.url = url
         self.ledger_file = folder / "ledger"
         os.environ["LEDGER"] = str(self.ledger_file)
         sys.path.insert(0, str(TASKS_FILE.parent))
@@ -178,7 +178,13 @@ def alive(pid: int) -> bool:
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Iterator[Story]:
-    story = Story(tmp_path)
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
+    """On each store in turn."""
+    story = Story(tmp_path, request.getfixturevalue(f"{request.param}_url"))
     yield story
     story.close()

@@ -132,7 +132,8 @@ def noting(value: str) -> str:
     current_job().snapshot(value)
     with current_job().transaction() as connection:
         connection.execute("create table if not exists effect (value text)")
-        connection.execute("insert into effect values (?)", (value,))
+        mark = "%s" if os.environ["PENSTOCK_URL"].startswith("postgres") else "?"
+        connection.execute(f"insert into effect values ({mark})", (value,))
     return value
 
 

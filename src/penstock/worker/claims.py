@@ -18,7 +18,6 @@ from penstock.worker.pace import Pace
 START_SECONDS = 1.0  # a job that has not begun so long after its claim is put back
 _PATIENCE_SECONDS = 0.05
 _POLL_FIRST = 0.05
-_POLL_LONGEST = 0.5  # a look costs 50 us, and is how late a delayed job may start
 
 
 class Kind:
@@ -36,9 +35,14 @@ class Kind:
             self.poll = _POLL_FIRST
         self.due_at = now + self.poll if self.short else now
 
-    def back_off(self) -> None:
+    def back_off(self, longest: float) -> None:
         """Nothing happens here: look more rarely."""
-        self.poll = min(_POLL_LONGEST, self.poll * 2)
+        self.poll = min(longest, self.poll * 2)
+
+    def hear(self, at: float) -> None:
+        """There may be something at this time; who says so once may not say so again soon."""
+        self.due_at = min(self.due_at, at)
+        self.poll = _POLL_FIRST
 
 
 class Want(NamedTuple):

@@ -27,6 +27,10 @@ _LOST = (StoreFull, StoreUnreachable, OSError)
 _TRIES = 3  # then one outcome may be what the store cannot take, and not the store itself
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _LOG_EVERY = 60.0
+# A claim whose answer never came may yet be carried out, when the store has woken up: what is held
+# is compared again and again for a while, and now and then in any case.
+_LATE_SECONDS = 60.0
+_AGREE_SECONDS = 60.0
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
@@ -40,6 +44,8 @@ class Line:
         self.stale = 0  # outcomes refused because the attempt no longer held its job
         self.retry_at = 0.0
         self.troubled = False
+        self.agree_at = monotonic() + _AGREE_SECONDS  # when to compare what is held
+        self._late_until = 0.0
         self._broker = broker
         self._health = health
         self._pause = _FIRST_PAUSE
@@ -85,7 +91,9 @@ class Line:
         except Exception as error:
             self.lost(error)
             return None
-        self._health.answered()
+        if holding is not None:
+            now = monotonic()
+            self.agree_at = now + (row.lease / 3 if now < self._late_until else _AGREE_SECONDS)
         if self.troubled:
             log.warning("the store answers again")
             self.troubled = False
@@ -101,6 +109,7 @@ class Line:
         self._failures += 1
         self._resending = True
         self.troubled = True
+        self._late_until = now + _LATE_SECONDS
         self.retry_at = now + self._pause * random.uniform(0.5, 1.0)  # noqa: S311  not a secret
         self._pause = min(_LONGEST_PAUSE, self._pause * 2)
         if now - self._said_at >= _LOG_EVERY:

@@ -236,12 +236,15 @@ class Worker:
     def _chores(self, now: float) -> bool:
         """Renew, recover, sweep; False if the store does not answer."""
         live = self._claims.live
-        holding = self._claims.holding() if self._line.troubled else None
+        compare = self._line.troubled or now >= self._line.agree_at
+        holding = self._claims.holding() if compare else None
         if now >= self._renew_at() or holding is not None:
             renewed = self._line.renew(self.row, holding)
             if renewed is None:
                 return False
             self._renewed_at = now
+            if not self._claims.wants(now):
+                self.health.answered()  # with full hands no claim could say so
             self._gate.cancelled = renewed.cancelled
             if renewed.cancelled:
                 self._crew.interrupt("cancelled", renewed.cancelled)
@@ -305,7 +308,7 @@ class Worker:
             for chunk in self._claims.take(jobs, want, rules, now):
                 self._crew.give(chunk)
         elif not self._claims.live:
-            want.kind.back_off()
+            want.kind.back_off(self.broker.poll_seconds)
         want.kind.answered(now, len(jobs), want.limit)
 
     def _collect(self, chunk: Chunk | None) -> None:
@@ -385,7 +388,7 @@ class Worker:
 
     def _look_again(self, at: float) -> None:
         for kind in self._claims.kinds:
-            kind.due_at = min(kind.due_at, at)
+            kind.hear(at)
 
     def _rest(self, timeout: float) -> None:
         with suppress(queue.Empty):

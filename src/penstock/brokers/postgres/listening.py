@@ -1,8 +1,9 @@
 """Waking up: a notification says that something was committed; polling is the truth.
 
 One thread per process listens, on a connection of its own, and hands on what it hears to those who
-wait. It is told so at the beginning whether it hears at all: behind a pooler that hands sessions
-around it does not, and then whoever waits looks for itself more often.
+wait. It finds out at the beginning whether it hears at all: behind a pooler that hands sessions
+around it does not. While nothing can be heard, whoever waits looks for itself more often, and the
+rules count as changed all the time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import select
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -24,10 +26,12 @@ from penstock.job import Lane
 if TYPE_CHECKING:
     from penstock.brokers.postgres.store import Store
 
-DEAF_SECONDS = 0.25  # the longest wait while nothing can be heard
+POLL_SECONDS = 2.0  # how long nobody need look for work while it can be heard of
+DEAF_SECONDS = 0.5  # and while it cannot
+_RULES_SECONDS = 0.004  # less than those who set a rule wait for hands that did not see it
 _ECHO_SECONDS = 0.1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-_LOOK_SECONDS = 20.0  # a connection that says nothing is asked whether it is still there
+_LOOK_SECONDS = 30.0  # a connection that says nothing is asked whether it is still there
 
 log = logging.getLogger("penstock.store")
 
@@ -35,12 +39,12 @@ News = frozenset[int] | None  # lanes; None: anything
 
 
 class Ear:
-    """Hears what is committed elsewhere; `rules` counts the changes of the rules it heard of."""
+    """Hears what is committed elsewhere."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.hears = False
-        self.rules = 0
+        self._rules = 0  # changes of the rules it heard of
         self._waiting: dict[int, queue.SimpleQueue[News]] = {}
         self._thread: threading.Thread | None = None
         self._pid = 0
@@ -50,6 +54,19 @@ class Ear:
         self._echo = ""
         self._began = threading.Event()
         self._rang = False
+        _ears.add(self)
+
+    @property
+    def poll_seconds(self) -> float:
+        """How long nobody need look for work."""
+        return POLL_SECONDS if self.hears else DEAF_SECONDS
+
+    @property
+    def rules(self) -> int:
+        """A number that changes with the rules; one that does not last while it cannot hear."""
+        if self.hears:
+            return self._rules
+        return -int(time.monotonic() / _RULES_SECONDS)
 
     def listen(self) -> None:
         """Begin, if that has not been done in this process."""
@@ -82,8 +99,6 @@ class Ear:
             if self._rang:
                 box.put(None)
         longest = timeout
-        if self._store.pooled or not self.hears:
-            longest = min(longest, DEAF_SECONDS)
         if due_in is not None:
             longest = min(longest, max(0.0, due_in))
         looks = longest < timeout  # then somebody has to: the time is not up
@@ -143,13 +158,22 @@ class Ear:
             self.hears = False
             self._missed()
             self._began.set()
-            if not self._stopped and select.select([self._wake], [], [], pause)[0]:
-                break
+            if not self._stopped:
+                self._rest(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
+
+    def _rest(self, seconds: float) -> None:
+        if select.select([self._wake], [], [], seconds)[0]:
+            os.read(self._wake, 100)
+
+    def doubt(self) -> None:
+        """Another connection was cut off: see whether this one is still there."""
+        if self.hears and self._pid == os.getpid():
+            os.write(self._stop, b"?")
 
     def _missed(self) -> None:
         """Something may have been said meanwhile, about jobs or about rules."""
-        self.rules += 1
+        self._rules += 1
         self.ring()
 
     def _listen_on(self, connection: Connection) -> None:
@@ -165,10 +189,11 @@ class Ear:
         self._began.set()
         while not self._stopped:
             ready = select.select([connection.pgconn.socket, self._wake], [], [], _LOOK_SECONDS)[0]
-            if not ready:
-                connection.execute("select 1")
-            elif connection.pgconn.socket in ready:
+            if connection.pgconn.socket in ready:
                 connection.pgconn.consume_input()
+            else:
+                self._rest(0)
+                connection.execute("select 1")
             self._heard(connection)
 
     def _heard(self, connection: Connection) -> None:
@@ -191,8 +216,17 @@ class Ear:
         for box in list(self._waiting.values()):
             box.put(news)
 
+    def after_fork_in_child(self) -> None:
+        """The thread and its connection are the parent's; whoever waits here listens anew."""
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._thread = None
+        self.hears = False
+        self._waiting = {}
+
     def close(self) -> None:
         self._stopped = True
+        self.hears = False
         thread, self._thread = self._thread, None
         if self._pid == os.getpid() and thread is not None:
             os.write(self._stop, b"!")
@@ -200,3 +234,14 @@ class Ear:
             os.close(self._stop)
             os.close(self._wake)
         self._waiting.clear()
+
+
+_ears: weakref.WeakSet[Ear] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for ear in list(_ears):
+        ear.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,58 @@
+"""Renew: one call for all children of a supervisor; and how long a worker may only listen.
+
+It has a short deadline: a heartbeat that waits for a line that is dead is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from penstock.broker import Renewed, WorkerRow
+from penstock.brokers.postgres.arrays import floats, floats_or_none
+from penstock.brokers.postgres.claiming import WORK_SECONDS
+from penstock.brokers.postgres.pruning import Pruning
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.store import PostgresDb
+from penstock.ids import from_bytes
+from penstock.job import put_back
+
+
+class Renewing(Pruning):
+    """Renew."""
+
+    @property
+    def poll_seconds(self) -> float:
+        return self.store.ear.poll_seconds
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        with self.store.lend(WORK_SECONDS) as connection:
+            if holding is None:
+                return self._renew_all(PostgresDb(connection), workers)
+            with self.store.transaction(connection, durable=False) as db:
+                lapsed = self._renew_all(db, workers).lapsed
+                strays = [
+                    job
+                    for worker in workers
+                    for job in self._held(db, worker.id)
+                    if job.id not in holding
+                ]
+                self._settle(db, [(job, put_back("stray")) for job in strays])
+                return Renewed(self._renew_all(db, workers).cancelled, lapsed)
+
+    def _renew_all(self, db: PostgresDb, workers: Sequence[WorkerRow]) -> Renewed:
+        values = (
+            [worker.id for worker in workers],
+            floats([worker.lease for worker in workers]),
+            floats_or_none([worker.claimed_at for worker in workers]),
+            [msgspec.json.encode(worker).decode() for worker in workers],
+            self.store.lease_time(),
+        )
+        rows = db.execute(sql.renew_all, values).fetchall()
+        return Renewed(
+            frozenset(from_bytes(row["cancelled"]) for row in rows if row["cancelled"]),
+            frozenset(row["lapsed"] for row in rows if row["lapsed"]),
+        )
