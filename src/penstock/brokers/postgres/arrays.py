@@ -21,53 +21,33 @@ _NULL = b"\xff\xff\xff\xff"
 _UUID, _FLOAT, _BYTES, _INT, _BIG = 2950, 701, 17, 23, 20
 
 
-class Uuids(bytes):
-    """An array of ids."""
-
-
-class Floats(bytes):
-    """An array of times."""
-
-
-class Blobs(bytes):
-    """An array of bodies or results."""
-
-
-class Ints(bytes):
-    """An array of numbers of four bytes."""
-
-
-class Bigs(bytes):
-    """An array of numbers of eight bytes."""
-
-
-def uuids(values: Sequence[bytes]) -> Uuids:
+def uuids(values: Sequence[bytes]) -> bytes:
     if not values:
-        return Uuids(_empty(_UUID))
-    return Uuids(_head(_UUID, len(values)) + _SIZES[16] + _SIZES[16].join(values))
+        return _empty(_UUID)
+    return _head(_UUID, len(values)) + _SIZES[16] + _SIZES[16].join(values)
 
 
-def floats(values: Iterable[float]) -> Floats:
-    return Floats(_numbers(_FLOAT, array("d", values)))
+def floats(values: Iterable[float]) -> bytes:
+    return _numbers(_FLOAT, array("d", values))
 
 
-def ints(values: Iterable[int]) -> Ints:
-    return Ints(_numbers(_INT, array("i", values)))
+def ints(values: Iterable[int]) -> bytes:
+    return _numbers(_INT, array("i", values))
 
 
-def bigs(values: Iterable[int]) -> Bigs:
-    return Bigs(_numbers(_BIG, array("q", values)))
+def bigs(values: Iterable[int]) -> bytes:
+    return _numbers(_BIG, array("q", values))
 
 
-def floats_or_none(values: Sequence[float | None]) -> Floats | None:
+def floats_or_none(values: Sequence[float | None]) -> bytes | None:
     """None stands for an array of nothing but nulls, as `unnest` fills it up."""
     if not any(value is not None for value in values):
         return None
     parts = [_NULL if value is None else _SIZES[8] + struct.pack(">d", value) for value in values]
-    return Floats(_head(_FLOAT, len(values), nulls=1) + b"".join(parts))
+    return _head(_FLOAT, len(values), nulls=1) + b"".join(parts)
 
 
-def blobs(values: Sequence[bytes | None]) -> Blobs | None:
+def blobs(values: Sequence[bytes | None]) -> bytes | None:
     """As above."""
     nulls = values.count(None)
     if nulls == len(values):
@@ -80,7 +60,7 @@ def blobs(values: Sequence[bytes | None]) -> Blobs | None:
             size = len(value)
             parts.append(_SIZES[size] if size < 4096 else struct.pack(">i", size))
             parts.append(value)
-    return Blobs(_head(_BYTES, len(values), nulls=int(nulls > 0)) + b"".join(parts))
+    return _head(_BYTES, len(values), nulls=int(nulls > 0)) + b"".join(parts)
 
 
 def _head(element: int, count: int, nulls: int = 0) -> bytes:
@@ -104,17 +84,6 @@ def _numbers(element: int, values: array[int] | array[float]) -> bytes:
     for byte in range(width):
         spread[4 + byte :: step] = raw[byte::width]
     return _head(element, count) + bytes(spread)
-
-
-def _dumper(array_type: int) -> type[Dumper]:
-    class Ready(Dumper):
-        format = Format.BINARY
-        oid = array_type
-
-        def dump(self, obj: bytes) -> bytes:
-            return obj
-
-    return Ready
 
 
 class _Untyped(Dumper):
@@ -149,14 +118,6 @@ class _Id(Loader):
 def adapters() -> AdaptersMap:
     """How values go to the server and come back, on connections of this broker."""
     made = AdaptersMap(default_adapters)
-    for kind, array_type in (
-        (Uuids, 2951),
-        (Floats, 1022),
-        (Blobs, 1001),
-        (Ints, 1007),
-        (Bigs, 1016),
-    ):
-        made.register_dumper(kind, _dumper(array_type))
     made.register_dumper(bytes, _Untyped)
     made.register_dumper(str, _Text)
     made.register_loader("uuid", _Id)

@@ -6,7 +6,7 @@ import time
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import psycopg
@@ -20,9 +20,30 @@ from penstock.brokers.postgres.arrays import (
     ints,
     uuids,
 )
+from penstock.brokers.postgres.calls import (
+    BIG,
+    BIGS,
+    BLOBS,
+    FLOAT,
+    FLOATS,
+    INT,
+    INTS,
+    TEXT,
+    UUIDS,
+    Answer,
+    Call,
+    big,
+    call,
+    integer,
+    number,
+    text,
+    to_ids,
+    to_int,
+)
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.hand_over import HandOver
 from penstock.brokers.postgres.offers import Offer
+from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, in_our_words
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
@@ -36,14 +57,15 @@ from penstock.settlement import kept_until
 Pair = tuple[Job[Any], Outcome]
 
 WORK_SECONDS = 5.0  # a worker's own calls: it had better try again than wait
-_ANSWER = "lane, lease, firsts, counts, lengths, bodies, job_rows, news"
-_MARKS = ", ".join(["%s"] * 10)
-_CLAIM = f"select {_ANSWER} from penstock.claim({_MARKS}, %s, %s)"  # noqa: S608  no values in it
-_EXCHANGE = f"select {_ANSWER} from penstock.settle_and_claim({_MARKS}, {_MARKS}, %s, %s)"  # noqa: S608
-_SUCCEED = f"select penstock.succeed(%s, {_MARKS})"
-_SUCCEED_ROWS = "select penstock.succeed_rows(%s, %s, %s, %s, %s, %s, %s)"
-_LOOK = "select lane, first, jobs, run_at, news from penstock.busy_lanes(%s, %s)"
-_ROWS = "select * from penstock.job where id = any(%s)"
+_SETTLED = (BIG, FLOAT, INTS, UUIDS, FLOATS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS)
+_WANTED = (TEXT, TEXT, FLOAT, BIGS, INTS, INTS, INTS, UUIDS, FLOATS, INT, FLOAT, FLOAT)
+_CLAIM = Call("claim", sql.claim, _WANTED)
+_EXCHANGE = Call("exchange", sql.settle_and_claim, (*_SETTLED, *_WANTED))
+_SUCCEED = Call("succeed", sql.succeed, (TEXT, *_SETTLED))
+_SUCCEED_ROWS = Call(
+    "succeed_rows", sql.succeed_rows, (UUIDS, INTS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS)
+)
+_LOOK = Call("look", sql.look, (FLOAT, FLOAT))
 _LOOKED_SECONDS = 2.5  # so long a look that found no lapsed worker stands for another
 
 
@@ -96,13 +118,7 @@ class Claiming(HandOver):
     def _settle_now(self, connection: Connection, pairs: Sequence[Pair]) -> list[bool]:
         """Apply outcomes: successes by a call for each lease, whatever is rarer row by row."""
         if (lease := _one_lease(pairs)) is not None:
-            row = connection.execute(
-                _SUCCEED,
-                (pairs[0][0].worker, lease, *_successes(pairs, self.clock.now())),
-                prepare=True,
-                binary=True,
-            ).fetchone()
-            return [bool(mark) for mark in row[0]] if row else []
+            return self._succeed(connection, lease, pairs)
         durable = not (self.relaxed and all(job.queue in self.relaxed for job, _ in pairs))
         with self.store.transaction(connection, durable=durable) as db:
             return self._settle(db, pairs)
@@ -121,13 +137,13 @@ class Claiming(HandOver):
             else:
                 place = (job.lease[0], job.worker, job.claimed_at)
                 leases.setdefault(place, []).append(index)
-        for (lease, worker, _), indexes in leases.items():
-            values = _successes([pairs[index] for index in indexes], self.clock.now())
-            row = db.execute(_SUCCEED + " as marks", (worker, lease, *values)).fetchone()
-            for index, mark in zip(indexes, row["marks"] if row else b"", strict=False):
-                accepted[index] = bool(mark)
+        connection = cast("PostgresDb", db).connection
+        for (lease, _, _), indexes in leases.items():
+            marks = self._succeed(connection, lease, [pairs[index] for index in indexes])
+            for index, mark in zip(indexes, marks, strict=True):
+                accepted[index] = mark
         if rows:
-            done = self._succeed_rows(db, [pairs[index] for index in rows])
+            done = self._succeed_rows(connection, [pairs[index] for index in rows])
             for index in rows:
                 accepted[index] = to_bytes(pairs[index][0].id) in done
                 done.discard(to_bytes(pairs[index][0].id))
@@ -137,7 +153,12 @@ class Claiming(HandOver):
                 accepted[index] = taken
         return accepted
 
-    def _succeed_rows(self, db: Db, pairs: Sequence[Pair]) -> set[bytes]:
+    def _succeed(self, connection: Connection, lease: int, pairs: Sequence[Pair]) -> list[bool]:
+        values = (text(pairs[0][0].worker), *_successes(lease, pairs, self.clock.now()))
+        [[marks]] = call(connection, _SUCCEED, values)
+        return [bool(mark) for mark in marks or b""]
+
+    def _succeed_rows(self, connection: Connection, pairs: Sequence[Pair]) -> set[bytes]:
         now = self.clock.now()
         ended = [now if outcome.ended_at is None else outcome.ended_at for _, outcome in pairs]
         kept = [outcome.keep for _, outcome in pairs]
@@ -157,8 +178,8 @@ class Claiming(HandOver):
                 [kept_until(outcome, at) for (_, outcome), at in zip(pairs, ended, strict=True)]
             ),
         )
-        row = db.execute(_SUCCEED_ROWS + " as done", values).fetchone()
-        return set(row["done"]) if row else set()
+        [[done]] = call(connection, _SUCCEED_ROWS, values)
+        return set(to_ids(done or b""))
 
     def _heard_news(self, news: str, now: float) -> None:
         self._news_at = now
@@ -233,9 +254,9 @@ class _Claim:
             self.accepted = self.broker._settle_now(self.connection, pairs)  # noqa: SLF001
             return
         offers = self._offers()
-        values = (lease, *_successes(pairs, self.now), *self._parameters(offers))
-        rows = self.connection.execute(_EXCHANGE, values, prepare=True, binary=True).fetchall()
-        self.accepted = [bool(mark) for mark in rows[0][5]]
+        values = (*_successes(lease, pairs, self.now), *self._parameters(offers))
+        rows = call(self.connection, _EXCHANGE, values)
+        self.accepted = [bool(mark) for mark in rows[0][5] or b""]
         self._take_over(rows[1:], offers)
 
     def go_on(self) -> None:
@@ -246,10 +267,7 @@ class _Claim:
                 return
             if not offers and not self._declared():
                 return
-            rows = self.connection.execute(
-                _CLAIM, self._parameters(offers), prepare=True, binary=True
-            ).fetchall()
-            self._take_over(rows, offers)
+            self._take_over(call(self.connection, _CLAIM, self._parameters(offers)), offers)
             if not offers:
                 return
 
@@ -269,9 +287,9 @@ class _Claim:
         self.looked = True
         began = time.monotonic()
         db = PostgresDb(self.connection)
-        rows = db.execute(_LOOK, (self.now, store.lease_time())).fetchall()
-        broker.offers.learn(rows, lambda number: store.lane(db, number), self.now, began)
-        broker._heard_news(" ".join(row["news"] for row in rows if row["news"]), self.now)  # noqa: SLF001
+        rows = call(self.connection, _LOOK, (number(self.now), number(store.lease_time())))
+        broker.offers.learn(rows, lambda lane: store.lane(db, lane), self.now, began)
+        broker._heard_news(b" ".join(row[4] for row in rows if row[4]).decode(), self.now)  # noqa: SLF001
 
     def _declared(self) -> str | None:
         """What the worker's row is to say; None if it says so already, and is fresh."""
@@ -289,7 +307,7 @@ class _Claim:
             msgspec.structs.replace(worker, tags=frozenset(sorted(worker.tags)))
         ).decode()
 
-    def _parameters(self, offers: Sequence[Offer]) -> tuple[Any, ...]:
+    def _parameters(self, offers: Sequence[Offer]) -> tuple[bytes | None, ...]:
         declared = self._declared()
         if declared is not None:
             self.broker._registered[self.worker.id] = (self.worker, self.now)  # noqa: SLF001
@@ -297,18 +315,18 @@ class _Claim:
         sizes = [self._most(task) for task in tasks]
         self.guesses = [offer.guess(self._most(offer.lane.task)) for offer in offers]
         return (
-            self.worker.id,
-            declared,
-            self.worker.lease,
+            text(self.worker.id),
+            text(declared),
+            number(self.worker.lease),
             bigs([offer.hash for offer in offers]),
             ints([tasks.index(offer.lane.task) + 1 for offer in offers]),
             ints(sizes),
             ints(self.guesses),
             uuids([offer.floor for offer in offers]),
             floats_or_none([offer.row_floor if offer.loose else None for offer in offers]),
-            self.left,
-            self.now,
-            self.broker.store.lease_time(),
+            integer(self.left),
+            number(self.now),
+            number(self.broker.store.lease_time()),
         )
 
     def _most(self, task: str) -> int:
@@ -316,20 +334,21 @@ class _Claim:
             return self.left
         return max(0, min(self.left, self.sizes.get(task, self.left)))
 
-    def _take_over(self, rows: Sequence[Sequence[Any]], offers: Sequence[Offer]) -> None:
+    def _take_over(self, rows: Answer, offers: Sequence[Offer]) -> None:
         known = {offer.hash: offer for offer in offers}
         taken: dict[int, tuple[int, int]] = {}
         self.said = True
         for lane, *packed, job_rows, news in rows:
             if lane is not None:
-                taken[lane] = self._take(known[lane], packed, job_rows)
-            elif news == "unknown":
+                offer = known[to_int(lane)]
+                taken[offer.hash] = self._take(offer, packed, job_rows)
+            elif news == b"unknown":
                 # Given up for dead, or never there: the next time it introduces itself.
                 self.broker._registered.pop(self.worker.id, None)  # noqa: SLF001
                 self.said = False
                 return
             else:
-                self.broker._heard_news(news, self.now)  # noqa: SLF001
+                self.broker._heard_news((news or b"").decode(), self.now)  # noqa: SLF001
         for offer, guess in zip(offers, self.guesses, strict=True):
             want = self._most(offer.lane.task)
             jobs, parcels = taken.get(offer.hash, (0, 0))
@@ -341,9 +360,7 @@ class _Claim:
         if self.left > 0 and not self.broker.offers.lanes:
             self.broker.offers.forget()
 
-    def _take(
-        self, offer: Offer, packed: Sequence[Any], job_rows: Sequence[bytes] | None
-    ) -> tuple[int, int]:
+    def _take(self, offer: Offer, packed: Sequence[Any], job_rows: bytes | None) -> tuple[int, int]:
         """How many jobs came out of a lane, and out of how many parcels."""
         before = len(self.jobs)
         if job_rows:
@@ -351,12 +368,12 @@ class _Claim:
         lease, firsts, counts, lengths, bodies = packed
         if lease is None:
             return len(self.jobs) - before, 0
-        self._take_parcels(offer, lease, firsts, counts, (lengths, bodies))
+        self._take_parcels(offer, to_int(lease), firsts, counts, (lengths, bodies))
         return len(self.jobs) - before, len(firsts) // 16
 
-    def _take_rows(self, offer: Offer, ids: Sequence[bytes]) -> None:
+    def _take_rows(self, offer: Offer, ids: bytes) -> None:
         db = PostgresDb(self.connection)
-        rows = db.execute(_ROWS, (uuids(ids),)).fetchall()
+        rows = db.execute(sql.claimed_rows, (ids,)).fetchall()
         jobs = [job_of(offer.lane, row) for row in rows]
         jobs.sort(key=lambda job: (job.run_at or 0.0, job.id))
         self.jobs += jobs
@@ -419,8 +436,8 @@ def _one_lease(pairs: Sequence[Pair]) -> int | None:
     return lease
 
 
-def _successes(pairs: Sequence[Pair], now: float) -> tuple[Any, ...]:
-    """The parameters of penstock.succeed after the lease: when it was claimed, and the jobs."""
+def _successes(lease: int, pairs: Sequence[Pair], now: float) -> tuple[bytes | None, ...]:
+    """The parameters of penstock.succeed after the worker."""
     places: list[int] = []
     ids: list[bytes] = []
     ended: list[float] = []
@@ -444,7 +461,8 @@ def _successes(pairs: Sequence[Pair], now: float) -> tuple[Any, ...]:
         results.append(outcome.result)
         keep.append(None if outcome.keep_for is None else ended_at + outcome.keep_for)
     return (
-        pairs[0][0].claimed_at,
+        big(lease),
+        number(pairs[0][0].claimed_at or 0.0),
         ints(places),
         uuids(ids),
         floats(ended),

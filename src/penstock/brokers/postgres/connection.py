@@ -33,6 +33,8 @@ class Connection(psycopg.Connection[Any]):
 
     patience: float = CALL_SECONDS
     pid: int = 0
+    prepares: bool = True
+    prepared: set[bytes]  # the calls that this session knows
     rings: bool = False  # a notification was sent, and its answer is still to be read
 
     def wait(self, gen: PQGen[R], interval: float = 0.0, timeout: float | None = None) -> R:
@@ -65,11 +67,20 @@ class Connection(psycopg.Connection[Any]):
             self.pgconn.finish()
             raise
 
-    def settle_down(self) -> None:
-        """Read the answer of a notification that was sent without waiting for it."""
-        if self.rings:
-            self.rings = False
-            self.wait(_answers(self.pgconn))
+    def is_quiet(self) -> bool:
+        """Whether an idle connection is still there, as far as can be told without asking.
+
+        The answer of a notification that nobody waited for is read on the way.
+        """
+        try:
+            if self.rings:
+                self.rings = False
+                self.wait(_answers(self.pgconn))
+            poll = select.poll()
+            poll.register(self.pgconn.socket, select.POLLIN)
+            return not poll.poll(0)  # a server that was not asked speaks to say farewell
+        except psycopg.OperationalError:
+            return False
 
     def ring(self, statement: bytes) -> None:
         """Send a statement whose answer nobody waits for: it is read before the next one."""
@@ -112,6 +123,8 @@ def connect(conninfo: str, *, prepare: bool) -> Connection:
         context=_Context(),
     )
     connection.pid = os.getpid()
+    connection.prepares = prepare
+    connection.prepared = set()
     return connection
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,10 +11,26 @@ import psycopg
 from psycopg import errors
 
 from penstock.broker import RETENTION_SECONDS, Batch, Enqueued
-from penstock.brokers.postgres import joining
 from penstock.brokers.postgres.arrays import bigs, blobs, ints, uuids
+from penstock.brokers.postgres.calls import (
+    BIG,
+    BIGS,
+    BLOBS,
+    BYTES,
+    FLAG,
+    INT,
+    INTS,
+    UUID,
+    UUIDS,
+    Call,
+    big,
+    call,
+    flag,
+    integer,
+)
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.handed import Handed, job_values, span_of
+from penstock.brokers.postgres.joining import Bell, Join
 from penstock.brokers.postgres.offers import Offers
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, Store
@@ -25,12 +42,13 @@ from penstock.clock import Clock
 from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
 from penstock.ids import to_bytes
 from penstock.job import Job, Lane, Parcel
+from penstock.joining import caller_of, hold
 
 R = TypeVar("R")
 
-_PARCEL = "select penstock.enqueue_parcel(%s, %s, %s, %s, %s, %s, %s, %s) as known"
-_PARCELS = "select penstock.enqueue_parcels(%s, %s, %s, %s, %s, %s, %s, %s) as known"
-_JOBS = "select penstock.enqueue_jobs(%s::jsonb, %s) as answer"
+_PARCEL = Call("parcel", sql.send_parcel, (UUID, UUID, UUID, BIG, INT, BYTES, BYTES, FLAG))
+_PARCELS = Call("parcels", sql.send_parcels, (UUIDS, UUIDS, UUIDS, BIGS, INTS, BLOBS, BLOBS, FLAG))
+_NO_IDS = 12  # bytes of an array without elements
 _TRIES = 3  # two senders of one id at the same moment: the later one sees it at its second try
 
 
@@ -50,6 +68,7 @@ class HandOver(Looking[Store]):
         self.relaxed: frozenset[str] = frozenset()
         self.offers = Offers()
         self.ear = self.store.ear
+        self.bell = Bell(self.store)
         self._news: set[int] = set()
 
     def _look_again(self) -> None:
@@ -66,13 +85,12 @@ class HandOver(Looking[Store]):
         batch: Batch | None = None,
         connection: Any = None,
     ) -> Enqueued:
-        handed = Handed(*packed(jobs))
-        now = self.clock.now()
-        for job in (*handed.parcels, *handed.singles):
-            check_age(job.id, now, now - self.retention)
         if connection is not None:
-            self._put_lanes(handed)
-            return joining.enqueue(self.store, connection, handed, now, batch)
+            caller = caller_of(connection)
+            join = self.join(jobs, batch)
+            join.prepare()
+            return hold(join.asks(caller), caller)
+        handed, now = self._handed(jobs)
         try:
             return self._certainly(lambda: self._enqueue(handed, batch, now), again=batch is None)
         except _Lost as error:
@@ -81,6 +99,26 @@ class HandOver(Looking[Store]):
                 "each is stored once",
                 [*handed.parcels, *handed.singles],
             ) from error.__cause__
+
+    def _handed(self, jobs: Sequence[Job[Any] | Parcel]) -> tuple[Handed, float]:
+        handed = Handed(*packed(jobs))
+        now = self.clock.now()
+        for job in (*handed.parcels, *handed.singles):
+            check_age(job.id, now, now - self.retention)
+        return handed, now
+
+    def join(self, jobs: Sequence[Job[Any] | Parcel], batch: Batch | None = None) -> Join:
+        """These jobs as a value, to be written on a connection of the caller's."""
+        handed, now = self._handed(jobs)
+        return Join(
+            self.store,
+            handed,
+            now,
+            prepare=partial(self._put_lanes, handed) if self._new_lanes(handed) else None,
+            bell=self.bell,
+            whole=frozenset(job.id for job in jobs if isinstance(job, Parcel)),
+            batch=batch,
+        )
 
     def _certainly(self, send: Callable[[], R], *, again: bool) -> R:
         """Send; if the answer is lost, send again at once: what is known is not stored twice."""
@@ -157,6 +195,18 @@ class HandOver(Looking[Store]):
 
         Within a caller's, that lane's first user would keep all others waiting until the end.
         """
+        new = self._new_lanes(handed)
+        lanes = handed.lanes()
+        if new:
+            with self.store.writing() as db:
+                db.executemany(sql.put_lane, sorted(new, key=lambda lane: lane["hash"]))
+            with self.store.writing() as db:
+                for lane in lanes:
+                    self.store.lanes.pop(lane.hash, None)
+                    self.store.lane(db, lane.hash)
+        return [lane.hash for lane in lanes]
+
+    def _new_lanes(self, handed: Handed) -> list[dict[str, Any]]:
         fields = searched_fields(handed.parcels, handed.singles)
         new: list[dict[str, Any]] = []
         for lane, searched in fields.items():
@@ -176,14 +226,7 @@ class HandOver(Looking[Store]):
                     "search": search,
                 }
             )
-        if new:
-            with self.store.writing() as db:
-                db.executemany(sql.put_lane, sorted(new, key=lambda lane: lane["hash"]))
-            with self.store.writing() as db:
-                for lane in fields:
-                    self.store.lanes.pop(lane.hash, None)
-                    self.store.lane(db, lane.hash)
-        return [lane.hash for lane in fields]
+        return new
 
     def _enqueue_parcels(
         self, connection: Connection, parcels: Sequence[Parcel], *, within: bool = False
@@ -216,9 +259,8 @@ class HandOver(Looking[Store]):
         rows = [(*span_of(first, len(bodies)), lane, bodies) for first, lane, bodies in parcels]
         if len(rows) == 1:
             [(first, run, last, lane, bodies)] = rows
-            values: tuple[Any, ...] = (first, run, last, lane.hash, len(bodies))
-            values += (lengths_of(bodies), b"".join(bodies), relaxed)
-            cursor = connection.execute(_PARCEL, values, prepare=True, binary=True)
+            values = (first, run, last, big(lane.hash), integer(len(bodies)), lengths_of(bodies))
+            answer = call(connection, _PARCEL, (*values, b"".join(bodies), flag(relaxed)))
         else:
             values = (
                 uuids([row[0] for row in rows]),
@@ -228,11 +270,10 @@ class HandOver(Looking[Store]):
                 ints([len(row[4]) for row in rows]),
                 blobs([lengths_of(row[4]) for row in rows]),
                 blobs([b"".join(row[4]) for row in rows]),
-                relaxed,
+                flag(relaxed),
             )
-            cursor = connection.execute(_PARCELS, values, prepare=True, binary=True)
-        answer = cursor.fetchone()
-        return bool(answer and answer[0])
+            answer = call(connection, _PARCELS, values)
+        return len(answer[0][0] or b"") > _NO_IDS
 
     def _unsent(
         self,
@@ -266,7 +307,9 @@ def enqueue_singles(db: PostgresDb, singles: Sequence[Job[Any]], now: float) -> 
     for attempt in range(_TRIES):
         db.execute("savepoint jobs")
         try:
-            cursor = db.execute(_JOBS, (msgspec.json.encode(job_values(singles)).decode(), now))
+            cursor = db.execute(
+                sql.send_jobs, (msgspec.json.encode(job_values(singles)).decode(), now)
+            )
         except errors.UniqueViolation:
             if attempt == _TRIES - 1:
                 raise

@@ -7,11 +7,12 @@ finds whatever was committed late; looking takes at most a twentieth of its time
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 from penstock.broker import WorkerRow
+from penstock.brokers.postgres.calls import Answer, to_int
 from penstock.brokers.tables.rows import made_at
 from penstock.brokers.tables.working import can_run
 from penstock.job import Lane
@@ -68,35 +69,34 @@ class Offers:
         # `now` may be a test's; the other is not, so that a clock that stands still is no excuse.
         return self._looked <= now and time.monotonic() < self._good_until
 
-    def learn(
-        self, rows: Sequence[Mapping[str, Any]], lane_of: Any, now: float, began: float
-    ) -> None:
+    def learn(self, rows: Answer, lane_of: Callable[[int], Lane], now: float, began: float) -> None:
         """Take over what a look found."""
         known = self.lanes
         self.lanes = {}
         self.next_due = None
-        for row in rows:
-            number = row["lane"]
-            if number is None:
+        for lane, first, jobs, run_at, _ in rows:
+            if lane is None:
                 continue
+            number = to_int(lane)
             offer = self.lanes.get(number)
             if offer is None:
                 offer = self.lanes[number] = Offer(number, lane_of(number))
                 offer.head = float("inf")
                 if number in known:
                     offer.per_parcel = known[number].per_parcel
-            if row["first"] is not None:
+            if first is not None:
                 offer.packed = True
-                offer.floor = row["first"]
-                offer.head = min(offer.head, made_at(row["first"]))
+                offer.floor = first
+                offer.head = min(offer.head, made_at(first))
                 if number not in known:
-                    offer.per_parcel = row["jobs"]
-            else:
+                    offer.per_parcel = to_int(jobs or b"\x01")
+            elif run_at is not None:
+                [due] = struct.unpack(">d", run_at)
                 offer.loose = True
-                offer.row_floor = row["run_at"]
-                offer.head = min(offer.head, row["run_at"])
-                if row["run_at"] > now and (self.next_due is None or row["run_at"] < self.next_due):
-                    self.next_due = row["run_at"]
+                offer.row_floor = due
+                offer.head = min(offer.head, due)
+                if due > now and (self.next_due is None or due < self.next_due):
+                    self.next_due = due
         self._looked = self.looked_at = now
         spent = time.monotonic() - began
         self._good_until = time.monotonic() + max(FRESH_SECONDS, spent * _SHARE)

@@ -56,14 +56,14 @@ begin
     perform penstock.check_pruned(p_id);
     if p_jobs > 1 or p_id <> p_run then  -- else only the same id could be in its way
         perform pg_advisory_xact_lock(uuid_hash_extended(p_run, 4855284203));
-    end if;
-    select s.id, s.jobs into v_id, v_jobs
-      from penstock.sent s
-     where s.id between p_run and p_last
-     order by s.id desc
-     limit 1;
-    if found and penstock.id_after(v_id, v_jobs - 1) >= p_id then
-        return array[p_id];
+        select s.id, s.jobs into v_id, v_jobs
+          from penstock.sent s
+         where s.id between p_run and p_last
+         order by s.id desc
+         limit 1;
+        if found and penstock.id_after(v_id, v_jobs - 1) >= p_id then
+            return array[p_id];
+        end if;
     end if;
     insert into penstock.sent (id, jobs, lane) values (p_id, p_jobs, p_lane);
     insert into penstock.parcel (lane, id, jobs, lengths, bodies)

@@ -1,6 +1,2 @@
--- Serves settle: the history row of a packed job that succeeded at its first attempt.
-insert into penstock.history (
-    kind, at, job, lane, attempt, state, enqueued_at, started_at, worker, body, result, keep_until
-) values (
-    'attempt', %s, %s, %s, 1, 'succeeded', %s, %s, %s, %s, %s, %s
-);
+-- Serves settle: packed jobs of one lease succeeded; see functions/succeed.sql.
+select penstock.succeed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);

@@ -1,0 +1,2 @@
+-- Serves claim: the rows that it handed out.
+select * from penstock.job where id = any(%s);
