@@ -119,7 +119,7 @@ def connect(conninfo: str, *, prepare: bool) -> Connection:
     connection = Connection.connect(
         conninfo,
         autocommit=True,
-        prepare_threshold=5 if prepare else None,
+        prepare_threshold=None,  # it would forget our own prepared calls at every rollback
         context=_Context(),
     )
     connection.pid = os.getpid()

@@ -8,7 +8,7 @@ moment: what is in use is pruned the next time.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import psycopg
@@ -19,6 +19,7 @@ from penstock.brokers.postgres.claiming import Claiming
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.looking_after import Touched
 from penstock.job import State
 
 PRUNED_AT_ONCE = 1000
@@ -45,6 +46,12 @@ class Pruning(Claiming):
         if by is not None:
             self._keep_house()
         return moved
+
+    def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        """As shared; a parcel that a claim cut meanwhile is another row, and seen at a second look."""
+        unpacked = super()._unpack(change, wanted)
+        left = [raw for raw in wanted if raw not in unpacked]
+        return unpacked | super()._unpack(change, left) if left else unpacked
 
     def _keep_house(self) -> None:
         """The chores that no caller waits for: counts are folded, the next days get partitions."""

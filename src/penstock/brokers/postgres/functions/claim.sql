@@ -142,15 +142,16 @@ begin
             gone as (
                 delete from penstock.parcel p
                  using chosen c
-                 where p.lane = p_lanes[i] and p.id = c.id and c.take = c.jobs
+                 where p.lane = p_lanes[i] and p.id = c.id
             ),
-            -- Updated, not written anew: a cancel that waits for it finds it again.
+            -- Written anew, not updated: a claim that waited for nothing and sees the old row would
+            -- take the new one's jobs without being able to delete it.
             rest as (
-                update penstock.parcel p
-                   set id = penstock.id_after(c.id, c.take), jobs = c.jobs - c.take,
-                       lengths = substr(c.lengths, 4 * c.take + 1), bodies = substr(c.bodies, c.size + 1)
+                insert into penstock.parcel (lane, id, jobs, lengths, bodies)
+                select p_lanes[i], penstock.id_after(c.id, c.take), c.jobs - c.take,
+                       substr(c.lengths, 4 * c.take + 1), substr(c.bodies, c.size + 1)
                   from chosen c
-                 where p.lane = p_lanes[i] and p.id = c.id and c.take < c.jobs
+                 where c.take < c.jobs
             )
             select string_agg(uuid_send(c.id), ''::bytea order by c.id) as firsts,
                    string_agg(int2send(c.take::smallint), ''::bytea order by c.id) as counts,
