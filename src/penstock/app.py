@@ -7,6 +7,7 @@ resources.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import sys
@@ -27,7 +28,7 @@ from penstock.errors import Refused
 from penstock.handle import Handle
 from penstock.ids import Ids, parse_id
 from penstock.job import Job, Parcel
-from penstock.joining import driver_connection
+from penstock.joining import join_async
 from penstock.prepare import check_name
 from penstock.resource import Resources
 from penstock.retry import Retry, Strategy
@@ -124,11 +125,16 @@ class App:
         return self._clock if broker is None else broker.clock
 
     def broker_for(self, connection: Any) -> tuple[Broker, Any]:
-        """The broker, and the driver's connection to join, if the caller gives one."""
+        """The broker, and the connection to join, if there is one."""
+        connection = self.connection_for(connection)
         if connection is not None:
-            return self.broker, driver_connection(connection)
+            return self.broker, connection
         refuse_inside_transaction("enqueue")
         return self.broker, None
+
+    def connection_for(self, given: Any) -> Any:
+        """The connection whose transaction an enqueue joins; an integration may know of one."""
+        return given
 
     @contextmanager
     def replace_broker(self, broker: Broker) -> Generator[None]:
@@ -275,9 +281,14 @@ class App:
             answer = self._coalescer.enqueue(jobs)
         return self._handles(jobs, answer)
 
-    async def enqueue_async(self, jobs: Iterable[Job[Any] | Parcel]) -> list[Handle[Any]]:
-        """As `enqueue`, without holding up the event loop."""
+    async def enqueue_async(
+        self, jobs: Iterable[Job[Any] | Parcel], *, connection: Any = None
+    ) -> list[Handle[Any]]:
+        """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
         jobs = _checked(jobs)
+        if connection is not None:
+            broker = self._broker or await asyncio.to_thread(lambda: self.broker)
+            return self._handles(jobs, await join_async(broker, connection, jobs))
         refuse_inside_transaction("enqueue_async")
         return self._handles(jobs, await self._coalescer.enqueue_async(jobs))
 

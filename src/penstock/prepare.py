@@ -82,18 +82,17 @@ class Prepared(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a job; once this returned it will run, whatever happens to this process."""
-        job = self._make(self._task.codec.encode(args, kwargs), self._encoded_options())
-        return self._task.app.enqueue([job], connection=self._chosen.connection)[0]
+        connection = self._task.app.connection_for(self._chosen.connection)
+        body = self._task.codec.encode(args, kwargs)
+        job = self._make(body, self._encoded_options(), alone=connection is not None)
+        return self._task.app.enqueue([job], connection=connection)[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, without holding up the event loop."""
-        if self._chosen.connection is not None:
-            raise Refused(
-                "options(connection=...).enqueue_async(...): a joined transaction is written on the"
-                " caller's own connection, which does not wait; use enqueue(...)"
-            )
-        job = self._make(self._task.codec.encode(args, kwargs), self._encoded_options())
-        return (await self._task.app.enqueue_async([job]))[0]
+        connection = self._chosen.connection
+        body = self._task.codec.encode(args, kwargs)
+        job = self._make(body, self._encoded_options(), alone=connection is not None)
+        return (await self._task.app.enqueue_async([job], connection=connection))[0]
 
     def enqueue_many(
         self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None = None
@@ -153,7 +152,7 @@ class Prepared(Generic[P, R]):
         headers = check_texts("headers", headers)
         return msgspec.json.encode(msgspec.structs.replace(self._chosen.body, headers=headers))
 
-    def _make(self, body: bytes, options: bytes) -> Job[R]:
+    def _make(self, body: bytes, options: bytes, *, alone: bool = False) -> Job[R]:
         task, chosen, lane = self._task, self._chosen, self._lane
         app = task.app
         run_at, expires_at = chosen.at, None
@@ -164,7 +163,8 @@ class Prepared(Generic[P, R]):
         return Job(
             task=lane.task,
             body=add_options(body, options),
-            id=app.ids.next(self._neighbours),
+            # Joined, it is not committed for a while: neighbours would have to wait for that.
+            id=app.ids.first() if alone else app.ids.next(self._neighbours),
             queue=lane.queue,
             version=lane.version,
             priority=lane.priority,

@@ -1,95 +1,175 @@
 """Enqueue in the caller's own transaction: one statement with one parameter, whatever the driver.
 
-Nothing of ours stays on the caller's connection, and nothing is done to it but the statement: its
-transaction, its settings and its loop are its own. A connection that cannot be written to without
-waiting gets the statement as a value, to be awaited where it belongs.
+Nothing of ours stays on the caller's connection, and no statement fails on it that could be
+foreseen: an error would end the caller's transaction. What is asked is a value (`Join`), so that
+an asynchronous connection can be asked as well, where it belongs.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 import weakref
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from penstock.broker import Batch, Enqueued
 from penstock.brokers.postgres.handed import Handed, job_values, parcel_values
-from penstock.brokers.postgres.store import Store
-from penstock.errors import Refused
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.store import CHANNEL, RING_SECONDS, Store
+from penstock.errors import PenstockError, Refused
+from penstock.joining import Ask, Caller, Conversation
 
-_HERE = "select to_regclass('penstock.meta') is not null"
-_STORE = "select value from penstock.meta where name = 'store'"
-_SEND = "select penstock.enqueue_joined(%s::jsonb)"
-_TRIES = 2
+# Cast, and not "::", which SQLAlchemy would take for the name of a value.
+_SEND = "select cast(penstock.enqueue_joined(cast(cast(%s as text) as jsonb)) as text)"
+_RING = "select pg_notify(%s, %s)"
+_IDLE_SECONDS = 5.0
 
-_checked: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+# Sessions with a database in which the store was found, each with the store's id.
+_found: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
-def enqueue(
-    store: Store, connection: Any, handed: Handed, now: float, batch: Batch | None
-) -> Enqueued:
-    """Store these jobs when, and only when, the caller commits."""
-    if batch is not None:
-        raise Refused(
-            "enqueue_many(id=...) commits by itself, ten thousand at a time: leave connection out"
-        )
-    cursor = _cursor(store, connection)
+class Join:
+    """Jobs on their way into a caller's transaction."""
+
+    def __init__(
+        self,
+        store: Store,
+        handed: Handed,
+        now: float,
+        *,
+        prepare: Callable[[], Any] | None,
+        bell: Bell,
+        whole: Collection[str] = (),
+        batch: Batch | None = None,
+    ) -> None:
+        self._store = store
+        self._handed = handed
+        self._now = now
+        self._prepare = prepare
+        self._bell = bell
+        self._whole = whole  # ids of parcels that nobody can cut differently
+        self._batch = batch
+
+    @property
+    def prepared(self) -> bool:
+        """Nothing has to be written on a connection of our own first."""
+        return self._prepare is None
+
+    def prepare(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
+
+    def asks(self, caller: Caller) -> Conversation:
+        store = self._store
+        if caller.dialect != "postgresql":
+            raise Refused(
+                f"connection is a {caller.dialect}; the store is {store.where}, so it must be a "
+                "connection to that database: psycopg's, psycopg2's, asyncpg's, SQLAlchemy's or "
+                "Django's"
+            )
+        if _known(caller.driver) != store.store_id:
+            usable = yield Ask(sql.joinable)
+            if usable is None:
+                raise _another(store)
+            if not usable:
+                raise Refused(
+                    f"the login of this connection may not use the store {store.where}; "
+                    "`penstock migrate roles` shows what to grant. Nothing was written"
+                )
+        notify = store.notify_in_transaction and not caller.hooked
+        said = yield Ask(_SEND, self._payload(notify=notify))
+        answer: dict[str, Any] = msgspec.json.decode(said)
+        if refused := answer.get("refused"):
+            raise self._refusal(refused, answer)
+        with suppress(TypeError):  # a driver whose connections cannot be referred to weakly
+            _found[caller.driver] = store.store_id
+        if caller.hooked:
+            lanes = frozenset(lane.hash for lane in self._handed.lanes())
+            caller.after_commit((store.store_id, lanes), partial(self._bell.ring, lanes))
+        return Enqueued(frozenset(answer["known"]), answer["standing"], answer["batch"])
+
+    def _payload(self, *, notify: bool) -> str:
+        handed, batch = self._handed, self._batch
+        parcels = parcel_values(handed.parcels)
+        for parcel in parcels:
+            parcel["cut"] = parcel["id"] not in self._whole
+        return msgspec.json.encode(
+            {
+                "store": self._store.store_id,
+                "now": self._now,
+                "notify": notify,
+                "batch": batch and {"id": batch.id, "count": batch.count, "rows": handed.rows},
+                "parcels": parcels,
+                "jobs": job_values(handed.singles),
+            }
+        ).decode()
+
+    def _refusal(self, word: str, answer: dict[str, Any]) -> Refused:
+        if word == "old":
+            return Refused(
+                f"id {answer['id']} is older than what this store remembers; nothing was written"
+            )
+        if word == "batch" and self._batch is not None:
+            return Refused(
+                f"batch {self._batch.id!r} has {answer['rows']} rows stored, this call goes on "
+                f"from {self._batch.count}: somebody else is enqueueing under the same id"
+            )
+        return _another(self._store)
+
+
+def _another(store: Store) -> Refused:
+    return Refused(
+        f"connection belongs to another database than the app's, {store.where}; jobs can be "
+        "committed only with data of the same database. Nothing was written"
+    )
+
+
+def _known(driver: Any) -> str | None:
     try:
-        _check(store, connection, cursor)
-        cursor.execute(_SEND, (payload(store, handed, now),))
-        return answer(cursor.fetchone()[0])
-    finally:
-        cursor.close()
-
-
-def payload(store: Store, handed: Handed, now: float) -> str:
-    """What penstock.enqueue_joined takes."""
-    return msgspec.json.encode(
-        {
-            "store": store.store_id,
-            "now": now,
-            "parcels": parcel_values(handed.parcels),
-            "jobs": job_values(handed.singles),
-        }
-    ).decode()
-
-
-def answer(said: Any) -> Enqueued:
-    """What it answered, as a driver hands it over: text or a dict."""
-    if isinstance(said, str | bytes):
-        said = msgspec.json.decode(said)
-    return Enqueued(frozenset(said["known"] + said["parcels"]), said["standing"])
-
-
-def _cursor(store: Store, connection: Any) -> Any:
-    make = getattr(connection, "cursor", None)
-    if not callable(make) or type(connection).__module__.startswith("sqlite3"):
-        raise Refused(
-            f"connection is a {type(connection).__name__}; the store is {store.where}, so it must "
-            "be a connection to that database: psycopg's, psycopg2's, SQLAlchemy's or Django's"
-        )
-    return make()
-
-
-def _check(store: Store, connection: Any, cursor: Any) -> None:
-    """Refuse another database before anything is written, without ending the transaction."""
-    try:
-        if _checked.get(connection) == store.store_id:
-            return
-    except TypeError:  # a driver whose connections cannot be referred to weakly
-        pass
-    cursor.execute(_HERE)
-    found = None
-    if cursor.fetchone()[0]:
-        cursor.execute(_STORE)
-        row = cursor.fetchone()
-        found = row and row[0]
-    if found != store.store_id:
-        raise Refused(
-            f"connection belongs to another database than the app's, {store.where}; jobs can be "
-            "committed only with data of the same database. Nothing was written"
-        )
-    try:
-        _checked[connection] = store.store_id
+        return _found.get(driver)
     except TypeError:
-        pass
+        return None
+
+
+class Bell:
+    """Rings for what others have committed.
+
+    On a thread of its own, because neither a commit nor an event loop is to wait for it; it ends
+    when there is nothing to ring for.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._news = threading.Condition()
+        self._lanes: set[int] = set()
+        self._pid = 0  # of the process whose thread rings; 0: none does
+
+    def ring(self, lanes: Iterable[int]) -> None:
+        """Tell whoever waits for these lanes, soon."""
+        with self._news:
+            self._lanes.update(lanes)
+            self._news.notify()
+            if self._pid != os.getpid():
+                self._pid = os.getpid()
+                threading.Thread(target=self._run, name="penstock-bell", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                if not self._lanes:
+                    self._news.wait(_IDLE_SECONDS)
+                if not self._lanes:
+                    self._pid = 0
+                    return
+                lanes, self._lanes = self._lanes, set()
+            said = ",".join(map(str, lanes)) if len(lanes) <= 50 else ""
+            # Only a hint: whoever is not told looks for itself after a while.
+            with suppress(PenstockError), self._store.lend() as connection:
+                connection.execute(_RING, (CHANNEL, said))
+            time.sleep(RING_SECONDS)

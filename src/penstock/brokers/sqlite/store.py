@@ -28,6 +28,7 @@ from penstock.brokers.tables.db import Db, Row
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
 from penstock.job import Lane
+from penstock.joining import driver_connection
 
 BUSY_SECONDS = 30.0
 _MIGRATE_SECONDS = 5.0
@@ -269,6 +270,7 @@ class Store:
     @contextmanager
     def joining(self, connection: Any) -> Generator[SqliteDb]:
         """The caller's own transaction, if it is one of this very database."""
+        connection = driver_connection(connection)
         if not isinstance(connection, sqlite3.Connection):
             message = (
                 f"connection is a {type(connection).__name__}; the store is the SQLite file "

@@ -52,12 +52,21 @@ begin
              where u.expires_at <= p_now;
             if not found then
                 select u.job into v_holder from penstock.unique_key u where u.key = v_job.unique_key;
+                if v_holder = v_job.id then  -- its other sender was quicker by a moment
+                    v_known := v_known || to_jsonb(v_job.id);
+                    continue;
+                end if;
                 v_standing := v_standing || jsonb_build_object(v_job.id::text, v_holder);
                 continue;
             end if;
         end if;
         insert into penstock.sent (id, jobs, lane, at)
-        values (v_job.id, 1, v_job.lane, case when v_job.enqueued_at is null then p_now end);
+        values (v_job.id, 1, v_job.lane, case when v_job.enqueued_at is null then p_now end)
+            on conflict do nothing;
+        if not found then  -- as above; an error would end the transaction of a caller that we join
+            v_known := v_known || to_jsonb(v_job.id);
+            continue;
+        end if;
         -- An id may be a few ticks ahead of the clock: at once means now, not then.
         v_run_at := coalesce(v_job.run_at, least(v_job.enqueued_at, p_now), p_now);
         v_minute := case when v_run_at > p_now then floor(v_run_at / 60) else 0 end;
@@ -79,39 +88,5 @@ begin
         values (v_job.lane, 'ready', v_minute, 1);
     end loop;
     return jsonb_build_object('known', v_known, 'standing', v_standing);
-end
-$$;
-
--- The same from a caller's own transaction, packed jobs among them: one parameter, so that every
--- driver can send it. {"store", "now", "parcels": [{id, run, last, lane, jobs, lengths, bodies}],
--- "jobs": [as above]}; lengths and bodies in base64. Another store than `store` is refused.
-create or replace function penstock.enqueue_joined(p_sent jsonb) returns jsonb
-language plpgsql
-as $$
-declare
-    v_parcel record;
-    v_known jsonb := '[]';
-    v_answer jsonb;
-begin
-    if p_sent ->> 'store' is distinct from (select value from penstock.meta where name = 'store') then
-        raise exception 'the connection belongs to another database than the app''s'
-              using errcode = 'PN002';
-    end if;
-    for v_parcel in
-        select t.*
-          from jsonb_array_elements(p_sent -> 'parcels') as o (parcel),
-               jsonb_to_record(o.parcel) as t (
-                   id uuid, run uuid, last uuid, lane bigint, jobs integer, lengths text, bodies text
-               )
-    loop
-        if penstock.enqueue_parcel(
-            v_parcel.id, v_parcel.run, v_parcel.last, v_parcel.lane, v_parcel.jobs,
-            decode(v_parcel.lengths, 'base64'), decode(v_parcel.bodies, 'base64'), false
-        ) <> '{}' then
-            v_known := v_known || to_jsonb(v_parcel.id);
-        end if;
-    end loop;
-    v_answer := penstock.enqueue_jobs(p_sent -> 'jobs', (p_sent ->> 'now')::double precision);
-    return v_answer || jsonb_build_object('parcels', v_known);
 end
 $$;

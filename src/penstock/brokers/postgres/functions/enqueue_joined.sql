@@ -1,0 +1,132 @@
+-- Store jobs in a transaction that belongs to somebody else: one parameter, so that every driver
+-- can send it, and nothing in here fails that can be foreseen, because an error would end that
+-- transaction. What is refused comes back as a word, and then nothing was written.
+-- {"store", "now", "notify", "batch": {id, count, rows} or null,
+--  "parcels": [{id, run, last, lane, jobs, lengths, bodies, cut}], "jobs": [as enqueue_jobs takes
+-- them]}; lengths and bodies in base64; cut, that it may be cut differently if it is sent again.
+-- Answers {"known": [ids], "standing": {id: job}, "batch": rows} or
+-- {"refused": "store" | "old" | "batch", "id", "rows"}.
+create or replace function penstock.enqueue_joined(p_sent jsonb) returns jsonb
+language plpgsql
+as $$
+declare
+    v_now double precision := (p_sent ->> 'now')::double precision;
+    v_batch jsonb := p_sent -> 'batch';
+    v_rows bigint := 0;
+    v_old uuid;
+    v_parcel record;
+    v_known jsonb := '[]';
+    v_answer jsonb;
+    v_lanes text;
+begin
+    if p_sent ->> 'store' is distinct from (select value from penstock.meta where name = 'store') then
+        return jsonb_build_object('refused', 'store');
+    end if;
+    select t.id into v_old
+      from jsonb_array_elements(p_sent -> 'parcels' || (p_sent -> 'jobs')) as o (sent),
+           jsonb_to_record(o.sent) as t (id uuid)
+     order by t.id
+     limit 1;
+    if v_old < (
+        select penstock.first_id(m.value::double precision)
+          from penstock.meta m
+         where m.name = 'pruned_before'
+    ) then
+        return jsonb_build_object('refused', 'old', 'id', v_old);
+    end if;
+    if jsonb_typeof(v_batch) = 'object' then
+        select b.rows into v_rows from penstock.batch b where b.id = v_batch ->> 'id' for update;
+        v_rows := coalesce(v_rows, 0);
+        if (v_batch ->> 'rows')::bigint > 0 then
+            if v_rows <> (v_batch ->> 'count')::bigint then
+                return jsonb_build_object('refused', 'batch', 'rows', v_rows);
+            end if;
+            v_rows := v_rows + (v_batch ->> 'rows')::bigint;
+            insert into penstock.batch as b (id, rows, at)
+            values (v_batch ->> 'id', v_rows, v_now)
+                on conflict (id) do update set rows = excluded.rows, at = excluded.at;
+        end if;
+    end if;
+    perform penstock.lock_runs(array(
+        select t.run
+          from jsonb_array_elements(p_sent -> 'parcels') as o (parcel),
+               jsonb_to_record(o.parcel) as t (id uuid, run uuid, jobs integer, cut boolean)
+         where t.cut and (t.jobs > 1 or t.id <> t.run)
+    ));
+    for v_parcel in
+        select t.*
+          from jsonb_array_elements(p_sent -> 'parcels') as o (parcel),
+               jsonb_to_record(o.parcel) as t (
+                   id uuid, run uuid, last uuid, lane bigint, jobs integer, lengths text, bodies text
+               )
+    loop
+        v_known := v_known || penstock.enqueue_unsent(
+            v_parcel.id, v_parcel.run, v_parcel.last, v_parcel.lane, v_parcel.jobs,
+            decode(v_parcel.lengths, 'base64'), decode(v_parcel.bodies, 'base64')
+        );
+    end loop;
+    v_answer := penstock.enqueue_jobs(p_sent -> 'jobs', v_now);
+    if (p_sent ->> 'notify')::boolean then
+        select case when count(distinct o.sent ->> 'lane') <= 50
+                    then string_agg(distinct o.sent ->> 'lane', ',') else '' end
+          into v_lanes
+          from jsonb_array_elements(p_sent -> 'parcels' || (p_sent -> 'jobs')) as o (sent);
+        perform pg_notify('penstock', v_lanes) where v_lanes is not null;
+    end if;
+    return v_answer
+        || jsonb_build_object('known', v_known || (v_answer -> 'known'), 'batch', v_rows);
+end
+$$;
+
+-- A parcel, but for the jobs in it that were sent before: answers their ids. Those that are left
+-- of one that comes again are stored one by one: it is rare, and they are few.
+create or replace function penstock.enqueue_unsent(
+    p_id uuid,
+    p_run uuid,
+    p_last uuid,
+    p_lane bigint,
+    p_jobs integer,
+    p_lengths bytea,
+    p_bodies bytea
+) returns jsonb
+language plpgsql
+as $$
+declare
+    v_sent record;
+    v_known jsonb := '[]';
+    v_id uuid;
+    v_size integer;
+    v_before integer := 0;
+begin
+    select s.id, s.jobs into v_sent
+      from penstock.sent s
+     where s.id between p_run and p_last
+     order by s.id desc
+     limit 1;
+    if not found or penstock.id_after(v_sent.id, v_sent.jobs - 1) < p_id then
+        -- Waits for whoever sends the same at this moment, and then finds it there.
+        insert into penstock.sent (id, jobs, lane) values (p_id, p_jobs, p_lane)
+            on conflict do nothing;
+        if found then
+            insert into penstock.parcel (lane, id, jobs, lengths, bodies)
+            values (p_lane, p_id, p_jobs, p_lengths, p_bodies);
+            insert into penstock.tally (lane, state, minute, jobs)
+            values (p_lane, 'ready', 0, p_jobs);
+            return v_known;
+        end if;
+    end if;
+    if p_jobs = 1 then
+        return jsonb_build_array(p_id);
+    end if;
+    for i in 0 .. p_jobs - 1 loop
+        v_id := penstock.id_after(p_id, i);
+        v_size := penstock.total_of(substr(p_lengths, 4 * i + 1, 4), 1);
+        v_known := v_known || penstock.enqueue_unsent(
+            v_id, p_run, v_id, p_lane, 1,
+            substr(p_lengths, 4 * i + 1, 4), substr(p_bodies, v_before + 1, v_size)
+        );
+        v_before := v_before + v_size;
+    end loop;
+    return v_known;
+end
+$$;
