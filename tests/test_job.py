@@ -79,11 +79,23 @@ def test_lanes_have_runs_of_their_own(clock):
 
     for lane in "ababab":
         made.append((lane, ids.next(lane)))
-        clock.advance(seconds=0.0001)
+        clock.advance(seconds=0.00003)
 
     prefixes = {lane: {prefix_of(i) for other, i in made if other == lane} for lane in "ab"}
     assert [len(prefixes[lane]) for lane in "ab"] == [1, 1]
     assert prefixes["a"] != prefixes["b"]
+
+
+def test_a_job_made_after_a_pause_begins_a_run(clock):
+    """A store need not ask whether others of its run were sent."""
+    ids = Ids(clock)
+    first = ids.next("a")
+    clock.advance(seconds=0.0003)
+
+    second = ids.next("a")
+
+    assert prefix_of(second) != prefix_of(first)
+    assert offset_of(second) == 0
 
 
 def test_a_run_ends_when_it_is_full_or_old(clock):

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
+import random
+import re
 import threading
 import uuid
 from collections.abc import Hashable
@@ -22,6 +23,7 @@ from penstock.errors import Refused
 
 MOST_IN_PARCEL = 128
 _RUN_TICKS = 4096  # a run of ids lasts a millisecond; a tick is 1/4096 of one
+_PAUSE_TICKS = 400  # a tenth of a millisecond: nobody makes jobs in a loop that slowly
 _SET_BACK_TICKS = 30_000 * 4096  # half a minute; what is further back was not a late thread
 OFFSETS = [f"{offset:03x}" for offset in range(4096)]
 _PREFIX = 33  # of the 36 characters, all but the offset
@@ -34,7 +36,7 @@ class Ids:
         self.clock = clock
         self._lock = threading.Lock()
         self._last = 0
-        self._runs: dict[Hashable, tuple[int, str, int]] = {}
+        self._runs: dict[Hashable, tuple[int, str, int, int]] = {}
         os.register_at_fork(after_in_child=self._forget)
 
     def next(self, lane: Hashable = None) -> str:
@@ -42,12 +44,17 @@ class Ids:
         with self._lock:
             tick = self._tick()
             run = self._runs.get(lane)
-            if run is None or run[2] >= MOST_IN_PARCEL or not 0 <= tick - run[0] < _RUN_TICKS:
+            if (
+                run is None
+                or run[2] >= MOST_IN_PARCEL
+                or not 0 <= tick - run[0] < _RUN_TICKS
+                or tick - run[3] > _PAUSE_TICKS
+            ):
                 if len(self._runs) > 1000:  # forget old lanes, whichever
                     self._runs.clear()
                 tick = self._last = max(tick, self._last + 1)
-                run = (tick, _prefix(tick), 0)
-            self._runs[lane] = (run[0], run[1], run[2] + 1)
+                run = (tick, _prefix(tick), 0, tick)
+            self._runs[lane] = (run[0], run[1], run[2] + 1, tick)
             return f"{run[1]}{run[2]:03x}"
 
     def first(self) -> str:
@@ -68,11 +75,16 @@ class Ids:
         self._runs = {}
 
 
+# Seeded by the system, in every process anew: ids must differ, not be secret.
+_random = random.Random()  # noqa: S311
+os.register_at_fork(after_in_child=_random.seed)
+
+
 def _prefix(tick: int) -> str:
     milliseconds, fraction = divmod(tick, 4096)
     time = f"{milliseconds:012x}"
-    random = secrets.randbits(50)
-    high, low = random >> 36, random & 0xFFFFFFFFF
+    noise = _random.getrandbits(50)
+    high, low = noise >> 36, noise & 0xFFFFFFFFF
     return f"{time[:8]}-{time[8:]}-7{fraction:03x}-{0x8000 | high:04x}-{low:09x}"
 
 
@@ -109,8 +121,13 @@ def from_bytes(raw: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+_AN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
 def parse_id(text: str) -> str:
     """The id in the form used here, from any spelling of a UUID."""
+    if isinstance(text, str) and _AN_ID.fullmatch(text):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+        return text
     try:
         return str(uuid.UUID(text.strip()))
     except (AttributeError, ValueError):
