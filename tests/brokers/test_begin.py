@@ -14,14 +14,16 @@ def test_a_store_without_a_database_refuses(memory_broker):
         memory_broker.begin()
 
 
-@pytest.fixture
-def broker(sqlite_broker):
+@pytest.fixture(params=["sqlite", "postgres"])
+def broker(request):
     """The brokers that have a database, with a table of the application's in it."""
-    transaction = sqlite_broker.begin()
+    broker = request.getfixturevalue(f"{request.param}_broker")
+    transaction = broker.begin()
+    transaction.connection.execute("drop table if exists effect")
     transaction.connection.execute("create table effect (job text)")
     transaction.connection.execute("commit")
     transaction.rollback()
-    return sqlite_broker
+    return broker
 
 
 @pytest.fixture(params=[{}, {"tags": {"tenant": "a"}}], ids=["plain", "tagged"])
@@ -42,7 +44,7 @@ def test_the_effect_and_the_end_of_a_job_commit_together(broker, clock, fields):
     """C3, I7: exactly-once effect."""
     job = enqueue_and_claim(broker, clock, **fields)
     transaction = broker.begin()
-    transaction.connection.execute("insert into effect values (?)", (job.id,))
+    transaction.connection.execute(f"insert into effect values ('{job.id}')")
 
     assert transaction.settle(job, succeeded(b"1"))
 
@@ -58,7 +60,7 @@ def test_a_stale_attempt_has_no_effect(broker, clock, fields):
     settle(broker, job, put_back("limit"))
     [current] = claim(broker, worker="worker-2")
     transaction = broker.begin()
-    transaction.connection.execute("insert into effect values (?)", (job.id,))
+    transaction.connection.execute(f"insert into effect values ('{job.id}')")
 
     assert not transaction.settle(job, succeeded())
 
@@ -69,7 +71,7 @@ def test_a_stale_attempt_has_no_effect(broker, clock, fields):
 def test_a_rollback_leaves_nothing_and_the_job_runs_on(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     transaction = broker.begin()
-    transaction.connection.execute("insert into effect values (?)", (job.id,))
+    transaction.connection.execute(f"insert into effect values ('{job.id}')")
 
     transaction.rollback()
 

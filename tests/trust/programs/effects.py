@@ -8,12 +8,13 @@ from penstock import App, current_job
 from penstock.worker import Worker
 
 app = App(sys.argv[1])
+VALUES = "(?, ?)" if sys.argv[1].startswith("sqlite") else "(%s, %s)"
 
 
 @app.task(name="book")
 def book(n: int) -> int:
     with current_job().transaction() as connection:
-        connection.execute("insert into effect values (?, ?)", (current_job().id, n))
+        connection.execute(f"insert into effect values {VALUES}", (current_job().id, n))
         follow.options(connection=connection).enqueue(n)
         if n % 10 == 9 and current_job().attempt == 1:
             raise OSError("after the row was written")
@@ -23,7 +24,7 @@ def book(n: int) -> int:
 @app.task(name="follow")
 def follow(n: int) -> int:
     with current_job().transaction() as connection:
-        connection.execute("insert into effect values (?, ?)", (current_job().id, -n))
+        connection.execute(f"insert into effect values {VALUES}", (current_job().id, -n))
     return n
 
 

@@ -1,0 +1,77 @@
+"""A job's effects and its end, committed together in one transaction of the same database.
+
+The task is handed psycopg's own connection over a session that is ours: what it commits is kept,
+and what it rolls back is undone, by savepoints, so that SQLAlchemy too can be bound to it. The one
+commit is that of the job's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.store import PostgresDb, in_our_words
+from penstock.brokers.tables.db import Db
+from penstock.job import Job, Outcome
+
+Settle = Callable[[Db, Sequence[tuple[Job[Any], Outcome]]], list[bool]]
+
+
+class EffectsConnection(psycopg.Connection[Any]):
+    """psycopg's connection, inside of a job's transaction.
+
+    `commit` keeps what was done so far, to be committed with the job's end; `rollback` undoes what
+    was done since; `close` leaves it open. Values go and come as they do in psycopg.
+    """
+
+    def commit(self) -> None:
+        self.execute("release savepoint penstock; savepoint penstock")
+
+    def rollback(self) -> None:
+        if self.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            self.execute("rollback to savepoint penstock")
+
+    def close(self) -> None:
+        """Nothing: the session ends with the job's transaction."""
+
+
+class PostgresTransaction:
+    """One transaction on a session of its own: nothing a task sets there outlives it."""
+
+    def __init__(self, own: Connection, where: str, settle: Settle) -> None:
+        self._own = own
+        self._where = where
+        self._settle = settle
+        try:
+            own.execute("begin; savepoint penstock")
+        except BaseException:
+            own.close()
+            raise
+        self.connection = EffectsConnection(own.pgconn)
+        # By number, and so under the names that the other connection of this session uses.
+        self.connection.prepare_threshold = None
+
+    def settle(self, job: Job[Any], outcome: Outcome) -> bool:
+        try:
+            if self._own.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                raise RuntimeError(
+                    f"the task of job {job.id} ended its transaction() itself: leave commit and "
+                    "rollback out, it is committed when the task has returned"
+                )
+            with in_our_words(self._where):
+                [accepted] = self._settle(PostgresDb(self._own), [(job, outcome)])
+                if accepted:
+                    self._own.execute("commit")
+            return accepted
+        finally:
+            self.rollback()
+
+    def rollback(self) -> None:
+        with suppress(psycopg.Error):
+            if not self._own.closed:
+                self._own.execute("rollback")
+        self._own.close()
