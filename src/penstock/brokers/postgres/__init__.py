@@ -6,10 +6,10 @@ over, claim, prune, renew. The schema is sql/schema.sql; the hot path is in func
 trip for each call; every other statement is a file in sql/.
 """
 
-from penstock.brokers.postgres.renewing import Renewing
+from penstock.brokers.postgres.ruling import Ruling
 
 
-class PostgresBroker(Renewing):
+class PostgresBroker(Ruling):
     """A Broker over a schema of its own in a PostgreSQL database."""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import psycopg
 
-from penstock.brokers.condition import StoreCondition, Trouble
+from penstock.brokers.condition import Fact, StoreCondition, Trouble
 from penstock.brokers.postgres.connection import connect
+from penstock.brokers.postgres.looks import Look, horizon, server, skew, tables, take, traffic
 from penstock.brokers.postgres.migrating import read_meta
-from penstock.brokers.postgres.statements import steps
+from penstock.brokers.postgres.steps import this_plan
 from penstock.brokers.postgres.store import conninfo_of
 from penstock.settings import mask
 
@@ -17,31 +18,61 @@ PROMISE = (
 )
 
 
-def condition(url: str) -> StoreCondition:
-    """What there is in this database, and whether it can be used."""
-    newest = steps()[-1][0]
-    trouble: list[Trouble] = []
-    schema: int | None = None
+def condition(url: str, *, thorough: bool = False) -> StoreCondition:
+    """What there is in this database, and whether it can be used; `thorough` is for the doctor."""
+    plan = this_plan()
+    conninfo, pooled, *_ = conninfo_of(url)
+    meta: dict[str, str] = {}
+    found: list[Trouble | Fact] = []
     settings: dict[str, str] = {}
-    exists = False
     try:
-        with connect(conninfo_of(url)[0], prepare=False) as connection:
-            meta = read_meta(connection)
-            exists = bool(meta)
-            schema = int(meta.get("schema", 0))
+        with connect(conninfo, prepare=False) as connection:
             settings["postgresql"] = connection.info.parameter_status("server_version") or ""
+            meta = read_meta(connection)
+            look = Look(connection, conninfo, pooled, meta, plan)
+            if thorough:
+                found += take("server", look, server.server)
+                if meta:
+                    found += examined(look)
     except psycopg.Error as error:
         said = str(error).strip().split("\n")[0]
-        trouble.append(
-            Trouble(f"it does not answer: {said}", "start it, or name another with --url")
-        )
+        found.append(Trouble(f"it does not answer: {said}", "start it, or name another with --url"))
+    pending = [step.name for step in plan.pending(meta)]
+    if not pending and plan.brings_functions(meta):
+        pending = ["functions"]
     return StoreCondition(
         kind="postgres",
         where=mask(url),
         promise=PROMISE,
-        exists=exists,
-        schema=schema,
-        newest=newest,
+        exists=bool(meta),
+        schema=int(meta["schema"]) if meta else None,
+        newest=plan.newest,
+        pending=tuple(pending),
+        pending_post=tuple(step.name for step in plan.pending_post(meta)),
+        too_new=not plan.knows(meta),
         settings=settings,
-        trouble=tuple(trouble),
+        trouble=tuple(each for each in found if isinstance(each, Trouble)),
+        facts=tuple(each for each in found if isinstance(each, Fact)),
     )
+
+
+def examined(look: Look) -> list[Trouble | Fact]:
+    """Everything that there is to look at in a store, one after the other."""
+    found: list[Trouble | Fact] = []
+    marks: list[traffic.Mark] = []
+    found += take("wal", look, lambda look: iter(marks.append(traffic.mark(look)) or ()))
+    for name, each in (
+        ("functions", skew.functions),
+        ("schema", skew.post_steps),
+        ("releases", skew.releases),
+        ("connections", server.connections),
+        ("horizon", horizon.horizon),
+        ("vacuum", tables.dead_rows),
+        ("partitions", tables.partitions),
+        ("counts", tables.counts),
+        ("notifications", traffic.echo),
+    ):
+        found += take(name, look, each)
+    if marks:
+        found += take("wal", look, lambda look: traffic.wal_per_job(look, marks[0]))
+    return found

@@ -69,7 +69,6 @@ class HandOver(Looking[Store]):
         self.offers = Offers()
         self.ear = self.store.ear
         self.bell = Bell(self.store)
-        self._news: set[int] = set()
 
     def _look_again(self) -> None:
         self.offers.forget()

@@ -66,7 +66,7 @@ def parcel_values(parcels: Sequence[Parcel]) -> list[dict[str, Any]]:
     """As penstock.enqueue_joined takes them."""
     values: list[dict[str, Any]] = []
     for parcel in parcels:
-        first, run, last = span_of(to_bytes(parcel.id), len(parcel.bodies))
+        _, run, last = span_of(to_bytes(parcel.id), len(parcel.bodies))
         values.append(
             {
                 "id": parcel.id,

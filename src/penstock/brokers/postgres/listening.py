@@ -8,6 +8,7 @@ rules count as changed all the time.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -89,8 +90,8 @@ class Ear:
         timeout: float,
         due_in: float | None,
         lane_of: Callable[[int], Lane | None],
-    ) -> tuple[bool, frozenset[int]]:
-        """Until there may be something: whether, and the lanes it is about if that is known."""
+    ) -> bool:
+        """Until there may be something in these queues; False at the timeout."""
         self.listen()
         me = threading.get_ident()
         box = self._waiting.get(me)
@@ -107,26 +108,12 @@ class Ear:
             try:
                 news = box.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                return looks, frozenset()
-            lanes: set[int] = set()
-            anything = news is None
-            lanes.update(news or ())
-            while True:
-                try:
-                    more = box.get_nowait()
-                except queue.Empty:
-                    break
-                anything = anything or more is None
-                lanes.update(more or ())
-            if anything:
-                return True, frozenset()
-            ours = frozenset(
-                number
-                for number in lanes
-                if queues is None or (lane := lane_of(number)) is None or lane.queue in queues
-            )
-            if ours:
-                return True, ours
+                return looks
+            if news is None or queues is None or any(_in(queues, lane_of(n)) for n in news):
+                with contextlib.suppress(queue.Empty):
+                    while True:
+                        box.get_nowait()  # one look is enough for all of them
+                return True
 
     @contextmanager
     def heard_rules(self) -> Generator[None]:
@@ -245,3 +232,7 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _in(queues: Collection[str], lane: Lane | None) -> bool:
+    return lane is None or lane.queue in queues

@@ -1,61 +1,95 @@
 """Bringing a database up to date: numbered steps, then the functions, under one lock.
 
-Steps come in two kinds. `0002_name.pre.sql` adds what both the old and the new workers can live
-with and is applied by every open; `0002_name.post.sql` takes away what only the old ones used, and
-is applied when a person says so (`penstock migrate up --post`), once the old workers are gone.
+All of it is one transaction: a migration that is killed leaves nothing behind. What `up` runs is
+the very text that `penstock migrate sql` prints.
 """
 
 from __future__ import annotations
 
-import uuid
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg import sql as compose
 
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.statements import functions, functions_digest, steps
-from penstock.errors import SchemaTooNew, StoreUnreachable
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.steps import Meta, Plan, this_plan
+from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
+from penstock.release import age_order
 
-_LOCK = 4855284200
+PATIENCE_SECONDS = 3600.0
+_TRIES = 5
+_PAUSE_SECONDS = 0.5  # between two tries; whoever waits behind our lock gets a turn
 
 
-def open_schema(connection: Connection, where: str, *, create: bool) -> str:
-    """The store's id; the schema is made or brought forward if need be. A newer one is refused."""
+def open_schema(
+    connection: Connection, where: str, *, create: bool, plan: Plan | None = None
+) -> str:
+    """The store's id; the schema is made or brought forward if need be.
+
+    A newer one is refused once it lacks what this release needs.
+    """
+    plan = plan or this_plan()
     meta = read_meta(connection)
-    newest = steps()[-1][0]
-    found = int(meta.get("schema", 0))
-    if not found and not create:
+    if not meta and not create:
         raise StoreUnreachable(
             f"there is no store in {where} yet; a worker or the first enqueue makes it, as does "
             "`penstock migrate up`; or name another one with --url"
         )
-    if found > newest:
-        raise SchemaTooNew(
-            f"the store {where} has schema {found}, this Penstock knows {newest}; "
-            "upgrade Penstock here before it opens this store"
-        )
-    if found < newest or meta.get("functions") != functions_digest():
-        meta = migrate(connection)
+    check_known(meta, where, plan)
+    if not plan.is_current(meta):
+        meta = migrate(connection, where, plan=plan)
     return meta["store"]
 
 
-def migrate(connection: Connection) -> dict[str, str]:
+def check_known(meta: Meta, where: str, plan: Plan) -> None:
+    """Refuse a store that a newer Penstock has moved on from what this one needs."""
+    if not plan.knows(meta):
+        raise SchemaTooNew(
+            f"the store {where} has schema {meta['post']}, this Penstock knows {plan.newest}; "
+            "upgrade Penstock here before it opens this store"
+        )
+
+
+def migrate(
+    connection: Connection, where: str, *, plan: Plan | None = None, post: bool = False
+) -> Meta:
     """Apply what is missing, one process at a time; returns what the store then says of itself."""
+    plan = plan or this_plan()
+    patience, connection.patience = connection.patience, PATIENCE_SECONDS
+    try:
+        for left in reversed(range(_TRIES)):
+            try:
+                return _migrate(connection, where, plan, post=post)
+            except errors.LockNotAvailable as error:
+                if not left:
+                    raise StoreUnreachable(
+                        f"the store {where} was not migrated, and is as it was: others hold its "
+                        "tables or migrate it (`penstock doctor` names open transactions); "
+                        "try again"
+                    ) from error
+            time.sleep(_PAUSE_SECONDS)
+    except errors.InsufficientPrivilege as error:
+        raise Refused(_no_right(read_meta(connection), where, plan)) from error
+    finally:
+        connection.patience = patience
+    raise AssertionError
+
+
+def _migrate(connection: Connection, where: str, plan: Plan, *, post: bool) -> Meta:
     connection.execute("begin")
     try:
-        connection.execute("set local lock_timeout = '20s'")
-        connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        connection.execute(sql.migrate_lock.encode())
         meta = read_meta(connection)  # another process may have been quicker
-        found = int(meta.get("schema", 0))
-        for number, script in steps():
-            if number > found:
-                connection.execute(script)  # pyright: ignore[reportArgumentType]  a file, not a literal
-                put_meta(connection, "schema", str(number))
-        if not found:
-            put_meta(connection, "store", str(uuid.uuid4()))
-        if meta.get("functions") != functions_digest():
-            connection.execute(functions())  # pyright: ignore[reportArgumentType]  as above
-            put_meta(connection, "functions", functions_digest())
+        check_known(meta, where, plan)
+        if post:
+            _check_workers(connection, plan)
+        for part in _parts(meta, plan, post=post):
+            connection.execute(part.encode())
         meta = read_meta(connection)
         connection.execute("commit")
     except BaseException:
@@ -65,20 +99,91 @@ def migrate(connection: Connection) -> dict[str, str]:
     return meta
 
 
-def read_meta(connection: psycopg.Connection[tuple[str, ...]]) -> dict[str, str]:
+def migration_sql(meta: Meta, *, plan: Plan | None = None, post: bool = False) -> str:
+    """What `migrate` would run, fit to be run by hand with psql: all of it, or nothing."""
+    plan = plan or this_plan()
+    parts = list(_parts(meta, plan, post=post))
+    if not parts:
+        return "-- Nothing to do: the store is as this Penstock wants it.\n"
+    stands = _filled(sql.migrate_from, schema=meta.get("schema", ""), post=meta.get("post", ""))
+    guard = stands if meta else ""
+    # Only psql reads this; it stops at the first error instead of going on without a transaction.
+    begin = f"\\set ON_ERROR_STOP on\nbegin;\n{sql.migrate_lock}"
+    return "\n".join([begin, guard, *parts, "commit;\n"])
+
+
+def _parts(meta: Meta, plan: Plan, *, post: bool) -> Iterator[str]:
+    steps = plan.pending(meta) + (plan.pending_post(meta) if post else [])
+    for step in steps:
+        yield f"-- {step.name}\n{step.script}"
+        yield _put_meta("post" if step.post else "schema", str(step.number))
+    if "store" not in meta:
+        yield sql.put_store
+    if plan.brings_functions(meta):
+        yield plan.functions
+        yield _put_meta("functions", f"{plan.release} {plan.digest}")
+    if "store" not in meta:
+        yield sql.make_days
+
+
+def _put_meta(name: str, value: str) -> str:
+    return _filled(sql.put_meta, name=name, value=value)
+
+
+def _filled(statement: str, **values: str) -> str:
+    literals = {name: compose.Literal(value) for name, value in values.items()}
+    return compose.SQL(statement).format(**literals).as_string(None)  # pyright: ignore[reportArgumentType]  a file, not a literal
+
+
+def _check_workers(connection: Connection, plan: Plan) -> None:
+    """Refuse while a worker is alive that may need what is to go."""
+    rows = connection.execute(sql.look_workers.encode()).fetchall()
+    older = [
+        f"{name} ({host}, pid {pid}, {f'Penstock {by}' if by else 'an older Penstock'})"
+        for name, host, pid, by in rows
+        if age_order(by or "") < age_order(plan.release)
+    ]
+    if older:
+        raise Refused(
+            f"workers of an older Penstock are alive: {', '.join(older)}; stop or upgrade them, "
+            "then run `penstock migrate up --post`"
+        )
+
+
+def _no_right(meta: Meta, where: str, plan: Plan) -> str:
+    if not meta:
+        return (
+            f"there is no store in {where}, and this login may not make one: have the database's "
+            "owner run `penstock migrate up`, then the output of `penstock migrate roles`"
+        )
+    lacks = [step.name for step in plan.pending(meta)] or ["its functions"]
+    return (
+        f"the store {where} is behind this Penstock ({', '.join(lacks)}), and this login may not "
+        "bring it forward: have the owner of schema penstock run `penstock migrate up`"
+    )
+
+
+def read_meta(connection: psycopg.Connection[Any]) -> dict[str, str]:
     """What the store says of itself; nothing if there is none."""
-    row = connection.execute("select to_regclass('penstock.meta') is not null").fetchone()
+    row = connection.execute(sql.has_meta.encode()).fetchone()
     if row is None or not row[0]:
         return {}
     try:
-        return dict(connection.execute("select name, value from penstock.meta").fetchall())  # pyright: ignore[reportArgumentType]  two columns
+        return dict(connection.execute(sql.meta.encode()).fetchall())
     except errors.UndefinedTable:
         return {}
 
 
-def put_meta(connection: Connection, name: str, value: str) -> None:
-    connection.execute(
-        "insert into penstock.meta (name, value) values (%s, %s) "
-        "on conflict (name) do update set value = excluded.value",
-        (name, value),
-    )
+def roles_sql(logins: list[str], admins: list[str]) -> str:
+    """The roles and what they may do, fit to be run by hand; `logins` and `admins` get theirs."""
+    lines = [sql.roles]
+    for role, names in (("penstock_user", logins), ("penstock_admin", admins)):
+        for name in names:
+            if not re.fullmatch(r"\S.{0,62}", name):
+                raise Refused(f"{name!r} is not the name of a role")
+            lines.append(
+                compose.SQL("grant {} to {};")
+                .format(compose.Identifier(role), compose.Identifier(name))
+                .as_string(None)
+            )
+    return "\n".join(["\\set ON_ERROR_STOP on", "begin;", *lines, "commit;", ""])

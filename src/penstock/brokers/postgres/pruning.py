@@ -11,11 +11,11 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import psycopg
 from psycopg import errors
 
 from penstock.broker import Event
 from penstock.brokers.postgres.claiming import Claiming
+from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
 from penstock.brokers.tables.change import Change
@@ -28,6 +28,7 @@ FOLD_SECONDS = 5.0
 _DAY = 86400
 _SETTLE_SECONDS = 0.5  # how long a reader waits for writers that are about to commit
 _LOOK_SECONDS = 0.005
+_BRIEFLY = "begin; set local lock_timeout = '100ms'"
 
 
 class Pruning(Claiming):
@@ -48,7 +49,7 @@ class Pruning(Claiming):
         return moved
 
     def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        """As shared; a parcel that a claim cut meanwhile is another row, and seen at a second look."""
+        # A parcel that a claim cut meanwhile is another row by now, seen at a second look.
         unpacked = super()._unpack(change, wanted)
         left = [raw for raw in wanted if raw not in unpacked]
         return unpacked | super()._unpack(change, left) if left else unpacked
@@ -77,9 +78,8 @@ class Pruning(Claiming):
         with self.store.lend() as connection:
             for day in range(today, today + AHEAD_DAYS + 1):
                 try:
-                    with self.store.transaction(connection) as db:
-                        db.execute("set local lock_timeout = '200ms'")
-                        db.execute("select penstock.make_day(%s)", (day,))
+                    with self.store.transaction(connection, begin=_BRIEFLY) as db:
+                        db.execute(sql.make_day, (day,))
                 except (
                     errors.LockNotAvailable,
                     errors.CheckViolation,
@@ -139,8 +139,18 @@ class Pruning(Claiming):
         with self.store.lend(600.0) as connection:
             db = PostgresDb(connection)
             for row in db.execute(sql.old_days, {"before": before, "now": now}).fetchall():
-                removed += _drop_day(connection, row["partition"])
+                removed += self._drop_day(connection, row["partition"])
         return removed
+
+    def _drop_day(self, connection: Connection, partition: str) -> int:
+        for drop in (True, False):
+            try:
+                with self.store.transaction(connection, begin=_BRIEFLY) as db:
+                    row = db.execute(sql.drop_day, (partition, drop)).fetchone()
+                    return row["rows"] if row else 0
+            except (errors.LockNotAvailable, errors.InsufficientPrivilege):
+                continue
+        return 0
 
     def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
         if job is not None:
@@ -162,32 +172,12 @@ class Pruning(Claiming):
     def _on_disk(self) -> None:
         """What was read must not vanish in a crash: a reader would skip what comes in its place."""
         with self.store.lend() as connection:
-            row = connection.execute("select pg_current_wal_insert_lsn()").fetchone()
-            flushed = connection.execute(
-                "select pg_current_wal_flush_lsn() >= %s::pg_lsn", (row[0] if row else None,)
-            ).fetchone()
-            if not (flushed and flushed[0]):
-                connection.execute("select pg_logical_emit_message(true, 'penstock', '')")
+            db = PostgresDb(connection)
+            written = db.execute(sql.written).fetchone()
+            flushed = db.execute(sql.flushed, written).fetchone() if written else None
+            if flushed and not flushed["flushed"]:
+                db.execute(sql.flush)
 
     def close(self) -> None:
         self.ear.close()
         self.store.close_connections()
-
-
-def _drop_day(connection: psycopg.Connection[Any], partition: str) -> int:
-    """Drop it, or empty it where somebody is reading the table it belongs to, or leave it.
-
-    Whoever waits for the lock of the whole table keeps others waiting: so not for long. (Detaching
-    it concurrently is not to be had beside a partition for everything else.)
-    """
-    row = connection.execute(f"select count(*) from {partition}").fetchone()  # noqa: S608  # pyright: ignore[reportArgumentType]  a name from the catalogue, quoted there
-    for statement in (f"drop table {partition}", f"truncate {partition}"):
-        try:
-            connection.execute("begin; set local lock_timeout = '100ms'")
-            connection.execute(statement)  # pyright: ignore[reportArgumentType]  as above
-            connection.execute("commit")
-        except (errors.LockNotAvailable, errors.InsufficientPrivilege):
-            connection.execute("rollback")
-        else:
-            return int(row[0]) if row else 0
-    return 0

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors, pq
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
 from penstock.brokers.postgres import migrating
@@ -50,17 +51,17 @@ class PostgresDb:
 
     def execute(self, statement: str, parameters: Any = ()) -> psycopg.Cursor[dict[str, Any]]:
         cursor = self.connection.cursor(binary=True, row_factory=dict_row)
-        return cursor.execute(statement, parameters)  # pyright: ignore[reportArgumentType]  a file, not a literal
+        return cursor.execute(statement.encode(), parameters)
 
     def executemany(self, statement: str, parameters: Iterable[Any]) -> None:
-        self.connection.cursor().executemany(statement, list(parameters))  # pyright: ignore[reportArgumentType]  as above
+        self.connection.cursor().executemany(statement.encode(), list(parameters))
 
     def each(self, statement: str, parameters: Iterable[Any]) -> Sequence[Mapping[str, Any] | None]:
         sets = list(parameters)
         if len(sets) < 2:
             return [self.execute(statement, one).fetchone() for one in sets]
         cursor = self.connection.cursor(binary=True, row_factory=dict_row)
-        cursor.executemany(statement, sets, returning=True)  # pyright: ignore[reportArgumentType]  as above
+        cursor.executemany(statement.encode(), sets, returning=True)
         found: list[Mapping[str, Any] | None] = []
         while True:
             found.append(cursor.fetchone())
@@ -81,7 +82,7 @@ class Store:
     def __init__(self, url: str, clock: Clock | None = None, *, create: bool = True) -> None:
         self.url = url
         self.where = mask(url)
-        self.conninfo, self.pooled = conninfo_of(url)
+        self.conninfo, self.pooled, self.notify_in_transaction = conninfo_of(url)
         self.store_clock = StoreClock()
         self.clock: Clock = clock or self.store_clock
         self.store_id = ""
@@ -110,10 +111,8 @@ class Store:
     def lend(self, patience: float = CALL_SECONDS) -> Generator[Connection]:
         """A connection for one call or one transaction; its errors in our words."""
         with in_our_words(self.where):
-            connection = self._take()
-            connection.patience = patience
+            connection = self._take(patience)
             try:
-                connection.settle_down()
                 if self.store_clock.stale():
                     self._ask_time(connection)
                 yield connection
@@ -130,11 +129,22 @@ class Store:
             finally:
                 self._give_back(connection)
 
-    def _take(self) -> Connection:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        return self.connect()
+    def _take(self, patience: float) -> Connection:
+        """An idle connection that is as it was left, or a new one."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    break
+                connection = self._idle.pop()
+            connection.patience = patience
+            if connection.is_quiet():
+                return connection
+            # The server, or what stands in between, has hung up. Nothing was sent, so nothing is
+            # lost, and whoever asks is not told.
+            connection.close()
+        connection = self.connect()
+        connection.patience = patience
+        return connection
 
     def connect(self) -> Connection:
         """A new connection."""
@@ -142,6 +152,12 @@ class Store:
 
     def _give_back(self, connection: Connection) -> None:
         if connection.closed:
+            # What cut this one off may have cut off the others too, without a word on their lines.
+            with self._lock:
+                doubtful, self._idle = self._idle, []
+            for other in doubtful:
+                other.close()
+            self.ear.doubt()
             return
         if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and (
             not connection.rings
@@ -157,9 +173,7 @@ class Store:
 
     def _ask_time(self, connection: Connection) -> None:
         asked_at = time.monotonic()
-        row = connection.execute(
-            "select extract(epoch from clock_timestamp())::double precision"
-        ).fetchone()
+        row = connection.execute(sql.clock.encode()).fetchone()
         if row is not None:
             self.store_clock.measured(row[0], asked_at, time.monotonic())
 
@@ -174,7 +188,8 @@ class Store:
         self, connection: Connection, *, durable: bool = True, begin: str = "begin"
     ) -> Generator[PostgresDb]:
         """On this connection; what is not durable may be lost if the server crashes."""
-        connection.execute(begin if durable else f"{begin}; set local synchronous_commit = off")  # pyright: ignore[reportArgumentType]  our own words
+        relaxed = "" if durable else "; set local synchronous_commit = off"
+        connection.execute(f"{begin}{relaxed}".encode())
         try:
             yield PostgresDb(connection)
             connection.execute("commit")
@@ -247,14 +262,16 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def conninfo_of(url: str) -> tuple[str, bool]:
-    """What libpq is told, and whether there is a pooler in between."""
+def conninfo_of(url: str) -> tuple[str, bool, bool]:
+    """What libpq is told; whether there is a pooler in between; whether joined callers notify."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    said = options.pop("pooler", "false").lower()
-    if said not in {"true", "false", "1", "0"}:
-        raise Refused(f"{mask(url)}: pooler={said}: true or false")
-    pooled = said in {"true", "1"}
+    flags = {"pooler": False, "notify_in_transaction": True}
+    for name, default in flags.items():
+        said = options.pop(name, str(default)).lower()
+        if said not in {"true", "false", "1", "0"}:
+            raise Refused(f"{mask(url)}: {name}={said}: true or false")
+        flags[name] = said in {"true", "1"}
     defaults = {
         "connect_timeout": str(CONNECT_SECONDS),
         "application_name": "penstock",
@@ -265,10 +282,10 @@ def conninfo_of(url: str) -> tuple[str, bool]:
     }
     plain = urlunsplit(parts._replace(query=urlencode({**defaults, **options})))
     try:
-        psycopg.conninfo.conninfo_to_dict(plain)
+        conninfo_to_dict(plain)
     except psycopg.ProgrammingError as error:
         raise Refused(f"{mask(url)}: {error}".strip()) from error
-    return plain, pooled
+    return plain, flags["pooler"], flags["notify_in_transaction"]
 
 
 @contextmanager

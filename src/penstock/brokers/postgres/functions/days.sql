@@ -1,10 +1,19 @@
--- Partitions by day: of what was sent, whose ids begin with their time, and of the history.
+-- Partitions by day: of what was sent, whose ids begin with their time, and of the history. Made as
+-- the owner, whoever asks: a worker's login need not own anything.
 create or replace function penstock.make_day(p_day integer) returns void
 language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_name text := to_char(to_timestamp(p_day::double precision * 86400) at time zone 'UTC', 'YYYYMMDD');
 begin
+    if to_regclass('penstock.sent_' || v_name) is not null
+       and to_regclass('penstock.history_' || v_name) is not null then
+        return;
+    end if;
+    -- All workers come at midnight.
+    perform pg_advisory_xact_lock(4855284203);
     if to_regclass('penstock.sent_' || v_name) is null then
         execute format(
             'create table penstock.%I partition of penstock.sent for values from (%L) to (%L)',

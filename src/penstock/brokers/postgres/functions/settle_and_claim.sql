@@ -11,6 +11,7 @@ create or replace function penstock.settle_and_claim(
     p_bodies bytea[],
     p_results bytea[],
     p_keep_until double precision[],
+    p_relaxed boolean,
     p_worker text,
     p_declared text,
     p_lease double precision,
@@ -32,7 +33,7 @@ as $$
 begin
     bodies := penstock.succeed(
         p_worker, p_settled_lease, p_claimed_at, p_places, p_ids, p_ended, p_enqueued, p_started,
-        p_bodies, p_results, p_keep_until
+        p_bodies, p_results, p_keep_until, p_relaxed
     );
     news := 'settled';
     return next;

@@ -166,6 +166,27 @@ create table penstock.rule (
     until double precision,
     primary key (kind, queue, task)
 );
+-- Blocks are for the owner and for members of penstock_admin; everybody else may pause and resume.
+create function penstock.may_block() returns boolean
+language sql stable
+as $$
+    select exists (
+        select 1
+          from pg_roles r
+         where (r.rolname = 'penstock_admin'
+                or r.oid = (select relowner from pg_class where oid = 'penstock.rule'::regclass))
+           and pg_has_role(current_user, r.oid, 'member')
+    )
+$$;
+alter table penstock.rule enable row level security;
+create policy rule_read on penstock.rule for select using (true);
+create policy rule_set on penstock.rule for insert
+    with check (kind <> 'block' or penstock.may_block());
+create policy rule_change on penstock.rule for update
+    using (kind <> 'block' or penstock.may_block())
+    with check (kind <> 'block' or penstock.may_block());
+create policy rule_clear on penstock.rule for delete
+    using (kind <> 'block' or penstock.may_block());
 
 -- One row per ended attempt, and the rarer events. body and result stand in the last row of a job
 -- that is kept. A position is the transaction's number and a number within it: readers that stop

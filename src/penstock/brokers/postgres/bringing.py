@@ -1,0 +1,26 @@
+"""What `penstock migrate` does with a PostgreSQL store, on a connection of its own."""
+
+from __future__ import annotations
+
+from penstock.brokers.postgres import PostgresBroker, migrating
+from penstock.brokers.postgres.connection import connect
+from penstock.brokers.postgres.store import conninfo_of, in_our_words
+from penstock.settings import mask
+
+
+def migrate(url: str, *, post: bool) -> None:
+    """Bring the store up to date; with `post`, also take away what only older workers used."""
+    where = mask(url)
+    with in_our_words(where), connect(conninfo_of(url)[0], prepare=False) as connection:
+        migrating.migrate(connection, where, post=post)
+    broker = PostgresBroker(url)
+    try:
+        broker.make_days()  # where no worker owns the tables, this is who makes them
+    finally:
+        broker.close()
+
+
+def migration_sql(url: str, *, post: bool) -> str:
+    """The text of what `migrate` would run now."""
+    with in_our_words(mask(url)), connect(conninfo_of(url)[0], prepare=False) as connection:
+        return migrating.migration_sql(migrating.read_meta(connection), post=post)

@@ -1,0 +1,187 @@
+"""Settle: what succeeded goes in one call for each lease, whatever is rarer row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from penstock.brokers.postgres.arrays import blobs, floats, floats_or_none, ints, uuids
+from penstock.brokers.postgres.calls import (
+    BIG,
+    BLOBS,
+    FLAG,
+    FLOAT,
+    FLOATS,
+    INTS,
+    TEXT,
+    UUIDS,
+    Call,
+    big,
+    call,
+    flag,
+    number,
+    text,
+    to_ids,
+)
+from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.hand_over import HandOver
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.store import PostgresDb
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.rows import Held
+from penstock.ids import to_bytes
+from penstock.job import Job, Outcome, State
+from penstock.redact import redact
+from penstock.settlement import kept_until
+
+Pair = tuple[Job[Any], Outcome]
+
+WORK_SECONDS = 5.0  # a worker's own calls: it had better try again than wait
+SETTLED = (BIG, FLOAT, INTS, UUIDS, FLOATS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS, FLAG)
+_SUCCEED = Call("succeed", sql.succeed, (TEXT, *SETTLED))
+_SUCCEED_ROWS = Call(
+    "succeed_rows", sql.succeed_rows, (UUIDS, INTS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS)
+)
+
+
+class Settling(HandOver):
+    """Settle."""
+
+    def settle(self, pairs: Sequence[Pair]) -> list[bool]:
+        if not pairs:
+            return []
+        with self.store.lend(WORK_SECONDS) as connection:
+            accepted = self.settle_on(connection, pairs)
+            if any(outcome.state is State.READY for _, outcome in pairs):
+                self.store.ring(connection, ())
+        return accepted
+
+    def settle_on(self, connection: Connection, pairs: Sequence[Pair]) -> list[bool]:
+        """Apply outcomes: successes by a call for each lease, whatever is rarer row by row."""
+        if (lease := one_lease(pairs)) is not None:
+            return self._succeed(connection, lease, pairs)
+        durable = not self._are_relaxed_jobs(pairs)
+        with self.store.transaction(connection, durable=durable) as db:
+            return self._settle(db, pairs)
+
+    def _settle(self, db: Db, pairs: Sequence[Pair]) -> list[bool]:
+        """Within a transaction."""
+        accepted = [False] * len(pairs)
+        leases: dict[tuple[int, str | None, float | None], list[int]] = {}
+        rows: list[int] = []
+        others: list[int] = []
+        for index, (job, outcome) in enumerate(pairs):
+            if outcome.state is not State.SUCCEEDED:
+                others.append(index)
+            elif job.lease is None:
+                rows.append(index)
+            else:
+                place = (job.lease[0], job.worker, job.claimed_at)
+                leases.setdefault(place, []).append(index)
+        connection = cast("PostgresDb", db).connection
+        for (lease, _, _), indexes in leases.items():
+            marks = self._succeed(connection, lease, [pairs[index] for index in indexes])
+            for index, mark in zip(indexes, marks, strict=True):
+                accepted[index] = mark
+        if rows:
+            done = self._succeed_rows(connection, [pairs[index] for index in rows])
+            for index in rows:
+                accepted[index] = to_bytes(pairs[index][0].id) in done
+                done.discard(to_bytes(pairs[index][0].id))
+        if others:
+            settled = super()._settle(db, [pairs[index] for index in others])
+            for index, taken in zip(others, settled, strict=True):
+                accepted[index] = taken
+        return accepted
+
+    def _succeed(self, connection: Connection, lease: int, pairs: Sequence[Pair]) -> list[bool]:
+        values = (text(pairs[0][0].worker), *self.successes(lease, pairs))
+        [[marks]] = call(connection, _SUCCEED, values)
+        return [bool(mark) for mark in marks or b""]
+
+    def successes(self, lease: int, pairs: Sequence[Pair]) -> tuple[bytes | None, ...]:
+        """These jobs of one lease, as penstock.succeed takes them after the worker."""
+        return _successes(lease, pairs, self.clock.now(), relaxed=self._are_relaxed_jobs(pairs))
+
+    def _are_relaxed_jobs(self, pairs: Sequence[Pair]) -> bool:
+        return bool(self.relaxed) and all(job.queue in self.relaxed for job, _ in pairs)
+
+    def _succeed_rows(self, connection: Connection, pairs: Sequence[Pair]) -> set[bytes]:
+        now = self.clock.now()
+        ended = [now if outcome.ended_at is None else outcome.ended_at for _, outcome in pairs]
+        kept = [outcome.keep for _, outcome in pairs]
+        values = (
+            uuids([to_bytes(job.id) for job, _ in pairs]),
+            ints([job.attempt for job, _ in pairs]),
+            floats(ended),
+            floats_or_none([outcome.started_at for _, outcome in pairs]),
+            blobs(
+                [
+                    redact(job.body) if keep else None
+                    for (job, _), keep in zip(pairs, kept, strict=True)
+                ]
+            ),
+            blobs([outcome.result if outcome.keep else None for _, outcome in pairs]),
+            floats_or_none(
+                [kept_until(outcome, at) for (_, outcome), at in zip(pairs, ended, strict=True)]
+            ),
+        )
+        [[done]] = call(connection, _SUCCEED_ROWS, values)
+        return set(to_ids(done or b""))
+
+
+def one_lease(pairs: Sequence[Pair]) -> int | None:
+    """The lease that all of these come from, if they all succeeded."""
+    if not pairs or pairs[0][0].lease is None:
+        return None
+    lease = pairs[0][0].lease[0]
+    claimed_at = pairs[0][0].claimed_at
+    for job, outcome in pairs:
+        if (
+            outcome.state is not State.SUCCEEDED
+            or job.lease is None
+            or job.lease[0] != lease
+            or job.claimed_at != claimed_at
+        ):
+            return None
+    return lease
+
+
+def _successes(
+    lease: int, pairs: Sequence[Pair], now: float, *, relaxed: bool
+) -> tuple[bytes | None, ...]:
+    places: list[int] = []
+    ids: list[bytes] = []
+    ended: list[float] = []
+    bodies: list[bytes | None] = []
+    results: list[bytes | None] = []
+    keep: list[float | None] = []
+    for job, outcome in pairs:
+        held: Held = job.lease
+        _, place, raw = held
+        places.append(place)
+        ids.append(raw)
+        ended_at = now if outcome.ended_at is None else outcome.ended_at
+        ended.append(ended_at)
+        body = job.body
+        if not outcome.keep:
+            bodies.append(None)
+            results.append(None)
+            keep.append(None)
+            continue
+        bodies.append(redact(body) if b'"secret"' in body else body)
+        results.append(outcome.result)
+        keep.append(None if outcome.keep_for is None else ended_at + outcome.keep_for)
+    return (
+        big(lease),
+        number(pairs[0][0].claimed_at or 0.0),
+        ints(places),
+        uuids(ids),
+        floats(ended),
+        floats([job.enqueued_at for job, _ in pairs]),
+        floats_or_none([outcome.started_at for _, outcome in pairs]),
+        blobs(bodies),
+        blobs(results),
+        floats_or_none(keep),
+        flag(relaxed),
+    )

@@ -1,0 +1,2 @@
+-- Serves doctor.
+listen penstock_doctor;

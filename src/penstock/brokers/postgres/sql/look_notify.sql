@@ -1,0 +1,2 @@
+-- Serves doctor.
+select pg_notify('penstock_doctor', %s);

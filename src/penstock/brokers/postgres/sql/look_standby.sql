@@ -1,0 +1,2 @@
+-- Serves doctor.
+select pg_is_in_recovery() as standby;
