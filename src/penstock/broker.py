@@ -37,6 +37,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
     lease: float = LEASE_SECONDS
     started_at: float = 0.0
+    penstock: str = ""  # its release
     claimed_at: float | None = None  # its last claim that worked: no recent one means trouble
     running: int = 0  # jobs it holds now
     alive: bool = True  # as `workers` found it

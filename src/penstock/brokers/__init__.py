@@ -1,4 +1,4 @@
-"""The brokers that there are. Only `open_broker` and `store_condition` know them by name."""
+"""The brokers that there are. Only the functions here know them by name."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ def open_broker(url: str, clock: Clock | None = None, *, create: bool = True) ->
     raise _unknown(url)
 
 
-def store_condition(url: str) -> StoreCondition:
-    """What a store promises and how it is, found out without changing it."""
+def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:
+    """What a store promises and how it is, found out without changing it.
+
+    `thorough` looks at everything that the doctor wants to know, and takes a moment.
+    """
     if url.startswith(_SQLITE):
         from penstock.brokers.sqlite.condition import condition
 
@@ -46,11 +49,49 @@ def store_condition(url: str) -> StoreCondition:
         need_driver(url)
         from penstock.brokers.postgres.condition import condition as postgres_condition
 
-        return postgres_condition(url)
+        return postgres_condition(url, thorough=thorough)
     if url in ("memory:", "memory://"):
         promise = "an accepted job is lost with the process that holds it"
         return StoreCondition(kind="memory", where=url, promise=promise, exists=True)
     raise _unknown(url)
+
+
+def migrate_store(url: str, *, post: bool = False) -> None:
+    """Bring a store to this Penstock's schema, and make it where there is none.
+
+    `post` also takes away what only workers of an older Penstock used; refused while one is alive.
+    """
+    if url.startswith(_POSTGRES):
+        need_driver(url)
+        from penstock.brokers.postgres.bringing import migrate
+
+        migrate(url, post=post)
+        return
+    open_broker(url).close()
+
+
+def migration_sql(url: str, *, post: bool = False) -> str:
+    """What `migrate_store` would run, fit for the store's own command line."""
+    if url.startswith(_SQLITE):
+        from penstock.brokers.sqlite.migrating import migration_sql as of_sqlite
+
+        return of_sqlite(_path(url))
+    if url.startswith(_POSTGRES):
+        need_driver(url)
+        from penstock.brokers.postgres.bringing import migration_sql as of_postgres
+
+        return of_postgres(url, post=post)
+    raise Refused(f"{mask(url)} has no schema")
+
+
+def roles_sql(url: str, logins: list[str], admins: list[str]) -> str:
+    """What gives these logins the rights to use a store, and to block; for its owner to run."""
+    if not url.startswith(_POSTGRES):
+        raise Refused(f"{mask(url)} knows no roles: whoever can open the store can do anything")
+    need_driver(url)
+    from penstock.brokers.postgres.migrating import roles_sql as of_postgres
+
+    return of_postgres(logins, admins)
 
 
 def _path(url: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.brokers.condition import StoreCondition
 
 _CLOCK_SECONDS = 60
+_CLOCK_HINT_SECONDS = 1
 
 
 class Colour(StrEnum):
@@ -79,26 +80,33 @@ def _store(condition: StoreCondition) -> list[Finding]:
         Finding("promise", Colour.GREEN, condition.promise),
     ]
     if condition.schema is not None and condition.newest is not None:
-        findings.append(_schema(condition.schema, condition.newest))
+        findings.append(_schema(condition, condition.schema, condition.newest))
     settings = ", ".join(f"{name} {value}" for name, value in condition.settings.items())
     findings.append(Finding("settings", Colour.GREEN, settings))
     findings += [
         Finding(
-            "settings", Colour.RED if trouble.grave else Colour.YELLOW, trouble.says, trouble.remedy
+            trouble.name,
+            Colour.RED if trouble.grave else Colour.YELLOW,
+            trouble.says,
+            trouble.remedy,
         )
         for trouble in condition.trouble
     ]
+    findings += [Finding(fact.name, Colour.GREEN, fact.says, fact.hint) for fact in condition.facts]
     return findings
 
 
-def _schema(schema: int, newest: int) -> Finding:
-    if schema == newest:
-        return Finding("schema", Colour.GREEN, f"{schema}, the newest this Penstock knows")
+def _schema(condition: StoreCondition, schema: int, newest: int) -> Finding:
+    if condition.too_new:
+        says = f"{schema}, and this Penstock knows {newest}"
+        return Finding("schema", Colour.RED, says, "upgrade Penstock here")
+    if schema > newest:
+        says = f"{schema}, newer than this Penstock, which can use it as it is"
+        return Finding("schema", Colour.YELLOW, says, "upgrade Penstock here")
     if schema < newest:
         says = f"{schema}, this Penstock brings it to {newest} when it opens the store"
         return Finding("schema", Colour.YELLOW, says, "penstock migrate up")
-    says = f"{schema}, and this Penstock knows {newest}"
-    return Finding("schema", Colour.RED, says, "upgrade Penstock here")
+    return Finding("schema", Colour.GREEN, f"{schema}, the newest this Penstock knows")
 
 
 def _clock(broker: Broker) -> Finding:
@@ -112,6 +120,9 @@ def _clock(broker: Broker) -> Finding:
     if ahead > _CLOCK_SECONDS:
         says = f"this machine and the store differ by {span(ahead)}"
         return Finding("clock", Colour.RED, says, "set this machine's clock right (NTP)")
+    if ahead > _CLOCK_HINT_SECONDS:
+        says = f"this machine and the store differ by {span(ahead)}; the store's clock decides"
+        return Finding("clock", Colour.YELLOW, says, "set this machine's clock right (NTP)")
     return Finding("clock", Colour.GREEN, f"within {max(ahead, 0.001):.3f} s of the store's")
 
 

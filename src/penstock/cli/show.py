@@ -313,11 +313,11 @@ def put_finding(finding: Finding) -> None:
     """One line of the doctor's, and its remedy below."""
     mark = {"green": "ok", "yellow": "!", "red": "RED"}[finding.colour]
     line = rich.text.Text(f"{mark:>4}  ", finding.colour)
-    line.append(f"{finding.name:<9}", "bold")
+    line.append(f"{finding.name:<14}", "bold")
     line.append(finding.says)
     console().print(line, soft_wrap=True)
     if finding.remedy:
-        console().print(rich.text.Text(f"{'':15}-> {finding.remedy}", "dim"), soft_wrap=True)
+        console().print(rich.text.Text(f"{'':20}-> {finding.remedy}", "dim"), soft_wrap=True)
 
 
 class Ticker:

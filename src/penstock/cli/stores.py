@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.options import AppTarget, Json, Profile, Url
-from penstock.errors import SchemaTooNew, StoreUnreachable
+from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
 
 if TYPE_CHECKING:
     from penstock.brokers.condition import StoreCondition
@@ -17,37 +18,66 @@ if TYPE_CHECKING:
 class Step(StrEnum):
     UP = "up"
     STATUS = "status"
+    SQL = "sql"
+    ROLES = "roles"
 
 
 def migrate(
     step: Annotated[
-        Step, typer.Argument(metavar="[up|status]", help="up, or only status.")
+        Step,
+        typer.Argument(metavar="[up|status|sql|roles]", help="up, or only look, or print."),
     ] = Step.UP,
     *,
+    post: Annotated[
+        bool,
+        typer.Option("--post", help="up, sql: also what waits for the end of older workers."),
+    ] = False,
+    login: Annotated[
+        list[str] | None,
+        typer.Option(help="roles: a login that produces and works; may be repeated."),
+    ] = None,
+    admin: Annotated[
+        list[str] | None,
+        typer.Option(help="roles: a login that may also block and unblock; may be repeated."),
+    ] = None,
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
     json: Json = False,
 ) -> None:
-    """Bring the store to this Penstock's schema, or say where it stands.
+    """Bring the store to this Penstock's schema, say where it stands, or print what that takes.
 
-    Workers do it when they start; this is for those who want it done before.
+    Workers do it when they start; this is for those who want it done before, or by somebody else.
 
     Example: penstock migrate status
     """
-    from penstock.brokers import store_condition
-    from penstock.cli import show
-    from penstock.cli.place import opened, store_url
+    from penstock.brokers import migrate_store, migration_sql, roles_sql, store_condition
+    from penstock.cli.place import say_where, store_url
 
     resolved = store_url(url, profile, app)
+    if resolved.url.startswith("memory:"):
+        raise Refused("a memory: store has no schema, and nobody else can look")
+    if step is Step.SQL:
+        sys.stdout.write(migration_sql(resolved.url, post=post))
+        return
+    if step is Step.ROLES:
+        sys.stdout.write(roles_sql(resolved.url, login or [], admin or []))
+        return
+    if url is None:
+        say_where(resolved)
     before = store_condition(resolved.url)
     if step is Step.UP:
-        with opened(url, profile, app, create=True):
-            pass
-    elif not before.exists:
-        raise StoreUnreachable(_no_store(before))
-    after = store_condition(resolved.url)
-    current = after.schema == after.newest
+        migrate_store(resolved.url, post=post)
+    _put_stand(before, store_condition(resolved.url), json=json)
+
+
+def _put_stand(before: StoreCondition, after: StoreCondition, *, json: bool) -> None:
+    """Where the store stands; code 1 if that is behind."""
+    from penstock.cli import show
+
+    if not after.exists:
+        raise StoreUnreachable(_no_store(after))
+    current = not after.pending and not after.too_new
     if json:
         show.put_json(
             {
@@ -56,19 +86,31 @@ def migrate(
                 "schema": after.schema,
                 "newest": after.newest,
                 "current": current,
+                "pending": after.pending,
+                "pending_post": after.pending_post,
             }
         )
     elif current:
-        moved = step is Step.UP and before.schema != after.schema
-        came = f", from {before.schema or 'nothing'}" if moved else ""
-        show.say(f"{after.where} has schema {after.schema}{came}, the newest this Penstock knows")
-    if after.schema is not None and after.newest is not None and after.schema > after.newest:
+        came = f", from {before.schema or 'nothing'}" if before.schema != after.schema else ""
+        newer = (after.schema or 0) > (after.newest or 0)
+        known = (
+            "newer than this Penstock, which can use it"
+            if newer
+            else "the newest this Penstock knows"
+        )
+        show.say(f"{after.where} has schema {after.schema}{came}, {known}")
+    if after.too_new:
         raise SchemaTooNew(_too_new(after))
+    if after.pending_post and not json:
+        show.say(
+            f"once no worker of an older Penstock runs: penstock migrate up --post "
+            f"({', '.join(after.pending_post)})"
+        )
     if not current:
         if not json:
             show.say(
                 f"{after.where} has schema {after.schema}, this Penstock brings it to "
-                f"{after.newest}: penstock migrate up"
+                f"{after.newest} ({', '.join(after.pending)}): penstock migrate up"
             )
         raise typer.Exit(1)
 
@@ -96,7 +138,7 @@ def doctor(
     if url is None:
         say_where(resolved)
     known = load(app).known_tasks() if app is not None else None
-    findings = examine(resolved.url, store_condition(resolved.url), known)
+    findings = examine(resolved.url, store_condition(resolved.url, thorough=True), known)
     red = any(finding.colour is Colour.RED for finding in findings)
     if json:
         show.put_json({"store": mask(resolved.url), "red": red, "findings": findings})

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, put_back
+from penstock.release import release
 from penstock.target import loading, target_of
 from penstock.upkeep import Upkeep
 from penstock.worker.bench import Bench
@@ -147,6 +148,7 @@ class Worker:
             pid=os.getpid(),
             lease=self.lease,
             started_at=self._started_at,
+            penstock=release(),
             claimed_at=self.health.claimed_at,
             running=self._claims.running(),
         )

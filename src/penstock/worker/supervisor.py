@@ -24,6 +24,7 @@ import msgspec
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import State
+from penstock.release import release
 from penstock.run import fire, timed_out
 from penstock.target import load_app
 from penstock.worker.child import ChildConfig
@@ -343,6 +344,7 @@ class Supervisor:
             pid=child.pid,
             lease=self._config.lease,
             started_at=child.started_at,
+            penstock=release(),
             claimed_at=vitals.claimed_at or None,
             running=vitals.running,
         )

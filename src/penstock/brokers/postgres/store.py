@@ -94,8 +94,12 @@ class Store:
         self._lock = threading.Lock()
         self._rang_at = 0.0
         self.ear = Ear(self)
-        with self.lend() as connection:
-            self.store_id = migrating.open_schema(connection, self.where, create=create)
+        try:
+            with self.lend() as connection:
+                self.store_id = migrating.open_schema(connection, self.where, create=create)
+        except BaseException:
+            self.close_connections()
+            raise
         _stores.add(self)
 
     def lease_time(self) -> float:

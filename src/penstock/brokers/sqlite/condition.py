@@ -55,6 +55,8 @@ def condition(path: str | Path) -> StoreCondition:
         exists=file.exists(),
         schema=schema,
         newest=newest,
+        pending=tuple(f"step {number}" for number, _ in migrations() if number > (schema or 0)),
+        too_new=schema is not None and schema > newest,
         settings=settings,
         trouble=tuple(trouble),
     )

@@ -1,0 +1,30 @@
+"""Which Penstock this is, and which of two is the older."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+_FORM = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:\.?(?P<before>dev|a|b|rc)(?P<number>\d*))?")
+_BEFORE = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0}
+
+
+@cache
+def release() -> str:
+    """The version that is installed; empty where none is."""
+    try:
+        return version("penstock")
+    except PackageNotFoundError:
+        return ""
+
+
+def age_order(said: str) -> tuple[tuple[int, ...], int, int]:
+    """A key by which an older release comes first; one that cannot be read is the oldest."""
+    found = _FORM.match(said)
+    if found is None:
+        return (), 0, 0
+    numbers = [int(number) for number in found["numbers"].split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers), _BEFORE[found["before"]], int(found["number"] or 0)
