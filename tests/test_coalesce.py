@@ -99,15 +99,18 @@ def test_a_refused_job_fails_only_its_own_caller() -> None:
     assert isinstance(heard["b"], Enqueued)
 
 
-def test_a_lost_answer_gives_each_caller_its_own_jobs() -> None:
+def test_a_lost_answer_gives_each_caller_the_whole_flush_as_it_was_packed() -> None:
+    """Sent again in the same pieces it is recognised, whoever does so first."""
     store = Store()
-    store.fail = lambda tasks: UnknownOutcome("lost", []) if "a" in tasks else None
+    store.fail = lambda tasks: UnknownOutcome("lost", ["packed"]) if "a" in tasks else None
 
     _, heard = behind_the_first(store, Coalescer(store.send), ["a", "b"])
 
-    for name, error in heard.items():
+    assert set(heard) == {"a", "b"}
+    for error in heard.values():
         assert isinstance(error, UnknownOutcome)
-        assert [job.task for job in error.jobs] == [name]
+        assert error.jobs == ["packed"]
+    assert heard["a"] is not heard["b"]
 
 
 def test_a_full_store_is_told_to_everybody_by_an_error_of_their_own() -> None:

@@ -414,12 +414,23 @@ def test_a_task_inside_a_function_sees_local_classes(app: App) -> None:
         assert task.results.decode(b'{"n":4}') == Local(4)
 
 
-def test_queues_are_registered_once_and_for_now_without_options(app: App) -> None:
+def test_queues_are_registered_once(app: App) -> None:
     assert app.queue("mail") == "mail"
     assert app.queue("mail", relaxed=False) == "mail"
-    for options in ({"relaxed": True}, {"fair": True}):
-        with pytest.raises(Refused, match="is not available on this store"):
-            app.queue("mail", **options)
+    with pytest.raises(Refused, match="registered with"):
+        app.queue("mail", relaxed=True)
+    with pytest.raises(Refused, match="comes with limits"):
+        app.queue("media", fair=True)
+
+
+def test_the_broker_hears_which_queues_are_relaxed(app: App) -> None:
+    app.queue("clicks", relaxed=True)
+
+    assert app.broker.relaxed == {"clicks"}
+
+    app.queue("views", relaxed=True)
+
+    assert app.broker.relaxed == {"clicks", "views"}
 
 
 def test_a_url_and_a_broker_are_one_too_many(memory_broker: MemoryBroker) -> None:

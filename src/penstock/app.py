@@ -114,6 +114,7 @@ class App:
                 broker = self._broker
                 if broker is None:
                     broker = open_broker(self.resolved_url.url, self._own_clock)
+                    broker.relaxed = self._relaxed()
                     self._clock, self.ids = broker.clock, Ids(broker.clock)
                     self._broker = broker
         return broker
@@ -346,19 +347,24 @@ class App:
         return function
 
     def queue(self, name: str, *, relaxed: bool = False, fair: bool = False) -> str:
-        """Register a queue with its options; registering it differently is refused."""
+        """Register a queue with its options; registering it differently is refused.
+
+        `relaxed`: enqueue and settle do not wait for the disk; see the guarantees for what that
+        may cost.
+        """
         check_name("queue", name)
-        if relaxed or fair:
-            word = "relaxed" if relaxed else "fair"
-            raise Refused(
-                f"queue {name}: {word}=True is not available on this store;"
-                " it comes with PostgreSQL and with limits"
-            )
+        if fair:
+            raise Refused(f"queue {name}: fair=True is not available yet; it comes with limits")
         options = {"relaxed": relaxed, "fair": fair}
         registered = self._queues.setdefault(name, options)
         if registered != options:
             raise Refused(f"queue {name} is registered with {registered}, and now with {options}")
+        if self._broker is not None:
+            self._broker.relaxed = self._relaxed()
         return name
+
+    def _relaxed(self) -> frozenset[str]:
+        return frozenset(name for name, options in self._queues.items() if options["relaxed"])
 
     def replace(self, factory: Callable[[], Any], value: Any) -> AbstractContextManager[None]:
         """In tests: hand out `value` where tasks `use(factory)`."""

@@ -170,6 +170,9 @@ class Broker(Protocol):
     """Stores jobs and hands them out."""
 
     clock: Clock
+    # Queues whose jobs need not be on the disk when enqueue or settle returns: a crash of the
+    # machine may lose the last that were enqueued, and run the last that ended again.
+    relaxed: frozenset[str]
 
     @property
     def poll_seconds(self) -> float:

@@ -39,7 +39,9 @@ class _Request:
     def fail(self, error: Exception) -> None:
         # Each caller raises an error of its own: one instance would gather everybody's traceback.
         if isinstance(error, UnknownOutcome):
-            self.error = UnknownOutcome(str(error), self.jobs)
+            # The whole flush, as it was packed: sent again in the same pieces it is recognised,
+            # also while the first sending is still on its way.
+            self.error = UnknownOutcome(str(error), error.jobs)
         else:
             self.error = copy.copy(error)
             self.error.__cause__ = error.__cause__

@@ -45,6 +45,7 @@ class MemoryBroker:
     def __init__(self, clock: Clock = SYSTEM_CLOCK, retention: float = RETENTION_SECONDS) -> None:
         self.clock = clock
         self.retention = retention
+        self.relaxed: frozenset[str] = frozenset()  # nothing here is on a disk
         # Re-entrant: a signal handler may call wake() while this thread is inside a verb.
         self._lock = threading.Condition(threading.RLock())
         self._store = Store(clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -65,7 +65,6 @@ class HandOver(Looking[Store]):
     ) -> None:
         super().__init__(Store(url, clock, create=create))
         self.retention = retention
-        self.relaxed: frozenset[str] = frozenset()
         self.offers = Offers()
         self.ear = self.store.ear
         self.bell = Bell(self.store)
@@ -140,7 +139,7 @@ class HandOver(Looking[Store]):
                     answer = Enqueued(frozenset(known))
                 else:
                     with self.store.transaction(
-                        connection, durable=not self._are_relaxed(handed.lanes())
+                        connection, durable=self._durable(lane.queue for lane in handed.lanes())
                     ) as db:
                         answer = self._enqueue_all(db, handed, batch, now)
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
@@ -157,9 +156,6 @@ class HandOver(Looking[Store]):
             self.offers.forget()
             self.store.ring(connection, lanes)
         return answer
-
-    def _are_relaxed(self, lanes: Iterable[Lane]) -> bool:
-        return bool(self.relaxed) and all(lane.queue in self.relaxed for lane in lanes)
 
     def _enqueue_all(
         self, db: PostgresDb, handed: Handed, batch: Batch | None, now: float
@@ -254,7 +250,7 @@ class HandOver(Looking[Store]):
     def _send_parcels(
         self, connection: Connection, parcels: Sequence[tuple[bytes, Lane, Sequence[bytes]]]
     ) -> bool:
-        relaxed = self._are_relaxed(lane for _, lane, _ in parcels)
+        relaxed = not self._durable(lane.queue for _, lane, _ in parcels)
         rows = [(*span_of(first, len(bodies)), lane, bodies) for first, lane, bodies in parcels]
         if len(rows) == 1:
             [(first, run, last, lane, bodies)] = rows

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.statements import sql
 from penstock.job import Lane
 
 if TYPE_CHECKING:
@@ -167,9 +168,9 @@ class Ear:
         connection.patience = 5.0
         # Those that come with the answer of a statement; the others are read below.
         connection.add_notify_handler(lambda notice: self._hear(notice.payload))
-        connection.execute("listen penstock")
+        connection.execute(sql.listen.encode())
         self._echo = f"echo {uuid.uuid4()}"
-        connection.execute("select pg_notify('penstock', %s)", (self._echo,))
+        connection.execute(sql.tell.encode(), (self._echo,))
         self._heard(connection)
         if self._began.is_set():
             self._missed()  # while there was no connection
@@ -180,7 +181,7 @@ class Ear:
                 connection.pgconn.consume_input()
             else:
                 self._rest(0)
-                connection.execute("select 1")
+                connection.execute(sql.still_there.encode())
             self._heard(connection)
 
     def _heard(self, connection: Connection) -> None:

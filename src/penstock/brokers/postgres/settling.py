@@ -60,7 +60,7 @@ class Settling(HandOver):
         """Apply outcomes: successes by a call for each lease, whatever is rarer row by row."""
         if (lease := one_lease(pairs)) is not None:
             return self._succeed(connection, lease, pairs)
-        durable = not self._are_relaxed_jobs(pairs)
+        durable = self._durable(job.queue for job, _ in pairs)
         with self.store.transaction(connection, durable=durable) as db:
             return self._settle(db, pairs)
 
@@ -101,10 +101,8 @@ class Settling(HandOver):
 
     def successes(self, lease: int, pairs: Sequence[Pair]) -> tuple[bytes | None, ...]:
         """These jobs of one lease, as penstock.succeed takes them after the worker."""
-        return _successes(lease, pairs, self.clock.now(), relaxed=self._are_relaxed_jobs(pairs))
-
-    def _are_relaxed_jobs(self, pairs: Sequence[Pair]) -> bool:
-        return bool(self.relaxed) and all(job.queue in self.relaxed for job, _ in pairs)
+        relaxed = not self._durable(job.queue for job, _ in pairs)
+        return _successes(lease, pairs, self.clock.now(), relaxed=relaxed)
 
     def _succeed_rows(self, connection: Connection, pairs: Sequence[Pair]) -> set[bytes]:
         now = self.clock.now()

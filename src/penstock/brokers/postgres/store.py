@@ -223,7 +223,7 @@ class Store:
 
     def rules_changed(self) -> None:
         with self.lend() as connection, self.ear.heard_rules():
-            connection.execute("select pg_notify(%s, 'rules')", (CHANNEL,))
+            connection.execute(sql.tell.encode(), ("rules",))
 
     def ring(self, connection: Connection, lanes: Iterable[int]) -> None:
         """After a commit: tell those who wait, unless they were told a moment ago.

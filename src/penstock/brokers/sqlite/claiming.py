@@ -49,9 +49,12 @@ class Claiming(HandOver):
     ) -> tuple[list[bool], list[Job[Any]]]:
         if not pairs:
             return [], self.claim(worker, queues, limit, sizes)
-        with self.store.writing() as db:
+        durable = self._durable(job.queue for job, _ in pairs)
+        with self.store.writing(durable=durable) as db:
             accepted = self._settle(db, pairs)
             jobs = self._claim(db, worker, queues, limit, sizes)
+        if not durable:
+            self._burn(jobs)
         return accepted, jobs
 
     def _burn(self, jobs: Sequence[Job[Any]]) -> None:

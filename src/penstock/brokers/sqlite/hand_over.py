@@ -55,7 +55,8 @@ class HandOver(Looking[Store]):
     ) -> Enqueued:
         parcels, singles = packed(jobs)
         if connection is None:
-            with self.store.writing() as db:
+            queues = (job.lane.queue for job in (*parcels, *singles))
+            with self.store.writing(durable=self._durable(queues)) as db:
                 answer = self._enqueue(Change(sql, db, self.clock.now()), parcels, singles, batch)
             self._look_again()
             self._ring()

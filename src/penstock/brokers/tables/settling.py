@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -35,6 +35,11 @@ class Settling(Generic[StoreT]):
     def __init__(self, store: StoreT) -> None:
         self.store = store
         self.clock = store.clock
+        self.relaxed: frozenset[str] = frozenset()
+
+    def _durable(self, queues: Iterable[str]) -> bool:
+        """Whether a commit about jobs of these queues waits for the disk."""
+        return not self.relaxed or not self.relaxed.issuperset(queues)
 
     def _look_again(self) -> None:
         """Jobs became ready: a store that remembers what there is to claim forgets it."""
@@ -45,7 +50,7 @@ class Settling(Generic[StoreT]):
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         if not pairs:
             return []
-        with self.store.writing() as db:
+        with self.store.writing(durable=self._durable(job.queue for job, _ in pairs)) as db:
             accepted = self._settle(db, pairs)
         if any(outcome.state is State.READY for _, outcome in pairs):
             self._ring()

@@ -1,0 +1,2 @@
+-- Serves wait and rules_version.
+listen penstock;
