@@ -146,26 +146,33 @@ class Bell:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
         self._news = threading.Condition()
         self._lanes: set[int] = set()
-        self._pid = 0  # of the process whose thread rings; 0: none does
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
     def ring(self, lanes: Iterable[int]) -> None:
         """Tell whoever waits for these lanes, soon."""
+        if self._pid != os.getpid():
+            self._begin()  # a fork's child has the lock, but not the thread that may have held it
         with self._news:
             self._lanes.update(lanes)
             self._news.notify()
-            if self._pid != os.getpid():
-                self._pid = os.getpid()
-                threading.Thread(target=self._run, name="penstock-bell", daemon=True).start()
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="penstock-bell", daemon=True)
+                self._thread.start()
 
     def _run(self) -> None:
         while True:
             with self._news:
-                if not self._lanes:
+                if not self._lanes and not self._closed:
                     self._news.wait(_IDLE_SECONDS)
                 if not self._lanes:
-                    self._pid = 0
+                    self._thread = None
                     return
                 lanes, self._lanes = self._lanes, set()
             said = ",".join(map(str, lanes)) if len(lanes) <= 50 else ""
@@ -173,3 +180,14 @@ class Bell:
             with suppress(PenstockError), self._store.lend() as connection:
                 connection.execute(_RING, (CHANNEL, said))
             time.sleep(RING_SECONDS)
+
+    def close(self) -> None:
+        """What is to be rung for is rung for."""
+        if self._pid != os.getpid():
+            return
+        with self._news:
+            self._closed = True
+            self._news.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout=5)

@@ -180,4 +180,5 @@ class Pruning(Claiming):
 
     def close(self) -> None:
         self.ear.close()
+        self.bell.close()
         self.store.close_connections()
