@@ -1,0 +1,284 @@
+"""Roles: a plain login does all that producers and workers do; a block takes a role of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from penstock.broker import WorkerRow
+from penstock.brokers import open_broker, roles_sql
+from penstock.brokers.postgres import PostgresBroker, migrating
+from penstock.errors import Refused
+from penstock.filter import parse_filter
+from penstock.job import State, Unique, succeeded
+from penstock.rule import Rule, RuleKind
+from tests.factories import a_job
+
+DAY = 86400
+
+
+class Logins:
+    """Logins of the test's own on a server, and a store that the server's user owns."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.made: list[str] = []
+
+    def login(self) -> str:
+        name = f"penstock_test_{secrets.token_hex(6)}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(
+                sql.SQL("create role {} login password {}").format(
+                    sql.Identifier(name), sql.Literal(name)
+                )
+            )
+        self.made.append(name)
+        return name
+
+    def url_of(self, name: str) -> str:
+        return re.sub(r"//([^@/]*@)?", f"//{name}:{name}@", self.url, count=1)
+
+    def grant(self, logins: list[str], admins: list[str]) -> None:
+        script = roles_sql(self.url, logins, admins).replace("\\set ON_ERROR_STOP on", "")
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(script.encode())
+
+    def close(self) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            for name in self.made:
+                connection.execute(
+                    sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(name))
+                )
+
+
+@pytest.fixture
+def logins(postgres_url: str) -> Iterator[Logins]:
+    logins = Logins(postgres_url)
+    yield logins
+    logins.close()
+
+
+@pytest.fixture
+def plain(logins: Logins) -> str:
+    """The URL of a login that may produce and work in a store that is there."""
+    PostgresBroker(logins.url).close()
+    name = logins.login()
+    logins.grant([name], [])
+    return logins.url_of(name)
+
+
+@pytest.fixture
+def admin(logins: Logins, plain: str) -> str:
+    """The URL of a login that may also block."""
+    name = logins.login()
+    logins.grant([], [name])
+    return logins.url_of(name)
+
+
+def blocks(url: str) -> list[tuple[str, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute(
+            "select kind, queue, reason from penstock.rule where kind = 'block'"
+        ).fetchall()
+
+
+def test_a_plain_role_does_all_that_producers_and_workers_do(plain, clock):
+    broker = PostgresBroker(plain, clock=clock)
+    worker = WorkerRow(id="w", tasks={"send": 1})
+    first, second, third = (a_job(clock, task="send") for _ in range(3))
+    later = a_job(
+        clock, task="send", run_at=clock.now() + 60, tags={"tenant": "a"}, unique=Unique("u")
+    )
+
+    broker.enqueue([first, second, third, later])
+    broker.set_rule(Rule(RuleKind.PAUSE, queue="default"))
+    assert broker.claim(worker, None, 10) == []
+    assert broker.clear_rule(RuleKind.PAUSE, queue="default")
+    jobs = broker.claim(worker, None, 2)
+    assert broker.settle([(jobs[0], succeeded(b"1"))]) == [True]
+    assert broker.cancel([later.id]) == [later.id]
+    broker.renew([worker])
+    broker.recover(dead="w")
+
+    assert broker.get(jobs[0].id).state is State.SUCCEEDED
+    assert len(broker.find(parse_filter(["state:ready"], clock.now())).jobs) == 2
+    assert sum(count.ready for count in broker.count()) == 2
+    assert {event.kind for event in broker.history()} >= {"attempt", "rule"}
+    assert broker.why(later.id)
+    assert broker.delete([later.id]) == [later.id]
+    broker.make_days()
+    clock.advance(seconds=40 * DAY)
+    assert broker.prune(clock.now() - 30 * DAY) > 0
+    broker.close()
+
+
+def test_a_worker_runs_as_a_plain_role(plain):
+    from penstock.bench.tasks import app, nothing
+
+    command = [sys.executable, "-m", "penstock", "worker", "penstock.bench.tasks"]
+    command += ["--url", plain, "--processes", "1", "--drain", "--log-level", "warning"]
+    os.environ["PENSTOCK_URL"] = plain
+    try:
+        app.close()
+        nothing.enqueue_many([(number, "x") for number in range(50)])
+    finally:
+        app.close()
+        del os.environ["PENSTOCK_URL"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    assert "may not" not in done.stderr
+    broker = open_broker(plain)
+    assert len([event for event in broker.history() if event.kind == "attempt"]) == 50
+    broker.close()
+
+
+def test_a_plain_role_can_neither_block_nor_unblock(plain, logins):
+    owner, broker = PostgresBroker(logins.url), PostgresBroker(plain)
+    owner.set_rule(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
+
+    with pytest.raises(Refused, match=r"may not block in the store .* penstock_admin"):
+        broker.set_rule(Rule(RuleKind.BLOCK, queue="other"))
+    with pytest.raises(Refused, match=r"may not unblock in the store .*penstock migrate roles"):
+        broker.clear_rule(RuleKind.BLOCK, queue="mail")
+
+    assert blocks(plain) == [("block", "mail", "fraud")]
+    assert [rule.kind for rule in broker.rules()] == ["block"]
+    owner.close()
+    broker.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "insert into penstock.rule values ('block', 'x', '', 'me', '', 0, null)",
+        "update penstock.rule set kind = 'block' where kind = 'pause'",
+        (
+            "insert into penstock.rule values ('block', 'mail', '', 'me', '', 0, null)"
+            " on conflict (kind, queue, task) do update set until = 0"
+        ),
+        "truncate penstock.rule",
+        "drop policy rule_clear on penstock.rule",
+        "alter table penstock.rule disable row level security",
+        "set role penstock_admin",
+        (
+            "create or replace function penstock.may_block() returns boolean"
+            " language sql as 'select true'"
+        ),
+    ],
+)
+def test_raw_sql_is_no_way_around_it(plain, logins, statement):
+    owner = PostgresBroker(logins.url)
+    owner.set_rule(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
+    owner.set_rule(Rule(RuleKind.PAUSE, queue="mail"))
+    owner.close()
+
+    with psycopg.connect(plain) as connection, pytest.raises(errors.InsufficientPrivilege):
+        connection.execute(statement.encode())
+
+    assert blocks(plain) == [("block", "mail", "fraud")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from penstock.rule",
+        "delete from penstock.rule where kind = 'block'",
+        "update penstock.rule set until = 0",
+        "update penstock.rule set kind = 'pause' where kind = 'block'",
+        "update penstock.rule set queue = 'nothing', reason = 'mine' where kind = 'block'",
+    ],
+)
+def test_raw_sql_does_not_reach_a_block(plain, logins, statement):
+    owner = PostgresBroker(logins.url)
+    owner.set_rule(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
+    owner.close()
+
+    with psycopg.connect(plain, autocommit=True) as connection:
+        assert connection.execute(statement.encode()).rowcount == 0
+
+    assert blocks(plain) == [("block", "mail", "fraud")]
+    with psycopg.connect(plain) as connection:
+        assert connection.execute("select until from penstock.rule").fetchall() == [(None,)]
+
+
+def test_an_admin_blocks_and_unblocks(admin):
+    broker = PostgresBroker(admin)
+
+    broker.set_rule(Rule(RuleKind.BLOCK, queue="mail"))
+    assert blocks(admin) == [("block", "mail", "")]
+    assert broker.clear_rule(RuleKind.BLOCK, queue="mail")
+
+    assert blocks(admin) == []
+    broker.close()
+
+
+def test_the_command_line_says_it_in_one_sentence(plain):
+    command = [sys.executable, "-m", "penstock"]
+    done = subprocess.run(
+        [*command, "block", "mail", "--admin", "--url", plain],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    paused = subprocess.run(
+        [*command, "pause", "mail", "--url", plain], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "may not block in the store" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert paused.returncode == 0, paused.stderr
+
+
+def test_a_login_without_the_right_to_make_a_store_is_told_what_to_run(logins):
+    url = logins.url_of(logins.login())
+
+    with pytest.raises(Refused) as refusal:
+        PostgresBroker(url)
+
+    assert "there is no store in" in str(refusal.value)
+    assert "have the database's owner run `penstock migrate up`" in str(refusal.value)
+
+
+def test_a_login_that_was_granted_nothing_is_told_so(logins):
+    PostgresBroker(logins.url).close()
+
+    with pytest.raises(Refused, match=r"penstock migrate roles"):
+        PostgresBroker(logins.url_of(logins.login()))
+
+
+def test_a_plain_role_cannot_bring_a_store_forward_and_is_told_who_can(plain, logins):
+    with psycopg.connect(logins.url) as connection:
+        connection.execute("update penstock.meta set value = '0.0.1 x' where name = 'functions'")
+
+    with pytest.raises(Refused) as refusal:
+        PostgresBroker(plain)
+
+    assert "is behind this Penstock (its functions)" in str(refusal.value)
+    assert "have the owner of schema penstock run `penstock migrate up`" in str(refusal.value)
+
+
+def test_tables_of_later_migrations_are_granted_too(plain, logins):
+    with psycopg.connect(logins.url) as connection:
+        connection.execute("create table penstock.later (id bigint generated always as identity)")
+
+    with psycopg.connect(plain) as connection:
+        connection.execute("insert into penstock.later default values")
+        assert connection.execute("select id from penstock.later").fetchall() == [(1,)]
+
+
+def test_a_name_that_no_role_can_have_is_refused_and_others_are_quoted():
+    with pytest.raises(Refused, match="is not the name of a role"):
+        migrating.roles_sql([""], [])
+
+    assert 'to "a""; drop table x; --"' in migrating.roles_sql(['a"; drop table x; --'], [])
