@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
 import pytest
 
 import penstock
+from penstock import StoreUnreachable, UnknownOutcome
 from penstock.broker import Event
 from penstock.handle import Handle
 from penstock.job import State
+from penstock.testing.postgres import Server
 
 T = TypeVar("T")
 
@@ -75,6 +80,7 @@ class Story:
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
         self.url = url
+        self.worker_url = url
         self.ledger_file = folder / "ledger"
         os.environ["LEDGER"] = str(self.ledger_file)
         sys.path.insert(0, str(TASKS_FILE.parent))
@@ -96,7 +102,7 @@ class Story:
         source = str(Path(penstock.__file__).parent.parent)
         return {
             **os.environ,
-            "PENSTOCK_URL": self.url,
+            "PENSTOCK_URL": self.worker_url,
             "LEDGER": str(self.ledger_file),
             "PYTHONPATH": source,
         }
@@ -124,6 +130,14 @@ class Story:
         fleet = Fleet(process, output)
         self.fleets.append(fleet)
         return fleet
+
+    def select(self, statement: str) -> list[tuple[Any, ...]]:
+        """What a plain connection to the same database finds."""
+        if self.url.startswith("sqlite"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as connection:
+                return connection.execute(statement).fetchall()
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(statement).fetchall()
 
     def ledger(self, word: str | None = None) -> list[list[str]]:
         """What was written down, oldest first."""
@@ -175,6 +189,63 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+class Load:
+    """A producer that goes on whatever happens to the store, and knows what was accepted.
+
+    Sent one list after another, from a thread. Where the answer was lost the same jobs are sent
+    again until there is one: an `UnknownOutcome` is not a refusal.
+    """
+
+    def __init__(self, story: Story, pause: float = 0.02, size: int = 20) -> None:
+        self.accepted: list[str] = []
+        self.refused = 0
+        self.unknown = 0
+        self._app = story.app
+        self._task = story.task("nap")
+        self._pause = pause
+        self._size = size
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._produce, daemon=True)
+        self._thread.start()
+
+    def _produce(self) -> None:
+        number = 0
+        while not self._over.wait(self._pause):
+            jobs: list[Any] = [self._task.job(number + step) for step in range(self._size)]
+            number += self._size
+            ids = [job.id for job in jobs]
+            while not self._sent(jobs):
+                time.sleep(0.05)
+            self.accepted += ids
+
+    def _sent(self, jobs: list[Any]) -> bool:
+        try:
+            self._app.enqueue(jobs)
+        except StoreUnreachable:
+            self.refused += 1
+        except UnknownOutcome as error:
+            self.unknown += 1
+            jobs[:] = error.jobs
+        else:
+            return True
+        return False
+
+    def stop(self) -> list[str]:
+        """The ids of all that was accepted."""
+        self._over.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the producer still waits for the store"
+        return self.accepted
+
+
+@pytest.fixture
+def own_story(own_postgres: Server, tmp_path: Path) -> Iterator[Story]:
+    """On a PostgreSQL server of its own, `own_postgres`."""
+    story = Story(tmp_path, own_postgres.create_database())
+    yield story
+    story.close()
 
 
 @pytest.fixture

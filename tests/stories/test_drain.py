@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import sqlite3
 import urllib.request
-from contextlib import closing
 
 from penstock import State
 from tests.stories.conftest import Story, eventually
@@ -47,8 +45,7 @@ def test_a_job_in_a_process_of_its_own_leaves_notes_and_commits_with_its_effects
     assert fleet.wait() == 0, fleet.output()
     assert story.states(handles) == {State.SUCCEEDED: 2}
     assert [note.value for note in story.broker.notes(handles[0].id, "snapshot")] == [b'"one"']
-    with closing(sqlite3.connect(story.folder / "jobs.db")) as connection:
-        values = connection.execute("select value from effect order by value").fetchall()
+    values = story.select("select value from effect order by value")
     assert values == [("one",), ("two",)]
 
 

@@ -48,7 +48,9 @@ def test_a_fleet_that_stands_still_beyond_its_lease_cannot_settle_afterwards(sto
     assert story.counted() == {"crashed": 1}
 
 
+@pytest.mark.parametrize("story", ["sqlite"], indirect=True)
 def test_an_outage_longer_than_the_lease_gives_nobody_up(story: Story):
+    """On PostgreSQL the server stands still: test_never_deaf_postgres."""
     fleets = [story.start(lease=1.0, threads=3) for _ in range(2)]
     handles = story.app.enqueue([story.task("nap").job(n, 4.0) for n in range(6)])
     eventually(lambda: len(story.ledger("nap")) == 6)

@@ -52,6 +52,7 @@ class Line:
         self._failures = 0
         self._resending = False
         self._said_at = -_LOG_EVERY
+        self._announced = False  # that it does not answer, since it last did
 
     def exchange(
         self,
@@ -95,8 +96,9 @@ class Line:
             now = monotonic()
             self.agree_at = now + (row.lease / 3 if now < self._late_until else _AGREE_SECONDS)
         if self.troubled:
-            log.warning("the store answers again")
-            self.troubled = False
+            if self._announced:
+                log.warning("the store answers again")
+            self.troubled = self._announced = False
             if not self._failures:
                 self._pause = _FIRST_PAUSE
         if row.id in renewed.lapsed:
@@ -114,6 +116,7 @@ class Line:
         self._pause = min(_LONGEST_PAUSE, self._pause * 2)
         if now - self._said_at >= _LOG_EVERY:
             self._said_at = now
+            self._announced = True
             log.error(
                 "the store does not answer, and is tried again: %s: %s", type(error).__name__, error
             )

@@ -1,0 +1,136 @@
+"""A line between a client and a server that can go bad in the ways that lines do.
+
+Everything is forwarded until the test says otherwise. What is under way when it says so is decided
+under one lock, so that a test knows what has reached the server and what has not.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal, Self
+from urllib.parse import urlsplit, urlunsplit
+
+Cut = Literal["before", "after"]  # the bytes that trigger it are dropped, or go through first
+
+
+class _Line:
+    """One connection through the proxy."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self.proxy = proxy
+        self.client = client
+        self.server = server
+        self.mute = False  # both ends stay open, and nothing passes
+        for source, sink in ((client, server), (server, client)):
+            threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if self.mute:
+                    continue
+                if source is self.client and (cut := self.proxy.verdict(data)):
+                    if cut == "after":
+                        self.mute = True  # before it can answer
+                        sink.sendall(data)
+                    self.hang_up()
+                    return
+                sink.sendall(data)
+        if not self.mute:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """The client sees the end of the line; the server is left to find out by itself."""
+        self.proxy.forget(self)
+        for end in (self.client, self.server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+class Proxy:
+    """Forwards to the server of this URL; `url` is what clients are told instead."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or 5432)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        self.url = urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}"))
+        self.cuts = 0
+        self._next: Cut | None = None
+        self._chance: Callable[[bytes], Cut | None] = lambda _: None
+        self._lines: list[_Line] = []
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:
+                    client.close()
+                    continue
+                server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._lines.append(_Line(self, client, server))
+
+    def verdict(self, data: bytes) -> Cut | None:
+        """What becomes of a client's bytes: None, they go through."""
+        with self._lock:
+            cut, self._next = self._next or self._chance(data), None
+            self.cuts += cut is not None
+            return cut
+
+    def forget(self, line: _Line) -> None:
+        if line in self._lines:
+            self._lines.remove(line)
+
+    def cut_next(self, where: Cut) -> None:
+        """Cut the next line on which a client says something."""
+        with self._lock:
+            self._next = where
+
+    def cut_at_random(self, share: float, seed: int) -> None:
+        """Cut lines again and again: of what clients say, this share is the last they say."""
+        chance = random.Random(seed)
+
+        def decide(data: bytes) -> Cut | None:
+            del data
+            return chance.choice(["before", "after"]) if chance.random() < share else None
+
+        with self._lock:
+            self._chance = decide
+
+    def cut_whatever_says(self, word: bytes, where: Cut) -> None:
+        """Cut every line on which a client says this."""
+        with self._lock:
+            self._chance = lambda data: where if word in data else None
+
+    def heal(self) -> None:
+        """From now on everything goes through, on lines that are still there and on new ones."""
+        with self._lock:
+            self._next = None
+            self._chance = lambda _: None
+
+    def half_open(self) -> None:
+        """The lines there are go dead without a word; new ones work."""
+        for line in list(self._lines):
+            line.mute = True
+
+    def close(self) -> None:
+        self._listener.close()
+        for line in list(self._lines):
+            line.hang_up()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
