@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
 from psycopg import errors, pq
@@ -268,8 +268,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 def conninfo_of(url: str) -> tuple[str, bool, bool]:
     """What libpq is told; whether there is a pooler in between; whether joined callers notify."""
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
     flags = {"pooler": False, "notify_in_transaction": True}
     for name, default in flags.items():
         said = options.pop(name, str(default)).lower()
@@ -284,7 +283,8 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
         "keepalives_count": "3",
         "tcp_user_timeout": "20000",
     }
-    plain = urlunsplit(parts._replace(query=urlencode({**defaults, **options})))
+    # Not by urlunsplit, which drops the slashes of a URL without a host: one of a local socket.
+    plain = f"{url.partition('?')[0]}?{urlencode({**defaults, **options}, quote_via=quote)}"
     try:
         conninfo_to_dict(plain)
     except psycopg.ProgrammingError as error:

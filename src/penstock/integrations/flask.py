@@ -1,0 +1,62 @@
+"""Flask: where the jobs are is in its config, and tasks run inside of its application context.
+
+    jobs = FlaskApp()              # beside db = SQLAlchemy()
+    jobs.init_app(flask_app)       # PENSTOCK_URL in its config, else as App() finds it
+
+In a view, `task.options(connection=db.session).enqueue(...)` commits the job with the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask
+
+from penstock.app import App
+from penstock.errors import Refused
+from penstock.job import Job
+from penstock.settings import ResolvedUrl
+
+
+class FlaskApp(App):
+    """An App whose tasks have a Flask application around them, with its config and its teardowns.
+
+    A session of Flask-SQLAlchemy is thus each job's own, and is given back when the job ends.
+    """
+
+    def __init__(self, flask: Flask | None = None) -> None:
+        super().__init__()
+        self._flask = flask
+        self.middleware(self._in_context)
+        self.middleware(self._in_context_async)
+        if flask is not None:
+            self.init_app(flask)
+
+    def init_app(self, flask: Flask) -> None:
+        """Belong to this application; once, before anything is enqueued or run."""
+        self._flask = flask
+        flask.extensions["penstock"] = self
+
+    @property
+    def resolved_url(self) -> ResolvedUrl:
+        config: Any = {} if self._flask is None else self._flask.config
+        if url := config.get("PENSTOCK_URL"):
+            return ResolvedUrl(url, "PENSTOCK_URL of Flask's config")
+        return super().resolved_url
+
+    @property
+    def _context(self) -> Any:
+        if self._flask is None:
+            raise Refused("FlaskApp() belongs to no application yet: call init_app(flask_app)")
+        return self._flask.app_context()
+
+    def _in_context(self, call_next: Callable[[], Any], job: Job[Any]) -> Any:
+        del job
+        with self._context:
+            return call_next()
+
+    async def _in_context_async(self, call_next: Callable[[], Any], job: Job[Any]) -> Any:
+        del job
+        with self._context:
+            return await call_next()
