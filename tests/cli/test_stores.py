@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+
+import psycopg
+
 from penstock.broker import WorkerRow
 from penstock.job import Job
 
@@ -66,3 +70,60 @@ def test_rules_and_failed_jobs_are_worth_knowing(shop):
     assert rule["remedy"] == "penstock resume mail"
     assert "1 failed" in jobs["says"]
     assert "penstock find state:failed" in jobs["remedy"]
+
+
+def test_migrate_prints_what_it_would_run(cli):
+    script = cli("migrate", "sql").stdout
+    database = sqlite3.connect(cli.folder / "penstock.db")
+    database.executescript(script.replace(".bail on", ""))
+    database.close()
+
+    status = cli.json("migrate", "status")
+    again = cli("migrate", "sql").stdout
+
+    assert status["current"]
+    assert status["pending"] == []
+    assert again.startswith("-- Nothing to do")
+
+
+def test_migrate_on_postgres_makes_the_store_and_says_where_it_stands(cli, postgres_url):
+    cli("migrate", "status", "--url", postgres_url, code=2)
+    printed = cli("migrate", "sql", "--url", postgres_url).stdout
+
+    made = cli("migrate", "up", "--post", "--url", postgres_url)
+    status = cli.json("migrate", "status", "--url", postgres_url)
+
+    assert "create schema penstock;" in printed
+    assert "from nothing" in made.stdout
+    assert (status["current"], status["pending"], status["pending_post"]) == (True, [], [])
+    assert cli("migrate", "sql", "--url", postgres_url).stdout.startswith("-- Nothing to do")
+
+
+def test_roles_are_printed_for_the_owner_to_run(cli, postgres_url):
+    printed = cli(
+        "migrate", "roles", "--login", "shop", "--admin", "ops", "--url", postgres_url
+    ).stdout
+
+    assert 'grant "penstock_user" to "shop";' in printed
+    assert 'grant "penstock_admin" to "ops";' in printed
+
+
+def test_a_file_has_no_roles(cli):
+    refused = cli("migrate", "roles", "--login", "shop", code=2)
+
+    assert "knows no roles" in refused.output
+
+
+def test_the_doctor_looks_at_postgres(cli, postgres_url):
+    cli("migrate", "--url", postgres_url)
+    name = postgres_url.rpartition("/")[2].partition("?")[0]
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"alter database {name} set synchronous_commit = off".encode())
+
+    answer = cli.json("doctor", "--url", postgres_url, code=1)
+
+    names = {each["name"] for each in answer["findings"]}
+    assert names >= {"horizon", "vacuum", "wal", "functions", "partitions", "notifications"}
+    reds = [each["says"] for each in answer["findings"] if each["colour"] == "red"]
+    assert answer["red"]
+    assert any(each.startswith("synchronous_commit is off") for each in reds)

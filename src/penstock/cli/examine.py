@@ -47,7 +47,7 @@ def examine(
     from penstock.brokers import open_broker
 
     findings = _store(condition)
-    if not condition.exists or any(finding.colour is Colour.RED for finding in findings):
+    if not condition.exists or condition.too_new:
         return findings
     try:
         broker = open_broker(url, create=False)
@@ -60,6 +60,8 @@ def examine(
         findings += _unknown_tasks(workers, counts, known)
         findings += _rules(broker, counts)
         findings.append(_failed(counts))
+    except PenstockError as error:
+        findings.append(Finding("store", Colour.RED, str(error), "see above"))
     finally:
         broker.close()
     return findings

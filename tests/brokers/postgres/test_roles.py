@@ -3,67 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import psycopg
 import pytest
-from psycopg import errors, sql
+from psycopg import errors
 
 from penstock.broker import WorkerRow
-from penstock.brokers import open_broker, roles_sql
+from penstock.brokers import open_broker
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.errors import Refused
 from penstock.filter import parse_filter
 from penstock.job import State, Unique, succeeded
 from penstock.rule import Rule, RuleKind
+from tests.brokers.postgres.logins import Logins
 from tests.factories import a_job
 
 DAY = 86400
-
-
-class Logins:
-    """Logins of the test's own on a server, and a store that the server's user owns."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.made: list[str] = []
-
-    def login(self) -> str:
-        name = f"penstock_test_{secrets.token_hex(6)}"
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(
-                sql.SQL("create role {} login password {}").format(
-                    sql.Identifier(name), sql.Literal(name)
-                )
-            )
-        self.made.append(name)
-        return name
-
-    def url_of(self, name: str) -> str:
-        return re.sub(r"//([^@/]*@)?", f"//{name}:{name}@", self.url, count=1)
-
-    def grant(self, logins: list[str], admins: list[str]) -> None:
-        script = roles_sql(self.url, logins, admins).replace("\\set ON_ERROR_STOP on", "")
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(script.encode())
-
-    def close(self) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            for name in self.made:
-                connection.execute(
-                    sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(name))
-                )
-
-
-@pytest.fixture
-def logins(postgres_url: str) -> Iterator[Logins]:
-    logins = Logins(postgres_url)
-    yield logins
-    logins.close()
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def _migrate(connection: Connection, where: str, plan: Plan, *, post: bool) -> M
         connection.execute(sql.migrate_lock.encode())
         meta = read_meta(connection)  # another process may have been quicker
         check_known(meta, where, plan)
-        if post:
+        if post and plan.pending_post(meta):
             _check_workers(connection, plan)
         for part in _parts(meta, plan, post=post):
             connection.execute(part.encode())
