@@ -38,6 +38,30 @@ SAYS = {
         "4 orders, 4 jobs",
         "one worker died, and the invoices are for the orders [1, 2, 3, 4]",
     ],
+    "postgres_transactions": [  # V4, V35
+        "mallory: not from you",
+        "3 jobs for ada, bob, grace",
+        "invoices, and orders that have one: (3, 3)",
+    ],
+    "sql_trigger": [
+        "welcome ada, number 1",
+        "welcome bob, number 2",
+        "priority 101: a whole number from -100 to 100, higher goes first",
+    ],
+    "fastapi_shop": [
+        "200 403",
+        "order 1 is confirmed",
+        "1 order, 1 job",
+    ],
+    "flask_shop": [
+        "201 403",
+        "Ada's shop: order 1 is confirmed",
+        "1 job has run",
+    ],
+    "django_shop": [
+        "mallory: not from you",
+        "[('ada', True), ('bob', True)], 2 jobs ran",
+    ],
     "tenant_headers": [
         "acme trace-1 publish cat.png",
         "globex trace-2 publish dog.png",

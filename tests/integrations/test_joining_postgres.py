@@ -1,4 +1,4 @@
-"""Enqueue in the caller's own transaction on PostgreSQL, whoever made the connection. D1 to D3."""
+"""Enqueue in the caller's own transaction on PostgreSQL, whoever made the connection. V4, C14."""
 
 from __future__ import annotations
 
@@ -89,6 +89,8 @@ def with_caller(kind: type[Plain], url: str, story: Callable[[Any], Awaitable[No
 
 
 def test_the_job_is_there_if_and_only_if_the_caller_commits(url, app, send, kind):
+    """V4: rollback, none fires; commit, all fire."""
+
     async def story(caller):
         await caller.write(1)
         await caller.enqueue(send, 1)
@@ -296,7 +298,7 @@ def test_a_batch_goes_on_where_the_callers_last_commit_left_it(url, app, send):
 
 @pytest.mark.parametrize("tags", [{}, {"tenant": "a"}], ids=["packed", "rows"])
 def test_what_was_sent_before_is_left_as_it_is_and_the_rest_is_stored(url, app, send, tags):
-    """D5: the same value again, whatever the cut."""
+    """The same value again, whatever the cut."""
     make = send.options(tags=tags).job
     jobs = [make(n) for n in range(200)]
     app.enqueue(jobs[50:60])
@@ -403,7 +405,7 @@ def test_a_login_without_the_right_is_told_so_and_its_transaction_goes_on(url, a
 
 @pytest.mark.parametrize("kind", [Plain, OrmSession, Waiting, AsyncOrmSessionAsyncpg])
 def test_a_worker_that_waits_hears_of_the_commit(url, app, send, kind):
-    """D12: from a raw transaction with it, from a session after it."""
+    """C14: a raw transaction tells with its commit, a session after it."""
     send.enqueue(0)
     heard = threading.Event()
     broker = app.broker

@@ -1,4 +1,4 @@
-"""transaction() on PostgreSQL: psycopg as its users know it, and SQLAlchemy over it."""
+"""transaction() on PostgreSQL: psycopg as its users know it, and SQLAlchemy over it. V35."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""transaction(): effects and the job's end are one, whenever the worker is killed. I7."""
+"""transaction(): effects and the job's end are one, whenever the worker is killed. I7, V35."""
 
 from __future__ import annotations
 
