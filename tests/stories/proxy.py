@@ -62,7 +62,6 @@ class Proxy:
         port = self._listener.getsockname()[1]
         self.url = urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}"))
         self.cuts = 0
-        self._next: Cut | None = None
         self._chance: Callable[[bytes], Cut | None] = lambda _: None
         self._lines: list[_Line] = []
         self._lock = threading.Lock()
@@ -84,7 +83,7 @@ class Proxy:
     def verdict(self, data: bytes) -> Cut | None:
         """What becomes of a client's bytes: None, they go through."""
         with self._lock:
-            cut, self._next = self._next or self._chance(data), None
+            cut = self._chance(data)
             self.cuts += cut is not None
             return cut
 
@@ -92,10 +91,19 @@ class Proxy:
         if line in self._lines:
             self._lines.remove(line)
 
-    def cut_next(self, where: Cut) -> None:
-        """Cut the next line on which a client says something."""
+    def cut_nth(self, number: int, where: Cut, times: int = 1) -> None:
+        """Let clients say so much, and cut what they say next, so many times in a row."""
+        said = -1
+
+        def decide(data: bytes) -> Cut | None:
+            nonlocal said
+            del data
+            said += 1
+            return where if number <= said < number + times else None
+
+        self.cuts = 0
         with self._lock:
-            self._next = where
+            self._chance = decide
 
     def cut_at_random(self, share: float, seed: int) -> None:
         """Cut lines again and again: of what clients say, this share is the last they say."""
@@ -108,15 +116,9 @@ class Proxy:
         with self._lock:
             self._chance = decide
 
-    def cut_whatever_says(self, word: bytes, where: Cut) -> None:
-        """Cut every line on which a client says this."""
-        with self._lock:
-            self._chance = lambda data: where if word in data else None
-
     def heal(self) -> None:
         """From now on everything goes through, on lines that are still there and on new ones."""
         with self._lock:
-            self._next = None
             self._chance = lambda _: None
 
     def half_open(self) -> None:
@@ -124,10 +126,14 @@ class Proxy:
         for line in list(self._lines):
             line.mute = True
 
-    def close(self) -> None:
-        self._listener.close()
+    def hang_up_all(self) -> None:
+        """The lines there are end; new ones work."""
         for line in list(self._lines):
             line.hang_up()
+
+    def close(self) -> None:
+        self._listener.close()
+        self.hang_up_all()
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Whatever becomes of the line to PostgreSQL, a worker is working again seconds after it is over."""
+"""Whatever becomes of the line to PostgreSQL: when it is over, a worker works again in seconds."""
 
 from __future__ import annotations
 

@@ -82,6 +82,7 @@ class Line:
                 return None
         self._count(pairs, accepted)
         self._failures = 0
+        self._pause = _FIRST_PAUSE
         self._resending = False
         return jobs
 
@@ -99,8 +100,6 @@ class Line:
             if self._announced:
                 log.warning("the store answers again")
             self.troubled = self._announced = False
-            if not self._failures:
-                self._pause = _FIRST_PAUSE
         if row.id in renewed.lapsed:
             log.warning("this worker was given up for dead; others may run what it held")
         return renewed
