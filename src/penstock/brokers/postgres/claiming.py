@@ -78,9 +78,9 @@ class Claiming(Settling):
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
         due = self.offers.next_due
         due_in = None if due is None else due - self.clock.now()
-        hint = self.ear.wait(queues, timeout, due_in, self.store.lanes.get)
+        hint, lanes = self.ear.wait(queues, timeout, due_in, self.store.lanes.get)
         if hint:
-            self.offers.forget()
+            self.offers.forget(lanes)
         return hint
 
     def wake(self) -> None:

@@ -153,7 +153,7 @@ class HandOver(Looking[Store]):
             except psycopg.Error as error:
                 _refuse(error)
                 raise
-            self.offers.forget()
+            self.offers.forget(lanes)
             self.store.ring(connection, lanes)
         return answer
 

@@ -91,8 +91,8 @@ class Ear:
         timeout: float,
         due_in: float | None,
         lane_of: Callable[[int], Lane | None],
-    ) -> bool:
-        """Until there may be something in these queues; False at the timeout."""
+    ) -> tuple[bool, frozenset[int]]:
+        """Until there may be something in these queues: whether, and in which lanes if known."""
         self.listen()
         me = threading.get_ident()
         box = self._waiting.get(me)
@@ -109,12 +109,13 @@ class Ear:
             try:
                 news = box.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                return looks
+                return looks, frozenset()
             if news is None or queues is None or any(_in(queues, lane_of(n)) for n in news):
+                lanes = set(news or ())
                 with contextlib.suppress(queue.Empty):
                     while True:
-                        box.get_nowait()  # one look is enough for all of them
-                return True
+                        lanes.update(box.get_nowait() or ())  # one look is enough for all of them
+                return True, frozenset(lanes)
 
     @contextmanager
     def heard_rules(self) -> Generator[None]:

@@ -1,15 +1,16 @@
 """What there is to claim: the lanes with work, best first, and where this worker is in each.
 
 A worker goes on from where it was (the floor): what is dead before it, because some snapshot is
-open, costs it nothing. It looks from the bottom again when a lane ran short and every 50 ms, which
-finds whatever was committed late; looking takes at most a twentieth of its time.
+open, costs it nothing. It looks around at its lanes when one ran short and every 50 ms, and from
+the bottom, which finds whatever was committed late or in another lane, when there was nothing and
+every 50 ms, as long as that takes at most a hundredth of the time.
 """
 
 from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from penstock.broker import WorkerRow
 from penstock.brokers.postgres.calls import Answer, to_int
@@ -18,7 +19,7 @@ from penstock.brokers.tables.working import can_run
 from penstock.job import Lane
 
 FRESH_SECONDS = 0.05
-_SHARE = 20
+_SHARE = 100
 AT_ONCE = 8  # lanes offered to one claim
 _LOWEST = bytes(16)
 
@@ -53,12 +54,16 @@ class Offers:
     def __init__(self) -> None:
         self.lanes: dict[int, Offer] = {}
         self.next_due: float | None = None  # when the earliest job that waits for its time is due
-        self.looked_at = -1.0
         self._good_until = -1.0
         self._looked = -1.0
+        self._bottom_at = -1.0  # when to look from the bottom again
+        self._floors: dict[int, tuple[bytes, float]] = {}  # of lanes that had work lately
+        self._heard: set[int] = set()
 
-    def forget(self) -> None:
+    def forget(self, lanes: Iterable[int] = ()) -> None:
+        """There may be something new, in these lanes if that is known."""
         self._good_until = -1.0
+        self._heard.update(lanes)
 
     def exhausted(self, offer: Offer) -> None:
         """Nothing more was found in there."""
@@ -69,8 +74,27 @@ class Offers:
         # `now` may be a test's; the other is not, so that a clock that stands still is no excuse.
         return self._looked <= now and time.monotonic() < self._good_until
 
-    def learn(self, rows: Answer, lane_of: Callable[[int], Lane], now: float, began: float) -> None:
-        """Take over what a look found."""
+    def bottom(self) -> bool:
+        """Whether it is time to look from the bottom."""
+        return time.monotonic() >= self._bottom_at
+
+    def floors(self) -> tuple[list[int], list[bytes], list[float]]:
+        """The known lanes, and from where to look at each."""
+        for offer in self.lanes.values():
+            self._floors[offer.hash] = offer.floor, offer.row_floor
+        while self._heard:
+            self._floors.setdefault(self._heard.pop(), (_LOWEST, 0.0))
+        known = list(self._floors.items())
+        return (
+            [number for number, _ in known],
+            [floor for _, (floor, _) in known],
+            [row_floor for _, (_, row_floor) in known],
+        )
+
+    def learn(
+        self, rows: Answer, lane_of: Callable[[int], Lane], now: float, began: float | None
+    ) -> None:
+        """Take over what a look found; `began`: when it did, if it was from the bottom."""
         known = self.lanes
         self.lanes = {}
         self.next_due = None
@@ -97,9 +121,13 @@ class Offers:
                 offer.head = min(offer.head, due)
                 if due > now and (self.next_due is None or due < self.next_due):
                     self.next_due = due
-        self._looked = self.looked_at = now
-        spent = time.monotonic() - began
-        self._good_until = time.monotonic() + max(FRESH_SECONDS, spent * _SHARE)
+        self._looked = now
+        moment = time.monotonic()
+        self._good_until = moment + FRESH_SECONDS
+        if began is not None:
+            self._bottom_at = moment + max(FRESH_SECONDS, (moment - began) * _SHARE)
+            self._floors = {}
+            self._heard.clear()
 
     def best(
         self,

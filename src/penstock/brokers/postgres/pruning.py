@@ -17,9 +17,9 @@ from penstock.broker import Event
 from penstock.brokers.postgres.claiming import Claiming
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb
+from penstock.brokers.postgres.store import PostgresDb, again
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.looking_after import Touched
+from penstock.brokers.tables.looking_after import Act, Touched
 from penstock.job import State
 
 PRUNED_AT_ONCE = 1000
@@ -37,6 +37,7 @@ class Pruning(Claiming):
     _folded_at = -1.0
     _days_made = -1
 
+    @again
     def recover(
         self,
         by: str | None = None,
@@ -47,6 +48,10 @@ class Pruning(Claiming):
         if by is not None:
             self._keep_house()
         return moved
+
+    @again
+    def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
+        return super()._each(ids, kind, author, reason, act)
 
     def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         # A parcel that a claim cut meanwhile is another row by now, seen at a second look.

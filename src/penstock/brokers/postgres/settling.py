@@ -26,7 +26,7 @@ from penstock.brokers.postgres.calls import (
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.hand_over import HandOver
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb
+from penstock.brokers.postgres.store import PostgresDb, again, in_our_words
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.rows import Held
 from penstock.ids import to_bytes
@@ -61,7 +61,16 @@ class Settling(HandOver):
         if (lease := one_lease(pairs)) is not None:
             return self._succeed(connection, lease, pairs)
         durable = self._durable(job.queue for job, _ in pairs)
-        with self.store.transaction(connection, durable=durable) as db:
+        return self._settle_in_one(connection, pairs, durable=durable)
+
+    @again
+    def _settle_in_one(
+        self, connection: Connection, pairs: Sequence[Pair], *, durable: bool
+    ) -> list[bool]:
+        with (
+            in_our_words(self.store.where),
+            self.store.transaction(connection, durable=durable) as db,
+        ):
             return self._settle(db, pairs)
 
     def _settle(self, db: Db, pairs: Sequence[Pair]) -> list[bool]:

@@ -12,9 +12,10 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
@@ -32,7 +33,11 @@ from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
 from penstock.job import Lane
 from penstock.settings import mask
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 CONNECT_SECONDS = 5
+_TRIES = 3
 IDLE_CONNECTIONS = 8  # more are closed when they come back
 RING_SECONDS = 0.005  # at most one notification in this time
 CHANNEL = "penstock"
@@ -192,8 +197,10 @@ class Store:
         self, connection: Connection, *, durable: bool = True, begin: str = "begin"
     ) -> Generator[PostgresDb]:
         """On this connection; what is not durable may be lost if the server crashes."""
-        relaxed = "" if durable else "; set local synchronous_commit = off"
-        connection.execute(f"{begin}{relaxed}".encode())
+        # A plan that is kept from when a table was empty must not scan it once it is full.
+        local = "; set local enable_seqscan = off"
+        local += "" if durable else "; set local synchronous_commit = off"
+        connection.execute(f"{begin}{local}".encode())
         try:
             yield PostgresDb(connection)
             connection.execute("commit")
@@ -292,6 +299,25 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
     return plain, flags["pooler"], flags["notify_in_transaction"]
 
 
+class Contended(StoreUnreachable):
+    """Two transactions waited for one another, and the server ended this one: try again."""
+
+
+def again(verb: Callable[P, R]) -> Callable[P, R]:
+    """Try a verb again that the server ended because others were in its way."""
+
+    @wraps(verb)
+    def trying(*args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(_TRIES):
+            try:
+                return verb(*args, **kwargs)
+            except Contended:
+                continue
+        return verb(*args, **kwargs)
+
+    return trying
+
+
 @contextmanager
 def in_our_words(where: str) -> Generator[None]:
     """Errors of PostgreSQL as errors of Penstock."""
@@ -308,6 +334,8 @@ def in_our_words(where: str) -> Generator[None]:
             "bring it up to date with `penstock migrate up`"
         )
         raise StoreUnreachable(message) from error
+    except (errors.DeadlockDetected, errors.SerializationFailure) as error:
+        raise Contended(f"the store {where}: {_said(error)}; try again") from error
     except errors.InsufficientPrivilege as error:
         message = (
             f"this login may not do that in the store {where}: {_said(error)}; "

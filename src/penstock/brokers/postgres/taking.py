@@ -40,7 +40,7 @@ from penstock.job import Job, State
 _WANTED = (TEXT, TEXT, FLOAT, BIGS, INTS, INTS, INTS, UUIDS, FLOATS, INT, FLOAT, FLOAT)
 _CLAIM = Call("claim", sql.claim, _WANTED)
 _EXCHANGE = Call("exchange", sql.settle_and_claim, (*SETTLED, *_WANTED))
-_LOOK = Call("look", sql.look, (FLOAT, FLOAT))
+_LOOK = Call("look", sql.look, (FLOAT, FLOAT, BIGS, UUIDS, FLOATS))
 
 
 class Desk(Protocol):
@@ -81,6 +81,7 @@ class Taking:
         self.jobs: list[Job[Any]] = []
         self.now = desk.clock.now()
         self.looked = False
+        self.bottom = False  # and from the bottom
         self.said = False  # the worker's row was looked at
         self.guesses: list[int] = []
 
@@ -108,23 +109,31 @@ class Taking:
                 return
 
     def _offers(self) -> list[Offer]:
-        broker = self.broker
-        offers = broker.offers
+        offers = self.broker.offers
         if not self.looked and not offers.fresh(self.now):
-            self._look()
+            self._look(bottom=offers.bottom())
         best = offers.best(self.worker, self.queues, self.sizes, self.now)
-        if not best and not self.looked:
-            self._look()
+        if not best and not self.bottom:  # nobody is told that there is nothing without that
+            self._look(bottom=True)
             best = offers.best(self.worker, self.queues, self.sizes, self.now)
         return best
 
-    def _look(self) -> None:
+    def _look(self, *, bottom: bool) -> None:
         broker, store = self.broker, self.broker.store
         self.looked = True
+        self.bottom = self.bottom or bottom
         began = time.monotonic()
+        times = (number(self.now), number(store.lease_time()))
+        if bottom:
+            where: tuple[bytes | None, ...] = (None, None, None)
+        else:
+            lanes, floors, row_floors = broker.offers.floors()
+            where = (bigs(lanes), uuids(floors), floats_or_none(row_floors))
+        rows = call(self.connection, _LOOK, (*times, *where))
         db = PostgresDb(self.connection)
-        rows = call(self.connection, _LOOK, (number(self.now), number(store.lease_time())))
-        broker.offers.learn(rows, lambda lane: store.lane(db, lane), self.now, began)
+        broker.offers.learn(
+            rows, lambda lane: store.lane(db, lane), self.now, began if bottom else None
+        )
         broker.heard_news(b" ".join(row[4] for row in rows if row[4]).decode(), self.now)
 
     def _declared(self) -> str | None:

@@ -3,6 +3,7 @@
 create or replace function penstock.enqueue_jobs(p_jobs jsonb, p_now double precision)
 returns jsonb
 language plpgsql
+set enable_seqscan = off
 as $$
 declare
     v_job record;

@@ -90,6 +90,7 @@ create or replace function penstock.enqueue_unsent(
     p_bodies bytea
 ) returns jsonb
 language plpgsql
+set enable_seqscan = off
 as $$
 declare
     v_sent record;

@@ -1,6 +1,7 @@
 -- Store packed jobs, all or none. Answers the first ids of parcels that hold ids which were sent
 -- before: then nothing was written, and the caller sends what is left of them. Two senders of the
 -- same id at the same moment meet at the key of penstock.sent, which is written first.
+-- The setting keeps a plan made for an empty table from scanning a full one.
 
 create or replace function penstock.check_pruned(p_oldest uuid) returns void
 language plpgsql
@@ -48,6 +49,7 @@ create or replace function penstock.enqueue_parcel(
     p_relaxed boolean
 ) returns uuid[]
 language plpgsql
+set enable_seqscan = off
 as $$
 declare
     v_id uuid;
@@ -98,6 +100,7 @@ create or replace function penstock.enqueue_parcels(
     p_relaxed boolean
 ) returns uuid[]
 language plpgsql
+set enable_seqscan = off
 as $$
 declare
     v_known uuid[] := '{}';

@@ -1,8 +1,15 @@
 -- What there is to claim: the lanes that have anything ready, with their oldest parcel and their
 -- earliest row; and, in a row without a lane, the news that claim has too. Skips from lane to lane:
 -- the cost is that of the lanes, however many jobs are in them.
+--
+-- With lanes it looks only there, and from where the caller was: what is dead before that, because
+-- some snapshot is open, costs nothing. Whatever was committed late is found from the bottom.
 create or replace function penstock.busy_lanes(
-    p_now double precision, p_lease_time double precision
+    p_now double precision,
+    p_lease_time double precision,
+    p_lanes bigint[],                -- null: all of them, from the bottom
+    p_floors uuid[],
+    p_row_floors double precision[]
 ) returns table (
     lane bigint, first uuid, jobs integer, run_at double precision, news text
 )
@@ -15,29 +22,59 @@ declare
     v_lane bigint;
     v_rules boolean := exists (select 1 from penstock.rule r where r.until is null or r.until > p_now);
 begin
-    run_at := null;
-    v_lane := (select p.lane from penstock.parcel p order by p.lane limit 1);
-    while v_lane is not null loop
+    for i in 1 .. coalesce(array_length(p_lanes, 1), 0) loop
+        continue when v_rules and penstock.kept_back(p_lanes[i], p_now);
+        lane := p_lanes[i];
+        run_at := null;
         select p.id, p.jobs into first, jobs
-          from penstock.parcel p where p.lane = v_lane order by p.id limit 1;
-        if found and not (v_rules and penstock.kept_back(v_lane, p_now)) then
-            lane := v_lane;
+          from penstock.parcel p
+         where p.lane = p_lanes[i] and p.id >= p_floors[i]
+         order by p.id
+         limit 1;
+        if found then
             return next;
         end if;
-        v_lane := (select p.lane from penstock.parcel p where p.lane > v_lane order by p.lane limit 1);
+        first := null;
+        jobs := null;
+        select j.run_at into run_at
+          from penstock.job j
+         where j.lane = p_lanes[i] and j.state = 'ready' and j.run_at >= p_row_floors[i]
+         order by j.run_at
+         limit 1;
+        if found then
+            return next;
+        end if;
     end loop;
+    if p_lanes is null then
+        run_at := null;
+        v_lane := (select p.lane from penstock.parcel p order by p.lane limit 1);
+        while v_lane is not null loop
+            select p.id, p.jobs into first, jobs
+              from penstock.parcel p where p.lane = v_lane order by p.id limit 1;
+            if found and not (v_rules and penstock.kept_back(v_lane, p_now)) then
+                lane := v_lane;
+                return next;
+            end if;
+            v_lane := (select p.lane from penstock.parcel p where p.lane > v_lane order by p.lane limit 1);
+        end loop;
+        first := null;
+        jobs := null;
+        v_lane := (select j.lane from penstock.job j where j.state = 'ready' order by j.lane limit 1);
+        while v_lane is not null loop
+            select j.run_at into run_at
+              from penstock.job j where j.lane = v_lane and j.state = 'ready' order by j.run_at limit 1;
+            if found and not (v_rules and penstock.kept_back(v_lane, p_now)) then
+                lane := v_lane;
+                return next;
+            end if;
+            v_lane := (
+                select j.lane from penstock.job j
+                 where j.lane > v_lane and j.state = 'ready' order by j.lane limit 1
+            );
+        end loop;
+    end if;
     first := null;
     jobs := null;
-    v_lane := (select j.lane from penstock.job j where j.state = 'ready' order by j.lane limit 1);
-    while v_lane is not null loop
-        select j.run_at into run_at
-          from penstock.job j where j.lane = v_lane and j.state = 'ready' order by j.run_at limit 1;
-        if found and not (v_rules and penstock.kept_back(v_lane, p_now)) then
-            lane := v_lane;
-            return next;
-        end if;
-        v_lane := (select j.lane from penstock.job j where j.lane > v_lane and j.state = 'ready' order by j.lane limit 1);
-    end loop;
     lane := null;
     run_at := null;
     news := penstock.news(p_now, p_lease_time);

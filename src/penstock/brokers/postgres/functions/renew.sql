@@ -8,6 +8,7 @@ create or replace function penstock.renew(
     p_lease_time double precision
 ) returns table (lapsed text, cancelled uuid)
 language plpgsql
+set enable_seqscan = off
 as $$
 begin
     -- In the order of ids, as everybody locks them.

@@ -1,5 +1,6 @@
 -- Packed jobs of one lease succeeded: marks them, and writes their history. Answers which of them
 -- this worker still held, as a byte each; the others are stale, and nothing of them is written.
+-- The settings keep a plan made for an empty table from scanning a full one.
 create or replace function penstock.succeed(
     p_worker text,
     p_lease bigint,
@@ -15,6 +16,7 @@ create or replace function penstock.succeed(
     p_relaxed boolean  -- the commit need not wait for the disk
 ) returns bytea
 language plpgsql
+set enable_seqscan = off
 as $$
 declare
     v_jobs integer := array_length(p_ids, 1);
@@ -92,6 +94,9 @@ create or replace function penstock.succeed_rows(
     p_keep_until double precision[]
 ) returns uuid[]
 language plpgsql
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     v_done uuid[];

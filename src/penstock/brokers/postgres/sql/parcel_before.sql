@@ -1,10 +1,10 @@
 -- Serves get: the parcel that would hold an id is the last one that starts at or before it, within
 -- its run of ids; what was sent says in which lane.
-with wanted as (select %s::uuid as run, %s::uuid as id),
-sent as (
+with wanted as materialized (select %s::uuid as run, %s::uuid as id),
+sent as materialized (
     select s.lane
-      from penstock.sent s, wanted w
-     where s.id between w.run and w.id
+      from penstock.sent s
+     where s.id between (select run from wanted) and (select id from wanted)
      order by s.id desc
      limit 1
 ),
@@ -13,9 +13,15 @@ lanes as (  -- of a job that waits for longer than ids are remembered, any
      union all
     select l.hash from penstock.lane l where not exists (select 1 from sent)
 )
-select p.id, p.lane, p.jobs, p.lengths, p.bodies
-  from penstock.parcel p, lanes, wanted w
- where p.lane = lanes.lane
-   and p.id between w.run and w.id
- order by p.id desc
+select held.*
+  from lanes,
+       lateral (
+           select p.id, p.lane, p.jobs, p.lengths, p.bodies
+             from penstock.parcel p
+            where p.lane = lanes.lane
+              and p.id between (select run from wanted) and (select id from wanted)
+            order by p.id desc
+            limit 1
+       ) as held
+ order by held.id desc
  limit 1;
