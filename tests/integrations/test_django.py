@@ -318,3 +318,45 @@ def test_states_are_those_of_any_app(default):
     handle = confirm.enqueue(1)
     assert handle.state() is State.READY
     assert app.handle(handle.id).cancel()
+
+
+def test_tasks_in_djangos_own_words_are_jobs_in_the_same_transactions(default):
+    from django.db import transaction
+    from django_tasks import TaskResultStatus
+
+    from penstock.integrations.django import app
+    from tests.integrations.shop.tasks import greet
+
+    with transaction.atomic():
+        lost = greet.enqueue("eve")
+        transaction.set_rollback(True)
+    greeted = greet.using(priority=7).enqueue(customer="ada")
+    refused = greet.enqueue("mallory")
+    job = app.broker.get(greeted.id)
+    assert (job.queue, job.priority, job.task) == ("mail", 7, greet.module_path)
+    assert greeted.status == TaskResultStatus.READY
+    Worker(app, drain=True).work()
+
+    greeted.refresh()
+    assert (greeted.status, greeted.return_value) == (TaskResultStatus.SUCCESSFUL, "hello ada")
+    assert greeted.finished_at >= greeted.started_at
+    failed = greet.get_result(refused.id)
+    assert (failed.status, failed.kwargs) == (TaskResultStatus.FAILED, {"customer": "mallory"})
+    assert failed.errors[0].exception_class is PermissionError
+    with pytest.raises(Exception, match=lost.id):
+        greet.get_result(lost.id)
+
+
+def test_what_django_offers_and_penstock_says_otherwise_is_refused(shop):
+    from django_tasks import task
+    from django_tasks.exceptions import InvalidTaskError
+
+    from tests.integrations.shop.tasks import greet
+
+    with pytest.raises(Refused, match="current_job"):
+        task(takes_context=True)(takes_context)
+    with pytest.raises(InvalidTaskError, match="Queue"):
+        greet.using(queue_name="elsewhere")
+
+
+def takes_context(context: Any) -> None: ...

@@ -7,7 +7,7 @@ _parts = urlsplit(os.environ["SHOP_POSTGRES"])
 
 SECRET_KEY = "not a secret"
 USE_TZ = True
-INSTALLED_APPS = ["penstock.integrations.django", "tests.integrations.shop"]
+INSTALLED_APPS = ["penstock.integrations.django", "django_tasks", "tests.integrations.shop"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATABASES = {
     "default": {
@@ -20,5 +20,11 @@ DATABASES = {
         "OPTIONS": {"connect_timeout": 5, "pool": False},
     },
     "file": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["SHOP_FILE"]},
+}
+TASKS = {
+    "default": {
+        "BACKEND": "penstock.integrations.django.backend.PenstockBackend",
+        "QUEUES": ["default", "mail"],
+    }
 }
 PENSTOCK = {"DATABASE": os.environ.get("SHOP_DATABASE", "default")}

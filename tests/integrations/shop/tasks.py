@@ -1,4 +1,5 @@
 from django.db import connections
+from django_tasks import task
 
 from penstock.integrations.django import app
 from tests.integrations.shop.models import Order
@@ -19,3 +20,11 @@ def cut_off() -> None:
     """Lose the connection that this thread has, as after a restart of the server."""
     with connections["default"].cursor() as cursor:
         cursor.execute("select pg_terminate_backend(pg_backend_pid())")
+
+
+@task(queue_name="mail")
+def greet(customer: str) -> str:
+    """A task in Django's own words."""
+    if customer == "mallory":
+        raise PermissionError("not from you")
+    return f"hello {customer}"
