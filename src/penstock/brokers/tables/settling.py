@@ -76,7 +76,7 @@ class Settling(Generic[StoreT]):
         for number, found in zip(numbers, marks, strict=True):
             if found is None:
                 continue
-            indexes = leases[number]
+            indexes = [index for index in leases[number] if _same_claim(found, pairs[index][0])]
             settled_now = self._settle_lease(
                 change, number, found, [pairs[index] for index in indexes]
             )
@@ -192,7 +192,7 @@ class Settling(Generic[StoreT]):
         if job.lease is not None:
             lease, offset, _ = job.lease
             found = db.execute(self.store.sql.lease_marks, (lease,)).fetchone()
-            if found is None or found["marks"][offset] == SETTLED:
+            if found is None or not _same_claim(found, job) or found["marks"][offset] == SETTLED:
                 return None
             return found["lane"]
         row = db.execute(
@@ -222,6 +222,14 @@ class Settling(Generic[StoreT]):
                 change.happened(note.kind, noted(note), job, lane)
                 change.finish()
         return True
+
+
+def _same_claim(found: Row, job: Job[Any]) -> bool:
+    """Whether this lease is the job's own: a crash may take one back, and its number is used again.
+
+    Claims are not waited for until they are on the disk.
+    """
+    return found["worker"] == job.worker and found["claimed_at"] == job.claimed_at
 
 
 def noted(note: Note) -> bytes:
