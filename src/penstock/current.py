@@ -162,8 +162,8 @@ class CurrentJob:
     def transaction(self) -> Generator[Any]:
         """A connection to the broker's own database; effects and the job's end commit together.
 
-        Make it the last thing in the task: from here until the task function returns, the store's
-        write lock is held, and nobody else can write. The commit happens when the function has
+        Make it the last thing in the task: from here until the task function returns, what it wrote
+        is locked, which on SQLite is the whole file. The commit happens when the function has
         returned; if it raises, or this attempt no longer holds the job, nothing was written. Once
         per attempt. To enqueue from inside, hand it on: `task.options(connection=...)`. Lines
         logged from here on reach the logger, but are not kept with the job once it has committed.
@@ -251,6 +251,6 @@ def refuse_inside_transaction(what: str) -> None:
     current = CURRENT.get()
     if current is not None and current.open_transaction is not None:
         raise Refused(
-            f"{what}: this job's transaction() holds the store's write lock;"
+            f"{what}: this job's transaction() is open, and on SQLite holds the store's write lock;"
             " use task.options(connection=...) with its connection, or do it before the block"
         )
