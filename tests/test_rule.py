@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.rule import Rule, RuleKind, rule_over
+from penstock.rule import Rule, RuleKind, covered_by, rule_over
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
 
@@ -51,3 +51,23 @@ def test_a_block_is_named_before_a_pause():
 )
 def test_a_rule_says_what_it_is_about(rule, words):
     assert rule.target == words
+
+
+def test_many_queues_and_tasks_are_asked_about_at_once(clock):
+    now = clock.now()
+    rules = [
+        Rule(RuleKind.PAUSE, queue="mail"),
+        Rule(RuleKind.BLOCK, task="media:resize"),
+        Rule(RuleKind.PAUSE, queue="old", until=now - 1),
+        Rule(RuleKind.PAUSE, queue="both", task="a:b"),
+    ]
+
+    covered = covered_by(rules, now)
+
+    assert covered("mail", "mail:send")
+    assert covered("media", "media:resize")
+    assert covered("both", "a:b")
+    assert not covered("both", "a:c")
+    assert not covered("old", "mail:send")
+    assert not covered_by([], now)("mail", "mail:send")
+    assert covered_by([Rule(RuleKind.PAUSE)], now)("any", "thing")

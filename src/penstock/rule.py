@@ -6,7 +6,7 @@ user's, `block` is the operator's and wins: resuming leaves a block in force.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import msgspec
@@ -48,3 +48,14 @@ def rule_over(rules: Iterable[Rule], queue: str, task: str, now: float) -> Rule 
     """The rule that keeps these jobs back: a block if there is one, else a pause, else None."""
     found = [rule for rule in rules if rule.holds(queue, task, now)]
     return min(found, key=lambda rule: rule.kind, default=None)  # "block" < "pause"
+
+
+def covered_by(rules: Iterable[Rule], now: float) -> Callable[[str, str], bool]:
+    """Whether any rule keeps jobs of a queue and task back; for many of them at once."""
+    places = {(rule.queue, rule.task) for rule in rules if rule.until is None or now < rule.until}
+
+    def covered(queue: str, task: str) -> bool:
+        named = ((queue, task), (queue, None), (None, task), (None, None))
+        return not places.isdisjoint(named)
+
+    return covered

@@ -3,7 +3,7 @@
 A worker goes on from where it was (the floor): what is dead before it, because some snapshot is
 open, costs it nothing. It looks around at its lanes when one ran short and every 50 ms, and from
 the bottom, which finds whatever was committed late or in another lane, when there was nothing and
-every 50 ms, as long as that takes at most a hundredth of the time.
+every 50 ms; both less often where they take long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from penstock.brokers.tables.working import can_run
 from penstock.job import Lane
 
 FRESH_SECONDS = 0.05
-_SHARE = 100
+_SHARE = 20  # looking takes at most a twentieth of the time
+_BOTTOM_SHARE = 100  # and from the bottom a hundredth
 AT_ONCE = 8  # lanes offered to one claim
 _LOWEST = bytes(16)
 
@@ -92,9 +93,15 @@ class Offers:
         )
 
     def learn(
-        self, rows: Answer, lane_of: Callable[[int], Lane], now: float, began: float | None
+        self,
+        rows: Answer,
+        lane_of: Callable[[int], Lane],
+        now: float,
+        *,
+        seconds: float,
+        bottom: bool,
     ) -> None:
-        """Take over what a look found; `began`: when it did, if it was from the bottom."""
+        """Take over what a look found, and how long that took."""
         known = self.lanes
         self.lanes = {}
         self.next_due = None
@@ -123,9 +130,9 @@ class Offers:
                     self.next_due = due
         self._looked = now
         moment = time.monotonic()
-        self._good_until = moment + FRESH_SECONDS
-        if began is not None:
-            self._bottom_at = moment + max(FRESH_SECONDS, (moment - began) * _SHARE)
+        self._good_until = moment + max(FRESH_SECONDS, seconds * _SHARE)
+        if bottom:
+            self._bottom_at = moment + max(FRESH_SECONDS, seconds * _BOTTOM_SHARE)
             self._floors = {}
             self._heard.clear()
 

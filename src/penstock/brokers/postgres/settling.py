@@ -93,10 +93,11 @@ class Settling(HandOver):
             for index, mark in zip(indexes, marks, strict=True):
                 accepted[index] = mark
         if rows:
-            done = self._succeed_rows(connection, [pairs[index] for index in rows])
-            for index in rows:
-                accepted[index] = to_bytes(pairs[index][0].id) in done
-                done.discard(to_bytes(pairs[index][0].id))
+            # Each once: told twice, the second is stale.
+            first = {to_bytes(pairs[index][0].id): index for index in reversed(rows)}
+            done = self._succeed_rows(connection, [pairs[index] for index in first.values()])
+            for raw in done:
+                accepted[first[raw]] = True
         if others:
             settled = super()._settle(db, [pairs[index] for index in others])
             for index, taken in zip(others, settled, strict=True):

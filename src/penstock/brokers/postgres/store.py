@@ -24,6 +24,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
 from penstock.brokers.postgres import migrating
+from penstock.brokers.postgres.arrays import bigs
 from penstock.brokers.postgres.clock import StoreClock
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
 from penstock.brokers.postgres.listening import Ear
@@ -198,7 +199,7 @@ class Store:
     ) -> Generator[PostgresDb]:
         """On this connection; what is not durable may be lost if the server crashes."""
         # A plan that is kept from when a table was empty must not scan it once it is full.
-        local = "; set local enable_seqscan = off"
+        local = "; set local enable_seqscan = off; set local enable_sort = off; set local jit = off"
         local += "" if durable else "; set local synchronous_commit = off"
         connection.execute(f"{begin}{local}".encode())
         try:
@@ -222,11 +223,21 @@ class Store:
             row = db.execute(sql.lane, (number,)).fetchone()
             if row is None:  # damaged: a task that no worker knows, so that the others flow
                 return Lane("unknown", f"lane:{number}")
-            runs_on = tuple(row["runs_on"].split(",")) if row["runs_on"] else ()
-            names = (row["queue"], row["task"], row["version"], row["priority"])
-            self.searched[number] = row["search"]
-            self.lanes[number] = Lane(*names, runs_on)
+            self._know_lane(number, row)
         return self.lanes[number]
+
+    def know_lanes(self, connection: Connection, numbers: Iterable[int]) -> None:
+        """Read the words of all of these that are not known yet, in one go."""
+        unknown = [number for number in numbers if number not in self.lanes]
+        if len(unknown) > 1:
+            for row in PostgresDb(connection).execute(sql.lanes_of, (bigs(unknown),)):
+                self._know_lane(row["hash"], row)
+
+    def _know_lane(self, number: int, row: Mapping[str, Any]) -> None:
+        runs_on = tuple(row["runs_on"].split(",")) if row["runs_on"] else ()
+        names = (row["queue"], row["task"], row["version"], row["priority"])
+        self.searched[number] = row["search"]
+        self.lanes[number] = Lane(*names, runs_on)
 
     def rules_changed(self) -> None:
         with self.lend() as connection, self.ear.heard_rules():

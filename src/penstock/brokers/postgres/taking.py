@@ -130,9 +130,15 @@ class Taking:
             lanes, floors, row_floors = broker.offers.floors()
             where = (bigs(lanes), uuids(floors), floats_or_none(row_floors))
         rows = call(self.connection, _LOOK, (*times, *where))
+        seconds = time.monotonic() - began
+        store.know_lanes(self.connection, [to_int(row[0]) for row in rows if row[0] is not None])
         db = PostgresDb(self.connection)
         broker.offers.learn(
-            rows, lambda lane: store.lane(db, lane), self.now, began if bottom else None
+            rows,
+            lambda lane: store.lane(db, lane),
+            self.now,
+            seconds=seconds,
+            bottom=bottom,
         )
         broker.heard_news(b" ".join(row[4] for row in rows if row[4]).decode(), self.now)
 

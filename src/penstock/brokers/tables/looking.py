@@ -26,7 +26,7 @@ from penstock.brokers.tables.settling import StoreT
 from penstock.filter import Filter
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
-from penstock.rule import Rule, rule_over
+from penstock.rule import Rule, covered_by
 from penstock.why import explain
 
 MOST_EXAMINED = 100_000
@@ -143,7 +143,7 @@ class Looking(LookingAfter[StoreT]):
         now = self.clock.now()
         places: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
         with self.store.reading() as db:
-            rules = self._rules_in_force(db, now)
+            kept_back = covered_by(self._rules_in_force(db, now), now)
             for row in db.execute(self.store.sql.count).fetchall():
                 lane, state, jobs = self.store.lane(db, row["lane"]), row["state"], row["jobs"]
                 place = places[lane.queue, lane.task]
@@ -152,8 +152,8 @@ class Looking(LookingAfter[StoreT]):
                     continue
                 later = self._later(db, row, now)
                 place["scheduled"] += later
-                kept_back = rule_over(rules, lane.queue, lane.task, now) is not None
-                place["paused" if kept_back else "ready"] += jobs - later
+                paused = kept_back(lane.queue, lane.task)
+                place["paused" if paused else "ready"] += jobs - later
         counts = [
             Count(
                 queue,
