@@ -154,7 +154,7 @@ def test_a_password_is_never_shown(url: str, shown: str) -> None:
 
 def test_an_unknown_scheme_is_refused_with_those_that_exist() -> None:
     with pytest.raises(
-        Refused, match=r"amqp://ada:\*\*\*@x.*sqlite:///path/to/file\.db and memory:"
+        Refused, match=r"amqp://ada:\*\*\*@x.*sqlite:///path/to/file\.db, postgresql://.* and memory:"
     ):
         open_broker("amqp://ada:s3cret@x")
     with pytest.raises(Refused, match="no such option 'mode'"):
