@@ -199,7 +199,7 @@ class Store:
     ) -> Generator[PostgresDb]:
         """On this connection; what is not durable may be lost if the server crashes."""
         # A plan that is kept from when a table was empty must not scan it once it is full.
-        local = "; set local enable_seqscan = off; set local enable_sort = off; set local jit = off"
+        local = "; set local enable_seqscan = off; set local jit = off"
         local += "" if durable else "; set local synchronous_commit = off"
         connection.execute(f"{begin}{local}".encode())
         try:

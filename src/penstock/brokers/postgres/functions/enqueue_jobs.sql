@@ -4,6 +4,7 @@ create or replace function penstock.enqueue_jobs(p_jobs jsonb, p_now double prec
 returns jsonb
 language plpgsql
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_job record;

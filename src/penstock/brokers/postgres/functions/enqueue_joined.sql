@@ -91,6 +91,7 @@ create or replace function penstock.enqueue_unsent(
 ) returns jsonb
 language plpgsql
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_sent record;

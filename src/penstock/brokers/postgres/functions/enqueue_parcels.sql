@@ -50,6 +50,7 @@ create or replace function penstock.enqueue_parcel(
 ) returns uuid[]
 language plpgsql
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_id uuid;
@@ -101,6 +102,7 @@ create or replace function penstock.enqueue_parcels(
 ) returns uuid[]
 language plpgsql
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_known uuid[] := '{}';

@@ -108,8 +108,34 @@ create or replace function penstock.news(p_now double precision, p_lease_time do
 returns text
 language sql stable
 as $$
-    select case when exists (select 1 from penstock.job j where j.state = 'ready' and j.expires_at <= p_now)
+    -- Ordered, with sorting off in whoever calls: a planner that takes the table for empty might
+    -- otherwise go through all that are ready.
+    select case when (select j.expires_at
+                        from penstock.job j
+                       where j.state = 'ready' and j.expires_at <= p_now
+                       order by j.expires_at
+                       limit 1) is not null
                 then 'expired ' else '' end
         || case when exists (select 1 from penstock.worker w where w.gone = 0 and w.alive_until <= p_lease_time)
                 then 'lapsed' else '' end
+$$;
+
+-- Ready jobs whose time to start is over, locked; some of them, if there are many.
+create or replace function penstock.expired(p_now double precision) returns setof penstock.job
+language plpgsql
+set enable_seqscan = off
+set jit = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+begin
+    return query
+    select *
+      from penstock.job j
+     where j.state = 'ready'
+       and j.expires_at <= p_now
+     order by j.expires_at
+     limit 1000
+       for update skip locked;
+end
 $$;

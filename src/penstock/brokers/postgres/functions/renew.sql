@@ -9,6 +9,7 @@ create or replace function penstock.renew(
 ) returns table (lapsed text, cancelled uuid)
 language plpgsql
 set enable_seqscan = off
+set jit = off
 as $$
 begin
     -- In the order of ids, as everybody locks them.

@@ -17,6 +17,7 @@ create or replace function penstock.succeed(
 ) returns bytea
 language plpgsql
 set enable_seqscan = off
+set jit = off
 as $$
 declare
     v_jobs integer := array_length(p_ids, 1);
@@ -95,25 +96,31 @@ create or replace function penstock.succeed_rows(
 ) returns uuid[]
 language plpgsql
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+set jit = off
 as $$
 declare
+    v_held uuid[];
     v_done uuid[];
 begin
     perform set_config('penstock.settled', 'yes', true);
-    -- In the order of ids, as everybody locks them.
-    perform 1
-       from penstock.job j
-       join unnest(p_ids, p_attempts) as t (id, attempt) on j.id = t.id
-      where j.state = 'running' and j.attempt = t.attempt
-      order by j.id
-        for update of j;
+    -- In the order of ids, as everybody locks them. By id alone: a planner that takes the table for
+    -- empty would go through all that run, or all there are.
+    with locked as materialized (
+        select j.id, j.attempt, j.state
+          from penstock.job j
+         where j.id = any(p_ids)
+         order by j.id
+           for update
+    )
+    select array_agg(l.id) into v_held
+      from locked l
+      join unnest(p_ids, p_attempts) as t (id, attempt) on l.id = t.id and l.attempt = t.attempt
+     where l.state = 'running';
     with gone as (
         delete from penstock.job j
          using unnest(p_ids, p_attempts, p_ended, p_started, p_bodies, p_results, p_keep_until)
                as t (id, attempt, ended, started, body, result, keep_until)
-         where j.id = t.id and j.state = 'running' and j.attempt = t.attempt
+         where j.id = any(v_held) and j.id = t.id and j.attempt = t.attempt
         returning j.*, t.ended, t.started, t.body as kept, t.result, t.keep_until as kept_until
     ),
     freed as (

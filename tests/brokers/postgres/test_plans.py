@@ -1,0 +1,180 @@
+"""Plans: with 50,000 rows around, every hot statement goes by its index and touches a few rows.
+
+The statistics are fresh, or those of empty tables, or the very plan was made for an empty table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock.broker import Filter
+from penstock.brokers.postgres import PostgresBroker
+from penstock.ids import Ids
+from penstock.job import Job, State, Unique, failed, succeeded, try_again
+from penstock.testing.postgres import create_database, drop_database
+from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
+
+CLAIMS = 10
+BATCH = 100
+# With some ids of packed jobs and some of rows; how many jobs it was about.
+Work = Callable[[PostgresBroker, list[str], list[str]], int]
+
+
+def claim_and_settle(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """Parcels and due rows, best first; then their end, claim by claim."""
+    for _ in range(CLAIMS):
+        jobs = broker.claim(WORKER, None, BATCH)
+        assert len(jobs) == BATCH
+        assert all(broker.settle([(job, succeeded()) for job in jobs]))
+    return CLAIMS * BATCH
+
+
+def settle_and_claim(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """The end of one batch and the next one in one round trip."""
+    jobs = broker.claim(WORKER, ("task-1",), BATCH)
+    for _ in range(CLAIMS):
+        pairs = [(job, succeeded()) for job in jobs]
+        accepted, jobs = broker.settle_and_claim(pairs, WORKER, ("task-1",), BATCH)
+        assert all(accepted)
+    assert all(broker.settle([(job, succeeded()) for job in jobs]))
+    return CLAIMS * BATCH
+
+
+def fail_and_try_again(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """Ends that need the row of the job."""
+    for number in range(CLAIMS):
+        jobs = broker.claim(WORKER, None, 10)
+        later = broker.clock.now() + 3600
+        outcome = try_again("again", later) if number % 2 else failed("no")
+        assert all(broker.settle([(job, outcome) for job in jobs]))
+    return CLAIMS * 10
+
+
+def send_again(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """Ids that were sent before, plain ones and those that hold a key."""
+    ids = Ids()
+    for number in range(CLAIMS):
+        jobs = [Job(task="task-2", queue="task-2", id=ids.next()) for _ in range(10)]
+        jobs.append(
+            Job(task="task-2", queue="task-2", id=ids.next(), unique=Unique(f"key-{number + 1}"))
+        )
+        broker.enqueue(jobs)
+        assert len(broker.enqueue(jobs).known) == 10
+    return CLAIMS * 20
+
+
+def get(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """Where it is."""
+    for job in packed + rows:
+        assert broker.get(job) is not None
+    return 40
+
+
+def why(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """Where it is, and what it waits for: those before it are counted up to a bound."""
+    for job in packed + rows:
+        assert broker.why(job)
+    return 40 * 1000 // 8
+
+
+def cancel(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """One of a parcel, one with a row."""
+    for job in packed[:10] + rows[:10]:
+        assert broker.cancel([job]) == [job]
+    return 20
+
+
+def look_after(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """What every worker does all the time: whose lease ran out, whose time is over, am I alive."""
+    for _ in range(CLAIMS):
+        broker.renew([WORKER])
+        broker.renew([WORKER], [])
+        assert broker.recover() == 0
+        broker.claim(WORKER, ("nothing here",), 1)
+    return CLAIMS
+
+
+def find_the_newest(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """A page of each."""
+    for _ in range(3):
+        broker.find(Filter(state=(State.FAILED,)), limit=10)
+        broker.find(Filter(tags={"tenant": ("77",)}), limit=10)
+        broker.history(after=49_990, limit=10)
+    return 100
+
+
+WORK: list[Work] = [
+    claim_and_settle,
+    settle_and_claim,
+    fail_and_try_again,
+    send_again,
+    get,
+    why,
+    cancel,
+    look_after,
+    find_the_newest,
+]
+
+
+def check(crowded: Crowded, jobs: int, scanned: int = 0) -> None:
+    """No large table was gone through, and little was read for each job or lane."""
+    touched = crowded.touched()
+    for name in LARGE:
+        assert touched.scanned.get(name, 0) <= scanned, touched
+        assert touched.fetched.get(name, 0) <= 8 * jobs + 20 * CLAIMS * LANES, touched
+
+
+@pytest.fixture(scope="module", params=["fresh statistics", "statistics of empty tables"])
+def crowded(request: pytest.FixtureRequest, postgres_server_url: str) -> Iterator[Crowded]:
+    url = create_database(postgres_server_url)
+    crowded = Crowded(url)
+    if request.param == "fresh statistics":
+        crowded.fill()
+        crowded.run("vacuum analyze")
+    else:
+        crowded.run("analyze")
+        crowded.fill()
+    yield crowded
+    drop_database(postgres_server_url, url)
+
+
+@pytest.mark.parametrize("work", WORK, ids=lambda work: work.__name__)
+def test_every_hot_statement_goes_by_its_index(crowded, work):
+    packed, rows = crowded.ids("parcel", 20), crowded.ids("job", 20)
+    crowded.watch()
+    broker = PostgresBroker(crowded.url)
+
+    jobs = work(broker, packed, rows)
+    broker.close()
+
+    check(crowded, jobs)
+
+
+@pytest.mark.parametrize("work", [claim_and_settle, settle_and_claim, send_again, look_after])
+def test_a_plan_that_was_made_for_an_empty_table_stays_good(postgres_url, work):
+    crowded = Crowded(postgres_url)
+    crowded.run("delete from penstock.parcel; delete from penstock.job; delete from penstock.sent")
+    crowded.run("analyze")
+    broker = PostgresBroker(postgres_url)
+    ids = Ids()
+    for _ in range(12):  # a plan is kept after a few
+        for name in TASKS:
+            later = broker.clock.now() + 86_000
+            broker.enqueue([Job(task=name, queue=name, id=ids.next())])
+            broker.enqueue([Job(task=name, queue=name, id=ids.next(), run_at=later)])
+        jobs = broker.claim(WORKER, None, LANES)
+        broker.settle([(job, succeeded()) for job in jobs])
+        broker.renew([WORKER])
+    broker.enqueue([Job(task=name, queue=name, id=ids.next()) for name in TASKS])
+    sessions = crowded.sessions()
+    crowded.fill()
+    crowded.watch(sessions)
+
+    jobs = work(broker, [], [])
+    broker.close()
+
+    # The session's own figures from before are added now: it may have gone through tables that
+    # were as good as empty, but not through a full one.
+    check(crowded, jobs, scanned=ROWS - 1)
