@@ -236,11 +236,12 @@ def test_every_option_is_in_the_reference(function: Any) -> None:
     assert missing == []
 
 
-def test_every_table_is_on_the_storage_page() -> None:
-    schema = (SOURCE / "brokers" / "sqlite" / "sql" / "schema.sql").read_text(encoding="utf-8")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_every_table_is_on_the_storage_page(store: str) -> None:
+    schema = (SOURCE / "brokers" / store / "sql" / "schema.sql").read_text(encoding="utf-8")
     storage = (DOCS / "reference" / "storage.md").read_text(encoding="utf-8")
 
-    tables = re.findall(r"^create table penstock_(\w+)", schema, re.MULTILINE)
+    tables = re.findall(r"^create table penstock[_.](\w+)", schema, re.MULTILINE)
 
     assert tables
     assert [table for table in tables if f"| `{table}` |" not in storage] == []
@@ -249,9 +250,9 @@ def test_every_table_is_on_the_storage_page() -> None:
 @pytest.mark.parametrize("page", EVERYTHING, ids=name_of)
 def test_the_files_that_are_named_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    known = {file.name for file in SOURCE.rglob("*.*")}
-    for path in re.findall(r"\b((?:brokers|worker|cli|testing)/[\w/]+\.(?:py|sql))\b", text):
-        assert (SOURCE / path).is_file(), path
+    known = {file.name for folder in (SOURCE, ROOT / "examples") for file in folder.rglob("*.*")}
+    for path in re.findall(r"\b((?:tests|brokers|worker|cli|testing)/[\w/]+\.(?:py|sql))\b", text):
+        assert ((ROOT if path.startswith("tests/") else SOURCE) / path).is_file(), path
     for name in re.findall(r"\b(\w+\.sql)\b", text):
         assert name in known, name
 
