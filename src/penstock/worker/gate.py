@@ -7,12 +7,22 @@ a job that passes it was recorded as started before the rule was there. Cheap wh
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+import time
+from typing import Any, NamedTuple
 
 from penstock.broker import Broker
 from penstock.job import Job, Outcome, State, put_back
 from penstock.rule import Rule, RuleKind, rule_over
 from penstock.worker.chunk import Chunk
+
+
+class _Known(NamedTuple):
+    """The rules at a version, and when reading them began."""
+
+    version: int
+    began: float
+    rules: list[Rule]
 
 
 class Gate:
@@ -23,7 +33,8 @@ class Gate:
         self.cancelled: frozenset[str] = frozenset()  # as the last renewal said
         self.closed: str | None = None  # why nothing starts any more
         self._broker = broker
-        self._rules: tuple[int, list[Rule]] | None = None
+        self._rules: _Known | None = None
+        self._reading = threading.Lock()
 
     def refuse(self, chunk: Chunk, job: Job[Any], now: float) -> Outcome | None:
         """None: it may go on to its last look."""
@@ -51,8 +62,14 @@ class Gate:
         return put_back("blocked" if rule.kind is RuleKind.BLOCK else "paused")
 
     def _current(self) -> list[Rule]:
-        version = self.version()  # before the rules themselves: a change in between is seen again
+        version, asked = self.version(), time.monotonic()
         known = self._rules
-        if known is None or known[0] != version:
-            known = self._rules = (version, self._broker.rules())
-        return known[1]
+        if known is not None and known.version == version:
+            return known.rules
+        with self._reading:  # hands that wait here share what is read after they asked
+            known = self._rules
+            if known is None or known.began < asked:
+                # Before the rules themselves: a change in between is seen again.
+                version, began = self.version(), time.monotonic()
+                known = self._rules = _Known(version, began, self._broker.rules())
+        return known.rules

@@ -243,8 +243,11 @@ class Hand(threading.Thread):
             self._process.close(patience=0)
             self._process = None
         if self._bench.target is not None:
+            began = monotonic()
             try:
                 self._process = JobProcess(self._bench.target)
+                # Put back for that it would come to another hand, which has no process either.
+                chunk.start_until += monotonic() - began
                 return None
             except (ProcessUnstartable, OSError) as error:
                 log.warning("no process for a job of %s could be started: %r", task.name, error)

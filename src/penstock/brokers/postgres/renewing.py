@@ -17,6 +17,7 @@ from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
 from penstock.ids import from_bytes
 from penstock.job import put_back
+from penstock.rule import Rule
 
 
 class Renewing(Pruning):
@@ -25,6 +26,11 @@ class Renewing(Pruning):
     @property
     def poll_seconds(self) -> float:
         return self.store.ear.poll_seconds
+
+    def rules(self) -> list[Rule]:
+        # One statement: a worker that cannot hear of rules reads them before every start.
+        with self.store.lend(WORK_SECONDS) as connection:
+            return self._rules_in_force(PostgresDb(connection), self.clock.now())
 
     def renew(
         self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
