@@ -16,7 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from penstock import App, State
-from penstock.brokers.sqlite import SqliteBroker
+from penstock.broker import Broker
+from penstock.brokers import open_broker
 from penstock.filter import Filter
 from penstock.rule import Rule, RuleKind
 from tests.factories import a_job, claim, some_jobs
@@ -33,9 +34,9 @@ class Start(NamedTuple):
 class Ticks:
     """A worker process, what it has started, and the store that it works on."""
 
-    def __init__(self, folder: Path) -> None:
-        self.url = f"sqlite:///{folder}/jobs.db"
-        self.broker = SqliteBroker(folder / "jobs.db")
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.broker = open_broker(url)
         self._ledger = folder / "ledger"
         self._ledger.touch()
         self._process = subprocess.Popen([sys.executable, PROGRAM, self.url, self._ledger])
@@ -83,9 +84,12 @@ class Ticks:
             self.app.close()
 
 
-@pytest.fixture
-def ticks(tmp_path) -> Iterator[Ticks]:
-    ticks = Ticks(tmp_path)
+@pytest.fixture(params=["sqlite", "postgres"])
+def ticks(request, tmp_path) -> Iterator[Ticks]:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    ticks = Ticks(url, tmp_path)
     yield ticks
     ticks.close()
 
@@ -118,7 +122,7 @@ def pause_again_and_again(ticks: Ticks, task: str, rounds: int) -> None:
     assert len(late) <= rounds, late
 
 
-def recorded(broker: SqliteBroker, windows: list[tuple[float, float]]) -> list[float]:
+def recorded(broker: Broker, windows: list[tuple[float, float]]) -> list[float]:
     """The starts on record that fall between the return of a pause and its end."""
     late: list[float] = []
     position = 0

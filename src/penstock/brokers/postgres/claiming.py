@@ -22,6 +22,7 @@ class Claiming(Settling):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.registered: dict[str, tuple[WorkerRow, float]] = {}
+        self.ear.workers = self.registered
         self._news_at = -1.0
         self._lapsed = True  # as far as is known, somebody's lease ran out
 

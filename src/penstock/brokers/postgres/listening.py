@@ -32,6 +32,7 @@ POLL_SECONDS = 2.0  # how long nobody need look for work while it can be heard o
 DEAF_SECONDS = 0.5  # and while it cannot
 _RULES_SECONDS = 0.004  # less than those who set a rule wait for hands that did not see it
 _ECHO_SECONDS = 0.1
+_NAMES_AT_ONCE = 50  # a notification holds 8000 bytes
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _LOOK_SECONDS = 30.0  # a connection that says nothing is asked whether it is still there
 
@@ -56,6 +57,8 @@ class Ear:
         self._echo = ""
         self._began = threading.Event()
         self._rang = False
+        self.workers: Collection[str] = ()  # of this process: who is told of a rule, and says so
+        self._owes = False
         _ears.add(self)
 
     @property
@@ -184,6 +187,9 @@ class Ear:
                 self._rest(0)
                 connection.execute(sql.still_there.encode())
             self._heard(connection)
+            if self._owes:
+                self._owes = False
+                self._say_so(connection)
 
     def _heard(self, connection: Connection) -> None:
         while (notice := connection.pgconn.notifies()) is not None:
@@ -194,8 +200,16 @@ class Ear:
             self.hears = True
         elif said == "rules":
             self._missed()
+            self._owes = True
         elif not said.startswith("echo"):
             self._tell(said)
+
+    def _say_so(self, connection: Connection) -> None:
+        """Whoever set the rule waits for this: from now on nothing starts here that it covers."""
+        names = list(self.workers)
+        for first in range(0, len(names), _NAMES_AT_ONCE):
+            said = ",".join(names[first : first + _NAMES_AT_ONCE])
+            connection.execute(sql.tell_heard.encode(), (said,))
 
     def _tell(self, said: str) -> None:
         try:
@@ -223,6 +237,22 @@ class Ear:
             os.close(self._stop)
             os.close(self._wake)
         self._waiting.clear()
+
+
+def await_heard(connection: Connection, waiting: set[str], heard: list[str]) -> None:
+    """Until all of these workers said that they heard, or a while has passed; leaves the others."""
+    until = time.monotonic() + _ECHO_SECONDS
+    while True:
+        while (notice := connection.pgconn.notifies()) is not None:
+            heard.append(notice.extra.decode("utf-8", "replace"))
+        for said in heard:
+            waiting.difference_update(said.split(","))
+        heard.clear()
+        left = until - time.monotonic()
+        if not waiting or left <= 0:
+            return
+        if select.select([connection.pgconn.socket], [], [], left)[0]:
+            connection.pgconn.consume_input()
 
 
 _ears: weakref.WeakSet[Ear] = weakref.WeakSet()

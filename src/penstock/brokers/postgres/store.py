@@ -27,7 +27,7 @@ from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.arrays import bigs
 from penstock.brokers.postgres.clock import StoreClock
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
-from penstock.brokers.postgres.listening import Ear
+from penstock.brokers.postgres.listening import Ear, await_heard
 from penstock.brokers.postgres.statements import sql
 from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
@@ -42,6 +42,7 @@ _TRIES = 3
 IDLE_CONNECTIONS = 8  # more are closed when they come back
 RING_SECONDS = 0.005  # at most one notification in this time
 CHANNEL = "penstock"
+STARTING_SECONDS = 0.005
 _FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
 _READ_ONLY = (errors.ReadOnlySqlTransaction,)
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
@@ -239,9 +240,37 @@ class Store:
         self.searched[number] = row["search"]
         self.lanes[number] = Lane(*names, runs_on)
 
-    def rules_changed(self) -> None:
+    def rules_changed(self, *, stop: bool) -> None:
         with self.lend() as connection, self.ear.heard_rules():
+            told = time.monotonic()
+            if not stop or self.pooled:
+                connection.execute(sql.tell.encode(), ("rules",))
+                silent = self.pooled
+            else:
+                silent = self._tell_workers(connection)
+        if stop and silent:
+            # Those who look at the rules for themselves do so every few milliseconds.
+            time.sleep(max(0.0, told + STARTING_SECONDS - time.monotonic()))
+
+    def _tell_workers(self, connection: Connection) -> bool:
+        """Tell every worker, and wait a while for those who listen; whether others are about."""
+        rows = PostgresDb(connection).execute(sql.listeners, (self.lease_time(),)).fetchall()
+        waiting = {row["id"] for row in rows if row["listens"]}
+        if not waiting:
             connection.execute(sql.tell.encode(), ("rules",))
+            return bool(rows)
+        heard: list[str] = []
+
+        def hear(notice: psycopg.Notify) -> None:
+            heard.append(notice.payload)
+
+        connection.add_notify_handler(hear)
+        connection.execute(sql.listen_heard.encode())
+        connection.execute(sql.tell.encode(), ("rules",))
+        await_heard(connection, waiting, heard)
+        connection.execute(sql.unlisten_heard.encode())
+        connection.remove_notify_handler(hear)
+        return bool(waiting) or any(not row["listens"] for row in rows)
 
     def ring(self, connection: Connection, lanes: Iterable[int]) -> None:
         """After a commit: tell those who wait, unless they were told a moment ago.

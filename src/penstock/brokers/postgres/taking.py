@@ -13,6 +13,7 @@ from penstock.broker import WorkerRow
 from penstock.brokers.postgres.arrays import bigs, floats_or_none, ints, uuids
 from penstock.brokers.postgres.calls import (
     BIGS,
+    FLAG,
     FLOAT,
     FLOATS,
     INT,
@@ -22,6 +23,7 @@ from penstock.brokers.postgres.calls import (
     Answer,
     Call,
     call,
+    flag,
     integer,
     number,
     text,
@@ -37,10 +39,11 @@ from penstock.clock import Clock
 from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, State
 
-_WANTED = (TEXT, TEXT, FLOAT, BIGS, INTS, INTS, INTS, UUIDS, FLOATS, INT, FLOAT, FLOAT)
+_WANTED = (TEXT, TEXT, FLOAT, FLAG, BIGS, INTS, INTS, INTS, UUIDS, FLOATS, INT, FLOAT, FLOAT)
 _CLAIM = Call("claim", sql.claim, _WANTED)
 _EXCHANGE = Call("exchange", sql.settle_and_claim, (*SETTLED, *_WANTED))
 _LOOK = Call("look", sql.look, (FLOAT, FLOAT, BIGS, UUIDS, FLOATS))
+_RENEW_IDLE = 0.6  # of its lease: then a worker renews itself even if it finds nothing to claim
 
 
 class Desk(Protocol):
@@ -102,7 +105,7 @@ class Taking:
             offers = self._offers()
             if not offers and self.said:
                 return
-            if not offers and not self._declared():
+            if not offers and not self._declared(_RENEW_IDLE):
                 return
             self._take_over(call(self.connection, _CLAIM, self._parameters(offers)), offers)
             if not offers:
@@ -142,8 +145,8 @@ class Taking:
         )
         broker.heard_news(b" ".join(row[4] for row in rows if row[4]).decode(), self.now)
 
-    def _declared(self) -> str | None:
-        """What the worker's row is to say; None if it says so already, and is fresh."""
+    def _declared(self, share: float = 1 / 3) -> str | None:
+        """What the worker's row is to say; None if it said so within this share of its lease."""
         worker, registered = self.worker, self.broker.registered
         known, at = registered.get(worker.id, (None, 0.0))
         same = known is not None and (known.tasks, known.tags, known.queues, known.lease) == (
@@ -152,7 +155,7 @@ class Taking:
             worker.queues,
             worker.lease,
         )
-        if same and 0 <= self.now - at < worker.lease / 3:
+        if same and 0 <= self.now - at < worker.lease * share:
             return None
         return msgspec.json.encode(
             msgspec.structs.replace(worker, tags=frozenset(sorted(worker.tags)))
@@ -169,6 +172,7 @@ class Taking:
             text(self.worker.id),
             text(declared),
             number(self.worker.lease),
+            flag(self.broker.store.ear.hears),
             bigs([offer.hash for offer in offers]),
             ints([tasks.index(offer.lane.task) + 1 for offer in offers]),
             ints(sizes),

@@ -33,6 +33,7 @@ from penstock.joining import driver_connection
 BUSY_SECONDS = 30.0
 _MIGRATE_SECONDS = 5.0
 _BUSY_LOOK_SECONDS = 0.000_5
+_STARTING_SECONDS = 0.005
 _OLDEST_SQLITE = (3, 37)  # which has strict tables
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 _LOCKED = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_RECOVERY"}
@@ -392,11 +393,14 @@ class Store:
     def rules_version(self) -> int:
         return int.from_bytes(self._shared[_RULES], "big") if self._shared else 0
 
-    def rules_changed(self) -> None:
+    def rules_changed(self, *, stop: bool) -> None:
         # A random number and not the next one: two processes that count on at once would write the
         # same number, and a reader between them would miss the second change.
         if self._shared:
             self._shared[_RULES] = os.urandom(8)
+        if stop:
+            # A hand that looked at the rules just before this begins its job within this time.
+            time.sleep(_STARTING_SECONDS)
 
     def data_version(self) -> int:
         """A number that changes when another connection, here or elsewhere, has committed."""

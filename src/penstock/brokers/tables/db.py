@@ -78,8 +78,11 @@ class Store(Protocol):
         """The words behind a lane's hash."""
         ...
 
-    def rules_changed(self) -> None:
-        """Committed: every worker is to look at the rules again before it starts anything."""
+    def rules_changed(self, *, stop: bool) -> None:
+        """Committed: every worker is to look at the rules again before it starts anything.
+
+        `stop`: return when those who looked at them before have begun what they begin.
+        """
         ...
 
     def follow(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -28,8 +27,6 @@ from penstock.brokers.tables.working import Working
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
 from penstock.rule import Rule, RuleKind
-
-STARTING_SECONDS = 0.005
 
 Touched = tuple[Job[Any], int]  # a job as it stands now, and its lane
 Act = Callable[[Change, Sequence[bytes]], dict[bytes, Touched]]
@@ -290,9 +287,7 @@ class LookingAfter(Working[StoreT]):
             change = Change(self.store.sql, db, now)
             change.happened("rule", _rule_data(rule, in_force=True), None, None)
             change.finish()
-        self.store.rules_changed()
-        # A hand that looked at the rules just before this begins its job within this time.
-        time.sleep(STARTING_SECONDS)
+        self.store.rules_changed(stop=True)
         return rule
 
     def clear_rule(
@@ -314,7 +309,7 @@ class LookingAfter(Working[StoreT]):
                 change.happened("rule", data, None, None)
                 change.finish()
         if cleared:
-            self.store.rules_changed()
+            self.store.rules_changed(stop=False)
             self._ring()
         return bool(cleared)
 

@@ -8,6 +8,7 @@ create or replace function penstock.claim(
     p_worker text,
     p_declared text,             -- null: it is registered and need not be renewed
     p_lease double precision,
+    p_listens boolean,           -- it will say when it heard of a rule
     p_lanes bigint[],
     p_tasks integer[],           -- which of the sizes a lane counts on
     p_sizes integer[],           -- of each task at most
@@ -39,8 +40,8 @@ declare
     v_burned boolean := false;
 begin
     if p_declared is not null then
-        insert into penstock.worker as w (id, alive_since, alive_until, lease, claimed_at, declared)
-        values (p_worker, p_lease_time, p_lease_time + p_lease, p_lease, p_now, p_declared)
+        insert into penstock.worker as w (id, alive_since, alive_until, lease, claimed_at, listens, declared)
+        values (p_worker, p_lease_time, p_lease_time + p_lease, p_lease, p_now, p_listens, p_declared)
             on conflict (id) do update
            set alive_since = case when w.gone > 0 or w.alive_until <= p_lease_time
                                   then p_lease_time else w.alive_since end,
@@ -48,6 +49,7 @@ begin
                lease = excluded.lease,
                gone = 0,
                claimed_at = excluded.claimed_at,
+               listens = excluded.listens,
                declared = excluded.declared;
     else
         perform 1 from penstock.worker w where w.id = p_worker and w.gone = 0 and w.alive_until > p_lease_time;
@@ -192,7 +194,11 @@ begin
         return next;
     end if;
     -- A claim that is lost in a crash of the server is made again; at most once means never.
-    if not v_burned and current_setting('penstock.settled', true) is distinct from 'yes' then
+    if v_burned then
+        perform set_config('synchronous_commit', case when s.reset_val = 'off' then 'on' else s.reset_val end, true)
+           from pg_settings s
+          where s.name = 'synchronous_commit';
+    elsif current_setting('penstock.settled', true) is distinct from 'yes' then
         perform set_config('synchronous_commit', 'off', true);
     end if;
 end

@@ -15,6 +15,7 @@ create or replace function penstock.settle_and_claim(
     p_worker text,
     p_declared text,
     p_lease double precision,
+    p_listens boolean,
     p_lanes bigint[],
     p_tasks integer[],
     p_sizes integer[],
@@ -38,7 +39,7 @@ begin
     news := 'settled';
     return next;
     return query select * from penstock.claim(
-        p_worker, p_declared, p_lease, p_lanes, p_tasks, p_sizes, p_guesses, p_floors, p_row_floors,
+        p_worker, p_declared, p_lease, p_listens, p_lanes, p_tasks, p_sizes, p_guesses, p_floors, p_row_floors,
         p_limit, p_now, p_lease_time
     );
 end

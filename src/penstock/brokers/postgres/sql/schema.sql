@@ -4,7 +4,7 @@
 -- A job lives in one place at a time: parcel (plain and ready), lease (a parcel's job that runs),
 -- job (everything else that has not succeeded), history (succeeded, and every ended attempt).
 -- Parcels and leases are written and deleted, never updated while all goes well: an open snapshot
--- makes nothing slower. Times are seconds since the epoch; the views show them as timestamps.
+-- makes nothing slower. Times are seconds since the epoch.
 create schema penstock;
 
 -- The store's id, the number of the last migration, and how far it was pruned.
@@ -153,6 +153,7 @@ create table penstock.worker (
     lease double precision not null,
     gone double precision not null default 0,  -- when it was given up; kept, to be told so if it comes back
     claimed_at double precision,
+    listens boolean not null default false,  -- it says when it heard of a rule
     declared text not null
 ) with (fillfactor = 50);
 

@@ -1,0 +1,2 @@
+-- Serves set_rule: who heard of the change.
+listen penstock_heard;

@@ -1,0 +1,2 @@
+-- Serves set_rule.
+unlisten penstock_heard;
