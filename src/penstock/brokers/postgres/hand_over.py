@@ -293,7 +293,7 @@ class _Lost(StoreUnreachable):
 
 def _refuse(error: psycopg.Error) -> None:
     """Raise what a function of ours refused in our words; anything else is left alone."""
-    if error.sqlstate in {"PN001", "PN002"}:
+    if error.sqlstate == "PN001":
         raise Refused(f"{str(error).strip().splitlines()[0]}; nothing was written") from error
 
 

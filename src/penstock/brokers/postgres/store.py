@@ -8,7 +8,6 @@ belongs to everybody. A connection that was cut short is never lent again.
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 import weakref
@@ -30,7 +29,7 @@ from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, conne
 from penstock.brokers.postgres.listening import Ear, await_heard
 from penstock.brokers.postgres.statements import sql
 from penstock.clock import Clock
-from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
+from penstock.errors import Refused, StoreFull, StoreUnreachable
 from penstock.job import Lane
 from penstock.settings import mask
 
@@ -392,11 +391,3 @@ def in_our_words(where: str) -> Generator[None]:
 
 def _said(error: BaseException) -> str:
     return str(error).strip().split("\n")[0]
-
-
-def jitter(seconds: float) -> float:
-    """So that a fleet does not come back all at once."""
-    return seconds * random.uniform(0.5, 1.0)  # noqa: S311  not a secret
-
-
-__all__ = ["PenstockError", "PostgresDb", "Store", "in_our_words", "jitter"]
