@@ -64,11 +64,14 @@ def test_quick_jobs_are_taken_together_and_slow_ones_alone():
 def test_a_request_asks_for_as_many_as_there_are_free_hands():
     claims = Claims(10, 100, processes=False)
     claims.know({"plain": "thread", "other": "async"})
+    [first] = claims.wants(0.0)
+    assert (first.kind.name, first.limit, first.sizes) == ("any", 10, None)
+    claims.take([Job(task="plain", attempt=1)], first, 0, 0.0)
 
     wants = {want.kind.name: (want.limit, want.sizes) for want in claims.wants(0.0)}
 
     assert wants == {
-        "hands": (10, {"plain": 10, "other": 0}),
+        "hands": (9, {"plain": 9, "other": 0}),
         "slots": (100, {"plain": 0, "other": 100}),
     }
 

@@ -2,7 +2,8 @@
 
 Three kinds of request, so that one cannot take another's place: `ahead` for tasks whose jobs are
 quick (many at once, for hands that will be free in a moment), `hands` for all others (as many as
-there are free hands), `slots` for those on the event loop. Knows numbers and chunks, no store.
+there are free hands), `slots` for those on the event loop. While nothing runs one request, `any`,
+stands for the last two. Knows numbers and chunks, no store.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Claims:
     """The worker's view of what it holds and what it could take."""
 
     def __init__(self, threads: int, async_slots: int, *, processes: bool) -> None:
-        self.kinds = [Kind("hands"), Kind("slots"), Kind("ahead")]
+        self.kinds = [Kind("hands"), Kind("slots"), Kind("ahead"), Kind("any")]
         self.live: dict[int, Chunk] = {}  # chunks that the store has not answered for
         self.held: Counter[str] = Counter()  # jobs per task that have not ended
         self.busy = 0  # chunks that hands have, or are about to take
@@ -77,7 +78,7 @@ class Claims:
         """The requests that are worth making, those for free hands first."""
         if self.patient_until(now):
             return []
-        hands, slots, ahead = self.kinds
+        hands, slots, ahead, any_kind = self.kinds
         free = {"hands": self._threads - self.busy, "slots": self._async_slots - self.flying}
         quick = {
             task: pace.size - self.held[task]
@@ -92,6 +93,9 @@ class Claims:
                     None if len(names) == len(self._modes) else self._sizes(names, free[kind.name])
                 )
                 wants.append(Want(kind, free[kind.name], sizes))
+        if len(wants) == 2 and not self.live and not quick:
+            # A look costs the store the same whatever it is for.
+            wants = [Want(any_kind, min(free.values()), None)]
         if quick:
             sizes = dict.fromkeys(self._modes, 0) | quick
             wants.append(Want(ahead, sum(quick.values()), sizes))

@@ -1,0 +1,121 @@
+"""Workers that have nothing to do: how little they ask of the server, and how soon they start."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import App
+from penstock.broker import WorkerRow
+from penstock.testing.postgres import Server
+from tests.stories.conftest import TASKS_FILE, Story, eventually
+
+MOST_PER_PROCESS = 150 / 200  # statements a second: 150 for 200 processes
+_STATEMENT = re.compile(r"LOG: +(?:statement|execute [^:]*):\s*(?:--[^\n]*\n\s*)*([^\n]*)")
+
+
+@pytest.fixture
+def talkative() -> Iterator[Server]:
+    """A server that writes down every statement."""
+    settings = {"log_statement": "all", "fsync": "off", "max_connections": 1000}
+    with Server(settings) as server:
+        yield server
+
+
+def statements(server: Server, seconds: float) -> Counter[str]:
+    """What is asked of the server in this time."""
+    before = len(server.log)
+    time.sleep(seconds)
+    return Counter(text[:60] for text in _STATEMENT.findall(server.log[before:]))
+
+
+def stay_idle(server: Server, folder: Path, supervisors: int, processes: int) -> None:
+    story = Story(folder, server.create_database())
+    for _ in range(supervisors):
+        story.start(processes=processes, threads=2, lease=15.0)
+    total = supervisors * processes
+    eventually(lambda: len(story.broker.workers()) == total, timeout=60 + total)
+    time.sleep(8 + total / 20)
+
+    asked = statements(server, 15)
+
+    rate = asked.total() / 15
+    print(f"{total} idle processes: {rate:.1f} statements/s, {rate / total:.2f} each")
+    print(*asked.most_common(8), sep="\n")
+    # Few processes have a supervisor each, which renews for them every five seconds.
+    assert rate < MOST_PER_PROCESS * total + supervisors * 0.2, asked
+    began = time.monotonic()
+    assert story.task("nap").enqueue(1).result(timeout=10) == 1
+    assert time.monotonic() - began < 2
+    story.close()
+
+
+def test_idle_workers_ask_for_little(talkative, tmp_path):
+    stay_idle(talkative, tmp_path, supervisors=2, processes=3)
+
+
+@pytest.mark.soak
+def test_two_hundred_idle_workers_ask_for_little(talkative, tmp_path):
+    stay_idle(talkative, tmp_path, supervisors=4, processes=50)
+
+
+_LATER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import story_tasks
+app = story_tasks.make_app(sys.argv[2])
+for n in range(int(sys.argv[3])):
+    due = time.monotonic() + 1 + 0.3 * n
+    app.tasks["nap"].options(delay=1 + 0.3 * n).enqueue(n)
+    print(due, flush=True)
+"""
+
+
+def test_a_delayed_job_that_another_process_enqueued_starts_on_time(story):
+    """D13: whoever waits knows when the next one is due; SQLite looks twice a second."""
+    story.start()
+    assert story.task("nap").enqueue(-1).result(timeout=15) == -1
+    time.sleep(3)  # by now it looks as rarely as it ever will
+
+    command = [sys.executable, "-c", _LATER, str(TASKS_FILE.parent), story.url, "5"]
+    produced = subprocess.run(
+        command, env=story.environment(), capture_output=True, text=True, check=True
+    )
+
+    due = [float(line) for line in produced.stdout.split()]
+    eventually(lambda: len(story.ledger("nap")) == 6)
+    late = [float(line[-1]) - at for line, at in zip(story.ledger("nap")[1:], due, strict=True)]
+    print("late by", *(f"{seconds * 1000:.0f} ms" for seconds in late))
+    assert min(late) > -0.1
+    assert max(late) < 0.9
+
+
+def test_a_job_enqueued_a_moment_after_another_is_not_left_to_the_poll(postgres_url):
+    """Hints are throttled; the one that was left out must not cost two seconds."""
+    worker, producer = App(postgres_url), App(postgres_url)
+
+    @producer.task(name="mail:send")
+    def send(n: int) -> None: ...
+
+    broker, row = worker.broker, WorkerRow(id="w", tasks={"mail:send": 1})
+    broker.rules_version()
+    eventually(lambda: broker.poll_seconds == 2.0)
+    producer.enqueue([send.options(delay=100).job(0)])
+    send.enqueue(1)  # within the same five milliseconds
+
+    found: list[str] = []
+    until = time.monotonic() + 1.0
+    while not found and time.monotonic() < until:
+        broker.wait(None, 0.05)
+        found = [job.id for job in broker.claim(row, limit=5)]
+
+    assert len(found) == 1
+    worker.close()
+    producer.close()
