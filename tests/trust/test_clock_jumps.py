@@ -91,13 +91,13 @@ def test_a_scheduled_job_follows_the_wall_clock(broker, clock):
     assert [each.id for each in claim(broker)] == [job.id]
 
 
-def test_a_job_for_a_date_runs_on_that_date(clock, tmp_path):
+def test_a_job_for_a_date_runs_on_that_date(clock, store_url):
     app = App("memory:")
 
     @app.task
     def celebrate() -> None: ...
 
-    with app.testing(url=f"sqlite:///{tmp_path}/jobs.db") as t:
+    with app.testing(url=store_url) as t:
         date = datetime.fromtimestamp(t.clock.now() + 30 * 86400, UTC)
         handle = celebrate.options(at=date).enqueue()
 

@@ -104,8 +104,8 @@ def app():
 
 
 @pytest.fixture
-def t(app, tmp_path):
-    with app.testing(url=f"sqlite:///{tmp_path}/jobs.db") as t:
+def t(app, store_url):
+    with app.testing(url=store_url) as t:
         yield t
 
 
@@ -270,19 +270,19 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_names_from_elsewhere_are_kept_as_they_are(sqlite_broker, clock, name):
+def test_names_from_elsewhere_are_kept_as_they_are(stored, clock, name):
     job = a_job(clock, task=name, queue=name, key=name, tags={name: name}, runs_on=("gpu",))
-    sqlite_broker.enqueue([job])
+    stored.enqueue([job])
     worker = WorkerRow(id=name, tasks={name: 1}, tags=frozenset({"gpu"}), host=name)
 
-    [claimed] = sqlite_broker.claim(worker, [name])
+    [claimed] = stored.claim(worker, [name])
 
     assert (claimed.task, claimed.queue, claimed.key) == (name, name, name)
     assert claimed.tags == {name: name}
-    assert sqlite_broker.settle([(claimed, succeeded())]) == [True]
-    [found] = sqlite_broker.find(Filter(task=(name,), queue=(name,), tags={name: (name,)})).jobs
+    assert stored.settle([(claimed, succeeded())]) == [True]
+    [found] = stored.find(Filter(task=(name,), queue=(name,), tags={name: (name,)})).jobs
     assert found.id == job.id
-    assert sqlite_broker.workers()[0].id == name
+    assert stored.workers()[0].id == name
 
 
 @pytest.mark.parametrize("name", ["", "n" * 201, "a\x00b", "a\nb", "\ud800", "\x7f"])
@@ -327,12 +327,12 @@ def test_a_body_that_nobody_can_read_fails_alone(app, t, body):
     assert len(job.error) < 10_000
 
 
-def test_two_thousand_queues_are_no_trouble(sqlite_broker, clock):
+def test_two_thousand_queues_are_no_trouble(stored, clock):
     jobs = [a_job(clock, queue=f"queue-{number}") for number in range(2000)]
-    sqlite_broker.enqueue(jobs)
+    stored.enqueue(jobs)
     worker = WorkerRow(id="w", tasks={"mail:send": 1})
 
-    claimed = sqlite_broker.claim(worker, limit=2000)
+    claimed = stored.claim(worker, limit=2000)
 
     assert len({job.queue for job in claimed}) == 2000
-    assert all(sqlite_broker.settle([(job, succeeded()) for job in claimed]))
+    assert all(stored.settle([(job, succeeded()) for job in claimed]))

@@ -9,23 +9,26 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 
 from penstock.broker import WorkerRow
-from penstock.brokers.sqlite import SqliteBroker
+from penstock.brokers import open_broker
 from penstock.filter import Filter
 from penstock.job import Job, succeeded
 
 PROGRAM = Path(__file__).parent / "programs" / "producer.py"
 
 
-def produce(how: str, path: Path, rows: int, seconds: float | None) -> list[str]:
+def produce(how: str, url: str, rows: int, seconds: float | None) -> list[str]:
     """Let a producer work for this long and kill it, or let it end; what it had said by then."""
     read, write = os.pipe()
-    command = [sys.executable, PROGRAM, how, path, str(write), str(rows)]
+    command = [sys.executable, PROGRAM, how, url, str(write), str(rows)]
     process = subprocess.Popen(command, pass_fds=[write])
     os.close(write)
     with process, os.fdopen(read) as pipe:
@@ -37,8 +40,8 @@ def produce(how: str, path: Path, rows: int, seconds: float | None) -> list[str]
         return [line.rstrip("\n") for line in pipe if line.endswith("\n")]
 
 
-def stored(path: Path) -> list[Job]:
-    broker = SqliteBroker(path)
+def all_stored(url: str) -> list[Job]:
+    broker = open_broker(url)
     jobs: list[Job] = []
     after = None
     while True:
@@ -52,8 +55,8 @@ def stored(path: Path) -> list[Job]:
     return jobs
 
 
-def run_all(path: Path) -> list[str]:
-    broker = SqliteBroker(path)
+def run_all(url: str) -> list[str]:
+    broker = open_broker(url)
     worker = WorkerRow(id="w", tasks={"load": 1, "load_tagged": 1})
     ran: list[str] = []
     while jobs := broker.claim(worker, limit=1000):
@@ -63,38 +66,45 @@ def run_all(path: Path) -> list[str]:
     return ran
 
 
-def check_file(path: Path) -> None:
-    raw = sqlite3.connect(path)
-    assert raw.execute("pragma integrity_check").fetchone() == ("ok",)
-    raw.close()
+def select(url: str, statement: str) -> list[tuple[Any, ...]]:
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as raw:
+            return raw.execute(statement).fetchall()
+    with psycopg.connect(url) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def check_file(url: str) -> None:
+    if url.startswith("sqlite"):
+        assert select(url, "pragma integrity_check") == [("ok",)]
 
 
 def number_of(job: Job) -> int:
     return msgspec.json.decode(job.body)["args"]["n"]
 
 
-def kill_and_resume_a_batch(folder: Path, kills: int, seed: int) -> None:
-    path, rows, chance = folder / "jobs.db", 3000, random.Random(seed)
+def kill_and_resume_a_batch(url: str, kills: int, seed: int) -> None:
+    rows, chance = 3000, random.Random(seed)
     for _ in range(kills):
-        produce("many", path, rows, seconds=chance.uniform(0.0, 0.05))
-    assert produce("many", path, rows, seconds=None) == ["done"]
+        produce("many", url, rows, seconds=chance.uniform(0.0, 0.05))
+    assert produce("many", url, rows, seconds=None) == ["done"]
 
-    jobs = stored(path)
+    jobs = all_stored(url)
     for task in ("load", "load_tagged"):
         numbers = [number_of(job) for job in jobs if job.task == task]
         assert sorted(numbers) == list(range(rows))
-    assert len(set(run_all(path))) == 2 * rows
-    check_file(path)
+    assert len(set(run_all(url))) == 2 * rows
+    check_file(url)
 
 
-def kill_single_enqueues(folder: Path, how: str, kills: int, seed: int) -> int:
-    path, chance = folder / "jobs.db", random.Random(seed)
+def kill_single_enqueues(url: str, how: str, kills: int, seed: int) -> int:
+    chance = random.Random(seed)
     said: list[list[str]] = []
     for _ in range(kills):
-        lines = produce(how, path, 100_000, seconds=chance.uniform(0.0, 0.05))
+        lines = produce(how, url, 100_000, seconds=chance.uniform(0.0, 0.05))
         said += [line.split() for line in lines]
 
-    there = {job.id for job in stored(path)}
+    there = {job.id for job in all_stored(url)}
     accepted = {id for ids in said for id in ids}
     assert accepted <= there
     # One call per process may have been stored without an answer.
@@ -102,34 +112,32 @@ def kill_single_enqueues(folder: Path, how: str, kills: int, seed: int) -> int:
     assert len(there) <= len(accepted) + kills * per_call
     assert len(there) % per_call == 0
     if how == "joined":
-        raw = sqlite3.connect(path)
-        assert {row[0] for row in raw.execute("select id from orders")} == there
-        raw.close()
-    ran = run_all(path)
+        assert {row[0] for row in select(url, "select id from orders")} == there
+    ran = run_all(url)
     assert len(ran) == len(set(ran))
     assert set(ran) == there
-    check_file(path)
+    check_file(url)
     return len(accepted)
 
 
-def test_a_batch_that_is_killed_and_resumed_has_each_row_once(tmp_path):
-    kill_and_resume_a_batch(tmp_path, kills=8, seed=1)
+def test_a_batch_that_is_killed_and_resumed_has_each_row_once(fresh_url):
+    kill_and_resume_a_batch(fresh_url, kills=8, seed=1)
 
 
 @pytest.mark.parametrize("how", ["single", "list", "joined"])
-def test_what_was_accepted_before_the_kill_is_stored(tmp_path, how):
-    accepted = kill_single_enqueues(tmp_path, how, kills=4, seed=2)
+def test_what_was_accepted_before_the_kill_is_stored(fresh_url, how):
+    accepted = kill_single_enqueues(fresh_url, how, kills=4, seed=2)
 
     assert accepted > 0
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
-def test_a_batch_that_is_killed_and_resumed_has_each_row_once_for_long(tmp_path, seed):
-    kill_and_resume_a_batch(tmp_path, kills=20, seed=seed)
+def test_a_batch_that_is_killed_and_resumed_has_each_row_once_for_long(fresh_url, seed):
+    kill_and_resume_a_batch(fresh_url, kills=20, seed=seed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("how", ["single", "list", "joined"])
-def test_what_was_accepted_before_the_kill_is_stored_for_long(tmp_path, how):
-    assert kill_single_enqueues(tmp_path, how, kills=70, seed=3) > 0
+def test_what_was_accepted_before_the_kill_is_stored_for_long(fresh_url, how):
+    assert kill_single_enqueues(fresh_url, how, kills=70, seed=3) > 0

@@ -260,7 +260,7 @@ def test_a_rollback_leaves_the_id_unsent(tmp_path, sqlite_broker, clock):
     connection.close()
 
 
-def test_the_same_value_through_the_api(tmp_path):
+def test_the_same_value_through_the_api(store_url):
     app = App("memory:")
     ran = []
 
@@ -268,7 +268,7 @@ def test_the_same_value_through_the_api(tmp_path):
     def send(n: int) -> None:
         ran.append(n)
 
-    with app.testing(url=f"sqlite:///{tmp_path}/jobs.db") as t:
+    with app.testing(url=store_url) as t:
         job = send.job(1)
         for _ in range(3):
             job.enqueue()
@@ -281,7 +281,7 @@ def test_the_same_value_through_the_api(tmp_path):
     assert ran == [1, 2]
 
 
-def test_a_batch_that_is_sent_again_goes_on_where_it_stopped(tmp_path):
+def test_a_batch_that_is_sent_again_goes_on_where_it_stopped(store_url):
     app = App("memory:")
     ran = []
 
@@ -290,7 +290,7 @@ def test_a_batch_that_is_sent_again_goes_on_where_it_stopped(tmp_path):
         ran.append(n)
 
     rows = [(n,) for n in range(50)]
-    with app.testing(url=f"sqlite:///{tmp_path}/jobs.db") as t:
+    with app.testing(url=store_url) as t:
         assert load.enqueue_many(rows[:20], id="import-7").count == 20
         t.drain()
         assert load.enqueue_many(rows, id="import-7").count == 50

@@ -10,8 +10,8 @@ from tests.factories import a_job, claim, settle
 
 
 @pytest.fixture
-def store(tmp_path) -> str:
-    return f"sqlite:///{tmp_path}/jobs.db"
+def store(store_url) -> str:
+    return store_url
 
 
 def test_a_job_of_an_unknown_task_stays_and_runs_when_the_task_appears(broker, clock):

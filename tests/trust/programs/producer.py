@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from contextlib import contextmanager
+
+import psycopg
 
 from penstock import App, prepare
 
-how, path, pipe, rows = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-app = App(f"sqlite:///{path}")
+how, url, pipe, rows = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+app = App(url)
 
 
 @app.task(name="load")
@@ -43,12 +46,24 @@ elif how == "list":
         jobs = [load.job(n), load_tagged.job(n), load.job(n), load_tagged.job(n), load.job(n)]
         say(" ".join(handle.id for handle in app.enqueue(jobs)))
 elif how == "joined":
-    connection = sqlite3.connect(path, timeout=30)
+    on_file = url.startswith("sqlite")
+    if on_file:
+        path = url.removeprefix("sqlite:///")
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+    else:
+        connection = psycopg.connect(url, autocommit=True)
     connection.execute("create table if not exists orders (id text)")
+
+    @contextmanager
+    def transaction():
+        connection.execute("begin immediate" if on_file else "begin")
+        yield
+        connection.execute("commit")
+
+    insert = f"insert into orders values ({'?' if on_file else '%s'})"
     for n in range(rows):
-        with connection:
-            connection.execute("begin immediate")
+        with transaction():
             handle = load.options(connection=connection).enqueue(n)
-            connection.execute("insert into orders values (?)", (handle.id,))
+            connection.execute(insert, (handle.id,))
         say(handle.id)
 say("done")
