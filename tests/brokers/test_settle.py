@@ -443,3 +443,15 @@ def test_a_job_that_fails_keeps_its_secrets_for_the_retry(broker, clock, fields)
     broker.retry([job.id])
 
     assert claim(broker)[0].body == body
+
+
+def test_a_job_told_twice_does_not_take_its_neighbour_along(broker, clock):
+    """Both came with one claim: two outcomes of the one are not one outcome of each."""
+    broker.enqueue(some_jobs(clock, 2))
+    first, second = claim(broker, limit=2)
+
+    assert broker.settle([(first, succeeded(b"1")), (first, succeeded(b"2"))]) == [True, False]
+
+    assert broker.get(first.id).result == b"1"
+    assert broker.get(second.id).state is State.RUNNING
+    assert settle(broker, second, succeeded())

@@ -23,6 +23,7 @@ class Claiming(Settling):
         super().__init__(*args, **kwargs)
         self.registered: dict[str, tuple[WorkerRow, float]] = {}
         self.ear.workers = self.registered
+        self.moved = False  # jobs, since the counts were folded
         self._news_at = -1.0
         self._lapsed = True  # as far as is known, somebody's lease ran out
 
@@ -52,6 +53,7 @@ class Claiming(Settling):
                 claim.accepted = self.settle_on(connection, pairs)
             if limit > 0:
                 claim.go_on()
+            self.moved = self.moved or bool(pairs or claim.jobs)
             return claim.accepted, claim.jobs
 
     def heard_news(self, news: str, now: float) -> None:

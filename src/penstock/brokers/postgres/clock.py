@@ -9,6 +9,16 @@ from __future__ import annotations
 import time
 
 FRESH_SECONDS = 60.0
+SLOW_SECONDS = 0.5  # an answer that took longer says little about the time
+_AGAIN_SECONDS = 1.0
+
+
+def ticks() -> float:
+    """Monotonic time that goes on while the machine is suspended, where there is such a clock."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class StoreClock:
@@ -16,11 +26,11 @@ class StoreClock:
 
     def __init__(self) -> None:
         self.offset = 0.0  # of this machine's clock, when it was measured last; for doctor
-        self._ahead = time.time() - time.monotonic()
+        self._ahead = time.time() - ticks()
         self._measured_at: float | None = None
 
     def now(self) -> float:
-        return time.monotonic() + self._ahead
+        return ticks() + self._ahead
 
     @staticmethod
     def monotonic() -> float:
@@ -28,10 +38,13 @@ class StoreClock:
 
     def stale(self) -> bool:
         """Whether it is time to ask the server again."""
-        return self._measured_at is None or time.monotonic() - self._measured_at > FRESH_SECONDS
+        return self._measured_at is None or ticks() - self._measured_at > FRESH_SECONDS
 
     def measured(self, server_time: float, asked_at: float, heard_at: float) -> None:
-        """The server said what time it is; the times on this side are monotonic."""
+        """The server said what time it is; the times on this side are `ticks`."""
+        if self._measured_at is not None and heard_at - asked_at > SLOW_SECONDS:
+            self._measured_at = heard_at - FRESH_SECONDS + _AGAIN_SECONDS  # soon again
+            return
         self._ahead = server_time - (asked_at + heard_at) / 2
         self.offset = time.time() - self.now()
         self._measured_at = heard_at

@@ -233,7 +233,7 @@ class HandOver(Looking[Store]):
         ]
         for _ in range(_TRIES):
             try:
-                clashing = self._send_parcels(connection, left)
+                clashing = self._send_parcels(connection, left, within=within)
             except errors.UniqueViolation:
                 clashing = True
                 if within:
@@ -248,9 +248,14 @@ class HandOver(Looking[Store]):
         )
 
     def _send_parcels(
-        self, connection: Connection, parcels: Sequence[tuple[bytes, Lane, Sequence[bytes]]]
+        self,
+        connection: Connection,
+        parcels: Sequence[tuple[bytes, Lane, Sequence[bytes]]],
+        *,
+        within: bool,
     ) -> bool:
-        relaxed = not self._durable(lane.queue for _, lane, _ in parcels)
+        # Within a transaction it was decided when that began.
+        relaxed = not within and not self._durable(lane.queue for _, lane, _ in parcels)
         rows = [(*span_of(first, len(bodies)), lane, bodies) for first, lane, bodies in parcels]
         if len(rows) == 1:
             [(first, run, last, lane, bodies)] = rows

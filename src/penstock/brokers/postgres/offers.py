@@ -9,6 +9,7 @@ every 50 ms; both less often where they take long.
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -21,6 +22,7 @@ from penstock.job import Lane
 FRESH_SECONDS = 0.05
 _SHARE = 20  # looking takes at most a twentieth of the time
 _BOTTOM_SHARE = 100  # and from the bottom a hundredth
+_LONGEST_SECONDS = 1.0  # one that was slow once must not hide other lanes for long
 AT_ONCE = 8  # lanes offered to one claim
 _LOWEST = bytes(16)
 
@@ -60,16 +62,19 @@ class Offers:
         self._bottom_at = -1.0  # when to look from the bottom again
         self._floors: dict[int, tuple[bytes, float]] = {}  # of lanes that had work lately
         self._heard: set[int] = set()
+        self._lock = threading.Lock()  # threads of one broker may claim at the same time
 
     def forget(self, lanes: Iterable[int] = ()) -> None:
         """There may be something new, in these lanes if that is known."""
-        self._good_until = -1.0
-        self._heard.update(lanes)
+        with self._lock:
+            self._good_until = -1.0
+            self._heard.update(lanes)
 
     def exhausted(self, offer: Offer) -> None:
         """Nothing more was found in there."""
-        if self.lanes.get(offer.hash) is offer:
-            del self.lanes[offer.hash]
+        with self._lock:
+            if self.lanes.get(offer.hash) is offer:
+                del self.lanes[offer.hash]
 
     def fresh(self, now: float) -> bool:
         # `now` may be a test's; the other is not, so that a clock that stands still is no excuse.
@@ -81,11 +86,12 @@ class Offers:
 
     def floors(self) -> tuple[list[int], list[bytes], list[float]]:
         """The known lanes, and from where to look at each."""
-        for offer in self.lanes.values():
-            self._floors[offer.hash] = offer.floor, offer.row_floor
-        while self._heard:
-            self._floors.setdefault(self._heard.pop(), (_LOWEST, 0.0))
-        known = list(self._floors.items())
+        with self._lock:
+            for offer in self.lanes.values():
+                self._floors[offer.hash] = offer.floor, offer.row_floor
+            while self._heard:
+                self._floors.setdefault(self._heard.pop(), (_LOWEST, 0.0))
+            known = list(self._floors.items())
         return (
             [number for number, _ in known],
             [floor for _, (floor, _) in known],
@@ -102,39 +108,39 @@ class Offers:
         bottom: bool,
     ) -> None:
         """Take over what a look found, and how long that took."""
-        known = self.lanes
-        self.lanes = {}
-        self.next_due = None
+        known, found = self.lanes, dict[int, Offer]()
+        next_due: float | None = None
         for lane, first, jobs, run_at, _ in rows:
             if lane is None:
                 continue
             number = to_int(lane)
-            offer = self.lanes.get(number)
+            offer = found.get(number)
             if offer is None:
-                offer = self.lanes[number] = Offer(number, lane_of(number))
+                offer = found[number] = Offer(number, lane_of(number))
                 offer.head = float("inf")
-                if number in known:
-                    offer.per_parcel = known[number].per_parcel
+            before = known.get(number)
             if first is not None:
                 offer.packed = True
                 offer.floor = first
                 offer.head = min(offer.head, made_at(first))
-                if number not in known:
-                    offer.per_parcel = to_int(jobs or b"\x01")
+                offer.per_parcel = before.per_parcel if before else to_int(jobs or b"\x01")
             elif run_at is not None:
                 [due] = struct.unpack(">d", run_at)
                 offer.loose = True
                 offer.row_floor = due
                 offer.head = min(offer.head, due)
-                if due > now and (self.next_due is None or due < self.next_due):
-                    self.next_due = due
-        self._looked = now
+                if due > now and (next_due is None or due < next_due):
+                    next_due = due
         moment = time.monotonic()
-        self._good_until = moment + max(FRESH_SECONDS, seconds * _SHARE)
-        if bottom:
-            self._bottom_at = moment + max(FRESH_SECONDS, seconds * _BOTTOM_SHARE)
-            self._floors = {}
-            self._heard.clear()
+        with self._lock:
+            self.lanes, self.next_due, self._looked = found, next_due, now
+            until = max(FRESH_SECONDS, seconds * _SHARE)
+            self._good_until = moment + min(until, _LONGEST_SECONDS)
+            if bottom:
+                until = max(FRESH_SECONDS, seconds * _BOTTOM_SHARE)
+                self._bottom_at = moment + min(until, _LONGEST_SECONDS)
+                self._floors = {}
+                self._heard.clear()
 
     def best(
         self,
@@ -144,9 +150,11 @@ class Offers:
         now: float,
     ) -> list[Offer]:
         """The lanes to try next."""
+        with self._lock:
+            known = list(self.lanes.values())
         offers = [
             offer
-            for offer in self.lanes.values()
+            for offer in known
             if (offer.packed or offer.row_floor <= now)
             and can_run(worker, queues, offer.lane)
             and (sizes is None or sizes.get(offer.lane.task, 1) > 0)

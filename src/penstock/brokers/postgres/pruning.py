@@ -28,7 +28,7 @@ FOLD_SECONDS = 5.0
 _DAY = 86400
 _SETTLE_SECONDS = 0.5  # how long a reader waits for writers that are about to commit
 _LOOK_SECONDS = 0.005
-_BRIEFLY = "begin; set local lock_timeout = '100ms'"
+_BRIEFLY = 0.1
 
 
 class Pruning(Claiming):
@@ -53,19 +53,31 @@ class Pruning(Claiming):
     def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
         return super()._each(ids, kind, author, reason, act)
 
-    def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        # A parcel that a claim cut meanwhile is another row by now, seen at a second look.
-        unpacked = super()._unpack(change, wanted)
-        left = [raw for raw in wanted if raw not in unpacked]
-        return unpacked | super()._unpack(change, left) if left else unpacked
+    def _cancel(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        return self._twice(super()._cancel, change, wanted)
+
+    def _delete(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        return self._twice(super()._delete, change, wanted)
+
+    def _twice(self, act: Act, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        """Look again for what was not found, with claims kept out.
+
+        A parcel that a claim cuts meanwhile is another row by then, and may be cut again.
+        """
+        touched = act(change, wanted)
+        if left := [raw for raw in wanted if raw not in touched]:
+            change.finish()
+            change.db.execute(sql.keep_claims_out)
+            touched |= act(change, left)
+        return touched
 
     def _keep_house(self) -> None:
         """The chores that no caller waits for: counts are folded, the next days get partitions."""
         now = time.monotonic()
         if self._folded_at < 0:
             self._folded_at = now  # a worker that just came has nothing to fold
-        elif now - self._folded_at >= FOLD_SECONDS and self.offers.lanes:
-            self._folded_at = now
+        elif now - self._folded_at >= FOLD_SECONDS and self.moved:
+            self._folded_at, self.moved = now, False
             self.fold()
         day = int(self.clock.now() // _DAY)
         if self._days_made != day:
@@ -83,7 +95,7 @@ class Pruning(Claiming):
         with self.store.lend() as connection:
             for day in range(today, today + AHEAD_DAYS + 1):
                 try:
-                    with self.store.transaction(connection, begin=_BRIEFLY) as db:
+                    with self.store.transaction(connection, locks=_BRIEFLY) as db:
                         db.execute(sql.make_day, (day,))
                 except (
                     errors.LockNotAvailable,
@@ -150,7 +162,7 @@ class Pruning(Claiming):
     def _drop_day(self, connection: Connection, partition: str) -> int:
         for drop in (True, False):
             try:
-                with self.store.transaction(connection, begin=_BRIEFLY) as db:
+                with self.store.transaction(connection, locks=_BRIEFLY) as db:
                     row = db.execute(sql.drop_day, (partition, drop)).fetchone()
                     return row["rows"] if row else 0
             except (errors.LockNotAvailable, errors.InsufficientPrivilege):

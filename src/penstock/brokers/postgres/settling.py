@@ -40,7 +40,7 @@ WORK_SECONDS = 5.0  # a worker's own calls: it had better try again than wait
 SETTLED = (BIG, FLOAT, INTS, UUIDS, FLOATS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS, FLAG)
 _SUCCEED = Call("succeed", sql.succeed, (TEXT, *SETTLED))
 _SUCCEED_ROWS = Call(
-    "succeed_rows", sql.succeed_rows, (UUIDS, INTS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS)
+    "succeed_rows", sql.succeed_rows, (UUIDS, INTS, FLOATS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS)
 )
 
 
@@ -59,7 +59,8 @@ class Settling(HandOver):
     def settle_on(self, connection: Connection, pairs: Sequence[Pair]) -> list[bool]:
         """Apply outcomes: successes by a call for each lease, whatever is rarer row by row."""
         if (lease := one_lease(pairs)) is not None:
-            return self._succeed(connection, lease, pairs)
+            values = (text(pairs[0][0].worker), *self.successes(lease, pairs))
+            return self._succeed(connection, values)
         durable = self._durable(job.queue for job, _ in pairs)
         return self._settle_in_one(connection, pairs, durable=durable)
 
@@ -76,7 +77,7 @@ class Settling(HandOver):
     def _settle(self, db: Db, pairs: Sequence[Pair]) -> list[bool]:
         """Within a transaction."""
         accepted = [False] * len(pairs)
-        leases: dict[tuple[int, str | None, float | None], list[int]] = {}
+        leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place -> index
         rows: list[int] = []
         others: list[int] = []
         for index, (job, outcome) in enumerate(pairs):
@@ -85,15 +86,18 @@ class Settling(HandOver):
             elif job.lease is None:
                 rows.append(index)
             else:
-                place = (job.lease[0], job.worker, job.claimed_at)
-                leases.setdefault(place, []).append(index)
+                lease = (job.lease[0], job.worker or "", job.claimed_at or 0.0)
+                # Each once: told twice, the second is stale.
+                leases.setdefault(lease, {}).setdefault(job.lease[1], index)
         connection = cast("PostgresDb", db).connection
-        for (lease, _, _), indexes in leases.items():
-            marks = self._succeed(connection, lease, [pairs[index] for index in indexes])
-            for index, mark in zip(indexes, marks, strict=True):
+        for (lease_number, worker, _), places in sorted(leases.items()):
+            some = [pairs[index] for index in places.values()]
+            # Whether the commit waits for the disk was decided when the transaction began.
+            values = _successes(lease_number, some, self.clock.now(), relaxed=False)
+            marks = self._succeed(connection, (text(worker), *values))
+            for index, mark in zip(places.values(), marks, strict=True):
                 accepted[index] = mark
         if rows:
-            # Each once: told twice, the second is stale.
             first = {to_bytes(pairs[index][0].id): index for index in reversed(rows)}
             done = self._succeed_rows(connection, [pairs[index] for index in first.values()])
             for raw in done:
@@ -104,8 +108,7 @@ class Settling(HandOver):
                 accepted[index] = taken
         return accepted
 
-    def _succeed(self, connection: Connection, lease: int, pairs: Sequence[Pair]) -> list[bool]:
-        values = (text(pairs[0][0].worker), *self.successes(lease, pairs))
+    def _succeed(self, connection: Connection, values: Sequence[bytes | None]) -> list[bool]:
         [[marks]] = call(connection, _SUCCEED, values)
         return [bool(mark) for mark in marks or b""]
 
@@ -121,6 +124,7 @@ class Settling(HandOver):
         values = (
             uuids([to_bytes(job.id) for job, _ in pairs]),
             ints([job.attempt for job, _ in pairs]),
+            floats([job.claimed_at or 0.0 for job, _ in pairs]),
             floats(ended),
             floats_or_none([outcome.started_at for _, outcome in pairs]),
             blobs(
@@ -139,7 +143,7 @@ class Settling(HandOver):
 
 
 def one_lease(pairs: Sequence[Pair]) -> int | None:
-    """The lease that all of these come from, if they all succeeded."""
+    """The lease that all of these come from, if they all succeeded, each told once."""
     if not pairs or pairs[0][0].lease is None:
         return None
     lease = pairs[0][0].lease[0]
@@ -152,7 +156,8 @@ def one_lease(pairs: Sequence[Pair]) -> int | None:
             or job.claimed_at != claimed_at
         ):
             return None
-    return lease
+    distinct = len({job.lease[1] for job, _ in pairs}) == len(pairs)
+    return lease if distinct else None
 
 
 def _successes(

@@ -24,7 +24,7 @@ from psycopg.rows import dict_row
 
 from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.arrays import bigs
-from penstock.brokers.postgres.clock import StoreClock
+from penstock.brokers.postgres.clock import StoreClock, ticks
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
 from penstock.brokers.postgres.listening import Ear, await_heard
 from penstock.brokers.postgres.statements import sql
@@ -182,10 +182,10 @@ class Store:
         connection.close()
 
     def _ask_time(self, connection: Connection) -> None:
-        asked_at = time.monotonic()
+        asked_at = ticks()
         row = connection.execute(sql.clock.encode()).fetchone()
         if row is not None:
-            self.store_clock.measured(row[0], asked_at, time.monotonic())
+            self.store_clock.measured(row[0], asked_at, ticks())
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Generator[PostgresDb]:
@@ -195,12 +195,20 @@ class Store:
 
     @contextmanager
     def transaction(
-        self, connection: Connection, *, durable: bool = True, begin: str = "begin"
+        self,
+        connection: Connection,
+        *,
+        durable: bool = True,
+        begin: str = "begin",
+        locks: float | None = None,  # seconds to wait for one; None: nearly as long as for the call
     ) -> Generator[PostgresDb]:
         """On this connection; what is not durable may be lost if the server crashes."""
         # A plan that is kept from when a table was empty must not scan it once it is full.
         local = "; set local enable_seqscan = off; set local jit = off"
         local += "" if durable else "; set local synchronous_commit = off"
+        # A session that nobody waits for any more must not go on waiting, with its locks.
+        seconds = connection.patience * 0.8 if locks is None else locks
+        local += f"; set local lock_timeout = {int(seconds * 1000)}"
         connection.execute(f"{begin}{local}".encode())
         try:
             yield PostgresDb(connection)

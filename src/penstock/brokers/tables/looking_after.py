@@ -167,8 +167,8 @@ class LookingAfter(Working[StoreT]):
             holder = db.execute(self.store.sql.unique_holder, parameters).fetchone()
             if holder is not None and holder["job"] != raw:
                 return None
-            if holder is None:
-                self._take_unique(change, job, raw)
+            if holder is None and not self._take_unique(change, job, raw):
+                return None
         change.tally[row["lane"], job.state, row["minute"]] -= 1
         change.tally[row["lane"], State.READY, 0] += 1
         again = msgspec.structs.replace(job, state=State.READY, run_at=now, reason=None)

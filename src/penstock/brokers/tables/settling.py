@@ -144,11 +144,9 @@ class Settling(Generic[StoreT]):
         change.tally[lane, after.state, minute] += 1
 
     def _settle_rows(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
-        wanted = [(to_bytes(job.id), job.attempt) for job, _ in pairs]
+        wanted = [(to_bytes(job.id), job.attempt, job.claimed_at or 0.0) for job, _ in pairs]
         in_order = sorted(set(wanted))
-        found = change.db.each(
-            self.store.sql.held_row, [{"id": raw, "attempt": attempt} for raw, attempt in in_order]
-        )
+        found = change.db.each(self.store.sql.held_row, [_held(*place) for place in in_order])
         rows = dict(zip(in_order, found, strict=True))
         accepted: list[bool] = []
         for place, (_, outcome) in zip(wanted, pairs, strict=True):
@@ -174,18 +172,22 @@ class Settling(Generic[StoreT]):
         if leaves_history(outcome, after):
             change.events += _attempt(change, before, after, outcome, (lane, row["worker"]))
 
-    def _take_unique(self, change: Change, job: Job[Any], raw: bytes) -> None:
+    def _take_unique(self, change: Change, job: Job[Any], raw: bytes) -> bool:
+        """Whether the job has its unique key now; another may have been quicker."""
         unique = job.unique
-        if unique is not None:
-            change.db.execute(
-                self.store.sql.take_unique,
-                {
-                    "key": unique.key,
-                    "job": raw,
-                    "until": unique.until,
-                    "expires_at": None if unique.seconds is None else change.now + unique.seconds,
-                },
-            )
+        if unique is None:
+            return True
+        taken = change.db.execute(
+            self.store.sql.take_unique,
+            {
+                "key": unique.key,
+                "job": raw,
+                "until": unique.until,
+                "expires_at": None if unique.seconds is None else change.now + unique.seconds,
+                "now": change.now,
+            },
+        )
+        return taken.rowcount > 0
 
     def _holds(self, db: Db, job: Job[Any]) -> int | None:
         """The lane of a job that this attempt still holds."""
@@ -196,7 +198,7 @@ class Settling(Generic[StoreT]):
                 return None
             return found["lane"]
         row = db.execute(
-            self.store.sql.held_row, {"id": to_bytes(job.id), "attempt": job.attempt}
+            self.store.sql.held_row, _held(to_bytes(job.id), job.attempt, job.claimed_at or 0.0)
         ).fetchone()
         return None if row is None else row["lane"]
 
@@ -230,6 +232,11 @@ def _same_claim(found: Row, job: Job[Any]) -> bool:
     Claims are not waited for until they are on the disk.
     """
     return found["worker"] == job.worker and found["claimed_at"] == job.claimed_at
+
+
+def _held(raw: bytes, attempt: int, claimed_at: float) -> dict[str, Any]:
+    """The parameters of held_row.sql."""
+    return {"id": raw, "attempt": attempt, "claimed_at": claimed_at}
 
 
 def noted(note: Note) -> bytes:

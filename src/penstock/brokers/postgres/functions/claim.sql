@@ -25,6 +25,7 @@ create or replace function penstock.claim(
 language plpgsql
 set enable_seqscan = off
 set jit = off
+set lock_timeout = '4s'
 set enable_bitmapscan = off
 set enable_sort = off
 as $$
@@ -106,9 +107,13 @@ begin
                        claimed_at = p_now, cancelled = false
                  where j.id = any(v_rows);
                 delete from penstock.unique_key u
-                 using penstock.job j
-                 where j.id = any(v_rows) and j.unique_until = 'started'
-                   and u.key = j.unique_key and u.job = j.id and u.until = 'started';
+                 where u.key in (
+                    select k.key
+                      from penstock.unique_key k
+                      join penstock.job j on j.unique_key = k.key and j.id = k.job
+                     where j.id = any(v_rows) and k.until = 'started'
+                       for update of k skip locked
+                 );
                 insert into penstock.tally (lane, state, minute, jobs)
                 select p_lanes[i], 'ready', j.minute, -count(*)
                   from penstock.job j where j.id = any(v_rows) group by j.minute;

@@ -10,6 +10,7 @@ create or replace function penstock.renew(
 language plpgsql
 set enable_seqscan = off
 set jit = off
+set lock_timeout = '4s'
 as $$
 begin
     -- In the order of ids, as everybody locks them.

@@ -30,6 +30,7 @@ create or replace function penstock.settle_and_claim(
     job_rows uuid[], news text
 )
 language plpgsql
+set lock_timeout = '4s'
 as $$
 begin
     bodies := penstock.succeed(

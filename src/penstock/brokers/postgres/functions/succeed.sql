@@ -18,6 +18,7 @@ create or replace function penstock.succeed(
 language plpgsql
 set enable_seqscan = off
 set jit = off
+set lock_timeout = '4s'
 as $$
 declare
     v_jobs integer := array_length(p_ids, 1);
@@ -88,6 +89,7 @@ $$;
 create or replace function penstock.succeed_rows(
     p_ids uuid[],
     p_attempts integer[],
+    p_claimed_at double precision[],  -- tells apart claims that got the same number after a crash
     p_ended double precision[],
     p_started double precision[],
     p_bodies bytea[],      -- null: not to be kept
@@ -97,6 +99,7 @@ create or replace function penstock.succeed_rows(
 language plpgsql
 set enable_seqscan = off
 set jit = off
+set lock_timeout = '4s'
 as $$
 declare
     v_held uuid[];
@@ -106,7 +109,7 @@ begin
     -- In the order of ids, as everybody locks them. By id alone: a planner that takes the table for
     -- empty would go through all that run, or all there are.
     with locked as materialized (
-        select j.id, j.attempt, j.state
+        select j.id, j.attempt, j.claimed_at, j.state
           from penstock.job j
          where j.id = any(p_ids)
          order by j.id
@@ -114,7 +117,8 @@ begin
     )
     select array_agg(l.id) into v_held
       from locked l
-      join unnest(p_ids, p_attempts) as t (id, attempt) on l.id = t.id and l.attempt = t.attempt
+      join unnest(p_ids, p_attempts, p_claimed_at) as t (id, attempt, claimed_at)
+        on l.id = t.id and l.attempt = t.attempt and l.claimed_at = t.claimed_at
      where l.state = 'running';
     with gone as (
         delete from penstock.job j
@@ -124,9 +128,15 @@ begin
         returning j.*, t.ended, t.started, t.body as kept, t.result, t.keep_until as kept_until
     ),
     freed as (
+        -- Whoever is taking an expired key over at this moment is not waited for.
         delete from penstock.unique_key u
-         using gone
-         where u.key = gone.unique_key and u.job = gone.id and u.until = 'ended'
+         where u.key in (
+            select k.key
+              from penstock.unique_key k
+              join gone on k.key = gone.unique_key and k.job = gone.id
+             where k.until = 'ended'
+               for update of k skip locked
+         )
     ),
     counted as (
         insert into penstock.tally (lane, state, minute, jobs)

@@ -4,4 +4,5 @@ select *
  where id = %(id)s
    and state = 'running'
    and attempt = %(attempt)s
+   and claimed_at = %(claimed_at)s  -- tells apart claims that got the same number after a crash
    for update;

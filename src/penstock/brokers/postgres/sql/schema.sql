@@ -168,15 +168,19 @@ create table penstock.rule (
     primary key (kind, queue, task)
 );
 -- Blocks are for the owner and for members of penstock_admin; everybody else may pause and resume.
+-- Whoever asks must not be able to put a table of its own in the place of the catalog's.
 create function penstock.may_block() returns boolean
 language sql stable
+set search_path = pg_catalog, pg_temp
 as $$
     select exists (
         select 1
-          from pg_roles r
+          from pg_catalog.pg_roles r
          where (r.rolname = 'penstock_admin'
-                or r.oid = (select relowner from pg_class where oid = 'penstock.rule'::regclass))
-           and pg_has_role(current_user, r.oid, 'member')
+                or r.oid = (select c.relowner
+                              from pg_catalog.pg_class c
+                             where c.oid = 'penstock.rule'::pg_catalog.regclass))
+           and pg_catalog.pg_has_role(current_user, r.oid, 'member')
     )
 $$;
 alter table penstock.rule enable row level security;

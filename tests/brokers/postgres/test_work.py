@@ -1,0 +1,190 @@
+"""Work on PostgreSQL: what only a server with many sessions and crashes brings about."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import psycopg
+import pytest
+
+from penstock.brokers.postgres import PostgresBroker
+from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock, ticks
+from penstock.brokers.postgres.offers import Offer, Offers
+from penstock.job import Lane, State, put_back, succeeded
+from tests.factories import a_job, a_worker, claim, some_jobs
+
+
+@pytest.fixture
+def sessions(postgres_store_url):
+    """A session beside the broker's own."""
+    with psycopg.connect(postgres_store_url, autocommit=True) as connection:
+        yield connection
+
+
+def test_a_claim_that_was_lost_in_a_crash_does_not_settle_the_next(
+    postgres_broker, clock, sessions
+):
+    """The same attempt, claimed again by another: the first one's word is stale."""
+    postgres_broker.enqueue([a_job(clock, key="ada")])
+    [lost] = claim(postgres_broker)
+    sessions.execute("update penstock.job set state = 'ready', attempt = 0, worker = null")
+    clock.advance(seconds=1)
+    [held] = claim(postgres_broker, worker="worker-2")
+
+    assert held.attempt == lost.attempt
+    assert postgres_broker.settle([(lost, put_back("shutdown"))]) == [False]
+    assert postgres_broker.settle([(lost, succeeded())]) == [False]
+    assert postgres_broker.settle([(held, succeeded())]) == [True]
+
+
+def test_a_retry_does_not_take_a_key_that_another_has_taken_meanwhile(
+    postgres_broker, clock, sessions
+):
+    from penstock.job import Outcome, Unique
+
+    job = a_job(clock, unique=Unique("welcome-ada"))
+    postgres_broker.enqueue([job])
+    [held] = claim(postgres_broker)
+    postgres_broker.settle([(held, Outcome(State.FAILED, "error", failures=1))])
+    other = psycopg.connect(sessions.info.dsn)
+    other.execute(
+        "insert into penstock.unique_key (key, job, until) values (%s, gen_random_uuid(), 'ended')",
+        ("welcome-ada",),
+    )
+    retried: list[list[str]] = []
+    trying = threading.Thread(target=lambda: retried.append(postgres_broker.retry([job.id])))
+    trying.start()
+    trying.join(timeout=0.3)  # it waits for the other transaction
+    other.commit()
+    trying.join()
+    other.close()
+
+    assert retried == [[]]
+    assert postgres_broker.get(job.id).state is State.FAILED
+
+
+def test_a_settle_is_not_kept_waiting_by_who_takes_an_expired_key_over(
+    postgres_broker, clock, sessions
+):
+    from penstock.job import Unique
+
+    postgres_broker.enqueue([a_job(clock, unique=Unique("welcome-ada", seconds=10))])
+    [held] = claim(postgres_broker)
+    other = psycopg.connect(sessions.info.dsn)
+    other.execute("update penstock.unique_key set until = until")
+    try:
+        assert postgres_broker.settle([(held, succeeded())]) == [True]
+    finally:
+        other.rollback()
+        other.close()
+
+
+def test_counts_are_folded_though_jobs_come_one_by_one(postgres_broker, clock, sessions):
+    worker = a_worker()
+    for _ in range(20):
+        postgres_broker.enqueue([a_job(clock)])
+        [job] = postgres_broker.claim(worker)
+        postgres_broker.settle_and_claim([(job, succeeded())], worker)
+    postgres_broker._folded_at = time.monotonic() - 60
+    postgres_broker.recover(by=worker.id)
+
+    assert sessions.execute("select count(*) from penstock.tally").fetchone() == (0,)
+
+
+def test_a_cancel_finds_a_job_however_often_its_parcel_is_cut(
+    postgres_broker, postgres_store_url, clock
+):
+    """The rest of a parcel is another row each time: the last look keeps claims out."""
+    jobs = some_jobs(clock, 100)
+    postgres_broker.enqueue(jobs)
+    stop = threading.Event()
+
+    def cut(name: str) -> None:
+        broker = PostgresBroker(postgres_store_url, clock=clock)
+        while not stop.is_set():
+            broker.claim(a_worker(name), limit=1)
+        broker.close()
+
+    cutting = [threading.Thread(target=cut, args=(f"cutter-{n}",)) for n in range(3)]
+    for thread in cutting:
+        thread.start()
+    found = [postgres_broker.cancel([job.id]) for job in reversed(jobs[-20:])]
+    stop.set()
+    for thread in cutting:
+        thread.join()
+
+    assert all(found)
+
+
+def test_offers_may_be_used_by_many_threads_at_once():
+    """A worker's own thread claims, and so may a caller's."""
+    offers = Offers()
+    lanes = [Lane("mail", f"mail:{n}") for n in range(50)]
+    rows = [[lane.hash.to_bytes(8, "big", signed=True), None, None, None, None] for lane in lanes]
+    names = {lane.hash: lane for lane in lanes}
+    worker = a_worker(tasks={lane.task: 1 for lane in lanes})
+    errors: list[Exception] = []
+    until = time.monotonic() + 1.0
+
+    def use() -> None:
+        try:
+            while time.monotonic() < until:
+                offers.forget(names)
+                offers.floors()
+                offers.learn(rows, names.__getitem__, 1.0, seconds=0.0, bottom=False)
+                for offer in offers.best(worker, None, None, 1.0):
+                    offers.exhausted(offer)
+        except Exception as error:
+            errors.append(error)
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(0.000_01)
+    try:
+        threads = [threading.Thread(target=use) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+
+    assert errors == []
+
+
+def test_a_look_that_was_slow_once_does_not_put_off_the_next_for_long():
+    offers = Offers()
+    offers.learn([], lambda _: Lane("mail", "mail:send"), 1.0, seconds=30.0, bottom=True)
+
+    assert offers._bottom_at - time.monotonic() <= 1.0
+    assert offers._good_until - time.monotonic() <= 1.0
+
+
+def test_an_offer_knows_how_many_parcels_to_ask_for():
+    offer = Offer(7, Lane("mail", "mail:send"))
+    offer.per_parcel = 100.0
+
+    assert [offer.guess(want) for want in (1, 100, 250)] == [1, 2, 3]
+
+
+def test_an_answer_that_took_long_does_not_move_the_clock():
+    clock = StoreClock()
+    now = ticks()
+    clock.measured(1000.0, now, now + 0.01)
+    before = clock.now()
+    clock.measured(2000.0, now, now + 12)
+
+    assert abs(clock.now() - before) < 1
+    clock.measured(2000.0, now, now + 0.01)
+    assert clock.now() > 1990
+
+
+def test_the_clock_is_measured_again_after_a_while():
+    clock = StoreClock()
+    assert clock.stale()
+    now = ticks()
+    clock.measured(1000.0, now, now)
+    assert not clock.stale()
+    clock.measured(1000.0, now - FRESH_SECONDS - 1, now - FRESH_SECONDS - 1)
+    assert clock.stale()
