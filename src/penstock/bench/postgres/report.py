@@ -138,10 +138,11 @@ def _put(figures: dict[str, Any]) -> None:
 
 def _rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     def cost(name: str) -> str:
-        said = f"{figures[f'{name}_wal_bytes_per_job']:,.0f} bytes of WAL, "
+        said = f"{figures[f'{name}_wal_bytes_per_job']:,.0f} bytes of WAL a job, "
         if (statements := figures.get(f"{name}_statements_per_job")) is not None:
-            return said + f"{statements:.3f} statements a job"
-        return said + f"{figures[f'{name}_transactions_per_job']:.3f} transactions a job"
+            return said + f"{1000 * statements:,.0f} statements for 1,000 jobs"
+        transactions = figures[f"{name}_transactions_per_job"]
+        return said + f"{1000 * transactions:,.0f} transactions for 1,000 jobs"
 
     def rate(words: str, name: str, beside: str = "") -> tuple[str, str, str, str]:
         return words, f"{figures[name]:,.0f}", "jobs/s", beside or cost(name)
@@ -177,12 +178,15 @@ def _more_rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
             ("resume", f"{figures['resume_ms']:.2f}", "ms", "one commit"),
         ]
     if "snapshot_seconds" in figures:
+        news = "100 jobs in a queue where there were none"
         held = f"a snapshot held open for {figures['snapshot_seconds']:.0f} s"
         rows += [
             ("under load, before", f"{figures['load_before']:,.0f}", "jobs/s", "no snapshot"),
             ("under load, at its end", f"{figures['load_held']:,.0f}", "jobs/s", held),
             ("claim before", f"{figures['claim_before_ms']:.2f}", "ms p50", "100 jobs, under load"),
             ("claim at its end", f"{figures['claim_held_ms']:.2f}", "ms p50", held),
+            ("claim of news before", f"{figures['claim_news_before_ms']:.2f}", "ms p50", news),
+            ("claim of news at its end", f"{figures['claim_news_held_ms']:.2f}", "ms p50", held),
         ]
     return rows
 
