@@ -11,14 +11,14 @@ as $$
     )::uuid
 $$;
 
--- How many bytes the first bodies of a parcel take.
+-- How many bytes the first bodies of a parcel take; of a damaged one at most what a value can hold.
 create or replace function penstock.total_of(p_lengths bytea, p_jobs integer) returns integer
 language sql immutable strict parallel safe
 as $$
-    select coalesce(sum(
+    select least(coalesce(sum(
         get_byte(p_lengths, 4 * i) + (get_byte(p_lengths, 4 * i + 1) << 8)
-        + (get_byte(p_lengths, 4 * i + 2) << 16) + (get_byte(p_lengths, 4 * i + 3) << 24)
-    ), 0)::integer
+        + (get_byte(p_lengths, 4 * i + 2) << 16) + (get_byte(p_lengths, 4 * i + 3)::bigint << 24)
+    ), 0), 1073741823)::integer
       from generate_series(0, p_jobs - 1) as i
 $$;
 
