@@ -215,7 +215,9 @@ class Server:
             lines = (self.data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
         except OSError:
             return False
-        return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() in {"ready", "standby"}
+        if len(lines) < 8 or lines[0] != str(self.pid):
+            return False
+        return lines[7].strip() in {"ready", "standby"}
 
 
 def _start_watcher(data: Path, folders: list[Path]) -> subprocess.Popen[bytes]:
