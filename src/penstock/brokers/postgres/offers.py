@@ -25,6 +25,7 @@ _BOTTOM_SHARE = 100  # and from the bottom a hundredth
 _LONGEST_SECONDS = 1.0  # one that was slow once must not hide other lanes for long
 AT_ONCE = 8  # lanes offered to one claim
 _LOWEST = bytes(16)
+_ENDS = 10_000  # lanes whose end is remembered
 
 
 class Offer:
@@ -61,6 +62,7 @@ class Offers:
         self._looked = -1.0
         self._bottom_at = -1.0  # when to look from the bottom again
         self._floors: dict[int, tuple[bytes, float]] = {}  # of lanes that had work lately
+        self._ends: dict[int, tuple[bytes, float]] = {}  # and of those where nothing was left
         self._heard: set[int] = set()
         self._lock = threading.Lock()  # threads of one broker may claim at the same time
 
@@ -75,6 +77,9 @@ class Offers:
         with self._lock:
             if self.lanes.get(offer.hash) is offer:
                 del self.lanes[offer.hash]
+                if len(self._ends) >= _ENDS:
+                    self._ends.clear()
+                self._ends[offer.hash] = offer.floor, offer.row_floor
 
     def fresh(self, now: float) -> bool:
         # `now` may be a test's; the other is not, so that a clock that stands still is no excuse.
@@ -90,7 +95,9 @@ class Offers:
             for offer in self.lanes.values():
                 self._floors[offer.hash] = offer.floor, offer.row_floor
             while self._heard:
-                self._floors.setdefault(self._heard.pop(), (_LOWEST, 0.0))
+                number = self._heard.pop()
+                # What comes next comes after what was taken; all that is dead before is passed by.
+                self._floors.setdefault(number, self._ends.get(number, (_LOWEST, 0.0)))
             known = list(self._floors.items())
         return (
             [number for number, _ in known],
