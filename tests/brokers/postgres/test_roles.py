@@ -239,3 +239,92 @@ def test_a_name_that_no_role_can_have_is_refused_and_others_are_quoted():
         migrating.roles_sql([""], [])
 
     assert 'to "a""; drop table x; --"' in migrating.roles_sql(['a"; drop table x; --'], [])
+
+
+def test_a_table_in_the_place_of_the_catalogs_makes_nobody_an_admin(plain, logins):
+    owner = PostgresBroker(logins.url)
+    owner.set_rule(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
+    owner.close()
+
+    with psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute(
+            "create temp table pg_roles as select 'penstock_admin'::name as rolname, oid"
+            " from pg_catalog.pg_roles where rolname = current_user"
+        )
+        connection.execute("set search_path = pg_temp, public, pg_catalog")
+        assert connection.execute("select penstock.may_block()").fetchone() == (False,)
+        assert connection.execute("delete from penstock.rule").rowcount == 0
+
+    assert blocks(plain) == [("block", "mail", "fraud")]
+
+
+def test_functions_with_the_owners_rights_say_where_they_look_names_up(logins):
+    PostgresBroker(logins.url).close()
+
+    with psycopg.connect(logins.url) as connection:
+        rows = connection.execute(
+            "select proname, proconfig from pg_proc"
+            " where pronamespace = 'penstock'::regnamespace"
+            " and (prosecdef or proname = 'may_block')"
+        ).fetchall()
+
+    assert {name for name, _ in rows} == {"enqueue", "make_day", "may_block"}
+    for name, settings in rows:
+        assert "search_path=pg_catalog, pg_temp" in settings, name
+
+
+def test_a_function_that_fits_better_is_not_taken_for_the_servers_own(plain, logins, clock):
+    with psycopg.connect(logins.url) as connection:
+        connection.execute(
+            "create function public.jsonb_build_object(text, jsonb, text, jsonb) returns jsonb"
+            " language plpgsql as $$ begin raise 'ran as %', current_user; end $$"
+        )
+    broker = PostgresBroker(plain, clock=clock)
+    job = a_job(clock, unique=Unique("one"))
+
+    assert broker.enqueue([job]).known == frozenset()
+
+    assert broker.get(job.id).state is State.READY
+    broker.close()
+
+
+@pytest.fixture
+def trigger(logins: Logins) -> str:
+    """The URL of a login that may call the SQL function for triggers, and nothing else."""
+    PostgresBroker(logins.url).close()
+    name = logins.login()
+    with psycopg.connect(logins.url) as connection:
+        connection.execute(
+            f"grant usage on schema penstock to {name};"
+            f" grant execute on function penstock.enqueue to {name}".encode()
+        )
+    return logins.url_of(name)
+
+
+def test_a_login_that_may_only_enqueue_from_sql_is_refused_without_an_error(trigger, logins, clock):
+    broker = PostgresBroker(logins.url, clock=clock)
+
+    with psycopg.connect(trigger) as connection:
+        with pytest.raises(Refused, match="may not use the store"):
+            broker.enqueue([a_job(clock)], connection=connection)
+        assert connection.execute("select 1").fetchone() == (1,)
+
+    broker.close()
+
+
+def test_a_login_that_may_only_enqueue_from_sql_makes_no_partitions(trigger):
+    with psycopg.connect(trigger) as connection, pytest.raises(errors.InsufficientPrivilege):
+        connection.execute("select penstock.make_day(50000)")
+
+
+def test_partitions_are_made_for_days_about_now(plain):
+    with psycopg.connect(plain, autocommit=True) as connection:
+        question = "select count(*) from pg_class where relname ~ '^(sent|history)_[0-9]{8}$'"
+        [(before,)] = connection.execute(question)
+        connection.execute("select penstock.make_day(day) from generate_series(50000, 50050) day")
+        assert connection.execute(question).fetchone() == (before,)
+
+        connection.execute(
+            "select penstock.make_day(floor(extract(epoch from now()) / 86400)::integer + 20)"
+        )
+        assert connection.execute(question).fetchone() == (before + 2,)

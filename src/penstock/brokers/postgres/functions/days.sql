@@ -1,5 +1,6 @@
 -- Partitions by day: of what was sent, whose ids begin with their time, and of the history. Made as
--- the owner, whoever asks: a worker's login need not own anything.
+-- the owner, whoever asks: a worker's login need not own anything. Only days about now: each is two
+-- tables that every look has to know of.
 create or replace function penstock.make_day(p_day integer) returns void
 language plpgsql
 security definer
@@ -8,6 +9,10 @@ as $$
 declare
     v_name text := to_char(to_timestamp(p_day::double precision * 86400) at time zone 'UTC', 'YYYYMMDD');
 begin
+    if p_day not between floor(extract(epoch from clock_timestamp()) / 86400) - 1
+                     and floor(extract(epoch from clock_timestamp()) / 86400) + 30 then
+        return;
+    end if;
     if to_regclass('penstock.sent_' || v_name) is not null
        and to_regclass('penstock.history_' || v_name) is not null then
         return;
@@ -28,6 +33,8 @@ begin
     end if;
 end
 $$;
+
+revoke all on function penstock.make_day(integer) from public;
 
 -- The day of a partition's name, counted from the epoch; null for those that are no day.
 create or replace function penstock.day_of(p_name text) returns integer

@@ -8,6 +8,7 @@
 -- {"refused": "store" | "old" | "batch", "id", "rows"}.
 create or replace function penstock.enqueue_joined(p_sent jsonb) returns jsonb
 language plpgsql
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now double precision := (p_sent ->> 'now')::double precision;
