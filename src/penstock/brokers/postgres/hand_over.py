@@ -33,13 +33,13 @@ from penstock.brokers.postgres.handed import Handed, job_values, span_of
 from penstock.brokers.postgres.joining import Bell, Join
 from penstock.brokers.postgres.offers import Offers
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb, Store
+from penstock.brokers.postgres.store import PostgresDb, Store, again
 from penstock.brokers.tables.arriving import new_parts, packed, searched_fields
 from penstock.brokers.tables.looking import Looking
 from penstock.brokers.tables.rows import lengths_of
 from penstock.checks import check_age, check_lane
 from penstock.clock import Clock
-from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
+from penstock.errors import PenstockError, Refused, StoreUnreachable, UnknownOutcome
 from penstock.ids import to_bytes
 from penstock.job import Job, Lane, Parcel
 from penstock.joining import caller_of, hold
@@ -127,9 +127,10 @@ class HandOver(Looking[Store]):
                 raise
         try:
             return send()
-        except StoreUnreachable as error:
+        except PenstockError as error:  # whatever it is, the first time they may have been stored
             raise _Lost(str(error)) from error
 
+    @again
     def _enqueue(self, handed: Handed, batch: Batch | None, now: float) -> Enqueued:
         lanes = self._put_lanes(handed)
         with self.store.lend() as connection:

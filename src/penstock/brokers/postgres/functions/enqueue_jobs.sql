@@ -3,6 +3,7 @@
 create or replace function penstock.enqueue_jobs(p_jobs jsonb, p_now double precision)
 returns jsonb
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
@@ -21,8 +22,8 @@ begin
          where o.job ->> 'run' <> o.job ->> 'id'
            and o.job ->> 'enqueued_at' is not null
     ));
-    -- By unique key, so that two callers wait for one another in the same order; the first of
-    -- equals stands.
+    -- By unique key, or else by id, so that two callers wait for one another in the same order; the
+    -- first of equals stands.
     for v_job in
         select t.*, o.place
           from jsonb_array_elements(p_jobs) with ordinality as o (job, place),
@@ -32,7 +33,7 @@ begin
                    unique_until text, unique_seconds double precision, expires_at double precision,
                    tags text, search text, body text, names jsonb
                )
-         order by t.unique_key nulls first, o.place
+         order by t.unique_key nulls first, case when t.unique_key is null then t.id end, o.place
     loop
         select s.id, s.jobs into v_sent
           from penstock.sent s
@@ -47,17 +48,13 @@ begin
             perform penstock.check_pruned(v_job.id);
         end if;
         if v_job.unique_key is not null then
-            insert into penstock.unique_key as u (key, job, until, expires_at)
-            values (v_job.unique_key, v_job.id, v_job.unique_until, p_now + v_job.unique_seconds)
-                on conflict (key) do update
-               set job = excluded.job, until = excluded.until, expires_at = excluded.expires_at
-             where u.expires_at <= p_now;
-            if not found then
-                select u.job into v_holder from penstock.unique_key u where u.key = v_job.unique_key;
-                if v_holder = v_job.id then  -- its other sender was quicker by a moment
-                    v_known := v_known || to_jsonb(v_job.id);
-                    continue;
-                end if;
+            v_holder := penstock.take_key(
+                v_job.unique_key, v_job.id, v_job.unique_until, p_now + v_job.unique_seconds, p_now
+            );
+            if v_holder = v_job.id then  -- its other sender was quicker by a moment
+                v_known := v_known || to_jsonb(v_job.id);
+                continue;
+            elsif v_holder is not null then
                 v_standing := v_standing || jsonb_build_object(v_job.id::text, v_holder);
                 continue;
             end if;
@@ -67,6 +64,7 @@ begin
             on conflict do nothing;
         if not found then  -- as above; an error would end the transaction of a caller that we join
             v_known := v_known || to_jsonb(v_job.id);
+            delete from penstock.unique_key u where u.key = v_job.unique_key and u.job = v_job.id;
             continue;
         end if;
         -- An id may be a few ticks ahead of the clock: at once means now, not then.
@@ -90,5 +88,43 @@ begin
         values (v_job.lane, 'ready', v_minute, 1);
     end loop;
     return jsonb_build_object('known', v_known, 'standing', v_standing);
+end
+$$;
+
+-- Take a unique key that is free, or whose time is over; else answers the job that holds it. That
+-- one is only looked at: a lock would last until the end of a transaction that may be somebody
+-- else's, and the end of the job that holds the key would have to wait for it.
+create or replace function penstock.take_key(
+    p_key text,
+    p_job uuid,
+    p_until text,
+    p_expires_at double precision,
+    p_now double precision
+) returns uuid
+language plpgsql
+as $$
+declare
+    v_held record;
+begin
+    loop
+        select u.job, u.expires_at <= p_now as over into v_held
+          from penstock.unique_key u
+         where u.key = p_key;
+        if not found then
+            insert into penstock.unique_key (key, job, until, expires_at)
+            values (p_key, p_job, p_until, p_expires_at)
+                on conflict do nothing;
+        elsif v_held.over then
+            update penstock.unique_key u
+               set job = p_job, until = p_until, expires_at = p_expires_at
+             where u.key = p_key and u.expires_at <= p_now;
+        else
+            return v_held.job;
+        end if;
+        if found then
+            return null;
+        end if;
+        -- Another was quicker, and is seen by now.
+    end loop;
 end
 $$;

@@ -19,23 +19,56 @@ end
 $$;
 
 -- Parcels of one run of ids may be cut differently when they are sent again: who stores some of a
--- run waits for others who do, so that what they stored is seen. Released by the commit. Many
--- runs would fill the server's table of locks; then the whole table is kept from others.
+-- run waits for others who do, so that what they stored is seen. Released by the commit.
+--
+-- A lock per run. Very many would fill the server's table of locks: then one for all runs of the
+-- same second (of 512, which come again), which whoever locks a run shares. Runs of other seconds
+-- do not wait. Callers that are joined keep what they share until they end: whoever waits for them
+-- lets go of all it has after a moment, so that nobody has to wait behind it, and tries again.
 create or replace function penstock.lock_runs(p_runs uuid[]) returns void
 language plpgsql
 as $$
 declare
+    v_number bigint;
     v_run uuid;
     v_runs uuid[] := array(select distinct r.run from unnest(p_runs) as r (run) order by r.run);
+    v_seconds bigint[] := array(
+        select distinct penstock.second_lock(r.run) as number from unnest(v_runs) as r (run) order by number
+    );
+    v_patience text := current_setting('lock_timeout');
 begin
-    if array_length(v_runs, 1) > 1000 then
-        lock table penstock.sent in share row exclusive mode;
+    if cardinality(v_runs) <= 1000 then
+        foreach v_number in array v_seconds loop
+            perform pg_advisory_xact_lock_shared(v_number);
+        end loop;
+        foreach v_run in array v_runs loop
+            perform pg_advisory_xact_lock(uuid_hash_extended(v_run, 4855284203));
+        end loop;
         return;
     end if;
-    foreach v_run in array v_runs loop
-        perform pg_advisory_xact_lock(uuid_hash_extended(v_run, 4855284203));
+    for v_try in 1 .. 30 loop
+        begin
+            perform set_config('lock_timeout', '100ms', true);
+            foreach v_number in array v_seconds loop
+                perform pg_advisory_xact_lock(v_number);
+            end loop;
+            perform set_config('lock_timeout', v_patience, true);
+            return;
+        exception when lock_not_available then
+            if v_try = 30 then
+                raise;
+            end if;
+        end;
+        perform pg_sleep(0.1);
     end loop;
 end
+$$;
+
+-- The number of the lock for all runs of ids that were made in the same second.
+create or replace function penstock.second_lock(p_run uuid) returns bigint
+language sql immutable strict parallel safe
+as $$
+    select 4855284210 + ((get_byte(uuid_send(p_run), 3) & 7) << 6) + (get_byte(uuid_send(p_run), 4) >> 2)
 $$;
 
 create or replace function penstock.enqueue_parcel(
@@ -49,6 +82,7 @@ create or replace function penstock.enqueue_parcel(
     p_relaxed boolean
 ) returns uuid[]
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
@@ -64,6 +98,7 @@ begin
         perform penstock.check_pruned(p_id);  -- which refuses it
     end if;
     if p_jobs > 1 or p_id <> p_run then  -- else only the same id could be in its way
+        perform pg_advisory_xact_lock_shared(penstock.second_lock(p_run));
         perform pg_advisory_xact_lock(uuid_hash_extended(p_run, 4855284203));
         select s.id, s.jobs into v_id, v_jobs
           from penstock.sent s
@@ -101,6 +136,7 @@ create or replace function penstock.enqueue_parcels(
     p_relaxed boolean
 ) returns uuid[]
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
@@ -110,7 +146,11 @@ declare
     v_jobs integer;
 begin
     perform penstock.check_pruned((select t.id from unnest(p_ids) as t (id) order by t.id limit 1));
-    perform penstock.lock_runs(p_runs);
+    perform penstock.lock_runs(array(
+        select t.run
+          from unnest(p_ids, p_runs, p_jobs) as t (id, run, jobs)
+         where t.jobs > 1 or t.id <> t.run  -- else only the same id could be in its way
+    ));
     -- One by one: joined, the planner reads every partition for a handful of ids.
     for i in 1 .. array_length(p_ids, 1) loop
         select s.id, s.jobs into v_id, v_jobs
