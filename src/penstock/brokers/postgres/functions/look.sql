@@ -14,6 +14,7 @@ create or replace function penstock.busy_lanes(
     lane bigint, first uuid, jobs integer, run_at double precision, news text
 )
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 set enable_bitmapscan = off
@@ -77,6 +78,9 @@ begin
     lane := null;
     run_at := null;
     news := penstock.news(p_now, p_lease_time);
+    if p_lanes is null and news !~ 'lapsed' and penstock.stranded() then
+        news := news || 'lapsed';
+    end if;
     if news <> '' then
         return next;
     end if;
@@ -120,9 +124,29 @@ as $$
                 then 'lapsed' else '' end
 $$;
 
+-- Whether anything is held by a worker that is not there: it was given up while its claim was under
+-- way. There are as many rows as claims in flight; a worker each is looked up by its key, whatever
+-- the planner thinks of those tables.
+create or replace function penstock.stranded() returns boolean
+language sql stable
+as $$
+    select exists (
+               select 1
+                 from penstock.lease l
+                where coalesce((select w.gone from penstock.worker w where w.id = l.worker), 1) > 0
+           )
+        or exists (
+               select 1
+                 from penstock.job j
+                where j.state = 'running'
+                  and coalesce((select w.gone from penstock.worker w where w.id = j.worker), 1) > 0
+           )
+$$;
+
 -- Ready jobs whose time to start is over, locked; some of them, if there are many.
 create or replace function penstock.expired(p_now double precision) returns setof penstock.job
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 set enable_bitmapscan = off

@@ -1,5 +1,6 @@
 -- The workers whose lease ran out. Besides, whoever holds something without being there: it was
--- given up while its claim was under way.
+-- given up while its claim was under way. Locked, and looked at again by that: one that is back by
+-- now keeps what it holds.
 with lapsed as (
     select id
       from penstock.worker
@@ -7,14 +8,24 @@ with lapsed as (
        and alive_until <= %(lease_time)s
      order by id
        for update skip locked
+),
+holding as materialized (
+    select worker from penstock.lease
+     union
+    select worker from penstock.job where state = 'running'
+),
+stranded as (
+    select id
+      from penstock.worker
+     where gone > 0
+       and id in (select worker from holding)
+     order by id
+       for update skip locked
 )
 select id from lapsed
  union
-select l.worker
-  from penstock.lease l
- where not exists (select 1 from penstock.worker w where w.id = l.worker and w.gone = 0)
- union
-select j.worker
-  from penstock.job j
- where j.state = 'running'
-   and not exists (select 1 from penstock.worker w where w.id = j.worker and w.gone = 0);
+select id from stranded
+ union  -- a worker of which nothing is known
+select h.worker
+  from holding h
+ where not exists (select 1 from penstock.worker w where w.id = h.worker);
