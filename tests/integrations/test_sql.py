@@ -276,6 +276,8 @@ BAD = {
     "argument n: an integer": {"args": {"n": 2**64}},
     "argument n.deep[1].m: an integer": {"args": {"n": {"deep": [0, {"m": -(2**70)}]}}},
     "the arguments take 300": {"args": {"text": "x" * 300_000}},
+    "the arguments take 400": {"args": {"text": "x" * 400_000, "n": 2**64}},
+    "secret: null": {"secret": ["customer", None]},
     "tag in runs_on 'a b'": {"runs_on": ["a b"]},
     "ahead of the store's clock": {"id": str(uuid.UUID(int=2**127 - 1))},
     "days ago": {"id": "01000000-0000-7000-8000-000000000000"},

@@ -200,7 +200,7 @@ create or replace function penstock.enqueue(
 ) returns uuid
 language plpgsql
 security definer
-set search_path = pg_catalog, penstock, pg_temp
+set search_path = pg_catalog, pg_temp
 as $$
 declare
     v_now constant double precision := extract(epoch from clock_timestamp())::double precision;
@@ -257,12 +257,8 @@ begin
     if enqueue.args is null or jsonb_typeof(enqueue.args) <> 'object' then
         perform penstock.refuse(format('args %s: an object with an argument per name, as {"order": 7}', coalesce(left(enqueue.args::text, 60), 'null')));
     end if;
-    select penstock.fault_in(e.value, 'argument ' || e.key, 0) into v_fault
-      from jsonb_each(enqueue.args) as e
-     where penstock.fault_in(e.value, 'argument ' || e.key, 0) is not null
-     limit 1;
-    if v_fault is not null then
-        perform penstock.refuse(v_fault);
+    if array_position(enqueue.secret, null) is not null then
+        perform penstock.refuse('secret: null is not the name of an argument');
     end if;
 
     if coalesce(enqueue.headers, '{}') <> '{}' then
@@ -277,6 +273,14 @@ begin
     v_bytes := convert_to(v_body::text, 'UTF8');
     if length(v_bytes) > 262144 then
         perform penstock.refuse(format('the arguments take %s bytes, the limit is 262144: store the data elsewhere and hand over where it is', length(v_bytes)));
+    end if;
+    -- Only now: looking through a value of any size would take any time.
+    select penstock.fault_in(e.value, 'argument ' || e.key, 0) into v_fault
+      from jsonb_each(enqueue.args) as e
+     where penstock.fault_in(e.value, 'argument ' || e.key, 0) is not null
+     limit 1;
+    if v_fault is not null then
+        perform penstock.refuse(v_fault);
     end if;
 
     if v_id is null then
