@@ -8,6 +8,7 @@ import pytest
 from penstock.broker import Batch, Note
 from penstock.errors import Refused
 from penstock.filter import Filter
+from penstock.ids import derived_id
 from penstock.job import Outcome, State, failed, succeeded
 from tests.factories import (
     a_job,
@@ -176,3 +177,19 @@ def test_a_job_that_says_so_is_kept_longer(broker, clock, fields, outcome):
 
     assert broker.get(job.id).state is outcome.state
     assert broker.get(job.id).result == outcome.result
+
+
+def test_a_derived_id_is_remembered_for_as_long_as_what_became_of_its_job(broker, clock):
+    """D60: a job that took long to end is not run again by whoever derives its id."""
+    job = a_job(clock, id=derived_id("nightly", "2026-11-15"))
+    broker.enqueue([job])
+    clock.advance(days=20)
+    [claimed] = claim(broker)
+    settle(broker, claimed, begun(succeeded(), clock.now()))
+    clock.advance(days=1)
+
+    broker.prune(clock.now() - 14 * DAY)
+    assert broker.enqueue([job]).known == {job.id}
+    broker.prune(clock.now() - DAY / 2)
+
+    assert broker.enqueue([job]).known == frozenset()
