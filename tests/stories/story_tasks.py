@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from penstock import App, current_job
+from penstock import App, Retry, current_job
 
 TASKS: list[tuple[Callable[..., Any], dict[str, Any]]] = []
 kept: list[bytes] = []
@@ -150,6 +150,15 @@ def poison(n: int, *, deadly: bool) -> int:
 def charge(n: int, seconds: float = 0.0) -> int:
     ledger("charge", n)
     time.sleep(seconds)
+    return n
+
+
+@task(retry=Retry(limit=2, delay=0.5))
+def stumble(n: int) -> int:
+    """Fail the first time."""
+    ledger("stumble", n)
+    if current_job().attempt == 1:
+        raise OSError("the first time")
     return n
 
 

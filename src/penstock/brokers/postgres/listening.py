@@ -213,7 +213,7 @@ class Ear:
 
     def _tell(self, said: str) -> None:
         try:
-            news: News = frozenset(map(int, said.split(","))) if said else None
+            news: News = frozenset(map(_lane_number, said.split(","))) if said else None
         except ValueError:
             news = None
         for box in list(self._waiting.values()):
@@ -253,6 +253,14 @@ def await_heard(connection: Connection, waiting: set[str], heard: list[str]) -> 
             return
         if select.select([connection.pgconn.socket], [], [], left)[0]:
             connection.pgconn.consume_input()
+
+
+def _lane_number(word: str) -> int:
+    """Anybody may notify: what is no lane's number is no number."""
+    number = int(word)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(word)
+    return number
 
 
 _ears: weakref.WeakSet[Ear] = weakref.WeakSet()
