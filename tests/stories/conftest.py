@@ -259,3 +259,9 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
     story = Story(tmp_path, request.getfixturevalue(f"{request.param}_url"))
     yield story
     story.close()
+
+
+# What the worker does by itself is the same on every store: on all of them when there is time.
+whatever_the_store = pytest.mark.parametrize(
+    "story", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)

@@ -7,7 +7,7 @@ import socket
 import urllib.request
 
 from penstock import State
-from tests.stories.conftest import Story, eventually
+from tests.stories.conftest import Story, eventually, whatever_the_store
 
 
 def test_draining_runs_everything_now_and_later_and_ends_with_code_0(story: Story):
@@ -26,6 +26,7 @@ def test_draining_runs_everything_now_and_later_and_ends_with_code_0(story: Stor
     assert set(story.successes().values()) == {1}
 
 
+@whatever_the_store
 def test_process_mode_runs_in_another_process_which_is_used_again(story: Story):
     crunch = story.task("crunch")
     handles = [crunch.enqueue(n) for n in range(5)]
@@ -49,6 +50,7 @@ def test_a_job_in_a_process_of_its_own_leaves_notes_and_commits_with_its_effects
     assert values == [("one",), ("two",)]
 
 
+@whatever_the_store
 def test_children_that_never_come_up_end_the_supervisor_with_code_70(story: Story):
     module = story.folder / "born_dead.py"
     module.write_text(
@@ -62,6 +64,7 @@ def test_children_that_never_come_up_end_the_supervisor_with_code_70(story: Stor
     assert "no child comes up" in fleet.output()
 
 
+@whatever_the_store
 def test_health_is_served_while_it_works(story: Story):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

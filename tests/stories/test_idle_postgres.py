@@ -42,11 +42,11 @@ def stay_idle(server: Server, folder: Path, supervisors: int, processes: int) ->
         story.start(processes=processes, threads=2, lease=15.0)
     total = supervisors * processes
     eventually(lambda: len(story.broker.workers()) == total, timeout=60 + total)
-    time.sleep(8 + total / 20)
+    time.sleep(5 + total / 20)
 
-    asked = statements(server, 15)
+    asked = statements(server, 10)
 
-    rate = asked.total() / 15
+    rate = asked.total() / 10
     print(f"{total} idle processes: {rate:.1f} statements/s, {rate / total:.2f} each")
     print(*asked.most_common(8), sep="\n")
     # Few processes have a supervisor each, which renews for them every five seconds.
@@ -58,7 +58,7 @@ def stay_idle(server: Server, folder: Path, supervisors: int, processes: int) ->
 
 
 def test_idle_workers_ask_for_little(talkative, tmp_path):
-    stay_idle(talkative, tmp_path, supervisors=2, processes=3)
+    stay_idle(talkative, tmp_path, supervisors=2, processes=2)
 
 
 @pytest.mark.soak

@@ -10,7 +10,13 @@ import time
 from collections import Counter
 
 from penstock import State
-from tests.stories.conftest import TASKS_FILE, Story, alive, eventually
+from tests.stories.conftest import (
+    TASKS_FILE,
+    Story,
+    alive,
+    eventually,
+    whatever_the_store,
+)
 
 
 def test_a_child_that_is_killed_in_mid_run_loses_nothing(story: Story):
@@ -53,6 +59,7 @@ def test_a_child_outlives_its_supervisor_just_to_finish_what_it_has_begun(story:
     assert story.counted() == {}
 
 
+@whatever_the_store
 def test_one_poison_job_among_a_hundred_fails_alone(story: Story):
     poison = story.task("poison")
     handles = [poison.enqueue(n, deadly=n == 50) for n in range(100)]
@@ -66,6 +73,7 @@ def test_one_poison_job_among_a_hundred_fails_alone(story: Story):
     assert [successes[handle.id] for handle in handles] == [int(n != 50) for n in range(100)]
 
 
+@whatever_the_store
 def test_a_job_that_ends_its_process_as_if_all_was_well_is_stopped_too(story: Story):
     leave, good = story.task("leave").enqueue(), story.task("nap").enqueue(1)
 

@@ -107,11 +107,11 @@ def everything_in_history(story: Story, accepted: list[str]) -> None:
 
 # On a server of their own: what is open holds back the history of a whole server.
 def test_a_reader_s_snapshot_that_stays_open(own_story):
-    hold_a_snapshot(own_story, seconds=3)
+    hold_a_snapshot(own_story, seconds=2)
 
 
 def test_a_writer_s_transaction_that_stays_open(own_story):
-    hold_a_number(own_story, seconds=3)
+    hold_a_number(own_story, seconds=2)
 
 
 @pytest.mark.soak

@@ -7,7 +7,7 @@ import signal
 import time
 
 from penstock import State
-from tests.stories.conftest import Story, alive, eventually
+from tests.stories.conftest import Story, alive, eventually, whatever_the_store
 
 
 def test_sigterm_under_load_hands_back_uncounted(story: Story):
@@ -33,6 +33,7 @@ def test_sigterm_under_load_hands_back_uncounted(story: Story):
     assert len(story.ledger()) == states[State.SUCCEEDED]
 
 
+@whatever_the_store
 def test_what_does_not_end_within_the_grace_goes_back_uncounted(story: Story):
     endless = [story.task("nap").enqueue(n, seconds=600) for n in range(3)]
     endless += [story.task("nap_async").enqueue(n, seconds=600) for n in range(3)]
@@ -48,6 +49,7 @@ def test_what_does_not_end_within_the_grace_goes_back_uncounted(story: Story):
     }
 
 
+@whatever_the_store
 def test_a_second_signal_hands_back_at_once(story: Story):
     handle = story.task("nap").enqueue(1, seconds=600)
     fleet = story.start(grace=60)
@@ -63,6 +65,7 @@ def test_a_second_signal_hands_back_at_once(story: Story):
     assert handle.state() is State.READY
 
 
+@whatever_the_store
 def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(story: Story):
     handles = story.app.enqueue([story.task("nap").job(n, 0.5) for n in range(30)])
     fleet = story.start()
@@ -77,6 +80,7 @@ def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(story: Story):
     assert story.counted() == {}
 
 
+@whatever_the_store
 def test_a_child_that_is_asked_to_end_by_itself_is_replaced(story: Story):
     fleet = story.start()
     [before] = eventually(fleet.children)

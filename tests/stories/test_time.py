@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from penstock import State
-from tests.stories.conftest import Story, alive, eventually
+from tests.stories.conftest import Story, alive, eventually, whatever_the_store
 
 
 def test_a_job_ten_times_longer_than_the_lease_that_holds_the_interpreter_runs_once(story: Story):
@@ -27,6 +27,7 @@ def test_a_job_ten_times_longer_than_the_lease_that_holds_the_interpreter_runs_o
 
 
 def test_a_fleet_that_stands_still_beyond_its_lease_cannot_settle_afterwards(story: Story):
+    """V6: a job begins twice where its worker did not answer, and ends once."""
     handle = story.task("nap").enqueue(1, seconds=2.0)
     first = story.start(lease=1.0, threads=1)
     eventually(lambda: story.ledger("nap"))
@@ -66,6 +67,7 @@ def test_an_outage_longer_than_the_lease_gives_nobody_up(story: Story):
     assert [fleet.process.poll() for fleet in fleets] == [None, None]
 
 
+@whatever_the_store
 @pytest.mark.parametrize(
     "name", ["spin", "swallow", "sleep_for_ever", "hold_for_ever", "block_loop"]
 )
@@ -89,6 +91,7 @@ def test_a_job_that_never_returns_is_ended_at_its_timeout_and_its_neighbours_suc
     assert story.counted() == {"timeout": 1}
 
 
+@whatever_the_store
 def test_a_process_that_ignores_sigterm_is_killed_at_its_timeout(story: Story):
     handle = story.task("deaf_process").enqueue()
     good = story.task("crunch").enqueue(1)
@@ -102,6 +105,7 @@ def test_a_process_that_ignores_sigterm_is_killed_at_its_timeout(story: Story):
     assert not alive(int(pid))
 
 
+@whatever_the_store
 def test_a_running_process_is_ended_when_its_job_is_cancelled(story: Story):
     handle = story.task("deaf_process").options(timeout=600).enqueue()
     fleet = story.start()
@@ -114,6 +118,7 @@ def test_a_running_process_is_ended_when_its_job_is_cancelled(story: Story):
     assert fleet.process.poll() is None
 
 
+@whatever_the_store
 def test_a_child_above_its_memory_limit_is_replaced_and_loses_nothing(story: Story):
     fleet = story.start(max_memory=150 << 20)
     [before] = eventually(fleet.children)

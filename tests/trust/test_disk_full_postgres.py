@@ -27,7 +27,7 @@ from penstock.testing.postgres import Server
 from tests.factories import a_job, a_worker, claim, some_jobs
 from tests.stories.conftest import Story, eventually
 
-MEGABYTES = 24
+MEGABYTES = 16
 
 
 class Disk(Protocol):

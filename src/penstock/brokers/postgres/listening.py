@@ -35,6 +35,8 @@ _ECHO_SECONDS = 0.1
 _NAMES_AT_ONCE = 50  # a notification holds 8000 bytes
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _LOOK_SECONDS = 30.0  # a connection that says nothing is asked whether it is still there
+_CLOSE_SECONDS = 6.0
+_MOST_NEWS = 100  # kept for a thread that waited once, and may never do so again
 
 log = logging.getLogger("penstock.store")
 
@@ -52,7 +54,8 @@ class Ear:
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._stopped = False
-        self._wake, self._stop = -1, -1
+        self._wake, self._stop = -1, -1  # a pipe, open while the thread runs, which closes it
+        self._connection: Connection | None = None
         self._lock = threading.Lock()
         self._echo = ""
         self._began = threading.Event()
@@ -133,14 +136,21 @@ class Ear:
         """End every wait of this process, or the next one; safe in a signal handler."""
         self._rang = True
         for box in list(self._waiting.values()):
-            box.put(None)
+            _put(box, None)
 
     def _run(self) -> None:
+        try:
+            self._listen()
+        finally:
+            with self._lock:
+                self._close_pipe()
+
+    def _listen(self) -> None:
         pause = _FIRST_PAUSE
         while not self._stopped:
             try:
-                with self._store.connect() as connection:
-                    self._listen_on(connection)
+                with self._store.connect() as self._connection:
+                    self._listen_on(self._connection)
                 pause = _FIRST_PAUSE
             except Exception as error:
                 if not self._stopped:
@@ -155,13 +165,24 @@ class Ear:
             pause = min(_LONGEST_PAUSE, pause * 2)
 
     def _rest(self, seconds: float) -> None:
-        if select.select([self._wake], [], [], seconds)[0]:
+        if _readable(seconds, self._wake):
             os.read(self._wake, 100)
 
     def doubt(self) -> None:
         """Another connection was cut off: see whether this one is still there."""
         if self.hears and self._pid == os.getpid():
-            os.write(self._stop, b"?")
+            self._say(b"?")
+
+    def _say(self, what: bytes) -> None:
+        with self._lock:
+            if self._stop >= 0:
+                os.write(self._stop, what)
+
+    def _close_pipe(self) -> None:
+        for number in (self._stop, self._wake):
+            if number >= 0:
+                os.close(number)
+        self._wake, self._stop = -1, -1
 
     def _missed(self) -> None:
         """Something may have been said meanwhile, about jobs or about rules."""
@@ -180,7 +201,7 @@ class Ear:
             self._missed()  # while there was no connection
         self._began.set()
         while not self._stopped:
-            ready = select.select([connection.pgconn.socket, self._wake], [], [], _LOOK_SECONDS)[0]
+            ready = _readable(_LOOK_SECONDS, connection.pgconn.socket, self._wake)
             if connection.pgconn.socket in ready:
                 connection.pgconn.consume_input()
             else:
@@ -217,13 +238,17 @@ class Ear:
         except ValueError:
             news = None
         for box in list(self._waiting.values()):
-            box.put(news)
+            _put(box, news)
 
     def after_fork_in_child(self) -> None:
         """The thread and its connection are the parent's; whoever waits here listens anew."""
         self._lock = threading.Lock()
         self._pid = 0
         self._thread = None
+        self._close_pipe()
+        if self._connection is not None and not self._connection.closed:
+            self._connection.disown()
+        self._connection = None
         self.hears = False
         self._waiting = {}
 
@@ -232,10 +257,8 @@ class Ear:
         self.hears = False
         thread, self._thread = self._thread, None
         if self._pid == os.getpid() and thread is not None:
-            os.write(self._stop, b"!")
-            thread.join(timeout=6)
-            os.close(self._stop)
-            os.close(self._wake)
+            self._say(b"!")
+            thread.join(timeout=_CLOSE_SECONDS)
         self._waiting.clear()
 
 
@@ -251,7 +274,7 @@ def await_heard(connection: Connection, waiting: set[str], heard: list[str]) -> 
         left = until - time.monotonic()
         if not waiting or left <= 0:
             return
-        if select.select([connection.pgconn.socket], [], [], left)[0]:
+        if _readable(left, connection.pgconn.socket):
             connection.pgconn.consume_input()
 
 
@@ -261,6 +284,23 @@ def _lane_number(word: str) -> int:
     if not -(2**63) <= number < 2**63:
         raise ValueError(word)
     return number
+
+
+def _readable(seconds: float, *numbers: int) -> set[int]:
+    """Which of these descriptors have something to say; not by select, which knows 1024."""
+    poll = select.poll()
+    for number in numbers:
+        poll.register(number, select.POLLIN)
+    return {number for number, _ in poll.poll(seconds * 1000)}
+
+
+def _put(box: queue.SimpleQueue[News], news: News) -> None:
+    if box.qsize() >= _MOST_NEWS:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                box.get_nowait()
+        news = None
+    box.put(news)
 
 
 _ears: weakref.WeakSet[Ear] = weakref.WeakSet()
