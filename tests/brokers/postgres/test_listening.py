@@ -1,0 +1,102 @@
+"""Listening: what is kept, what is held open, and that it ends."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.brokers.postgres import PostgresBroker, listening
+from penstock.rule import Rule, RuleKind
+from tests.factories import a_worker
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """Whatever is opened from now on has a number beyond 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    yield
+    for number in opened:
+        os.close(number)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def test_news_for_a_thread_that_waits_no_more_do_not_pile_up(postgres_broker):
+    postgres_broker.wait(None, 0)
+    ear = postgres_broker.ear
+    for number in range(1000):
+        ear._tell(str(number))
+    for _ in range(1000):
+        ear.ring()
+
+    assert all(box.qsize() <= 101 for box in ear._waiting.values())
+    assert postgres_broker.wait(("default",), 0)
+    assert not postgres_broker.wait(("default",), 0)
+
+
+def test_a_process_with_thousands_of_open_files_hears(postgres_store_url, many_descriptors):
+    broker, other = PostgresBroker(postgres_store_url), PostgresBroker(postgres_store_url)
+    broker.wait(None, 0)
+    assert broker.ear.hears
+    broker.renew([a_worker()])
+    before = broker.rules_version()
+
+    other.set_rule(Rule(RuleKind.PAUSE, queue="mail"))
+    broker.wait(None, 5)
+
+    assert broker.ear.hears
+    assert broker.rules_version() != before
+    other.clear_rule(RuleKind.PAUSE, queue="mail")
+    broker.close()
+    other.close()
+
+
+def test_a_close_that_did_not_wait_for_the_end_takes_nothing_away(postgres_broker, monkeypatch):
+    postgres_broker.wait(None, 0)
+    ear = postgres_broker.ear
+    thread, pipe = ear._thread, (ear._wake, ear._stop)
+    assert all(map(is_open, pipe))
+    monkeypatch.setattr(listening, "_CLOSE_SECONDS", 0.0)
+
+    with ear._lock:  # the thread cannot end
+        ear._stopped = True
+        os.write(ear._stop, b"!")
+        thread.join(timeout=0.2)
+        assert thread.is_alive()
+        assert all(map(is_open, pipe))
+    ear.close()
+    thread.join(timeout=5)
+
+    assert not thread.is_alive()
+    assert (ear._wake, ear._stop) == (-1, -1)
+    ear.doubt()
+
+
+def test_a_fork_holds_nothing_of_its_parents_line_open(postgres_broker):
+    postgres_broker.wait(None, 0)
+    ear = postgres_broker.ear
+    pipe, socket = (ear._wake, ear._stop), os.fstat(ear._connection.pgconn.socket)
+
+    child = os.fork()
+    if child == 0:
+        kept = [number for number in pipe if is_open(number)]
+        open_files = [int(each.name) for each in Path("/proc/self/fd").iterdir()]
+        files = [os.fstat(number) for number in open_files if is_open(number)]
+        os._exit(len(kept) + 10 * sum(os.path.samestat(socket, each) for each in files))
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert ear.hears
