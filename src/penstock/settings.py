@@ -24,7 +24,10 @@ from penstock.errors import Refused
 
 SETTINGS_FILE = "penstock.toml"
 _ROOT_MARKS = (SETTINGS_FILE, "pyproject.toml", "setup.py", ".git")
-_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^/?#@:]*:)[^@/]*(?=@)", re.IGNORECASE)
+# Up to the last @, since somebody may have left one, a slash or a question mark unquoted.
+_PASSWORD = re.compile(
+    r"(?P<before>[a-z][a-z0-9+.-]*://[^/?#@:]*:)(?:[^?#]*|.*)(?=@)", re.IGNORECASE | re.DOTALL
+)
 _PASSWORD_FIELD = re.compile(
     r"(?P<before>[?&](?:password|passwd|pwd|token|secret)=)[^&]*", re.IGNORECASE
 )

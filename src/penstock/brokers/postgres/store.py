@@ -12,10 +12,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg import errors, pq
@@ -322,7 +322,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 def conninfo_of(url: str) -> tuple[str, bool, bool]:
     """What libpq is told; whether there is a pooler in between; whether joined callers notify."""
-    options = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+    options = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
     flags = {"pooler": False, "notify_in_transaction": True}
     for name, default in flags.items():
         said = options.pop(name, str(default)).lower()
@@ -339,11 +339,16 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
     }
     # Not by urlunsplit, which drops the slashes of a URL without a host: one of a local socket.
     plain = f"{url.partition('?')[0]}?{urlencode({**defaults, **options}, quote_via=quote)}"
-    try:
-        conninfo_to_dict(plain)
-    except psycopg.ProgrammingError as error:
-        raise Refused(f"{mask(url)}: {error}".strip()) from error
-    return plain, flags["pooler"], flags["notify_in_transaction"]
+    authority, _, path = url.partition("?")[0].partition("://")[2].partition("/")
+    readable = authority.count("@") < 2 and "@" not in path  # else part of a password is a host
+    with suppress(psycopg.ProgrammingError):
+        if readable and conninfo_to_dict(plain):
+            return plain, flags["pooler"], flags["notify_in_transaction"]
+    # Without what libpq says: it quotes what it cannot read, and that may be the password.
+    raise Refused(
+        f"{mask(url)} is not postgresql://user:password@host:port/database; in a password write "
+        "%40, %2F, %3A, %3F and %25 for @, /, :, ? and %"
+    )
 
 
 class Contended(StoreUnreachable):
