@@ -19,18 +19,16 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
 
 from penstock.errors import Refused
 
 SETTINGS_FILE = "penstock.toml"
 _ROOT_MARKS = (SETTINGS_FILE, "pyproject.toml", "setup.py", ".git")
-# Up to the last @, since somebody may have left one, a slash or a question mark unquoted.
-_PASSWORD = re.compile(
-    r"(?P<before>[a-z][a-z0-9+.-]*://[^/?#@:]*:)(?:[^?#]*|.*)(?=@)", re.IGNORECASE | re.DOTALL
-)
-_PASSWORD_FIELD = re.compile(
-    r"(?P<before>[?&](?:password|passwd|pwd|token|secret)=)[^&]*", re.IGNORECASE
-)
+_SECRET = re.compile(r"pass|pwd|secret|key|token", re.IGNORECASE)
+# A value goes on over an & that no other name follows: somebody may have left one unquoted.
+_FIELD = re.compile(r"(?P<name>(?<=[?&])[^=&?]*)=(?P<value>[^&]*(?:&(?![^=&]*=)[^&]*)*)")
+_PORT = re.compile(r"\d*(?:[,/?#]|$)")
 
 
 class ResolvedUrl(NamedTuple):
@@ -77,13 +75,40 @@ def anchor(url: str, root: Path) -> str:
         return url
     path, mark, query = url.removeprefix(head).partition("?")
     if not path:
-        raise Refused(f"{url!r} names no file: write sqlite:///penstock.db")
+        raise Refused(f"{mask(url)!r} names no file: write sqlite:///penstock.db")
     return f"{head}{(root / path).absolute()}{mark}{query}"
 
 
 def mask(url: str) -> str:
-    """The URL as it may be shown: without its password."""
-    return _PASSWORD_FIELD.sub(r"\g<before>***", _PASSWORD.sub(r"\g<before>***", url))
+    """The URL as it may be shown: without what may be a secret, also where it is malformed.
+
+    Rather too little is shown than too much: an unquoted @, /, ? or # belongs to the password.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        if re.search(rf"(?:{_SECRET.pattern})\w*\s*=", url, re.IGNORECASE):
+            return "***"
+        scheme, rest = "", url
+    if scheme != "sqlite":
+        rest = _without_password(rest)
+    return scheme + mark + _FIELD.sub(_shown, rest)
+
+
+def _without_password(rest: str) -> str:
+    user, colon, behind = rest.partition(":")
+    if not colon:
+        return rest
+    _, at, host = behind.rpartition("@")
+    if at:
+        return f"{user}:***@{host}"
+    if "@" in user or user.startswith("[") or "/" in user or _PORT.match(behind):
+        return rest  # of the address
+    return f"{user}:***"
+
+
+def _shown(field: re.Match[str]) -> str:
+    secret = _SECRET.search(unquote(field["name"]))
+    return f"{field['name']}={'***' if secret else field['value']}"
 
 
 def calling_file() -> Path | None:
