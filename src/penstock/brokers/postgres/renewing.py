@@ -57,7 +57,7 @@ class Renewing(Pruning):
             [msgspec.json.encode(worker).decode() for worker in workers],
             self.store.lease_time(),
         )
-        rows = db.execute(sql.renew_all, values).fetchall()
+        rows = db.execute(sql.renew, values).fetchall()
         return Renewed(
             frozenset(from_bytes(row["cancelled"]) for row in rows if row["cancelled"]),
             frozenset(row["lapsed"] for row in rows if row["lapsed"]),

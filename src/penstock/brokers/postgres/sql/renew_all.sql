@@ -1,2 +1,0 @@
--- Serves renew: all children of a supervisor in one call.
-select lapsed, cancelled from penstock.renew(%s, %s, %s, %s, %s);
