@@ -278,3 +278,14 @@ def test_an_async_caller_that_comes_as_the_thread_gives_up_is_answered() -> None
     asyncio.run(main())
 
     assert store.calls == [["first"], ["second"]]
+
+
+def test_what_one_caller_did_wrong_does_not_fail_the_others() -> None:
+    """Whatever the error is, unless the store itself is in trouble."""
+    store = Store()
+    store.fail = lambda tasks: ValueError("a NUL") if "a" in tasks else None
+
+    _, heard = behind_the_first(store, Coalescer(store.send), ["a", "b"])
+
+    assert isinstance(heard["a"], ValueError)
+    assert not isinstance(heard["b"], Exception)

@@ -278,6 +278,8 @@ class App:
         broker, joined = self.broker_for(connection)
         if joined is not None:
             answer = broker.enqueue(jobs, connection=joined)
+        elif _may_wait(jobs):
+            answer = broker.enqueue(jobs)
         else:
             answer = self._coalescer.enqueue(jobs)
         return self._handles(jobs, answer)
@@ -291,6 +293,8 @@ class App:
             broker = self._broker or await asyncio.to_thread(lambda: self.broker)
             return self._handles(jobs, await join_async(broker, connection, jobs))
         refuse_inside_transaction("enqueue_async")
+        if _may_wait(jobs):
+            return self._handles(jobs, await asyncio.to_thread(self._send, jobs))
         return self._handles(jobs, await self._coalescer.enqueue_async(jobs))
 
     def _send(self, jobs: Jobs) -> Enqueued:
@@ -391,6 +395,11 @@ def _caller() -> Any:
 def _origin(task: Task[..., Any]) -> str:
     code = task.function if not task.declared else task.__wrapped__
     return f"{code.__module__}.{code.__qualname__}"
+
+
+def _may_wait(jobs: Jobs) -> bool:
+    """A unique key may be held by a transaction that is still open: then nobody else waits too."""
+    return any(isinstance(job, Job) and job.unique is not None for job in jobs)
 
 
 def _checked(jobs: Iterable[Job[Any] | Parcel]) -> list[Job[Any] | Parcel]:

@@ -341,10 +341,13 @@ class Broker(Protocol):
         """Where jobs stand, per queue and task; costs the same for a million jobs as for ten."""
         ...
 
-    def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
+    def history(
+        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+    ) -> list[Event]:
         """What happened, in the order it was committed.
 
-        A reader that goes on from the last position it saw never misses a row.
+        A reader that goes on from the last position it saw never misses a row. `after=None`: the
+        last ones as they stand now, oldest first, for people to look at.
         """
         ...
 

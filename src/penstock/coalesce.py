@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.broker import Enqueued
-from penstock.errors import Refused, UnknownOutcome
+from penstock.errors import SchemaTooNew, StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.job import Job, Parcel
 
 IDLE_SECONDS = 5.0  # then the thread of awaiting callers ends
@@ -165,18 +165,24 @@ class Coalescer:
     def _send_for(self, requests: list[_Request]) -> None:
         try:
             answer = self._send([job for request in requests for job in request.jobs])
-        except Refused as error:
-            if len(requests) == 1:
-                requests[0].fail(error)
+        except Exception as error:
+            if len(requests) == 1 or _about_all(error):
+                for request in requests:
+                    request.fail(error)
                 return
+            # One of them is to blame, or in somebody's way: the others must not suffer for it.
             for request in requests:
                 self._send_for([request])
-        except Exception as error:
-            for request in requests:
-                request.fail(error)
         else:
             for request in requests:
                 request.answer = answer
+
+
+def _about_all(error: Exception) -> bool:
+    """Whether the store itself is in trouble, and not what was to be stored."""
+    return type(error) is StoreUnreachable or isinstance(
+        error, (StoreFull, UnknownOutcome, SchemaTooNew, OSError)
+    )
 
 
 def _release(caller: _Caller) -> None:

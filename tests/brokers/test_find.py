@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock.filter import Filter, parse_filter
@@ -163,3 +164,12 @@ def test_a_rare_job_is_found_among_many(broker, clock):
 
     assert ids_of(all_pages(broker, words(clock, "task:mail:sweep"))) == [rare.id]
     assert ids_of(all_pages(broker, words(clock, "arg.user:62"))) == [rare.id]
+
+
+@pytest.mark.parametrize("value", ["a\x00b", "\u4e00\u4e01\u4e02" * 1000, "x" * 600 + "y"])
+def test_a_searched_value_may_be_long_or_odd(broker, clock, value):
+    job = a_job(clock, search={"text": value}, body=msgspec.json.encode({"args": {"text": value}}))
+    other = a_job(clock, search={"text": "other"}, body=b'{"args":{"text":"other"}}')
+    broker.enqueue([job, other])
+
+    assert ids_of(broker.find(Filter(args={"text": (value,)})).jobs) == [job.id]

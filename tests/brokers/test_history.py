@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from penstock.broker import Note
 from penstock.job import failed, succeeded, try_again
 from penstock.rule import Rule, RuleKind
@@ -148,3 +150,20 @@ def test_a_reader_beside_many_writers_misses_nothing(broker, clock):
     following.join()
 
     assert len(read) == len(set(read)) == 200
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_the_last_rows_are_there_for_people_to_look_at(broker, clock, limit):
+    jobs = some_jobs(clock, 7)
+    broker.enqueue(jobs)
+    for job in claim(broker, limit=7):
+        settle(broker, job, begun(succeeded(), clock.now()))
+        clock.advance(seconds=1)
+    every = broker.history()
+
+    assert broker.history(after=None, limit=limit) == every[-limit:]
+    assert broker.history(after=None, limit=limit, job=jobs[3].id) == [every[3]]
+
+
+def test_of_an_empty_history_there_is_nothing_last(broker):
+    assert broker.history(after=None, limit=5) == []

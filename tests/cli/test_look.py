@@ -150,17 +150,3 @@ def test_history_is_followed_as_it_happens(stocked):
     assert (last["kind"], last["task"]) == ("attempt", "shop:charge")
     assert (news["kind"], news["job"]) == ("cancel", waiting["id"])
     assert following.returncode == 130
-
-
-def test_the_end_of_a_long_history_is_found(shop):
-    from penstock.cli.look import last_position
-    from penstock.job import Job
-
-    store = shop.store()
-    assert last_position(store) == 0
-    for number in range(1, 40):
-        job = Job(task="t")
-        store.enqueue([job])
-        store.cancel([job.id])
-        assert last_position(store) == store.history(limit=1000)[-1].position == number
-    store.close()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.cli.look import last_position
 from penstock.errors import PenstockError
 from penstock.why import span
 
@@ -114,7 +113,7 @@ def _schema(condition: StoreCondition, schema: int, newest: int) -> Finding:
 def _clock(broker: Broker) -> Finding:
     here, store = time.time(), broker.clock.now()
     ahead = abs(here - store)
-    rows = broker.history(after=max(last_position(broker) - 1, 0), limit=1)
+    rows = broker.history(after=None, limit=1)
     if rows and rows[0].at - store > _CLOCK_SECONDS:
         back = span(rows[0].at - store)
         says = f"the newest row of the history is {back} ahead of the clock: it was set back"

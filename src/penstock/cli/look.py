@@ -10,7 +10,7 @@ from penstock.cli.options import AppTarget, Json, Profile, Url, no_stray_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker, Event
+    from penstock.broker import Event
 
 Words = Annotated[
     list[str] | None,
@@ -162,10 +162,7 @@ def history(
     if follow and job_id is not None:
         raise Refused("--follow goes with the whole history: leave out the id")
     with opened(url, profile, app) as broker:
-        if after is None:
-            rows = _last_rows(broker, limit, job_id)
-        else:
-            rows = broker.history(after=after, limit=limit, job=job_id)
+        rows = broker.history(after=after, limit=limit, job=job_id)
         position = _put(rows, json=json) or after or 0
         while follow:
             rows = broker.history(after=position, limit=1000)
@@ -187,37 +184,3 @@ def _put(rows: list[Event], *, json: bool) -> int | None:
         else:
             show.console().print(show.event_line(event), soft_wrap=True)
     return rows[-1].position if rows else None
-
-
-def _last_rows(broker: Broker, limit: int, job: str | None) -> list[Event]:
-    """The last rows: of one job by reading all of it, else by asking where the history ends."""
-    if job is not None:
-        rows = broker.history(limit=1_000_000, job=job)
-        return rows[-limit:]
-    after = max(last_position(broker) - limit, 0)
-    return broker.history(after=after, limit=limit)
-
-
-def last_position(broker: Broker) -> int:
-    """The position of the newest row; 0 if there is none.
-
-    The protocol reads forward only. Thirty looks at one row each, twice as far every time and then
-    closing in, find the end of a history of a billion rows.
-    """
-
-    def next_after(position: int) -> int | None:
-        rows = broker.history(after=position, limit=1)
-        return rows[0].position if rows else None
-
-    found, stride = 0, 1
-    while (ahead := next_after(found + stride)) is not None:
-        found, stride = ahead, stride * 2
-    beyond = found + stride  # nothing is after it
-    while found < beyond:
-        middle = (found + beyond) // 2
-        ahead = next_after(middle)
-        if ahead is None:
-            beyond = middle
-        else:
-            found = ahead
-    return found

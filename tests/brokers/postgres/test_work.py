@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
 
+from penstock import App
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock, ticks
 from penstock.brokers.postgres.offers import Offer, Offers
+from penstock.errors import StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
 from tests.factories import a_job, a_worker, claim, some_jobs
 
@@ -188,3 +191,76 @@ def test_the_clock_is_measured_again_after_a_while():
     assert not clock.stale()
     clock.measured(1000.0, now - FRESH_SECONDS - 1, now - FRESH_SECONDS - 1)
     assert clock.stale()
+
+
+def test_who_waits_for_a_unique_key_keeps_nobody_else_waiting(postgres_url):
+    """It is held by a transaction that stays open."""
+    app = App(postgres_url)
+
+    @app.task(name="greet")
+    def greet(name: str) -> None: ...
+
+    assert app.broker
+    refused: list[Exception] = []
+
+    def same_key() -> None:
+        try:
+            greet.options(unique="welcome-ada").enqueue("ada")
+        except StoreUnreachable as error:
+            refused.append(error)
+
+    with psycopg.connect(postgres_url) as holder:
+        greet.options(connection=holder, unique="welcome-ada").enqueue("ada")
+        waiting = threading.Thread(target=same_key)
+        waiting.start()
+        began = time.monotonic()
+        for number in range(20):
+            greet.enqueue(str(number))
+        took = time.monotonic() - began
+        waiting.join()
+        assert took < 2
+        assert "try again" in str(refused[0])
+    app.close()
+
+
+def test_a_database_that_begins_otherwise_is_worked_with_as_read_committed(postgres_url):
+    name = postgres_url.rpartition("/")[2].partition("?")[0]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            f"alter database {name} set default_transaction_isolation = 'serializable'"
+        )
+    broker = PostgresBroker(postgres_url)
+    with broker.store.lend() as connection, broker.store.transaction(connection) as db:
+        [alone] = connection.execute("show default_transaction_isolation").fetchone()
+        within = db.execute("show transaction_isolation").fetchone()["transaction_isolation"]
+    broker.close()
+
+    assert (alone, within) == ("read committed", "read committed")
+
+
+def test_prunes_may_run_at_the_same_time(postgres_url):
+    broker = PostgresBroker(postgres_url)
+    today = int(time.time() // 86400)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for day in range(today - 30, today - 20):
+            at = datetime.fromtimestamp(day * 86400, UTC)
+            connection.execute(
+                f"create table penstock.history_{at:%Y%m%d} partition of penstock.history "
+                f"for values from ({day * 86400}) to ({(day + 1) * 86400})"
+            )
+    errors: list[Exception] = []
+
+    def prune() -> None:
+        try:
+            broker.prune(time.time() - 15 * 86400)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=prune) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    broker.close()
+
+    assert errors == []

@@ -393,11 +393,14 @@ class MemoryBroker:
                 row[word] = row.get(word, 0) + 1
             return [Count(queue, task, **row) for (queue, task), row in sorted(counts.items())]
 
-    def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
+    def history(
+        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+    ) -> list[Event]:
         with self._lock:
-            rows = self._store.history
-            rows = [row for row in rows if row.position > after and job in {None, row.job}]
-            return rows[: max(limit, 0)]
+            rows = [row for row in self._store.history if job in {None, row.job}]
+            if after is None:
+                return rows[len(rows) - min(max(limit, 0), len(rows)) :]
+            return [row for row in rows if row.position > after][: max(limit, 0)]
 
     def why(self, job_id: str) -> Why:
         with self._lock:

@@ -49,6 +49,7 @@ R = TypeVar("R")
 _PARCEL = Call("parcel", sql.send_parcel, (UUID, UUID, UUID, BIG, INT, BYTES, BYTES, FLAG))
 _PARCELS = Call("parcels", sql.send_parcels, (UUIDS, UUIDS, UUIDS, BIGS, INTS, BLOBS, BLOBS, FLAG))
 _NO_IDS = 12  # bytes of an array without elements
+LOCK_SECONDS = 2.0  # others wait behind an enqueue: it had better fail and be tried again
 _TRIES = 3  # two senders of one id at the same moment: the later one sees it at its second try
 
 
@@ -140,7 +141,9 @@ class HandOver(Looking[Store]):
                     answer = Enqueued(frozenset(known))
                 else:
                     with self.store.transaction(
-                        connection, durable=self._durable(lane.queue for lane in handed.lanes())
+                        connection,
+                        durable=self._durable(lane.queue for lane in handed.lanes()),
+                        locks=LOCK_SECONDS,
                     ) as db:
                         answer = self._enqueue_all(db, handed, batch, now)
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:

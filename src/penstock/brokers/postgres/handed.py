@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from penstock.brokers.tables.rows import lengths_of, run_of, text_of
+from penstock.brokers.tables.rows import indexed, lengths_of, run_of, text_of
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, Parcel
+
+T = TypeVar("T", str, str | None)
 
 
 class Handed(NamedTuple):
@@ -26,6 +28,11 @@ class Handed(NamedTuple):
         return {parcel.lane for parcel in self.parcels} | {job.lane for job in self.singles}
 
 
+def shown(value: T) -> T:
+    """A text without NUL, which PostgreSQL cannot keep: it becomes the sign for it."""
+    return value.replace("\x00", "\N{SYMBOL FOR NULL}") if isinstance(value, str) else value
+
+
 def span_of(first: bytes, count: int) -> tuple[bytes, bytes, bytes]:
     """The first id of a parcel, the first that its run could have, and its last."""
     last = int.from_bytes(first[14:], "big") + count - 1
@@ -37,8 +44,8 @@ def job_values(singles: Sequence[Job[Any]]) -> list[dict[str, Any]]:
     values: list[dict[str, Any]] = []
     for job in singles:
         raw = to_bytes(job.id)
-        names = [[name, value] for name, value in job.tags.items()]
-        names += [[f"arg.{name}", value] for name, value in job.search.items()]
+        names = [[name, indexed(value)] for name, value in job.tags.items()]
+        names += [[f"arg.{name}", indexed(value)] for name, value in job.search.items()]
         unique = job.unique
         values.append(
             {
@@ -48,13 +55,13 @@ def job_values(singles: Sequence[Job[Any]]) -> list[dict[str, Any]]:
                 "run_at": job.run_at,
                 "enqueued_at": time_of(job.id),
                 "at_most_once": job.at_most_once,
-                "key": job.key,
-                "unique_key": unique.key if unique else None,
+                "key": shown(job.key),
+                "unique_key": shown(unique.key) if unique else None,
                 "unique_until": unique.until if unique else None,
                 "unique_seconds": unique.seconds if unique else None,
                 "expires_at": job.expires_at,
-                "tags": text_of(job.tags),
-                "search": text_of(job.search),
+                "tags": text_of({name: shown(value) for name, value in job.tags.items()}),
+                "search": text_of({name: shown(value) for name, value in job.search.items()}),
                 "body": job.body.decode(),
                 "names": names or None,
             }

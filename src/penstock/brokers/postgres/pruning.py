@@ -167,10 +167,14 @@ class Pruning(Claiming):
                     return row["rows"] if row else 0
             except (errors.LockNotAvailable, errors.InsufficientPrivilege):
                 continue
+            except errors.UndefinedTable:
+                return 0  # another prune was quicker
         return 0
 
-    def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
-        if job is not None:
+    def history(
+        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+    ) -> list[Event]:
+        if job is not None or after is None:
             return super().history(after, limit, job)
         until = time.monotonic() + _SETTLE_SECONDS
         parameters = {"after": after, "limit": limit}

@@ -199,7 +199,7 @@ class Store:
         connection: Connection,
         *,
         durable: bool = True,
-        begin: str = "begin",
+        begin: str = "begin isolation level read committed",
         locks: float | None = None,  # seconds to wait for one; None: nearly as long as for the call
     ) -> Generator[PostgresDb]:
         """On this connection; what is not durable may be lost if the server crashes."""
@@ -337,6 +337,8 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
         "keepalives_count": "3",
         "tcp_user_timeout": "20000",
     }
+    if not flags["pooler"]:  # which would not take it, or hand it on to others
+        defaults["options"] = r"-c default_transaction_isolation=read\ committed"
     # Not by urlunsplit, which drops the slashes of a URL without a host: one of a local socket.
     plain = f"{url.partition('?')[0]}?{urlencode({**defaults, **options}, quote_via=quote)}"
     authority, _, path = url.partition("?")[0].partition("://")[2].partition("/")
@@ -349,6 +351,10 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
         f"{mask(url)} is not postgresql://user:password@host:port/database; in a password write "
         "%40, %2F, %3A, %3F and %25 for @, /, :, ? and %"
     )
+
+
+class Busy(StoreUnreachable):
+    """Another transaction keeps what this needs, for too long; nothing was written."""
 
 
 class Contended(StoreUnreachable):
@@ -386,8 +392,17 @@ def in_our_words(where: str) -> Generator[None]:
             "bring it up to date with `penstock migrate up`"
         )
         raise StoreUnreachable(message) from error
+    except errors.LockNotAvailable as error:
+        raise Busy(
+            f"the store {where}: another transaction holds what this needs, for too long: the same "
+            "job, or a job with the same unique key. Nothing was written; try again"
+        ) from error
     except (errors.DeadlockDetected, errors.SerializationFailure) as error:
         raise Contended(f"the store {where}: {_said(error)}; try again") from error
+    except (psycopg.DataError, errors.ProgramLimitExceeded) as error:
+        raise Refused(
+            f"PostgreSQL cannot keep this value: {_said(error)}; nothing was written"
+        ) from error
     except errors.InsufficientPrivilege as error:
         message = (
             f"this login may not do that in the store {where}: {_said(error)}; "

@@ -15,7 +15,7 @@ from penstock.brokers.tables.arriving import names_of, new_parts, packed, search
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.looking import Looking
-from penstock.brokers.tables.rows import lengths_of, minute_of, row_of, run_of
+from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of
 from penstock.checks import check_age, check_lane
 from penstock.clock import Clock
 from penstock.errors import Refused
@@ -187,7 +187,7 @@ class HandOver(Looking[Store]):
         return standing
 
     def _put_tags(self, db: Db, job: Job[Any], raw: bytes) -> None:
-        names = [(name, value, raw) for name, value in job.tags.items()]
-        names += [(f"arg.{name}", value, raw) for name, value in job.search.items()]
+        names = [(name, indexed(value), raw) for name, value in job.tags.items()]
+        names += [(f"arg.{name}", indexed(value), raw) for name, value in job.search.items()]
         if names:
             db.executemany(sql.put_tag, names)

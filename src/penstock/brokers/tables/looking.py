@@ -15,6 +15,7 @@ from penstock.brokers.tables.looking_after import LookingAfter
 from penstock.brokers.tables.rows import (
     SETTLED,
     contents,
+    indexed,
     job_of,
     leased_jobs,
     names_in,
@@ -105,10 +106,10 @@ class Looking(LookingAfter[StoreT]):
         yield from heapq.merge(*sources, key=lambda job: job.id, reverse=True)
 
     def _tagged(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
-        named = [(name, values) for name, values in filter.tags.items()]
+        named = list(filter.tags.items())
         named += [(f"arg.{name}", values) for name, values in filter.args.items()]
         name, values = named[0]  # one leads, `matches` checks the others
-        wanted = msgspec.json.encode(values).decode()
+        wanted = msgspec.json.encode([indexed(value) for value in values]).decode()
         parameters = {"name": name, "values": wanted, "below": below}
         for row in _pages(db, self.store.sql.find_tagged, parameters, "job"):
             job = self._get(db, row["job"])
@@ -179,13 +180,20 @@ class Looking(LookingAfter[StoreT]):
         parameters = {"lane": row["lane"], "minute": row["minute"], "now": now}
         return db.execute(self.store.sql.count_later, parameters).fetchone()["jobs"]
 
-    def history(self, after: int = 0, limit: int = 1000, job: str | None = None) -> list[Event]:
+    def history(
+        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+    ) -> list[Event]:
+        sql = self.store.sql
+        parameters: dict[str, Any] = {"after": after, "limit": limit}
+        if job is not None:
+            statement = sql.last_of if after is None else sql.history_of
+            parameters["job"] = to_bytes(job)
+        else:
+            statement = sql.last if after is None else sql.history
         with self.store.reading() as db:
-            parameters: dict[str, Any] = {"after": after, "limit": limit}
-            statement = self.store.sql.history
-            if job is not None:
-                statement, parameters["job"] = self.store.sql.history_of, to_bytes(job)
-            return [self._event(db, row) for row in db.execute(statement, parameters).fetchall()]
+            rows = db.execute(statement, parameters).fetchall()
+            events = [self._event(db, row) for row in rows]
+        return events[::-1] if after is None else events
 
     def _event(self, db: Db, row: Row) -> Event:
         lane = None if row["lane"] is None else self.store.lane(db, row["lane"])

@@ -202,6 +202,14 @@ def row_of(job: Job[Any], lane: int, **changes: Any) -> dict[str, Any]:
     return row
 
 
+def indexed(value: str) -> str:
+    """A value as it stands in the index of tags: bounded, and with a sign for NUL.
+
+    `find` looks it up in the same form, and compares what it finds with the value as it is.
+    """
+    return value[:500].replace("\x00", "\N{SYMBOL FOR NULL}")
+
+
 def text_of(names: Mapping[str, str]) -> str | None:
     return msgspec.json.encode(names).decode() if names else None
 

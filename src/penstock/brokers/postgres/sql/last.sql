@@ -1,0 +1,5 @@
+-- Serves history: the last rows as they stand now, newest first.
+select *
+  from penstock.history
+ order by position desc
+ limit %(limit)s;
