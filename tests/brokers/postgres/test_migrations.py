@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from penstock.broker import WorkerRow
+from penstock.brokers import migrate_store
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.brokers.postgres.connection import Connection, connect
 from penstock.brokers.postgres.statements import functions, sql
@@ -319,3 +320,46 @@ def test_a_worker_declares_its_release(postgres_url):
 
     assert row.penstock == "0.1.0"
     assert msgspec.json.decode(msgspec.json.encode(row))["penstock"] == "0.1.0"
+
+
+def test_a_schema_that_was_made_for_the_app_is_used(logins):
+    name = logins.login()
+    with psycopg.connect(logins.url) as connection:
+        connection.execute(f"create schema penstock authorization {name}".encode())
+
+    PostgresBroker(logins.url_of(name)).close()  # which may make no schema itself
+
+    with psycopg.connect(logins.url) as connection:
+        owner = "select relowner::regrole::text from pg_class where oid = 'penstock.meta'::regclass"
+        assert connection.execute(owner).fetchone() == (name,)
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("create table penstock.meta (a integer)", "penstock.meta in database .* other columns"),
+        ("create table penstock.meta (name text, value text)", "penstock.meta .* is empty"),
+        (
+            "create table penstock.meta as select 'colour' as name, 'red' as value",
+            "penstock.meta .* names no store",
+        ),
+        ("create table penstock.job (id integer)", 'not Penstock\'s \\(relation "job"'),
+    ],
+)
+def test_what_somebody_else_put_into_the_schema_is_named_and_left_alone(
+    postgres_url, statement, says
+):
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("create schema penstock")
+        connection.execute(statement.encode())
+
+    for attempt in (PostgresBroker, lambda url: migrate_store(url, post=True)):
+        with pytest.raises(Refused, match=f"(?s){says}.*name another database with --url"):
+            attempt(postgres_url)
+
+    with psycopg.connect(postgres_url) as connection:
+        tables = connection.execute(
+            "select count(*) from pg_class where relkind = 'r'"
+            " and relnamespace = 'penstock'::regnamespace"
+        )
+        assert tables.fetchone() == (1,)

@@ -75,6 +75,12 @@ def migrate(
             time.sleep(_PAUSE_SECONDS)
     except errors.InsufficientPrivilege as error:
         raise Refused(_no_right(read_meta(connection), where, plan)) from error
+    except (errors.DuplicateTable, errors.DuplicateObject, errors.DuplicateFunction) as error:
+        said = str(error).strip().split("\n")[0]
+        raise Refused(
+            f"the schema penstock in {where} holds something that is not Penstock's ({said}); "
+            "nothing was changed: rename or drop it, or name another database with --url"
+        ) from error
     finally:
         connection.patience = patience
     raise AssertionError
@@ -169,9 +175,24 @@ def read_meta(connection: psycopg.Connection[Any]) -> dict[str, str]:
     if row is None or not row[0]:
         return {}
     try:
-        return dict(connection.execute(sql.meta.encode()).fetchall())
+        meta = dict(connection.execute(sql.meta.encode()).fetchall())
     except errors.UndefinedTable:
         return {}
+    except errors.UndefinedColumn:
+        raise _foreign(connection, "has other columns") from None
+    if not meta:
+        raise _foreign(connection, "is empty")
+    if "store" not in meta or not str(meta.get("schema")).isdecimal():
+        raise _foreign(connection, "names no store and no schema")
+    return meta
+
+
+def _foreign(connection: psycopg.Connection[Any], says: str) -> Refused:
+    return Refused(
+        f"the table penstock.meta in database {connection.info.dbname} {says}: no Penstock left it "
+        "like that. Restore it if it was one's, else rename or drop the schema penstock, or name "
+        "another database with --url"
+    )
 
 
 def roles_sql(logins: list[str], admins: list[str]) -> str:

@@ -5,13 +5,27 @@
 -- job (everything else that has not succeeded), history (succeeded, and every ended attempt).
 -- Parcels and leases are written and deleted, never updated while all goes well: an open snapshot
 -- makes nothing slower. Times are seconds since the epoch.
-create schema penstock;
+do $$
+begin
+    -- It may be there, made for a login that may make none; `if not exists` would ask for that right.
+    if not exists (select 1 from pg_catalog.pg_namespace where nspname = 'penstock') then
+        create schema penstock;
+    end if;
+end
+$$;
 
 -- The store's id, the number of the last migration, and how far it was pruned.
 create table penstock.meta (
     name text primary key,
     value text not null
 );
+-- How far it was pruned is for every worker to say; all else is the owner's.
+alter table penstock.meta enable row level security;
+create policy meta_read on penstock.meta for select using (true);
+create policy meta_set on penstock.meta for insert with check (name = 'pruned_before');
+create policy meta_change on penstock.meta for update
+    using (name = 'pruned_before')
+    with check (name = 'pruned_before');
 
 -- One (queue, task, version, priority, required tags); the key is a hash of the five.
 create table penstock.lane (
