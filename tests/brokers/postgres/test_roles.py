@@ -148,6 +148,55 @@ def test_raw_sql_is_no_way_around_it(plain, logins, statement):
 @pytest.mark.parametrize(
     "statement",
     [
+        "update penstock.lane set queue = 'other'",
+        "delete from penstock.lane",
+        "truncate penstock.lane",
+        "delete from penstock.meta",
+        "update penstock.meta set name = 'x'",
+        "insert into penstock.meta values ('x', 'y')",
+        "update penstock.sent set jobs = 0",
+        "update penstock.tally set jobs = 0",
+        "update penstock.parcel set bodies = ''",
+        "update penstock.history set reason = 'none'",
+        "select penstock.drop_day('penstock.rule', false)",
+        "create table penstock.mine (id integer)",
+    ],
+)
+def test_a_plain_role_may_do_no_more_than_the_verbs_need(plain, logins, clock, statement):
+    owner = PostgresBroker(logins.url, clock=clock)
+    owner.enqueue([a_job(clock)])
+    owner.close()
+    logins.grant([], [])  # once more takes nothing back
+
+    with psycopg.connect(plain) as connection, pytest.raises(errors.InsufficientPrivilege):
+        connection.execute(statement.encode())
+
+
+def test_a_plain_role_says_how_far_it_pruned_and_nothing_else_of_the_store(plain, logins):
+    with psycopg.connect(plain, autocommit=True) as connection:
+        assert connection.execute("update penstock.meta set value = '0'").rowcount == 0
+        connection.execute("insert into penstock.meta values ('pruned_before', '1')")
+        assert connection.execute("update penstock.meta set value = '2'").rowcount == 1
+
+    with psycopg.connect(logins.url) as connection:
+        rows = dict(connection.execute("select name, value from penstock.meta").fetchall())
+    assert rows.pop("pruned_before") == "2"
+    assert "0" not in {rows["store"], rows["functions"], rows["schema"]}
+
+
+def test_an_earlier_grant_of_everything_is_taken_back(plain, logins):
+    with psycopg.connect(logins.url) as connection:
+        connection.execute("grant all on all tables in schema penstock to penstock_user")
+
+    logins.grant([], [])
+
+    with psycopg.connect(plain) as connection, pytest.raises(errors.InsufficientPrivilege):
+        connection.execute("delete from penstock.meta")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
         "delete from penstock.rule",
         "delete from penstock.rule where kind = 'block'",
         "update penstock.rule set until = 0",
