@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -72,6 +73,12 @@ class Fleet:
 
     def output(self) -> str:
         return self._output.read_text()
+
+    def said_unanswered(self) -> int:
+        """How often one of its processes has said that the store does not answer."""
+        lines = [line for line in self.output().splitlines() if "does not answer" in line]
+        spoken = [re.search(r"(?:ERROR +|^)(\d+) the store", line) for line in lines]
+        return max(Counter(found and found[1] for found in spoken).values(), default=0)
 
 
 class Story:
