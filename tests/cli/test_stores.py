@@ -127,3 +127,22 @@ def test_the_doctor_looks_at_postgres(cli, postgres_url):
     reds = [each["says"] for each in answer["findings"] if each["colour"] == "red"]
     assert answer["red"]
     assert any(each.startswith("synchronous_commit is off") for each in reds)
+
+
+def test_a_server_that_is_down_is_no_missing_store(cli):
+    url = "postgresql://nobody@127.0.0.1:1/shop"
+
+    status = cli("migrate", "status", "--url", url, code=2)
+    [store] = finding(cli, "store", "--url", url, code=1)
+
+    assert "does not answer" in status.output
+    assert "no store" not in status.output
+    assert "does not answer" in store["says"]
+    assert "start it" in store["remedy"]
+
+
+def test_sql_is_not_json(cli, postgres_url):
+    for step in ("sql", "roles"):
+        refused = cli("migrate", step, "--json", "--url", postgres_url, code=2)
+
+        assert "prints SQL: leave out --json" in refused.output

@@ -40,5 +40,6 @@ class StoreCondition(msgspec.Struct, frozen=True, kw_only=True):
     pending_post: tuple[str, ...] = ()  # what waits until the workers of an older Penstock are gone
     too_new: bool = False  # a newer Penstock took away what this one needs
     settings: Mapping[str, str] = {}  # what the store says about itself
+    unseen: Trouble | None = None  # why it could not be looked at; then nothing else is known
     trouble: tuple[Trouble, ...] = ()
     facts: tuple[Fact, ...] = ()

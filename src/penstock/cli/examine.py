@@ -67,6 +67,9 @@ def examine(
 
 
 def _store(condition: StoreCondition) -> list[Finding]:
+    if condition.unseen is not None:
+        says = f"{condition.where} cannot be looked at: {condition.unseen.says}"
+        return [Finding("store", Colour.RED, says, condition.unseen.remedy)]
     if not condition.exists:
         return [
             Finding(

@@ -57,6 +57,8 @@ def migrate(
     resolved = store_url(url, profile, app)
     if resolved.url.startswith("memory:"):
         raise Refused("a memory: store has no schema, and nobody else can look")
+    if json and step in {Step.SQL, Step.ROLES}:
+        raise Refused(f"migrate {step} prints SQL: leave out --json")
     if step is Step.SQL:
         sys.stdout.write(migration_sql(resolved.url, post=post))
         return
@@ -75,6 +77,10 @@ def _put_stand(before: StoreCondition, after: StoreCondition, *, json: bool) -> 
     """Where the store stands; code 1 if that is behind."""
     from penstock.cli import show
 
+    if after.unseen is not None:
+        raise StoreUnreachable(
+            f"{after.where} cannot be looked at: {after.unseen.says}; {after.unseen.remedy}"
+        )
     if not after.exists:
         raise StoreUnreachable(_no_store(after))
     current = not after.pending and not after.too_new

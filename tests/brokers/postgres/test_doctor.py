@@ -396,3 +396,115 @@ def test_a_server_that_does_not_answer_is_red_with_its_remedy(own_postgres):
     found = findings(url)
 
     assert any(each.colour is Colour.RED and each.remedy for each in found)
+
+
+def only(url: str) -> Finding:
+    """The one thing that can be said of a store that cannot be looked at."""
+    [found] = findings(url)
+    assert found.colour is Colour.RED
+    assert "no store" not in found.says
+    return found
+
+
+def test_a_server_that_is_down_is_said_to_be_down():
+    found = only("postgresql://nobody@127.0.0.1:1/shop")
+
+    assert "does not answer" in found.says
+    assert "refused" in found.says
+    assert found.remedy.startswith("start it")
+
+
+def test_a_database_that_does_not_exist_is_named(store):
+    found = only(f"{store.partition('?')[0]}_gone")
+
+    assert "_gone" in found.says
+    assert "does not exist" in found.says
+    assert found.remedy == "create it, or name another one with --url"
+
+
+def test_a_login_without_rights_on_the_schema_is_told_what_to_grant(store, logins: Logins):
+    found = only(logins.url_of(logins.login()))
+
+    assert "permission denied for schema penstock" in found.says
+    assert "penstock migrate roles --login" in found.remedy
+
+
+def test_a_wrong_password_is_called_one():
+    with Server() as server:
+        run(server.url(), "create role ada login password 'right'")
+        rules = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        (server.data / "pg_hba.conf").write_text(rules)
+        run(server.url(), "select pg_reload_conf()")
+
+        found = only(f"postgresql://ada:wrong@127.0.0.1:{server.port}/postgres")
+
+    assert "password authentication failed" in found.says
+    assert found.remedy == "give the right user and password in the URL"
+
+
+def test_a_table_that_is_not_ours_is_no_store(postgres_url):
+    run(postgres_url, "create schema penstock", "create table penstock.meta (a integer)")
+
+    assert "penstock.meta" in only(postgres_url).says
+
+
+def test_a_database_that_is_read_only_by_default_is_red(store):
+    name = store.rpartition("/")[2].partition("?")[0]
+    run(store, f"alter database {name} set default_transaction_read_only = on")
+
+    [found] = [each for each in findings(store, "settings") if "read_only" in each.says]
+
+    assert found.colour is Colour.RED
+    assert found.says.startswith("default_transaction_read_only is on")
+    assert f"alter database {name} reset" in found.remedy
+
+
+def test_another_isolation_is_a_hint(store):
+    name = store.rpartition("/")[2].partition("?")[0]
+    run(store, f"alter database {name} set default_transaction_isolation = 'repeatable read'")
+
+    [found] = [each for each in findings(store, "settings") if "isolation" in each.says]
+
+    assert found.colour is Colour.GREEN
+    assert "repeatable read" in found.says
+    assert found.remedy
+
+
+def test_tables_that_are_missing_are_named(store):
+    run(store, "drop table penstock.tag", "drop index penstock.job_due")
+
+    found = bad(store, "schema")
+
+    assert found.colour is Colour.RED
+    assert found.says.endswith("there is no index job_due, index tag_job, table tag")
+    assert "backup" in found.remedy
+
+
+def test_functions_that_are_missing_come_back_as_the_remedy_says(store):
+    run(store, "drop function penstock.make_day")
+
+    found = bad(store, "schema")
+    assert found.says.endswith(": make_day")
+
+    statement, _, _ = found.remedy.partition(";")
+    run(store, statement)
+    PostgresBroker(store).close()
+    assert all(each.colour is Colour.GREEN for each in findings(store, "schema"))
+
+
+def test_a_store_that_is_whole_lacks_nothing(look):
+    assert list(skew.missing(look)) == []
+    assert list(tables.positions(look)) == []
+
+
+def test_a_history_of_another_server_is_to_be_renumbered(store, look):
+    run(
+        store,
+        "insert into penstock.history (position, kind, at) values"
+        " ((10 * pg_current_xact_id()::text::bigint) << 20, 'event', 0)",
+    )
+
+    [found] = tables.positions(look)
+
+    assert "dump of another" in found.says
+    assert "examples/renumber_history.sql" in found.remedy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+from psycopg import errors
 
 from penstock.brokers.condition import Fact, StoreCondition, Trouble
 from penstock.brokers.postgres.connection import connect
@@ -10,12 +11,23 @@ from penstock.brokers.postgres.looks import Look, horizon, server, skew, tables,
 from penstock.brokers.postgres.migrating import read_meta
 from penstock.brokers.postgres.steps import this_plan
 from penstock.brokers.postgres.store import conninfo_of
+from penstock.errors import Refused
 from penstock.settings import mask
 
 PROMISE = (
     "an accepted job survives kill -9 of any process and a crash of the server (synchronous "
     "commit, unless its queue is relaxed); a full disk refuses new jobs and loses none"
 )
+
+_AT_THE_DOOR = {
+    "password authentication failed": "give the right user and password in the URL",
+    "no password supplied": "give the password in the URL, or in PGPASSWORD or ~/.pgpass",
+    "pg_hba.conf": "let this login in from here in pg_hba.conf, or use another --url",
+    "does not exist": "create it, or name another one with --url",
+    "too many": "raise max_connections, or put a pooler in between (?pooler=true)",
+    "remaining connection slots": "raise max_connections, or put a pooler in between",
+    "starting up": "wait until the server has started",
+}
 
 
 def condition(url: str, *, thorough: bool = False) -> StoreCondition:
@@ -25,6 +37,7 @@ def condition(url: str, *, thorough: bool = False) -> StoreCondition:
     meta: dict[str, str] = {}
     found: list[Trouble | Fact] = []
     settings: dict[str, str] = {}
+    unseen: Trouble | None = None
     try:
         with connect(conninfo, prepare=False) as connection:
             settings["postgresql"] = connection.info.parameter_status("server_version") or ""
@@ -35,8 +48,9 @@ def condition(url: str, *, thorough: bool = False) -> StoreCondition:
                 if meta:
                     found += examined(look)
     except psycopg.Error as error:
-        said = str(error).strip().split("\n")[0]
-        found.append(Trouble(f"it does not answer: {said}", "start it, or name another with --url"))
+        unseen = _unseen(error)
+    except Refused as error:
+        unseen = Trouble(str(error), "rename or drop what is there, or give another --url")
     pending = [step.name for step in plan.pending(meta)]
     if not pending and plan.brings_functions(meta):
         pending = ["functions"]
@@ -51,8 +65,28 @@ def condition(url: str, *, thorough: bool = False) -> StoreCondition:
         pending_post=tuple(step.name for step in plan.pending_post(meta)),
         too_new=not plan.knows(meta),
         settings=settings,
+        unseen=unseen,
         trouble=tuple(each for each in found if isinstance(each, Trouble)),
         facts=tuple(each for each in found if isinstance(each, Fact)),
+    )
+
+
+def _unseen(error: psycopg.Error) -> Trouble:
+    """Why the server, the database or the schema does not let us look, and what to do about it."""
+    said = str(error).strip().split("\n")[0]
+    if isinstance(error, errors.InsufficientPrivilege):
+        return Trouble(
+            f"this login may not look at it: {said}",
+            "have the owner of schema penstock run what `penstock migrate roles --login NAME` "
+            "prints",
+        )
+    # A refusal at the door has no code that libpq hands on, only the server's words.
+    for words, remedy in _AT_THE_DOOR.items():
+        if words in said:
+            return Trouble(f"it lets nobody in like this: {said}", remedy)
+    return Trouble(
+        f"it does not answer: {said}",
+        "start it, or look at host, port, user and password of the URL",
     )
 
 
@@ -62,6 +96,7 @@ def examined(look: Look) -> list[Trouble | Fact]:
     marks: list[traffic.Mark] = []
     found += take("wal", look, lambda look: iter(marks.append(traffic.mark(look)) or ()))
     for name, each in (
+        ("schema", skew.missing),
         ("functions", skew.functions),
         ("schema", skew.post_steps),
         ("releases", skew.releases),
@@ -70,6 +105,7 @@ def examined(look: Look) -> list[Trouble | Fact]:
         ("vacuum", tables.dead_rows),
         ("partitions", tables.partitions),
         ("counts", tables.counts),
+        ("history", tables.positions),
         ("notifications", traffic.echo),
     ):
         found += take(name, look, each)

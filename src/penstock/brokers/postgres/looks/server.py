@@ -9,6 +9,7 @@ from penstock.brokers.postgres.statements import sql
 OLDEST = 14
 CONNECTIONS_PER_WORKER = 4  # one listens, the others come and go
 _NEARLY_FULL = 0.9
+_ISOLATION = "read committed"
 
 # What must be on, and what comes of it otherwise.
 _MUST_BE_ON = {
@@ -36,6 +37,21 @@ def server(look: Look) -> Found:
                 f"{name} is off: {harm}",
                 f"set {name} = on, for the server, the database and this login",
             )
+    if settings.get("default_transaction_read_only") == "on":
+        yield Trouble(
+            "default_transaction_read_only is on for this login or database: no job can be "
+            "enqueued, claimed or settled",
+            f"alter database {look.connection.info.dbname} reset default_transaction_read_only; "
+            "the same for the login, or in the server's settings",
+        )
+    isolation = settings.get("default_transaction_isolation", _ISOLATION)
+    if isolation != _ISOLATION:
+        yield Fact(
+            "settings",
+            f"default_transaction_isolation is {isolation}; every transaction of Penstock's own "
+            f"says {_ISOLATION}",
+            "look at your own transactions that enqueue: they may have to be tried again",
+        )
     if settings.get("idle_in_transaction_session_timeout") == "0":
         yield Fact(
             "settings",

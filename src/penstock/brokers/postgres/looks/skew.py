@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+
+import msgspec
 
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres.looks import Found, Look
 from penstock.brokers.postgres.statements import sql
 from penstock.release import age_order
+
+_MADE = re.compile(r"^create (table|index|sequence) (?:penstock\.)?(\w+)", re.MULTILINE)
+_FUNCTION = re.compile(r"^create or replace function penstock\.(\w+)", re.MULTILINE)
+
+
+def missing(look: Look) -> Found:
+    """What the schema should have and somebody took away."""
+    if look.plan.pending(look.meta) or int(look.meta["schema"]) > look.plan.newest:
+        return  # it is another release's, and may have other tables
+    expected = [{"kind": kind, "name": name} for kind, name in _MADE.findall(sql.schema)]
+    if look.meta.get("functions", "").partition(" ")[2] == look.plan.digest:
+        made = dict.fromkeys(_FUNCTION.findall(look.plan.functions))
+        expected += [{"kind": "function", "name": name} for name in made]
+    gone = look.rows(sql.look_missing, {"expected": msgspec.json.encode(expected).decode()})
+    if names := [row["name"] for row in gone if row["kind"] == "function"]:
+        yield Trouble(
+            f"functions of schema penstock are missing: {', '.join(names)}",
+            "delete from penstock.meta where name = 'functions'; then penstock migrate up",
+            name="schema",
+        )
+    if names := [f"{row['kind']} {row['name']}" for row in gone if row["kind"] != "function"]:
+        yield Trouble(
+            f"the schema penstock is not whole, there is no {', '.join(names)}",
+            "restore it from a backup, or make it as `penstock migrate sql` prints it for an empty "
+            "database",
+            name="schema",
+        )
 
 
 def functions(look: Look) -> Found:

@@ -73,3 +73,16 @@ def counts(look: Look) -> Found:
         )
     else:
         yield Fact("counts", f"{left:,} to be added up")
+
+
+def positions(look: Look) -> Found:
+    """Whether the history counts by the transactions of this server."""
+    row = look.row(sql.look_positions)
+    if row["newest"] >= row["next"]:
+        yield Trouble(
+            f"the history goes up to transaction {row['newest']:,} and this server is at "
+            f"{row['next']:,}: it is a dump of another one, and whoever reads the history by "
+            "position misses what happens from now on",
+            "stop the workers, then run examples/renumber_history.sql; readers begin anew at 0",
+            name="history",
+        )
