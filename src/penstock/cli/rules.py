@@ -91,7 +91,7 @@ def block(
     from penstock.cli.place import opened
     from penstock.rule import RuleKind
 
-    _operators_only("block", admin=admin)
+    _operators_only("block", admin=admin, where=(url, profile, app))
     with opened(url, profile, app) as broker:
         ends_at = _ends_at(until, for_, broker.clock.now())
         _set(broker, _rule(RuleKind.BLOCK, queue, task, reason, ends_at), json=json)
@@ -114,17 +114,24 @@ def unblock(
     from penstock.cli.place import opened
     from penstock.rule import RuleKind
 
-    _operators_only("unblock", admin=admin)
+    _operators_only("unblock", admin=admin, where=(url, profile, app))
     with opened(url, profile, app) as broker:
         _clear(broker, RuleKind.BLOCK, queue, task, json=json)
 
 
-def _operators_only(verb: str, *, admin: bool) -> None:
+def _operators_only(
+    verb: str, *, admin: bool, where: tuple[str | None, str | None, str | None]
+) -> None:
+    from penstock.cli.place import store_url
+
     if not admin:
-        raise Refused(
-            f"{verb} is for operators: say --admin if you are one. It is a guard-rail, not a lock: "
-            "whoever can open the store can do anything to it"
+        holds = (
+            "The database then asks for its owner or a member of penstock_admin "
+            "(`penstock migrate roles`)"
+            if store_url(*where).url.startswith(("postgresql:", "postgres:"))
+            else "It is a guard-rail, not a lock: whoever can open the store can do anything to it"
         )
+        raise Refused(f"{verb} is for operators: say --admin if you are one. {holds}")
 
 
 def _ends_at(until: str | None, for_: str | None, now: float) -> float | None:

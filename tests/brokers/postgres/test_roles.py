@@ -246,6 +246,19 @@ def test_the_command_line_says_it_in_one_sentence(plain):
     assert paused.returncode == 0, paused.stderr
 
 
+def test_without_admin_the_command_line_says_what_holds_in_this_store(plain):
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "block", "mail", "--url", plain],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "a member of penstock_admin" in done.stderr
+    assert "guard-rail" not in done.stderr
+
+
 def test_a_login_without_the_right_to_make_a_store_is_told_what_to_run(logins):
     url = logins.url_of(logins.login())
 
