@@ -41,7 +41,11 @@ def stay_idle(server: Server, folder: Path, supervisors: int, processes: int) ->
     for _ in range(supervisors):
         story.start(processes=processes, threads=2, lease=15.0)
     total = supervisors * processes
-    eventually(lambda: len(story.broker.workers()) == total, timeout=60 + total)
+    # A supervisor renews for children that are not up yet: those that are have claimed.
+    eventually(
+        lambda: sum(row.claimed_at is not None for row in story.broker.workers()) == total,
+        timeout=60 + 3 * total,
+    )
     time.sleep(5 + total / 20)
 
     asked = statements(server, 10)
