@@ -59,6 +59,17 @@ def check_text(what: str, text: str | None) -> None:
         raise Refused(message)
 
 
+def legible(text: str) -> str:
+    """Words for people as every store can keep them: what is no text is shown as such.
+
+    Who did it and why must not fail because of how it was spelt.
+    """
+    if "\x00" not in text and _is_text(text):
+        return text
+    pieces = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-16", "surrogatepass")
+    return pieces.decode("utf-16", "replace")
+
+
 def _is_text(text: str) -> bool:
     try:
         text.encode()

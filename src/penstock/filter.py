@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
+from penstock.checks import legible
 from penstock.errors import Refused
 from penstock.job import Job, State
 
@@ -89,7 +90,7 @@ def parse_filter(words: Sequence[str], now: float) -> Filter:
     wanted: dict[str, Any] = {}
     excluded: dict[str, Any] = {}
     for word in words:
-        match = _WORD.fullmatch(word)
+        match = _WORD.fullmatch(legible(word))
         if match is None:
             raise Refused(
                 f"{word!r} is not a filter: write field:value, as state:failed or -task:ping"

@@ -26,6 +26,7 @@ _RUN_TICKS = 4096  # a run of ids lasts a millisecond; a tick is 1/4096 of one
 _PAUSE_TICKS = 400  # a tenth of a millisecond: nobody makes jobs in a loop that slowly
 _SET_BACK_TICKS = 30_000 * 4096  # half a minute; what is further back was not a late thread
 OFFSETS = [f"{offset:03x}" for offset in range(4096)]
+_BYTES = 16
 _PREFIX = 33  # of the 36 characters, all but the offset
 
 
@@ -113,7 +114,13 @@ def derived_id(*parts: str) -> str:
 
 
 def to_bytes(job_id: str) -> bytes:
-    return bytes.fromhex(job_id.replace("-", ""))
+    try:
+        raw = bytes.fromhex(job_id.replace("-", ""))
+    except ValueError:
+        raw = b""
+    if len(raw) != _BYTES:
+        raise Refused(f"{job_id!r} is not a job id")
+    return raw
 
 
 def from_bytes(raw: bytes) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker import Broker, Note
+from penstock.checks import legible
 from penstock.errors import PenstockError, StaleLease
 from penstock.job import Job
 
@@ -67,7 +68,7 @@ class Notebook:
                 " the store's write lock is held; do it before"
             )
         broker = self._broker()
-        note = Note(kind, name, value, broker.clock.now())
+        note = Note(kind, legible(name), value, broker.clock.now())
         if self._stale or not broker.note(self._job, note):
             self._stale = True
             raise StaleLease(
@@ -76,11 +77,13 @@ class Notebook:
             )
 
     def progress(self, progress: Progress) -> None:
+        progress = msgspec.structs.replace(progress, note=legible(progress.note))
         with self._lock:
             self._progress = progress
             self._gathered(self._progress_due)
 
     def line(self, line: Line) -> None:
+        line = msgspec.structs.replace(line, text=legible(line.text))
         with self._lock:
             self._lines.append(line)
             del self._lines[:-MOST_LINES]

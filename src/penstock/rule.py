@@ -11,6 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
+from penstock.checks import legible
+
 
 class RuleKind(StrEnum):
     PAUSE = "pause"
@@ -27,6 +29,12 @@ class Rule(msgspec.Struct, frozen=True):
     reason: str = ""
     created_at: float = 0.0
     until: float | None = None  # it ends by itself then
+
+    def __post_init__(self) -> None:
+        for name in ("queue", "task", "author", "reason"):
+            said: str | None = getattr(self, name)
+            if said is not None and (kept := legible(said)) is not said:
+                msgspec.structs.force_setattr(self, name, kept)
 
     def holds(self, queue: str, task: str, now: float) -> bool:
         return (

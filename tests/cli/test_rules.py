@@ -61,3 +61,14 @@ def test_block_is_for_operators_and_wins_over_resume(waiting):
 )
 def test_a_rule_that_makes_no_sense_is_refused(waiting, words, sentence):
     assert sentence in waiting(*words, code=2).stderr
+
+
+def test_words_that_are_no_text_are_kept_as_far_as_they_are(waiting):
+    spelt = "half \udcff"
+
+    rule = waiting.json("pause", "mail", "--reason", spelt)
+
+    assert rule["reason"] == "half \ufffd"
+    assert "was not paused" in waiting("resume", spelt).stdout
+    waiting("find", f"tag.x:{spelt}")
+    waiting("cancel", "state:ready", "--reason", spelt, "--yes")

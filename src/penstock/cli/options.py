@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.checks import legible
 from penstock.errors import Refused
 from penstock.filter import parse_time
 
@@ -101,6 +102,6 @@ def author() -> str:
     import getpass
 
     try:
-        return getpass.getuser()
+        return legible(getpass.getuser())
     except (KeyError, OSError):  # no such user here, as in many containers
         return f"user {os.getuid()}"

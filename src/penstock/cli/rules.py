@@ -185,6 +185,7 @@ def _clear(
     undo = "unblock" if kind is RuleKind.BLOCK else "resume"
     _needs_target(undo, queue, task)
     rule = Rule(kind, queue, task)
+    queue, task = rule.queue, rule.task
     held = _held_back(broker, rule)
     cleared = broker.clear_rule(kind, queue, task, author())
     now = broker.clock.now()

@@ -26,7 +26,7 @@ from penstock.broker import (
 )
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.store import Store, as_new, unpacked
-from penstock.checks import check_age, check_job, check_lane
+from penstock.checks import check_age, check_job, check_lane, legible
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 from penstock.filter import Filter
@@ -251,7 +251,7 @@ class MemoryBroker:
 
     def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
         with self._lock:
-            data = {"author": author, "reason": reason}
+            data = _who_and_why(author, reason)
             unended = [job for job in self._store.named(ids) if job.state not in ENDED]
             for job in unended:
                 if job.state is State.RUNNING:
@@ -268,7 +268,7 @@ class MemoryBroker:
                 again = self._again(job)
                 if again is not None:
                     self._store.make_ready(again)
-                    self._store.record("retry", again, data={"author": author, "reason": reason})
+                    self._store.record("retry", again, data=_who_and_why(author, reason))
                     retried.append(job.id)
             self._lock.notify_all()
             return retried
@@ -306,7 +306,7 @@ class MemoryBroker:
                 store.keys.release(job, "started", "ended")
                 del store.jobs[job.id]
                 store.notes.pop(job.id, None)
-                store.record("delete", job, data={"author": author, "reason": reason})
+                store.record("delete", job, data=_who_and_why(author, reason))
             for place, event in enumerate(store.history):
                 if event.job in gone:
                     store.history[place] = msgspec.structs.replace(event, body=None, result=None)
@@ -429,3 +429,7 @@ class MemoryBroker:
 
     def close(self) -> None:
         self.wake()
+
+
+def _who_and_why(author: str, reason: str) -> dict[str, str]:
+    return {"author": legible(author), "reason": legible(reason)}

@@ -20,6 +20,7 @@ from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.looking_after import Act, Touched
+from penstock.checks import legible
 from penstock.job import State
 
 PRUNED_AT_ONCE = 1000
@@ -51,7 +52,7 @@ class Pruning(Claiming):
 
     @again
     def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
-        return super()._each(ids, kind, author, reason, act)
+        return super()._each(ids, kind, legible(author), legible(reason), act)
 
     def _cancel(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         return self._twice(super()._cancel, change, wanted)
