@@ -118,6 +118,7 @@ def caller_of(connection: Any) -> Caller:
     kinds = _kinds(connection)
     if _SQLALCHEMY in kinds:
         connection = _own_session(connection)
+        _not_an_engine(connection)
         if _sync_part(connection) is not None:
             return Caller(connection)
         session = connection if callable(getattr(connection, "connection", None)) else None
@@ -138,6 +139,7 @@ async def caller_async(connection: Any) -> Caller:
     kinds = _kinds(connection)
     if _SQLALCHEMY in kinds:
         connection = _own_session(connection)
+        _not_an_engine(connection)
         if _sync_part(connection) is not None:
             session = getattr(connection, "sync_session", None)
             if session is not None:
@@ -262,6 +264,14 @@ def _kinds(connection: Any) -> set[str]:
 def _own_session(connection: Any) -> Any:
     """Of a session that each thread or task has for itself, the one of this."""
     return connection() if hasattr(connection, "registry") else connection
+
+
+def _not_an_engine(connection: Any) -> None:
+    if not hasattr(connection, "commit"):
+        raise Refused(
+            f"options(connection=...): {type(connection).__name__} is no connection; hand over "
+            "the one whose transaction is meant, as `with engine.begin() as connection:` gives it"
+        )
 
 
 def _sync_part(connection: Any) -> Any:

@@ -356,6 +356,16 @@ def test_a_plain_connection_is_not_awaited_and_an_async_one_is(url, send):
         send.options(connection=AsyncSession()).enqueue(1)
 
 
+def test_an_engine_is_no_connection(url, send):
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    loops = create_async_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+
+    with pytest.raises(Refused, match=r"Engine is no connection.*engine\.begin\(\)"):
+        send.options(connection=engine).enqueue(1)
+    with pytest.raises(Refused, match="AsyncEngine is no connection"):
+        asyncio.run(send.options(connection=loops).enqueue_async(1))
+
+
 def test_a_connection_of_sqlite_is_refused_in_one_sentence(url, send):
     with closing(sqlite3.connect(":memory:")) as connection:
         with pytest.raises(Refused, match="must be a connection to that database: psycopg's"):
