@@ -486,7 +486,7 @@ def test_functions_that_are_missing_come_back_as_the_remedy_says(store):
     found = bad(store, "schema")
     assert found.says.endswith(": make_day")
 
-    statement, _, _ = found.remedy.partition(";")
+    statement = found.remedy.partition(": ")[2].partition(";")[0]
     run(store, statement)
     PostgresBroker(store).close()
     assert all(each.colour is Colour.GREEN for each in findings(store, "schema"))

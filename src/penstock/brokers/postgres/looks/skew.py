@@ -28,7 +28,8 @@ def missing(look: Look) -> Found:
     if names := [row["name"] for row in gone if row["kind"] == "function"]:
         yield Trouble(
             f"functions of schema penstock are missing: {', '.join(names)}",
-            "delete from penstock.meta where name = 'functions'; then penstock migrate up",
+            "as the owner: delete from penstock.meta where name = 'functions'; then penstock "
+            "migrate up",
             name="schema",
         )
     if names := [f"{row['kind']} {row['name']}" for row in gone if row["kind"] != "function"]:
