@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,9 @@ from penstock.retry import Retry
 from penstock.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
 from penstock.worker import Worker
+from penstock.worker.claims import Kind, Want
+from penstock.worker.health import Health
+from penstock.worker.line import Line
 
 SOON = 10.0
 
@@ -626,6 +630,88 @@ def test_a_claim_whose_answer_was_lost_strands_nothing():
 
     assert [handle.result(timeout=0) for handle in handles] == list(range(20))
     assert worker.stale == 0
+
+
+class Late(Shaky):
+    """A store that carries out its first claim after all, when nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: tuple[WorkerRow, Collection[str] | None, int] | None = None
+        self.late = 0
+
+    def settle_and_claim(
+        self,
+        pairs: Sequence[tuple[Job[Any], Outcome]],
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[list[bool], list[Job[Any]]]:
+        if not self.late and self._due is None:
+            self._due = worker, queues, limit
+            raise StoreUnreachable("no answer in time")
+        return super().settle_and_claim(pairs, worker, queues, limit, sizes)
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        renewed = super().renew(workers, holding)
+        if self._due is not None and holding is not None:
+            due, self._due = self._due, None
+            self.late = len(self.claim(*due))
+        return renewed
+
+
+def test_a_claim_that_is_carried_out_after_it_was_given_up_strands_nothing():
+    broker = Late()
+    app = App(broker=broker)
+
+    @app.task
+    def work(n: int) -> int:
+        return n
+
+    handles = app.enqueue([work.job(n) for n in range(3)])
+
+    with working(app, lease=0.3):
+        assert [handle.result(timeout=SOON) for handle in handles] == [0, 1, 2]
+
+    assert broker.late == 3
+    assert [len(attempts(app, handle.id)) for handle in handles] == [1, 1, 1]
+
+
+def test_every_trouble_begins_with_a_short_pause():
+    broker = Shaky()
+    line = Line(broker, Health(broker.clock))
+    want, row = Want(Kind("hands"), 1, None), WorkerRow(id="worker-1")
+    pauses: list[float] = []
+    for _ in range(5):
+        broker.unplugged = True
+        assert line.exchange([], row, None, want) is None
+        pauses.append(line.retry_at - time.monotonic())
+        broker.unplugged = False
+        assert line.renew(row, set()) is not None
+        assert line.exchange([], row, None, want) == []
+
+    assert max(pauses) <= 0.1
+
+
+class Barren(MemoryBroker):
+    """A store that answers everything but claims."""
+
+    def settle_and_claim(self, *args: Any, **kwargs: Any) -> Any:
+        raise StoreUnreachable("not this")
+
+
+def test_renewals_alone_do_not_keep_it_green():
+    app = App(broker=Barren())
+
+    @app.task
+    def work() -> None: ...
+
+    with working(app, lease=0.1) as worker:
+        worker.health.red_after = 0.3
+        until(app.broker, lambda: not worker.health.green)
 
 
 def test_one_outcome_that_cannot_be_stored_fails_alone():

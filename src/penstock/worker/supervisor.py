@@ -47,6 +47,7 @@ _YOUNG_SECONDS = 5.0
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
 _STILLBORN = 5  # children in a row that died before they were ready
 _LOG_EVERY = 60.0
+_AGAIN_SECONDS = 1.0  # after a renewal that failed
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
@@ -325,12 +326,15 @@ class Supervisor:
                 log.info("%d jobs of %s are ready again", moved, dead)
 
     def _keep_leases(self) -> None:
-        every = self._config.lease / 3
-        while not self._over.wait(every):
+        every = pause = self._config.lease / 3
+        while not self._over.wait(pause):
             try:
                 if rows := [self._row(child) for child in list(self.children)]:
                     self.app.broker.renew(rows)
+                pause = every
             except Exception as error:
+                # A line that went dead has cost a third of the lease already.
+                pause = min(every, _AGAIN_SECONDS)
                 self._say_lost(error)
 
     def _row(self, child: Child) -> WorkerRow:
