@@ -235,7 +235,8 @@ class HandOver(Looking[Store]):
         left: list[tuple[bytes, Lane, Sequence[bytes]]] = [
             (to_bytes(parcel.id), parcel.lane, parcel.bodies) for parcel in parcels
         ]
-        for _ in range(_TRIES):
+        tries = _TRIES
+        while tries:
             try:
                 clashing = self._send_parcels(connection, left, within=within)
             except errors.UniqueViolation:
@@ -244,9 +245,12 @@ class HandOver(Looking[Store]):
                     connection.execute("rollback to parcels")
             if not clashing:
                 return known
+            before = len(known)
             left = self._unsent(connection, left, known)
             if not left:
                 return known
+            # As many as it takes while others store some of these: each time there are fewer left.
+            tries -= len(known) == before
         raise StoreUnreachable(
             f"the store {self.store.where}: others keep sending the same jobs; try again"
         )
