@@ -60,7 +60,8 @@ class Proxy:
         self._target = (parts.hostname or "127.0.0.1", parts.port or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
         port = self._listener.getsockname()[1]
-        self.url = urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}"))
+        login = parts.netloc.rpartition("@")[0]
+        self.url = urlunsplit(parts._replace(netloc=f"{login}@127.0.0.1:{port}"))
         self.cuts = 0
         self._chance: Callable[[bytes], Cut | None] = lambda _: None
         self._lines: list[_Line] = []

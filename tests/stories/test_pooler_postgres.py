@@ -20,6 +20,7 @@ from penstock.filter import Filter
 from penstock.handle import Handle
 from penstock.job import failed, succeeded
 from penstock.rule import Rule, RuleKind
+from penstock.testing.postgres import Server
 from penstock.worker import Worker
 from tests.factories import a_worker, claim, some_jobs
 from tests.stories.conftest import Story, eventually
@@ -62,9 +63,17 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.fixture(scope="module")
+def trusting() -> Iterator[Server]:
+    """A server that asks for no password: the small pooler has none to give."""
+    with Server({"fsync": "off"}) as server:
+        yield server
+
+
 @pytest.fixture(params=POOLERS)
-def pooler_url(request, postgres_url, tmp_path) -> Iterator[str]:
-    pooler = Pooler(postgres_url) if request.param == "ours" else PgBouncer(postgres_url, tmp_path)
+def pooler_url(request, trusting, tmp_path) -> Iterator[str]:
+    url = trusting.create_database()
+    pooler = Pooler(url) if request.param == "ours" else PgBouncer(url, tmp_path)
     yield pooler.url
     pooler.close()
 
