@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
@@ -36,8 +36,7 @@ def statements(server: Server, seconds: float) -> Counter[str]:
     return Counter(text[:60] for text in _STATEMENT.findall(server.log[before:]))
 
 
-def stay_idle(server: Server, folder: Path, supervisors: int, processes: int) -> None:
-    story = Story(folder, server.create_database())
+def stay_idle(story: Story, server: Server, supervisors: int, processes: int) -> None:
     for _ in range(supervisors):
         story.start(processes=processes, threads=2, lease=15.0)
     total = supervisors * processes
@@ -58,16 +57,17 @@ def stay_idle(server: Server, folder: Path, supervisors: int, processes: int) ->
     began = time.monotonic()
     assert story.task("nap").enqueue(1).result(timeout=10) == 1
     assert time.monotonic() - began < 2
-    story.close()
 
 
 def test_idle_workers_ask_for_little(talkative, tmp_path):
-    stay_idle(talkative, tmp_path, supervisors=2, processes=2)
+    with closing(Story(tmp_path, talkative.create_database())) as story:
+        stay_idle(story, talkative, supervisors=2, processes=2)
 
 
 @pytest.mark.soak
 def test_two_hundred_idle_workers_ask_for_little(talkative, tmp_path):
-    stay_idle(talkative, tmp_path, supervisors=4, processes=50)
+    with closing(Story(tmp_path, talkative.create_database())) as story:
+        stay_idle(story, talkative, supervisors=4, processes=50)
 
 
 _LATER = """

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -200,17 +200,16 @@ def drain(app: App) -> list[str]:
 
 
 def test_a_worker_without_the_option_works_all_the_same(pooler_url, tmp_path):
-    story = Story(tmp_path, pooler_url)
-    fleet = story.start(processes=2)
-    handles: list[Handle] = []
-    while len(handles) < 30:
-        with suppress(StoreUnreachable):
-            handles.append(story.task("nap").enqueue(len(handles)))
+    with closing(Story(tmp_path, pooler_url)) as story:
+        fleet = story.start(processes=2)
+        handles: list[Handle] = []
+        while len(handles) < 30:
+            with suppress(StoreUnreachable):
+                handles.append(story.task("nap").enqueue(len(handles)))
 
-    assert [handle.result(timeout=20) for handle in handles] == list(range(30))
-    assert story.counted() == {}
-    assert fleet.process.poll() is None
-    story.close()
+        assert [handle.result(timeout=20) for handle in handles] == list(range(30))
+        assert story.counted() == {}
+        assert fleet.process.poll() is None
 
 
 def test_a_retry_and_a_put_back_through_it(pooler_url):

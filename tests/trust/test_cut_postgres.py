@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -261,19 +262,15 @@ def cut_under_load(story: Story, proxy: Proxy, seed: int, count: int, share: flo
 
 
 def test_a_fleet_whose_lines_are_cut_again_and_again_runs_each_job_once(tmp_path, postgres_url):
-    with Proxy(postgres_url) as proxy:
-        story = Story(tmp_path, postgres_url)
+    with Proxy(postgres_url) as proxy, closing(Story(tmp_path, postgres_url)) as story:
         cut_under_load(story, proxy, seed=1, count=600, share=0.04)
-        story.close()
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
 def test_a_fleet_whose_lines_are_cut_for_long_runs_each_job_once(tmp_path, postgres_url, seed):
-    with Proxy(postgres_url) as proxy:
-        story = Story(tmp_path, postgres_url)
+    with Proxy(postgres_url) as proxy, closing(Story(tmp_path, postgres_url)) as story:
         cut_under_load(story, proxy, seed=seed, count=40_000, share=0.03)
-        story.close()
 
 
 def test_an_app_tells_its_callers_apart_what_is_known_from_what_is_not(proxy):

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -169,7 +169,11 @@ def test_what_was_accepted_is_kept_and_work_goes_on_when_there_is_room(disk, sma
 
 
 def test_workers_wait_for_room_and_then_go_on(disk, tmp_path):
-    story = Story(tmp_path, disk.url)
+    with closing(Story(tmp_path, disk.url)) as story:
+        fill_and_make_room(story, disk)
+
+
+def fill_and_make_room(story: Story, disk: Disk) -> None:
     fleet = story.start(processes=1)
     nap = story.task("nap").options(headers={"pad": os.urandom(2000).hex()})
     accepted: list[str] = []
@@ -195,7 +199,6 @@ def test_workers_wait_for_room_and_then_go_on(disk, tmp_path):
     assert set(successes.values()) == {1}
     assert story.counted() == {}
     assert fleet.process.poll() is None
-    story.close()
 
 
 def test_a_server_whose_whole_disk_is_full_loses_nothing_it_accepted(tmp_path, clock):
