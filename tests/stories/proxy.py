@@ -25,23 +25,33 @@ class _Line:
         self.client = client
         self.server = server
         self.mute = False  # both ends stay open, and nothing passes
+        self._pumps = 2
         for source, sink in ((client, server), (server, client)):
             threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
-            while data := source.recv(1 << 16):
-                if self.mute:
-                    continue
-                if source is self.client and (cut := self.proxy.verdict(data)):
-                    if cut == "after":
-                        self.mute = True  # before it can answer
-                        sink.sendall(data)
-                    self.hang_up()
-                    return
-                sink.sendall(data)
+            self._forward(source, sink)
         if not self.mute:
             self.hang_up()
+        with self.proxy.lock:
+            self._pumps -= 1
+            over = not self._pumps
+        if over:  # not before: a number that is free again may be another line's at once
+            self.client.close()
+            self.server.close()
+
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        while data := source.recv(1 << 16):
+            if self.mute:
+                continue
+            if source is self.client and (cut := self.proxy.verdict(data)):
+                if cut == "after":
+                    self.mute = True  # before it can answer
+                    sink.sendall(data)
+                self.hang_up()
+                return
+            sink.sendall(data)
 
     def hang_up(self) -> None:
         """The client sees the end of the line; the server is left to find out by itself."""
@@ -49,7 +59,6 @@ class _Line:
         for end in (self.client, self.server):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-            end.close()
 
 
 class Proxy:
@@ -65,7 +74,7 @@ class Proxy:
         self.cuts = 0
         self._chance: Callable[[bytes], Cut | None] = lambda _: None
         self._lines: list[_Line] = []
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -83,7 +92,7 @@ class Proxy:
 
     def verdict(self, data: bytes) -> Cut | None:
         """What becomes of a client's bytes: None, they go through."""
-        with self._lock:
+        with self.lock:
             cut = self._chance(data)
             self.cuts += cut is not None
             return cut
@@ -103,7 +112,7 @@ class Proxy:
             return where if number <= said < number + times else None
 
         self.cuts = 0
-        with self._lock:
+        with self.lock:
             self._chance = decide
 
     def cut_at_random(self, share: float, seed: int) -> None:
@@ -114,12 +123,12 @@ class Proxy:
             del data
             return chance.choice(["before", "after"]) if chance.random() < share else None
 
-        with self._lock:
+        with self.lock:
             self._chance = decide
 
     def heal(self) -> None:
         """From now on everything goes through, on lines that are still there and on new ones."""
-        with self._lock:
+        with self.lock:
             self._chance = lambda _: None
 
     def half_open(self) -> None:
