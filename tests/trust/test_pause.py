@@ -115,7 +115,9 @@ def pause_again_and_again(ticks: Ticks, task: str, rounds: int) -> None:
         if returned < start.at < resumed
     ]
     assert sorted(start.n for start in starts) == list(range(2000 * rounds + 1))
-    assert recorded(ticks.broker, windows) == []
+    # Two processes know the time of a server to half a round trip.
+    tolerance = 0.02 if ticks.url.startswith("postgresql") else 0.0
+    assert [late for late in recorded(ticks.broker, windows) if late > tolerance] == []
     # Its first line is another matter. On a machine with too much to do, the one thread that
     # is past the gate may be kept from it longer than set_rule waits (measured: once in 25 pauses
     # beside three busy loops on two cores, once in 200 without). More than one a pause is a hole.

@@ -7,6 +7,7 @@ thread, closes the connection: its answer may be on the way, and belongs to nobo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -89,6 +90,13 @@ class Connection(psycopg.Connection[Any]):
         self.pgconn.send_query(statement)
         self.rings = True
         self.pgconn.flush()
+
+    def __del__(self, *_: Any) -> None:
+        # A store that is let go of without being closed is in its right, and is not to be warned.
+        # After a fork it is the parent's, and must not be ended from here.
+        if self.pid == os.getpid():
+            with contextlib.suppress(Exception):
+                self.pgconn.finish()
 
     def disown(self) -> None:
         """After a fork, in the child: the socket is the parent's, and must hear nothing from here.

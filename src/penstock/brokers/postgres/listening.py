@@ -32,6 +32,7 @@ POLL_SECONDS = 2.0  # how long nobody need look for work while it can be heard o
 DEAF_SECONDS = 0.5  # and while it cannot
 _RULES_SECONDS = 0.004  # less than those who set a rule wait for hands that did not see it
 _ECHO_SECONDS = 0.1
+_HEARD_SECONDS = 1.0  # the longest that a pause waits for a worker to say that it heard
 _NAMES_AT_ONCE = 50  # a notification holds 8000 bytes
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _LOOK_SECONDS = 30.0  # a connection that says nothing is asked whether it is still there
@@ -264,7 +265,7 @@ class Ear:
 
 def await_heard(connection: Connection, waiting: set[str], heard: list[str]) -> None:
     """Until all of these workers said that they heard, or a while has passed; leaves the others."""
-    until = time.monotonic() + _ECHO_SECONDS
+    until = time.monotonic() + _HEARD_SECONDS
     while True:
         while (notice := connection.pgconn.notifies()) is not None:
             heard.append(notice.extra.decode("utf-8", "replace"))

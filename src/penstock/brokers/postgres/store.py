@@ -182,10 +182,16 @@ class Store:
         connection.close()
 
     def _ask_time(self, connection: Connection) -> None:
-        asked_at = ticks()
-        row = connection.execute(sql.clock.encode()).fetchone()
-        if row is not None:
-            self.store_clock.measured(row[0], asked_at, ticks())
+        # The quickest of three answers: what a busy machine adds to the way is not half of it.
+        best: tuple[float, float, float] | None = None
+        for _ in range(3):
+            asked_at = ticks()
+            row = connection.execute(sql.clock.encode()).fetchone()
+            heard_at = ticks()
+            if row is not None and (best is None or heard_at - asked_at < best[2] - best[1]):
+                best = row[0], asked_at, heard_at
+        if best is not None:
+            self.store_clock.measured(*best)
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Generator[PostgresDb]:
