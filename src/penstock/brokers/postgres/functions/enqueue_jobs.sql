@@ -15,6 +15,8 @@ declare
     v_holder uuid;
     v_run_at double precision;
     v_minute integer;
+    v_lanes bigint[] := '{}';     -- of the jobs stored, and their minutes: counted together
+    v_minutes integer[] := '{}';
 begin
     perform penstock.lock_runs(array(
         select (o.job ->> 'run')::uuid
@@ -84,9 +86,13 @@ begin
             select distinct n.pair ->> 0, n.pair ->> 1, v_job.id
               from jsonb_array_elements(v_job.names) as n (pair);
         end if;
-        insert into penstock.tally (lane, state, minute, jobs)
-        values (v_job.lane, 'ready', v_minute, 1);
+        v_lanes := v_lanes || v_job.lane;
+        v_minutes := v_minutes || v_minute;
     end loop;
+    insert into penstock.tally (lane, state, minute, jobs)
+    select t.lane, 'ready', t.minute, count(*)
+      from unnest(v_lanes, v_minutes) as t (lane, minute)
+     group by t.lane, t.minute;
     return jsonb_build_object('known', v_known, 'standing', v_standing);
 end
 $$;
