@@ -156,19 +156,26 @@ class Store:
             self._pid = _CLOSED_FOR_FORK
 
     def _open_writer(self) -> None:
-        try:
-            self._writer = self.connect()
-            self._writer.execute("pragma busy_timeout = 0")  # see _begin
-            self.migrate()
-        except (sqlite3.OperationalError, StoreUnreachable) as error:
-            cause = error.__cause__ or error
-            if getattr(cause, "sqlite_errorname", "") not in _LOCKED:
-                raise
-            raise StoreUnreachable(
-                f"the tables of the store {self.path} cannot be made while a transaction holds "
-                "the file; if it is the one to be joined, make them before it begins, with "
-                "`penstock migrate` or by a look at app.broker"
-            ) from error
+        until = time.monotonic() + _MIGRATE_SECONDS
+        while True:
+            try:
+                self._writer = self.connect()
+                self._writer.execute("pragma busy_timeout = 0")  # see _begin
+                self.migrate()
+            except (sqlite3.OperationalError, StoreUnreachable) as error:
+                cause = error.__cause__ or error
+                if getattr(cause, "sqlite_errorname", "") not in _LOCKED:
+                    raise
+                if time.monotonic() > until:
+                    raise StoreUnreachable(
+                        f"the tables of the store {self.path} cannot be made while a transaction "
+                        "holds the file; if it is the one to be joined, make them before it "
+                        "begins, with `penstock migrate` or by a look at app.broker"
+                    ) from error
+                # Others open it at the same moment: while the log is set up no handler is asked.
+                time.sleep(_BUSY_LOOK_SECONDS * 10)
+            else:
+                return
 
     def connect(self) -> sqlite3.Connection:
         """A connection of its own, in autocommit: transactions begin and end in plain sight."""
