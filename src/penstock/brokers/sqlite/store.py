@@ -3,8 +3,7 @@
 One connection writes and one reads, each guarded by a lock. Both are closed before a fork and
 opened again on its two sides: SQLite keeps a list of the locks that its process has, a child takes
 over the list but not the locks, and its jobs would go into a log that the parent may delete.
-A transaction that writes begins with `begin immediate`: taking the write lock at once rather than
-failing to upgrade to it later.
+A transaction that writes begins with `begin immediate`: an upgrade later might fail.
 """
 
 from __future__ import annotations
@@ -168,14 +167,12 @@ class Store:
                     raise
                 if time.monotonic() > until:
                     raise StoreUnreachable(
-                        f"the tables of the store {self.path} cannot be made while a transaction "
-                        "holds the file; if it is the one to be joined, make them before it "
-                        "begins, with `penstock migrate` or by a look at app.broker"
+                        f"the tables of {self.path} cannot be made while a transaction holds the "
+                        "file; if it is to be joined, make them before, with `penstock migrate`"
                     ) from error
-                # Others open it at the same moment: while the log is set up no handler is asked.
-                time.sleep(_BUSY_LOOK_SECONDS * 10)
-            else:
-                return
+                time.sleep(_BUSY_LOOK_SECONDS * 10)  # others open it too
+                continue
+            return
 
     def connect(self) -> sqlite3.Connection:
         """A connection of its own, in autocommit: transactions begin and end in plain sight."""
