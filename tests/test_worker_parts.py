@@ -62,7 +62,7 @@ def test_quick_jobs_are_taken_together_and_slow_ones_alone():
 
 
 def test_a_request_asks_for_as_many_as_there_are_free_hands():
-    claims = Claims(10, 100, processes=False)
+    claims = Claims(10, 100, processes=False, apart=False)
     claims.know({"plain": "thread", "other": "async"})
     [first] = claims.wants(0.0)
     assert (first.kind.name, first.limit, first.sizes) == ("any", 10, None)
@@ -77,7 +77,7 @@ def test_a_request_asks_for_as_many_as_there_are_free_hands():
 
 
 def test_jobs_that_lapsed_before_travel_alone_and_in_a_process_of_their_own():
-    claims = Claims(10, 100, processes=True)
+    claims = Claims(10, 100, processes=True, apart=False)
     claims.know({"plain": "thread"})
     [want] = claims.wants(0.0)
     jobs = [Job(task="plain", lapses=lapses, attempt=1) for lapses in (0, 1, 0)]
@@ -89,6 +89,22 @@ def test_jobs_that_lapsed_before_travel_alone_and_in_a_process_of_their_own():
         (1, False),
         (1, True),
     ]
+
+
+@pytest.mark.parametrize(("apart", "wanted"), [(False, []), (True, [20])])
+def test_a_store_that_works_apart_is_asked_for_more_while_quick_jobs_run(apart, wanted):
+    claims = Claims(10, 100, processes=False, apart=apart)
+    claims.know({"quick": "thread"})
+    [first] = claims.wants(0.0)
+    for chunk in claims.take([Job(task="quick", attempt=1) for _ in range(10)], first, 0, 0.0):
+        chunk.ran, chunk.seconds = 1, 0.000_01
+        claims.ended(chunk, 1, 0.001)
+        claims.put_down(chunk)
+    [ahead] = claims.wants(0.0)
+    assert (ahead.kind.name, ahead.limit) == ("ahead", 20)
+    claims.take([Job(task="quick", attempt=1) for _ in range(20)], ahead, 0, 0.0)
+
+    assert [want.limit for want in claims.wants(0.0) if want.kind is ahead.kind] == wanted
 
 
 def test_slots_are_seen_through_their_descriptor():

@@ -173,6 +173,8 @@ class Broker(Protocol):
     # Queues whose jobs need not be on the disk when enqueue or settle returns: a crash of the
     # machine may lose the last that were enqueued, and run the last that ended again.
     relaxed: frozenset[str]
+    # It works in another process, so that this one can run jobs meanwhile.
+    apart: bool
 
     @property
     def poll_seconds(self) -> float:

@@ -57,7 +57,7 @@ class Want(NamedTuple):
 class Claims:
     """The worker's view of what it holds and what it could take."""
 
-    def __init__(self, threads: int, async_slots: int, *, processes: bool) -> None:
+    def __init__(self, threads: int, async_slots: int, *, processes: bool, apart: bool) -> None:
         self.kinds = [Kind("hands"), Kind("slots"), Kind("ahead"), Kind("any")]
         self.live: dict[int, Chunk] = {}  # chunks that the store has not answered for
         self.held: Counter[str] = Counter()  # jobs per task that have not ended
@@ -65,6 +65,7 @@ class Claims:
         self.flying = 0  # jobs on the event loop, or about to be
         self._modes: Mapping[str, str] = {}
         self._processes = processes  # a job can have one of its own
+        self._leases = 2 if apart else 1  # of quick jobs: one that runs while one is on its way
         self._threads = threads
         self._async_slots = async_slots
         self._paces: dict[str, Pace] = {}
@@ -81,9 +82,10 @@ class Claims:
         hands, slots, ahead, any_kind = self.kinds
         free = {"hands": self._threads - self.busy, "slots": self._async_slots - self.flying}
         quick = {
-            task: pace.size - self.held[task]
+            task: min(pace.size, self._leases * pace.size - self.held[task])
             for task, pace in self._paces.items()
-            if pace.size > pace.first and self.held[task] <= pace.size // 2
+            if pace.size > pace.first
+            and self.held[task] <= self._leases * pace.size - (pace.size + 1) // 2
         }
         wants: list[Want] = []
         for kind in (hands, slots):
@@ -116,10 +118,13 @@ class Claims:
     def patient_until(self, now: float) -> float | None:
         """Until when quick jobs are under way whose end is worth waiting for.
 
-        While a hand runs them it has the interpreter; a transaction beside it would give it up and
-        wait for it at every statement. Taking turns is several times faster.
+        Where the store works in this process: while a hand runs them it has the interpreter, and a
+        transaction beside it would give it up and wait for it at every statement. Taking turns is
+        several times faster.
         """
-        return self._wait_until if self.busy and now < self._wait_until else None
+        if self._leases > 1 or not self.busy or now >= self._wait_until:
+            return None
+        return self._wait_until
 
     def take(self, jobs: Sequence[Job[Any]], want: Want, rules: int, now: float) -> list[Chunk]:
         """Cut what a request brought into chunks."""

@@ -93,7 +93,8 @@ class Worker:
             raise Refused(f"a worker needs hands: threads={threads}, async_slots={async_slots}")
         self.app = app
         self.broker = app.broker
-        self.id = id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._host = socket.gethostname()  # asked once: to ask gives up the interpreter
+        self.id = id or f"{self._host}-{os.getpid()}-{secrets.token_hex(3)}"
         self.queues = None if queues is None else tuple(sorted(queues))
         self.lease = lease
         self.grace = grace
@@ -116,7 +117,8 @@ class Worker:
         self._gate = Gate(self.broker)
         self._line = Line(self.broker, self.health)
         self._target = target or target_of(app)
-        self._claims = Claims(threads, async_slots, processes=self._target is not None)
+        processes, apart = self._target is not None, self.broker.apart
+        self._claims = Claims(threads, async_slots, processes=processes, apart=apart)
         self._upkeep = Upkeep(self.broker, self.broker.clock, self.id, retention, lease)
         bench = Bench(app, self._slots, self._gate, self._report, self._target)
         self._crew = Crew(bench, threads, async_slots, self._stuck, self._publish)
@@ -144,7 +146,7 @@ class Worker:
             tasks=self._tasks,
             tags=self._tags,
             queues=self.queues,
-            host=socket.gethostname(),
+            host=self._host,
             pid=os.getpid(),
             lease=self.lease,
             started_at=self._started_at,

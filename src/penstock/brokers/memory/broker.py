@@ -40,6 +40,7 @@ MOST_FOUND = 1000
 class MemoryBroker:
     """Jobs in this process; safe between threads, gone when the process ends."""
 
+    apart = False
     poll_seconds = 0.5  # how late a delayed job may start
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, retention: float = RETENTION_SECONDS) -> None:

@@ -10,6 +10,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from psycopg import adapters as default_adapters
 from psycopg.adapt import AdaptersMap, Dumper, Loader
@@ -41,8 +42,11 @@ def bigs(values: Iterable[int]) -> bytes:
 
 def floats_or_none(values: Sequence[float | None]) -> bytes | None:
     """None stands for an array of nothing but nulls, as `unnest` fills it up."""
-    if not any(value is not None for value in values):
+    nulls = values.count(None)
+    if nulls == len(values):
         return None
+    if not nulls:
+        return floats(cast("Sequence[float]", values))
     parts = [_NULL if value is None else _SIZES[8] + struct.pack(">d", value) for value in values]
     return _head(_FLOAT, len(values), nulls=1) + b"".join(parts)
 

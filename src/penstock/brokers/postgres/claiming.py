@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.broker import WorkerRow
-from penstock.brokers.postgres.settling import WORK_SECONDS, Pair, Settling, one_lease
+from penstock.brokers.postgres.settling import WORK_SECONDS, Pair, Settling
 from penstock.brokers.postgres.store import in_our_words
 from penstock.brokers.postgres.taking import Taking, Wanted
 from penstock.brokers.postgres.transaction import PostgresTransaction
@@ -18,6 +18,8 @@ _LOOKED_SECONDS = 2.5  # so long a look that found no lapsed worker stands for a
 
 class Claiming(Settling):
     """Claim, settle and claim, wait, begin."""
+
+    apart = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -46,9 +48,9 @@ class Claiming(Settling):
     ) -> tuple[list[bool], list[Job[Any]]]:
         with self.store.lend(WORK_SECONDS) as connection:
             claim = Taking(self, connection, Wanted(worker, queues, limit, sizes))
-            lease = one_lease(pairs) if limit > 0 else None
-            if lease is not None:
-                claim.exchange(lease, pairs)
+            own = limit > 0 and bool(pairs) and pairs[0][0].worker == worker.id
+            if own and (settled := self.successes(pairs)) is not None:
+                claim.exchange(settled)
             elif pairs:
                 claim.accepted = self.settle_on(connection, pairs)
             if limit > 0:
@@ -90,8 +92,11 @@ class Claiming(Settling):
         self.ear.ring()
 
     def rules_version(self) -> int:
-        self.ear.listen()
-        return self.ear.rules
+        ear = self.ear
+        if ear.hears:  # asked before every job
+            return ear.heard
+        ear.listen()
+        return ear.rules
 
     def begin(self) -> PostgresTransaction:
         with in_our_words(self.store.where):

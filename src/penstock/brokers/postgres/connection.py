@@ -22,6 +22,7 @@ from penstock.brokers.postgres.arrays import adapters
 R = TypeVar("R")
 
 CALL_SECONDS = 30.0
+_MOMENT_SECONDS = 0.05
 _POLL = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}
 
 
@@ -37,6 +38,7 @@ class Connection(psycopg.Connection[Any]):
     prepares: bool = True
     prepared: set[bytes]  # the calls that this session knows
     rings: bool = False  # a notification was sent, and its answer is still to be read
+    used_at: float = 0.0  # monotonic: when it was last given back
 
     def wait(self, gen: PQGen[R], interval: float = 0.0, timeout: float | None = None) -> R:
         """Run one exchange with the server, until the deadline."""
@@ -71,8 +73,12 @@ class Connection(psycopg.Connection[Any]):
     def is_quiet(self) -> bool:
         """Whether an idle connection is still there, as far as can be told without asking.
 
-        The answer of a notification that nobody waited for is read on the way.
+        The answer of a notification that nobody waited for is read on the way. One that answered
+        a moment ago is taken at its word: a look at it would give up the interpreter, and whoever
+        takes it keeps it for milliseconds.
         """
+        if not self.rings and time.monotonic() - self.used_at < _MOMENT_SECONDS:
+            return True
         try:
             if self.rings:
                 self.rings = False

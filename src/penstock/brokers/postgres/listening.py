@@ -50,7 +50,7 @@ class Ear:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.hears = False
-        self._rules = 0  # changes of the rules it heard of
+        self.heard = 0  # changes of the rules
         self._waiting: dict[int, queue.SimpleQueue[News]] = {}
         self._thread: threading.Thread | None = None
         self._pid = 0
@@ -74,7 +74,7 @@ class Ear:
     def rules(self) -> int:
         """A number that changes with the rules; one that does not last while it cannot hear."""
         if self.hears:
-            return self._rules
+            return self.heard
         return -int(time.monotonic() / _RULES_SECONDS)
 
     def listen(self) -> None:
@@ -187,7 +187,7 @@ class Ear:
 
     def _missed(self) -> None:
         """Something may have been said meanwhile, about jobs or about rules."""
-        self._rules += 1
+        self.heard += 1
         self.ring()
 
     def _listen_on(self, connection: Connection) -> None:

@@ -58,9 +58,8 @@ class Settling(HandOver):
 
     def settle_on(self, connection: Connection, pairs: Sequence[Pair]) -> list[bool]:
         """Apply outcomes: successes by a call for each lease, whatever is rarer row by row."""
-        if (lease := one_lease(pairs)) is not None:
-            values = (text(pairs[0][0].worker), *self.successes(lease, pairs))
-            return self._succeed(connection, values)
+        if (values := self.successes(pairs)) is not None:
+            return self._succeed(connection, (text(pairs[0][0].worker), *values))
         durable = self._durable(job.queue for job, _ in pairs)
         return self._settle_in_one(connection, pairs, durable=durable)
 
@@ -90,10 +89,10 @@ class Settling(HandOver):
                 # Each once: told twice, the second is stale.
                 leases.setdefault(lease, {}).setdefault(job.lease[1], index)
         connection = cast("PostgresDb", db).connection
-        for (lease_number, worker, _), places in sorted(leases.items()):
+        for (_, worker, _), places in sorted(leases.items()):
             some = [pairs[index] for index in places.values()]
             # Whether the commit waits for the disk was decided when the transaction began.
-            values = _successes(lease_number, some, self.clock.now(), relaxed=False)
+            values = successes(some, self.clock.now(), relaxed=False) or ()
             marks = self._succeed(connection, (text(worker), *values))
             for index, mark in zip(places.values(), marks, strict=True):
                 accepted[index] = mark
@@ -112,10 +111,10 @@ class Settling(HandOver):
         [[marks]] = call(connection, _SUCCEED, values)
         return [bool(mark) for mark in marks or b""]
 
-    def successes(self, lease: int, pairs: Sequence[Pair]) -> tuple[bytes | None, ...]:
-        """These jobs of one lease, as penstock.succeed takes them after the worker."""
+    def successes(self, pairs: Sequence[Pair]) -> tuple[bytes | None, ...] | None:
+        """As the function below says."""
         relaxed = not self._durable(job.queue for job, _ in pairs)
-        return _successes(lease, pairs, self.clock.now(), relaxed=relaxed)
+        return successes(pairs, self.clock.now(), relaxed=relaxed)
 
     def _succeed_rows(self, connection: Connection, pairs: Sequence[Pair]) -> set[bytes]:
         now = self.clock.now()
@@ -142,27 +141,16 @@ class Settling(HandOver):
         return set(to_ids(done or b""))
 
 
-def one_lease(pairs: Sequence[Pair]) -> int | None:
-    """The lease that all of these come from, if they all succeeded, each told once."""
+def successes(
+    pairs: Sequence[Pair], now: float, *, relaxed: bool
+) -> tuple[bytes | None, ...] | None:
+    """As penstock.succeed takes them after the worker: jobs of one lease that succeeded.
+
+    None if some did not, or are of another lease, or if one is told twice.
+    """
     if not pairs or pairs[0][0].lease is None:
         return None
-    lease = pairs[0][0].lease[0]
-    claimed_at = pairs[0][0].claimed_at
-    for job, outcome in pairs:
-        if (
-            outcome.state is not State.SUCCEEDED
-            or job.lease is None
-            or job.lease[0] != lease
-            or job.claimed_at != claimed_at
-        ):
-            return None
-    distinct = len({job.lease[1] for job, _ in pairs}) == len(pairs)
-    return lease if distinct else None
-
-
-def _successes(
-    lease: int, pairs: Sequence[Pair], now: float, *, relaxed: bool
-) -> tuple[bytes | None, ...]:
+    lease, claimed_at, success = pairs[0][0].lease[0], pairs[0][0].claimed_at, State.SUCCEEDED
     places: list[int] = []
     ids: list[bytes] = []
     ended: list[float] = []
@@ -170,8 +158,12 @@ def _successes(
     results: list[bytes | None] = []
     keep: list[float | None] = []
     for job, outcome in pairs:
-        held: Held = job.lease
-        _, place, raw = held
+        held: Held | None = job.lease
+        if outcome.state is not success or held is None or job.claimed_at != claimed_at:
+            return None
+        its, place, raw = held
+        if its != lease:
+            return None
         places.append(place)
         ids.append(raw)
         ended_at = now if outcome.ended_at is None else outcome.ended_at
@@ -185,9 +177,11 @@ def _successes(
         bodies.append(redact(body) if b'"secret"' in body else body)
         results.append(outcome.result)
         keep.append(None if outcome.keep_for is None else ended_at + outcome.keep_for)
+    if len(set(places)) < len(places):
+        return None
     return (
         big(lease),
-        number(pairs[0][0].claimed_at or 0.0),
+        number(claimed_at or 0.0),
         ints(places),
         uuids(ids),
         floats(ended),

@@ -177,6 +177,7 @@ class Store:
             return
         with self._lock:
             if len(self._idle) < IDLE_CONNECTIONS and connection.pid == os.getpid():
+                connection.used_at = time.monotonic()
                 self._idle.append(connection)
                 return
         connection.close()

@@ -31,7 +31,7 @@ from penstock.brokers.postgres.calls import (
 )
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.offers import Offer, Offers
-from penstock.brokers.postgres.settling import SETTLED, Pair
+from penstock.brokers.postgres.settling import SETTLED
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, Store
 from penstock.brokers.tables.rows import ids_after, job_of, made_at, split
@@ -55,10 +55,6 @@ class Desk(Protocol):
     registered: dict[str, tuple[WorkerRow, float]]  # the workers that introduced themselves, when
 
     def heard_news(self, news: str, now: float) -> None: ...
-
-    def settle_on(self, connection: Connection, pairs: Sequence[Pair]) -> list[bool]: ...
-
-    def successes(self, lease: int, pairs: Sequence[Pair]) -> tuple[bytes | None, ...]: ...
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -88,14 +84,10 @@ class Taking:
         self.said = False  # the worker's row was looked at
         self.guesses: list[int] = []
 
-    def exchange(self, lease: int, pairs: Sequence[Pair]) -> None:
-        """Settle one lease's successes and claim, in one round trip."""
-        if pairs[0][0].worker != self.worker.id:
-            self.accepted = self.broker.settle_on(self.connection, pairs)
-            return
+    def exchange(self, settled: tuple[bytes | None, ...]) -> None:
+        """Settle successes of one lease of this worker, and claim, in one round trip."""
         offers = self._offers()
-        values = (*self.broker.successes(lease, pairs), *self._parameters(offers))
-        rows = call(self.connection, _EXCHANGE, values)
+        rows = call(self.connection, _EXCHANGE, (*settled, *self._parameters(offers)))
         self.accepted = [bool(mark) for mark in rows[0][5] or b""]
         self._take_over(rows[1:], offers)
 

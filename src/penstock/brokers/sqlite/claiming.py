@@ -25,6 +25,7 @@ from penstock.rule import rule_over
 class Claiming(HandOver):
     """Claim, wait, begin; and close, because who waits holds a socket."""
 
+    apart = False
     poll_seconds = 0.5  # a look costs 50 us, and is how late a delayed job may start
 
     def claim(

@@ -20,6 +20,8 @@ HELD, SETTLED, ASKED = 0, 1, 2  # the marks of a lease
 # A plain tuple: a named one costs 0.2 us more, for every job claimed.
 Held = tuple[int, int, bytes]
 
+_TAILS: list[bytes] = []  # every end that an id can have, once one is asked for
+
 
 def lengths_of(bodies: Sequence[bytes]) -> bytes:
     return array("I", map(len, bodies)).tobytes()
@@ -40,7 +42,9 @@ def split(lengths: bytes, bodies: bytes) -> list[bytes]:
 def ids_after(first: bytes, count: int) -> list[bytes]:
     """The ids of a parcel, as they are stored."""
     head, tail = first[:14], int.from_bytes(first[14:], "big")
-    return [head + (tail + offset).to_bytes(2, "big") for offset in range(count)]
+    if not _TAILS:
+        _TAILS.extend(number.to_bytes(2, "big") for number in range(1 << 16))
+    return [head + end for end in _TAILS[tail : tail + count]]
 
 
 def made_at(raw: bytes) -> float:
