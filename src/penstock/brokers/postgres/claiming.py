@@ -25,6 +25,7 @@ class Claiming(Settling):
         super().__init__(*args, **kwargs)
         self.registered: dict[str, tuple[WorkerRow, float]] = {}
         self.ear.workers = self.registered
+        self.ear.told = self.offers.hear
         self.moved = False  # jobs, since the counts were folded
         self._news_at = -1.0
         self._lapsed = True  # as far as is known, somebody's lease ran out

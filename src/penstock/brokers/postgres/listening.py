@@ -61,6 +61,7 @@ class Ear:
         self._echo = ""
         self._began = threading.Event()
         self._rang = False
+        self.told: Callable[[News], None] = lambda _: None  # hears what is said about lanes
         self.workers: Collection[str] = ()  # of this process: who is told of a rule, and says so
         self._owes = False
         _ears.add(self)
@@ -238,6 +239,7 @@ class Ear:
             news: News = frozenset(map(_lane_number, said.split(","))) if said else None
         except ValueError:
             news = None
+        self.told(news)
         for box in list(self._waiting.values()):
             _put(box, news)
 

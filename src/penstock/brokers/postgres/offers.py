@@ -1,9 +1,9 @@
 """What there is to claim: the lanes with work, best first, and where this worker is in each.
 
 A worker goes on from where it was (the floor): what is dead before it, because some snapshot is
-open, costs it nothing. It looks around at its lanes when one ran short and every 50 ms, and from
-the bottom, which finds whatever was committed late or in another lane, when there was nothing and
-every 50 ms; both less often where they take long.
+open, costs it nothing. It looks around when it hears of a lane that it does not know; and from the
+bottom, which finds whatever was committed late or in another lane, when there was nothing and every
+50 ms, less often where that takes long.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from penstock.brokers.tables.working import can_run
 from penstock.job import Lane
 
 FRESH_SECONDS = 0.05
-_SHARE = 20  # looking takes at most a twentieth of the time
-_BOTTOM_SHARE = 100  # and from the bottom a hundredth
+_SHARE = 100  # looking from the bottom takes at most a hundredth of the time
 _LONGEST_SECONDS = 1.0  # one that was slow once must not hide other lanes for long
 AT_ONCE = 8  # lanes offered to one claim
 _LOWEST = bytes(16)
@@ -58,7 +57,7 @@ class Offers:
     def __init__(self) -> None:
         self.lanes: dict[int, Offer] = {}
         self.next_due: float | None = None  # when the earliest job that waits for its time is due
-        self._good_until = -1.0
+        self._stale = True
         self._looked = -1.0
         self._bottom_at = -1.0  # when to look from the bottom again
         self._floors: dict[int, tuple[bytes, float]] = {}  # of lanes that had work lately
@@ -69,8 +68,14 @@ class Offers:
     def forget(self, lanes: Iterable[int] = ()) -> None:
         """There may be something new, in these lanes if that is known."""
         with self._lock:
-            self._good_until = -1.0
+            self._stale = True
             self._heard.update(lanes)
+
+    def hear(self, lanes: Iterable[int] | None) -> None:
+        """Something came into these lanes, or anywhere; of those known here that is no news."""
+        unknown = () if lanes is None else set(lanes).difference(self.lanes)
+        if lanes is None or unknown:
+            self.forget(unknown)
 
     def exhausted(self, offer: Offer) -> None:
         """Nothing more was found in there."""
@@ -83,7 +88,7 @@ class Offers:
 
     def fresh(self, now: float) -> bool:
         # `now` may be a test's; the other is not, so that a clock that stands still is no excuse.
-        return self._looked <= now and time.monotonic() < self._good_until
+        return self._looked <= now and not self._stale and not self.bottom()
 
     def bottom(self) -> bool:
         """Whether it is time to look from the bottom."""
@@ -141,10 +146,9 @@ class Offers:
         moment = time.monotonic()
         with self._lock:
             self.lanes, self.next_due, self._looked = found, next_due, now
-            until = max(FRESH_SECONDS, seconds * _SHARE)
-            self._good_until = moment + min(until, _LONGEST_SECONDS)
+            self._stale = False
             if bottom:
-                until = max(FRESH_SECONDS, seconds * _BOTTOM_SHARE)
+                until = max(FRESH_SECONDS, seconds * _SHARE)
                 self._bottom_at = moment + min(until, _LONGEST_SECONDS)
                 self._floors = {}
                 self._heard.clear()

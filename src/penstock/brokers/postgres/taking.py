@@ -108,7 +108,10 @@ class Taking:
         if not self.looked and not offers.fresh(self.now):
             self._look(bottom=offers.bottom())
         best = offers.best(self.worker, self.queues, self.sizes, self.now)
-        if not best and not self.bottom:  # nobody is told that there is nothing without that
+        # Nobody is told that there is nothing without that; who has his hands full of other tasks
+        # asks again and again, and hears of it.
+        full = self.sizes is not None and 0 in self.sizes.values() and not offers.bottom()
+        if not best and not self.bottom and not full:
             self._look(bottom=True)
             best = offers.best(self.worker, self.queues, self.sizes, self.now)
         return best
