@@ -146,6 +146,16 @@ class Story:
         with psycopg.connect(self.url) as connection:
             return connection.execute(statement).fetchall()
 
+    def execute(self, statement: str) -> None:
+        """Change something in the same database, over a plain connection."""
+        if self.url.startswith("sqlite"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as connection:
+                connection.execute(statement)
+                connection.commit()
+        else:
+            with psycopg.connect(self.url) as connection:
+                connection.execute(statement)
+
     def ledger(self, word: str | None = None) -> list[list[str]]:
         """What was written down, oldest first."""
         if not self.ledger_file.exists():

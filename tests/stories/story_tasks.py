@@ -131,7 +131,6 @@ def noting(value: str) -> str:
     """Leave a note and a row, from a process of its own."""
     current_job().snapshot(value)
     with current_job().transaction() as connection:
-        connection.execute("create table if not exists effect (value text)")
         mark = "%s" if os.environ["PENSTOCK_URL"].startswith("postgres") else "?"
         connection.execute(f"insert into effect values ({mark})", (value,))
     return value

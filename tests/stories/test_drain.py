@@ -39,6 +39,7 @@ def test_process_mode_runs_in_another_process_which_is_used_again(story: Story):
 
 
 def test_a_job_in_a_process_of_its_own_leaves_notes_and_commits_with_its_effects(story: Story):
+    story.execute("create table effect (value text)")
     handles = [story.task("noting").enqueue(text) for text in ("one", "two")]
 
     fleet = story.start(drain=True)
