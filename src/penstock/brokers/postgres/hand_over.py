@@ -46,6 +46,7 @@ from penstock.joining import caller_of, hold
 
 R = TypeVar("R")
 
+_ONE = Call("one", sql.send_one, (UUID, BIG, BYTES, BYTES))
 _PARCEL = Call("parcel", sql.send_parcel, (UUID, UUID, UUID, BIG, INT, BYTES, BYTES, FLAG))
 _PARCELS = Call("parcels", sql.send_parcels, (UUIDS, UUIDS, UUIDS, BIGS, INTS, BLOBS, BLOBS, FLAG))
 _NO_IDS = 12  # bytes of an array without elements
@@ -267,6 +268,10 @@ class HandOver(Looking[Store]):
         rows = [(*span_of(first, len(bodies)), lane, bodies) for first, lane, bodies in parcels]
         if len(rows) == 1:
             [(first, run, last, lane, bodies)] = rows
+            if first == run == last and connection.prepares and not relaxed:
+                one = (first, big(lane.hash), lengths_of(bodies), bodies[0])
+                if call(connection, _ONE, one):
+                    return False
             values = (first, run, last, big(lane.hash), integer(len(bodies)), lengths_of(bodies))
             answer = call(connection, _PARCEL, (*values, b"".join(bodies), flag(relaxed)))
         else:

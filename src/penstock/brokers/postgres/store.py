@@ -345,7 +345,7 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
         "tcp_user_timeout": "20000",
     }
     if not flags["pooler"]:  # which would not take it, or hand it on to others
-        defaults["options"] = r"-c default_transaction_isolation=read\ committed"
+        defaults["options"] = r"-c default_transaction_isolation=read\ committed -c lock_timeout=2s"
     # Not by urlunsplit, which drops the slashes of a URL without a host: one of a local socket.
     plain = f"{url.partition('?')[0]}?{urlencode({**defaults, **options}, quote_via=quote)}"
     authority, _, path = url.partition("?")[0].partition("://")[2].partition("/")
