@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import ceil
 
-MOST_IN_LEASE = 1024
+MOST_IN_LEASE = 2048
 _QUICK_SECONDS = 0.05  # a lease that ends sooner was too small
 _CHUNK_SECONDS = 0.005
 _CPU_SECONDS = 0.000_1  # jobs quicker than this do not wait for anything: threads would not help
