@@ -277,7 +277,7 @@ def _machine(place: Path) -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
         "memory_gib": round(pages * size / 2**30),
-        "kernel": f"{platform.system()} {platform.release()}",
+        "kernel": f"{platform.system()} {platform.release().partition('-')[0]}",
         "file_system": _file_system(place),
         "python": platform.python_version(),
     }
