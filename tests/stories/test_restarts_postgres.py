@@ -49,11 +49,14 @@ def restart_under_load(
     time.sleep(1.5)
     usual = speed.since(time.monotonic() - 1.5)
     back: list[float] = []
+    whole: list[float] = []
     for _ in range(times):
         next_at = time.monotonic() + every
         server.kill() if hard else server.stop()
         server.start()
         back.append(speed.back_to(usual / 2, longest=every))
+        left = max(0.0, next_at - time.monotonic())
+        whole.append(back[-1] + speed.back_to(0.9 * usual, longest=left))
         time.sleep(max(0.0, next_at - time.monotonic()))
     accepted = load.stop()
     eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=30)
@@ -61,6 +64,8 @@ def restart_under_load(
     print(
         f"{len(accepted)} jobs, {usual:.0f}/s; half of it again after",
         ", ".join(f"{seconds:.1f} s" for seconds in back),
+        "and nine tenths after",
+        ", ".join(f"{seconds:.1f} s" for seconds in whole),
         f"; {load.unknown} answers lost, {load.refused} calls refused",
     )
     successes = story.successes()
