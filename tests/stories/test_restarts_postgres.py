@@ -46,8 +46,8 @@ def restart_under_load(
     eventually(lambda: len(story.ledger()) > 100)
     # What had gathered before the workers came is no usual speed.
     eventually(lambda: sum(count.ready for count in story.broker.count()) < 100)
-    time.sleep(1.5)
-    usual = speed.since(time.monotonic() - 1.5)
+    time.sleep(5.0)
+    usual = speed.since(time.monotonic() - 4.0)
     back: list[float] = []
     whole: list[float] = []
     for _ in range(times):
