@@ -110,7 +110,8 @@ class Taking:
         best = offers.best(self.worker, self.queues, self.sizes, self.now)
         # Nobody is told that there is nothing without that; who has his hands full of other tasks
         # asks again and again, and hears of it.
-        full = self.sizes is not None and 0 in self.sizes.values() and not offers.bottom()
+        sizes = () if self.sizes is None else self.sizes.values()
+        full = self.worker.running > 0 and 0 in sizes and not offers.bottom()
         if not best and not self.bottom and not full:
             self._look(bottom=True)
             best = offers.best(self.worker, self.queues, self.sizes, self.now)
