@@ -42,11 +42,27 @@ create table penstock.lane (
 create table penstock.parcel (
     lane bigint not null,
     id uuid not null,
-    jobs integer not null,  -- without checks: the server reads them anew for every statement, 5 us each time
+    jobs integer not null,
     lengths bytea not null,  -- of the bodies, four bytes each, little end first
     bodies bytea not null,
     primary key (lane, id)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+-- Parcels are written once, and never changed but by hand. Not a check: the server reads those anew
+-- for every statement that inserts, 5 us each time.
+create function penstock.refuse_damage() returns trigger
+language plpgsql
+as $$
+begin
+    if new.jobs not between 1 and 4096 or length(new.lengths) <> 4 * new.jobs then
+        raise exception 'parcel %: % jobs do not go with % bytes of lengths, four for each of 1 to 4096 jobs',
+              new.id, new.jobs, length(new.lengths)
+              using errcode = 'check_violation';
+    end if;
+    return new;
+end
+$$;
+create trigger parcel_damage before update on penstock.parcel
+    for each row execute function penstock.refuse_damage();
 -- Cutting a parcel reads a part of it: no compression to undo.
 alter table penstock.parcel alter column bodies set storage external, alter column lengths set storage external;
 
