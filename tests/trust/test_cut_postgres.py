@@ -267,7 +267,7 @@ def cut_under_load(story: Story, proxy: Proxy, seed: int, count: int, share: flo
     proxy.heal()
 
     print(f"{proxy.cuts} cuts in {count} jobs")
-    assert proxy.cuts > 5
+    assert proxy.cuts > 2
     assert story.states(handles) == {State.SUCCEEDED: count}
     assert set(story.successes().values()) == {1}
     assert story.counted() == {}
@@ -278,7 +278,7 @@ def cut_under_load(story: Story, proxy: Proxy, seed: int, count: int, share: flo
 
 def test_a_fleet_whose_lines_are_cut_again_and_again_runs_each_job_once(tmp_path, postgres_url):
     with Proxy(postgres_url) as proxy, closing(Story(tmp_path, postgres_url)) as story:
-        cut_under_load(story, proxy, seed=1, count=600, share=0.04)
+        cut_under_load(story, proxy, seed=1, count=600, share=0.1)
 
 
 @pytest.mark.soak
