@@ -127,7 +127,9 @@ def test_an_older_penstock_is_refused_once_something_was_taken_away(connection, 
     migrating.migrate(connection, "here", plan=next_release(ADD, DROP))
     before = catalogue(postgres_url)
 
-    with pytest.raises(SchemaTooNew, match=rf"has schema {NEXT}, this Penstock knows {KNOWN}; upgrade"):
+    with pytest.raises(
+        SchemaTooNew, match=rf"has schema {NEXT}, this Penstock knows {KNOWN}; upgrade"
+    ):
         PostgresBroker(postgres_url)
 
     assert catalogue(postgres_url) == before
