@@ -319,6 +319,25 @@ def test_one_that_cannot_be_read_here_stops_no_other(app, clock, caplog):
     assert caplog.text.count("schedule bad is not decided here") == 1
 
 
+def test_one_that_is_damaged_is_set_aside_until_it_is_changed(app, clock, caplog):
+    @app.task(name="report")
+    def report(slot: datetime) -> None: ...
+
+    good = app.schedules.put("good", report, every=60)
+    broken = msgspec.structs.replace(good.job, body=b"[]")
+    app.broker.put_schedule(msgspec.structs.replace(good, name="bad", job=broken))
+    timetable = a_timetable(app)
+    for _ in range(3):
+        clock.advance(minutes=1)
+        assert timetable.turn() == 1
+    assert caplog.text.count("schedule bad cannot be decided") == 1
+
+    app.broker.put_schedule(msgspec.structs.replace(good, name="bad"))
+    clock.advance(minutes=1)
+
+    assert timetable.turn() == 2
+
+
 def test_overlap_is_judged_by_the_last_job(app, clock):
     """D61."""
 

@@ -268,7 +268,10 @@ class Broker(Protocol):
         ...
 
     def rules_version(self) -> int:
-        """A number that changes with the rules; cheap enough to look at before every start."""
+        """A number that changes with the rules; cheap enough to look at before every start.
+
+        A schedule that is put changes it too: then the timetables of all workers are read anew.
+        """
         ...
 
     def begin(self) -> Transaction:

@@ -14,15 +14,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.broker import Broker
 from penstock.clock import Clock
 from penstock.errors import Refused
 from penstock.job import ENDED
 from penstock.schedule import Plan, Schedule, holds, plan, slots_after
 
-LOOK_SECONDS = 5.0  # how soon a schedule is heard of that was put elsewhere
+HEAR_SECONDS = 5.0  # how soon a schedule is heard of that was put elsewhere
+LOOK_SECONDS = 15.0  # and in any case
 _LAG_SECONDS = 0.2  # a fleet does not come to the store all at once
 _MOST_PLANS = 20  # for one schedule in one turn
+
+# What no other worker could decide either, in contrast to a store that does not answer.
+_BAD = (Refused, KeyError, TypeError, ValueError, msgspec.MsgspecError)
 
 log = logging.getLogger("penstock.worker")
 
@@ -43,20 +49,26 @@ class Timetable:
         self._declared = declared  # from this worker's own code
         self._put: dict[str, Schedule] = {}
         self._next: list[Due] = []
-        self._look_at = -math.inf
+        self._look_at = self._hear_at = -math.inf
+        self._heard = 0
         self._lag = random.uniform(0, _LAG_SECONDS)  # noqa: S311  not a secret
         self._first: dict[str, tuple[Schedule, float | None]] = {}
 
     def turn(self) -> int:
         """Decide the slots that are due; returns how many jobs were enqueued."""
         self._put_declared()
-        now = self._clock.now()
-        if self._clock.monotonic() < self._look_at and not any(due.at <= now for due in self._next):
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        self._hear_at = monotonic + HEAR_SECONDS
+        if (
+            monotonic < self._look_at
+            and self._heard == self._broker.rules_version()
+            and not any(due.at <= now for due in self._next)
+        ):
             return 0
         # Read again before anything is decided: mostly somebody else was quicker.
         self._read()
         made = sum(self._decide(due.schedule) for due in self._next if due.at <= now)
-        if made or any(due.at <= now for due in self._next):
+        if any(due.at <= now for due in self._next):
             self._read()
         return made
 
@@ -66,7 +78,7 @@ class Timetable:
         return max(
             0.0,
             min(
-                self._look_at - self._clock.monotonic(),
+                min(self._hear_at, self._look_at) - self._clock.monotonic(),
                 first + self._lag - self._clock.now(),
             ),
         )
@@ -80,6 +92,7 @@ class Timetable:
 
     def _read(self) -> None:
         self._look_at = self._clock.monotonic() + LOOK_SECONDS
+        self._heard = self._broker.rules_version()  # before the look: a change in between is seen
         known, self._first, self._next = self._first, {}, []
         for schedule in self._broker.schedules():
             if schedule.from_code and schedule.name not in self._put:
@@ -102,7 +115,13 @@ class Timetable:
     def _decide(self, schedule: Schedule) -> int:
         made = 0
         for _ in range(_MOST_PLANS):
-            planned, held = decide(self._broker, schedule)
+            try:
+                planned, held = decide(self._broker, schedule)
+            except _BAD as error:
+                # Set aside until it is changed: one damaged schedule must not stop a worker.
+                self._first[schedule.name] = (schedule, None)
+                log.error("schedule %s cannot be decided: %s", schedule.name, error)  # noqa: TRY400
+                return made
             if held:
                 made += sum(decision.job is not None for decision in planned.decisions)
             if not held or not planned.more:

@@ -356,7 +356,9 @@ class MemoryBroker:
 
     def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
         with self._lock:
-            return self._schedules.put(schedule, author)
+            kept = self._schedules.put(schedule, author)
+            self._rules_version += 1
+            return kept
 
     def clear_schedule(self, name: str, author: str = "") -> bool:
         with self._lock:

@@ -42,6 +42,7 @@ class Scheduling(Looking[StoreT]):
             if before is not None:
                 db.execute(self.store.sql.change_schedule, _values(after))
             self._record(Change(self.store.sql, db, now), schedule.name, "put", author)
+        self.store.rules_changed(stop=False)
         return after
 
     def clear_schedule(self, name: str, author: str = "") -> bool:
