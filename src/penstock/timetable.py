@@ -20,7 +20,7 @@ from penstock.broker import Broker
 from penstock.clock import Clock
 from penstock.errors import Refused
 from penstock.job import ENDED
-from penstock.schedule import Plan, Schedule, holds, plan, slots_after
+from penstock.schedule import Plan, Schedule, holds, plan, replaced, slots_after
 
 HEAR_SECONDS = 5.0  # how soon a schedule is heard of that was put elsewhere
 LOOK_SECONDS = 15.0  # and in any case
@@ -84,11 +84,18 @@ class Timetable:
         )
 
     def _put_declared(self) -> None:
-        for name, schedule in self._declared().items():
-            if self._put.get(name) is not schedule:
+        declared = self._declared()
+        new = [each for name, each in declared.items() if self._put.get(name) is not each]
+        if not new:
+            return
+        kept = {each.name: each for each in self._broker.schedules()}
+        for schedule in new:
+            before = kept.get(schedule.name)
+            # Mostly it is there, as it is: then nobody waits for the right to write.
+            if before is None or replaced(before, schedule, 0.0) is not before:
                 put(self._broker, schedule)
-                self._put[name] = schedule
-                self._look_at = -math.inf
+            self._put[schedule.name] = schedule
+        self._look_at = -math.inf
 
     def _read(self) -> None:
         self._look_at = self._clock.monotonic() + LOOK_SECONDS
