@@ -151,6 +151,28 @@ def test_a_schedule_that_vanished_from_the_code_is_due_no_more(clock):
     assert said(new)[-2:] == [("report", "skipped: missed", 299), ("report", "enqueued", 1)]
 
 
+def test_one_of_the_code_that_is_removed_comes_back_as_new(app, clock):
+    """Also when the whole store was replaced under the worker."""
+
+    @app.schedule(every=60)
+    @app.task(name="report")
+    def report() -> None: ...
+
+    timetable = a_timetable(app)
+    timetable.turn()
+    clock.advance(seconds=50)
+    app.schedules.remove("report")
+    clock.advance(seconds=20)
+
+    for _ in range(2):
+        timetable.turn()
+    [again] = app.schedules.all()
+    assert again.created_at == clock.now()
+    clock.advance(seconds=60)
+
+    assert timetable.turn() == 1
+
+
 def test_one_made_at_run_time_is_decided_by_every_worker(clock):
     broker = MemoryBroker(clock)
     app, other = App(broker=broker), App(broker=broker)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from penstock.errors import Refused
+from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
 from penstock.handle import Handle
 from penstock.prepare import Prepared, check_moment, check_name, check_seconds
 from penstock.schedule import (
@@ -179,7 +179,7 @@ class Schedules:
     def remove(self, name: str, author: str = "") -> bool:
         """Forget a schedule, and how far it was decided; its jobs stay. False if there was none.
 
-        One that is in the code comes back, as a new one, with the next worker that starts.
+        One that is in the code of a running worker comes back within seconds, as a new one.
         """
         return self._app.broker.clear_schedule(name, author)
 
@@ -284,7 +284,13 @@ def run_now(broker: Broker, name: str, id: str, author: str = "", reason: str = 
     now = broker.clock.now()
     job = job_for(expected(broker, name), now, now, id)
     decision = Decision(says="run now", slot=now, job=job, author=author, reason=reason)
-    _say(broker, name, decision)
+    try:
+        _say(broker, name, decision)
+    except StoreUnreachable as error:
+        raise UnknownOutcome(
+            f"{error}; whether the job is stored is not known, and app.enqueue(error.jobs) is safe",
+            [job],
+        ) from error
 
 
 def next_slots(schedule: Schedule, now: float, count: int) -> list[datetime]:

@@ -101,7 +101,9 @@ class Timetable:
         self._look_at = self._clock.monotonic() + LOOK_SECONDS
         self._heard = self._broker.rules_version()  # before the look: a change in between is seen
         known, self._first, self._next = self._first, {}, []
+        missing = dict(self._put)
         for schedule in self._broker.schedules():
+            missing.pop(schedule.name, None)
             if schedule.from_code and schedule.name not in self._put:
                 continue
             before = known.get(schedule.name)
@@ -110,6 +112,8 @@ class Timetable:
             self._first[schedule.name] = before
             if before[1] is not None:
                 self._next.append(Due(before[1], before[0]))
+        for name in missing:  # removed, or the store is another one: the code still says so
+            del self._put[name]
 
     def _first_slot(self, schedule: Schedule) -> float | None:
         try:

@@ -12,6 +12,23 @@ from datetime import datetime
 from penstock.schedule import slot_id, slots_after
 from tests.stories.conftest import Story, eventually
 
+APP = """
+import os
+from datetime import datetime
+
+from penstock import App
+
+app = App()
+
+
+@app.schedule(every=1, at_once=True)
+@app.task(name="tick")
+def tick(slot: datetime) -> None:
+    descriptor = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"tick {slot.isoformat()}\\n".encode())
+    os.close(descriptor)
+"""
+
 
 def slots_decided(story: Story) -> list[tuple[str, float, int]]:
     """Every decision about slots, in order: what, the last slot, how many."""
@@ -26,7 +43,7 @@ def slots_decided(story: Story) -> list[tuple[str, float, int]]:
 
 def assert_each_slot_once(story: Story) -> None:
     [schedule] = story.broker.schedules()
-    following = slots_after(schedule, schedule.starts_at)
+    following = slots_after(schedule, schedule.starts_at - 1)
     expected: list[float] = []
     while not expected or expected[-1] < schedule.decided_until:
         expected.append(next(following))
@@ -77,4 +94,30 @@ def test_after_an_outage_of_all_workers_the_slots_are_decided_once(story: Story)
     eventually(lambda: story.broker.schedules()[0].decided_until > before.decided_until + 2)
     story.app.schedules.pause("tick")
 
+    assert_each_slot_once(story)
+
+
+def test_a_worker_runs_the_schedules_of_its_code_until_it_is_gone(story: Story):
+    """D2, D10, D61: nobody but a worker is needed, and a deploy leaves no gap."""
+    file = story.folder / "ticking.py"
+    file.write_text(APP)
+    first = story.start(target=f"{file}:app")
+    eventually(lambda: len(story.ledger("tick")) >= 3, timeout=30)
+    second = story.start(target=f"{file}:app")
+    eventually(lambda: len(second.children()) == 1)
+    first.signal(signal.SIGTERM)
+    assert first.wait() == 0
+    ran = len(story.ledger("tick"))
+    eventually(lambda: len(story.ledger("tick")) >= ran + 3, timeout=30)
+    second.signal(signal.SIGTERM)
+    assert second.wait() == 0
+
+    other = story.start()  # which has other code
+    ran = len(story.ledger("tick"))
+    time.sleep(3)
+
+    assert other.process.poll() is None
+    assert len(story.ledger("tick")) == ran
+    slots = [line[1] for line in story.ledger("tick")]
+    assert len(set(slots)) == len(slots)
     assert_each_slot_once(story)

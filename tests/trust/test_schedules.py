@@ -14,8 +14,9 @@ import pytest
 
 from penstock import App
 from penstock.filter import Filter
-from penstock.schedule import Schedule, slot_id, slots_after
+from penstock.schedule import Decision, Schedule, slot_id, slots_after
 from penstock.testing.clock import Clock
+from tests.factories import a_schedule
 
 PROGRAM = Path(__file__).parent / "programs" / "scheduler.py"
 DAY = 86400.0
@@ -91,6 +92,22 @@ def test_each_slot_has_one_job_and_one_decision(store_url, begins):
                 assert len(made) == len(slots) > 100
         assert len(jobs) == sum(data["says"] == "enqueued" for _, data in said)
         print(f"{len(jobs)} jobs, {len(said)} decisions, {killed} kills")
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"name": 7}', '{"name":"a","job":{}}'])
+def test_one_that_is_damaged_is_left_out_until_it_is_put_again(stored, clock, damage):
+    good, bad = stored.put_schedule(a_schedule("good")), stored.put_schedule(a_schedule("bad"))
+    table = "penstock.schedule" if "Postgres" in type(stored).__name__ else "penstock_schedule"
+    mark = "%s" if "." in table else "?"
+    with stored.store.writing() as db:
+        db.execute(f"update {table} set declared = {mark} where name = 'bad'", (damage,))
+
+    assert stored.schedules() == [good]
+    assert stored.decide_schedule(bad, [Decision(says="paused")]) is False
+
+    again = stored.put_schedule(a_schedule("bad"))
+
+    assert stored.schedules() == [again, good]
 
 
 def _all_jobs(broker):

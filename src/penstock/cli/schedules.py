@@ -133,7 +133,7 @@ def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> Non
     if act == "remove":
         if not broker.clear_schedule(name, author()):
             made.expected(broker, name)
-        said = f"schedule {name} is removed; its jobs stay. One that is in the code comes back"
+        said = f"schedule {name} is removed; one that a worker has in its code comes back"
     elif act == "run-now":
         answer["job"] = Ids(broker.clock).first()
         made.run_now(broker, name, answer["job"], author(), reason)

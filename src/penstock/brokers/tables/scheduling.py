@@ -6,6 +6,7 @@ transaction. Storing jobs is the store's own business, and is handed in.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from penstock.checks import check_name, legible
 from penstock.ids import to_bytes
 from penstock.schedule import Decision, Schedule, decided, event_data, holds, replaced
 
+log = logging.getLogger("penstock")
 _read = msgspec.json.Decoder(Schedule).decode
 
 
@@ -29,18 +31,18 @@ class Scheduling(Looking[StoreT]):
         check_name("schedule", schedule.name)
         with self.store.writing() as db:
             now = self.clock.now()
-            before, after = None, replaced(None, schedule, now)
+            after = replaced(None, schedule, now)
             # Stored first and looked for then: two that put a new one at once, on a store with many
             # writers, must not both take it for new.
             while not db.execute(self.store.sql.put_schedule, _values(after)).rowcount:
-                before = self._locked_schedule(db, schedule.name)
-                if before is not None:
+                row = db.execute(self.store.sql.locked_schedule, (schedule.name,)).fetchone()
+                if row is not None:
+                    before = _schedule(row)
                     after = replaced(before, schedule, now)
+                    if after is before:
+                        return after
+                    db.execute(self.store.sql.change_schedule, _values(after))
                     break
-            if after is before:
-                return after
-            if before is not None:
-                db.execute(self.store.sql.change_schedule, _values(after))
             self._record(Change(self.store.sql, db, now), schedule.name, "put", author)
         self.store.rules_changed(stop=False)
         return after
@@ -59,7 +61,8 @@ class Scheduling(Looking[StoreT]):
 
     def _schedules(self, db: Db) -> list[Schedule]:
         rows = db.execute(self.store.sql.schedules).fetchall()
-        return sorted((_schedule(row) for row in rows), key=lambda schedule: schedule.name)
+        found = [schedule for row in rows if (schedule := _schedule(row)) is not None]
+        return sorted(found, key=lambda schedule: schedule.name)
 
     def _decide(
         self,
@@ -68,7 +71,8 @@ class Scheduling(Looking[StoreT]):
         decisions: Sequence[Decision],
         store_jobs: Callable[[], object],
     ) -> bool:
-        stored = self._locked_schedule(db, schedule.name)
+        row = db.execute(self.store.sql.locked_schedule, (schedule.name,)).fetchone()
+        stored = None if row is None else _schedule(row)
         if stored is None or not holds(stored, schedule):
             return False
         now = self.clock.now()
@@ -90,10 +94,6 @@ class Scheduling(Looking[StoreT]):
         db.execute(self.store.sql.change_schedule, _values(decided(stored, decisions, now)))
         return True
 
-    def _locked_schedule(self, db: Db, name: str) -> Schedule | None:
-        row = db.execute(self.store.sql.locked_schedule, (name,)).fetchone()
-        return None if row is None else _schedule(row)
-
     def _record(self, change: Change, name: str, says: str, author: str) -> None:
         data = event_data(name, Decision(says=says, author=legible(author)), change.now)
         change.happened("schedule", msgspec.json.encode(data), None, None)
@@ -104,5 +104,10 @@ def _values(schedule: Schedule) -> dict[str, Any]:
     return {"name": schedule.name, "declared": msgspec.json.encode(schedule).decode()}
 
 
-def _schedule(row: Row) -> Schedule:
-    return _read(row["declared"])
+def _schedule(row: Row) -> Schedule | None:
+    """The schedule of a row; None if it is damaged, so that the others go on."""
+    try:
+        return _read(row["declared"])
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        log.error("a schedule that cannot be read is left out: %s", error)  # noqa: TRY400
+        return None
