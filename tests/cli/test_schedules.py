@@ -98,10 +98,25 @@ def test_one_that_nobody_decides_says_so():
     kept = replaced(None, Schedule(name="gone", job=job, every=60.0, from_code=True), 1000.0)
 
     assert state_of(kept, 1070.0) == "on"
-    assert "no worker that has its code" in state_of(kept, 1600.0)
+    assert state_of(kept, 1600.0) == "nobody decides it: no worker has its code"
+    assert state_of(kept, 100.0) == "decided ahead of the clock, which was wrong"
 
 
 def test_a_store_without_any_says_so(shop):
     shop("enqueue", "shop:add", "1", "2")
 
     assert "there is no schedule" in shop("schedules").stderr
+
+
+def test_the_doctor_names_those_that_make_no_jobs(kept):
+    def found():
+        findings = kept.json("doctor")["findings"]
+        return [row for row in findings if row["name"] == "schedules"]
+
+    assert [row["colour"] for row in found()] == ["green"]
+
+    kept("schedules", "often", "--pause")
+
+    [paused] = found()
+    assert (paused["colour"], paused["says"]) == ("yellow", "often: paused")
+    assert paused["remedy"] == "penstock schedules often --resume"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A schedule.", show_default=False)]
 LATE_SECONDS = 60.0  # beyond it nobody is there to decide a slot
+LATE = "late: no worker is there to decide it"
+LEFT = "nobody decides it: no worker has its code"
+AHEAD = "decided ahead of the clock, which was wrong"
 
 
 def schedules(
@@ -163,8 +166,8 @@ def state_of(schedule: Schedule, now: float) -> str:
     if first is None:
         return "over"
     if now - first > LATE_SECONDS:
-        return "nobody decides it: no worker that has its code" if schedule.from_code else "late"
-    return "on"
+        return LEFT if schedule.from_code else LATE
+    return AHEAD if schedule.decided_until - now > LATE_SECONDS else "on"
 
 
 def _next(schedule: Schedule, now: float, count: int) -> list[datetime]:
