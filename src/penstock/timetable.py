@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -54,8 +55,11 @@ class Timetable:
         self._lag = random.uniform(0, _LAG_SECONDS)  # noqa: S311  not a secret
         self._first: dict[str, tuple[Schedule, float | None]] = {}
 
-    def turn(self) -> int:
-        """Decide the slots that are due; returns how many jobs were enqueued."""
+    def turn(self, patience: float = math.inf) -> int:
+        """Decide the slots that are due; returns how many jobs were enqueued.
+
+        After `patience` seconds it leaves the rest for another turn.
+        """
         self._put_declared()
         now, monotonic = self._clock.now(), self._clock.monotonic()
         self._hear_at = monotonic + HEAR_SECONDS
@@ -67,8 +71,14 @@ class Timetable:
             return 0
         # Read again before anything is decided: mostly somebody else was quicker.
         self._read()
-        made = sum(self._decide(due.schedule) for due in self._next if due.at <= now)
-        if any(due.at <= now for due in self._next):
+        due = [each.schedule for each in self._next if each.at <= now]
+        random.shuffle(due)  # those who come at the same time begin at different ends
+        made, until = 0, time.monotonic() + patience
+        for schedule in due:
+            made += self._decide(schedule)
+            if time.monotonic() > until:
+                break
+        if due:
             self._read()
         return made
 

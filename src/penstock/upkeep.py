@@ -19,6 +19,9 @@ from penstock.timetable import Timetable
 
 PRUNE_EVERY = 3600.0
 PRUNE_AGAIN = 60.0  # after one that failed
+TURN_SECONDS = (
+    0.25  # for slots, of which a thousand may be due at once; then jobs are claimed again
+)
 
 log = logging.getLogger("penstock.worker")
 
@@ -71,7 +74,7 @@ class Upkeep:
                     target=self._prune, args=(self.retention,), name="penstock-prune", daemon=True
                 )
                 self._pruning.start()
-        self._timetable.turn()
+        self._timetable.turn(TURN_SECONDS)
         return recovered
 
     def seconds_left(self) -> float:
