@@ -15,6 +15,7 @@ from penstock.filter import Filter
 from penstock.job import State
 from penstock.testing.clock import Clock
 from penstock.timetable import Timetable
+from tests.factories import a_worker
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
 
@@ -35,8 +36,8 @@ def ran():
     return []
 
 
-def a_timetable(app):
-    return Timetable(app.broker, app.clock, app.schedules.declared)
+def a_timetable(app, worker=""):
+    return Timetable(app.broker, app.clock, app.schedules.declared, worker)
 
 
 def said(app):
@@ -149,6 +150,35 @@ def test_a_schedule_that_vanished_from_the_code_is_due_no_more(clock):
 
     a_timetable(old).turn()  # it came back: as after an outage
     assert said(new)[-2:] == [("report", "skipped: missed", 299), ("report", "enqueued", 1)]
+
+
+def test_in_a_deploy_the_last_words_stand_while_whoever_put_them_is_alive(clock):
+    broker = MemoryBroker(clock)
+    old, new = App(broker=broker), App(broker=broker)
+    for app, every in ((old, 60), (new, 90)):
+
+        @app.schedule(every=every)
+        @app.task(name="report")
+        def report() -> None: ...
+
+    def turn(*timetables: Timetable) -> float | None:
+        for timetable in timetables * 2:
+            timetable.turn()
+        clock.advance(seconds=16)
+        return broker.schedules()[0].every
+
+    broker.renew([a_worker(name, lease=600.0) for name in ("old", "new", "old again")])
+    before, after = a_timetable(old, "old"), a_timetable(new, "new")
+    assert turn(before) == 60
+    assert turn(before, after) == 90
+    assert turn(before, after) == 90
+
+    late = a_timetable(old, "old again")  # a child of the old release that was replaced
+    assert turn(late, before, after) == 60
+    broker.recover(dead="old again")
+
+    assert turn(after) == 90
+    assert turn(after) == 90
 
 
 def test_one_of_the_code_that_is_removed_comes_back_as_new(app, clock):

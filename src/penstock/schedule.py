@@ -94,6 +94,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     takes_slot: bool = False  # the task has a parameter for the nominal time
     expires: float | None = None  # seconds within which a job must have started
     from_code: bool = False  # decided only by workers whose code has it
+    put_by: str = ""  # of the code: the worker that put it like this
 
     paused: bool = False
     created_at: float = 0.0
@@ -340,7 +341,7 @@ def _times(schedule: Schedule) -> tuple[Any, ...]:
 
 def _declared(schedule: Schedule) -> Schedule:
     """What its caller said, and nothing that the store added."""
-    blank = {"created_at": 0.0, "starts_at": 0.0, "decided_until": 0.0, "revision": 0}
+    blank = {"created_at": 0.0, "starts_at": 0.0, "decided_until": 0.0, "revision": 0, "put_by": ""}
     return msgspec.structs.replace(schedule, **_no_past(paused=False), **blank)
 
 

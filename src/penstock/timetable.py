@@ -2,7 +2,9 @@
 
 No leader: every worker keeps one, and whoever comes first decides a slot. The store's revision is
 the fence, so a worker that comes second is told so and goes on. A schedule from the code is decided
-only by workers whose code has it: when the last of them is gone, it is due no more.
+only by workers whose code has it: when the last of them is gone, it is due no more. Where two
+workers have it in different words, as in a deploy, those of the last that was put stand while the
+worker that put them is alive.
 """
 
 from __future__ import annotations
@@ -43,9 +45,14 @@ class Timetable:
     """`turn` decides what is due; `seconds_left` says when to come again."""
 
     def __init__(
-        self, broker: Broker, clock: Clock, declared: Callable[[], Mapping[str, Schedule]]
+        self,
+        broker: Broker,
+        clock: Clock,
+        declared: Callable[[], Mapping[str, Schedule]],
+        worker_id: str = "",
     ) -> None:
         self._broker = broker
+        self._worker_id = worker_id
         self._clock = clock
         self._declared = declared  # from this worker's own code
         self._put: dict[str, Schedule] = {}
@@ -103,7 +110,7 @@ class Timetable:
             before = kept.get(schedule.name)
             # Mostly it is there, as it is: then nobody waits for the right to write.
             if before is None or replaced(before, schedule, 0.0) is not before:
-                put(self._broker, schedule)
+                put(self._broker, msgspec.structs.replace(schedule, put_by=self._worker_id))
             self._put[schedule.name] = schedule
         self._look_at = -math.inf
 
@@ -113,7 +120,9 @@ class Timetable:
         known, self._first, self._next = self._first, {}, []
         missing = dict(self._put)
         for schedule in self._broker.schedules():
-            missing.pop(schedule.name, None)
+            own = missing.pop(schedule.name, None)
+            if own is not None and self._stands_alone(schedule, own):
+                missing[schedule.name] = own
             if schedule.from_code and schedule.name not in self._put:
                 continue
             before = known.get(schedule.name)
@@ -124,6 +133,12 @@ class Timetable:
                 self._next.append(Due(before[1], before[0]))
         for name in missing:  # removed, or the store is another one: the code still says so
             del self._put[name]
+
+    def _stands_alone(self, kept: Schedule, own: Schedule) -> bool:
+        """Whether it is kept in other words than here, and whoever put them is gone."""
+        if replaced(kept, own, 0.0) is kept or kept.put_by == self._worker_id:
+            return False
+        return all(row.id != kept.put_by for row in self._broker.workers() if row.alive)
 
     def _first_slot(self, schedule: Schedule) -> float | None:
         try:
@@ -173,7 +188,7 @@ def put(broker: Broker, schedule: Schedule, author: str = "") -> Schedule:
     """Put a schedule; what was due of the one that it replaces is decided first."""
     before = named(broker, schedule.name)
     if before is not None:
-        with suppress(Refused):  # it cannot be read here, and is to be replaced
+        with suppress(*_BAD):  # it cannot be read here, and is to be replaced
             decide_all(broker, before)
     return broker.put_schedule(schedule, author)
 

@@ -56,7 +56,7 @@ class Upkeep:
         # Not at the start: a fleet that is deployed would prune all at once.
         self._prune_at = now + PRUNE_EVERY
         self._pruning: threading.Thread | None = None
-        self._timetable = Timetable(broker, clock, declared)
+        self._timetable = Timetable(broker, clock, declared, worker_id)
 
     def turn(self) -> int:
         """Do what is due; returns how many jobs were recovered."""
