@@ -115,14 +115,13 @@ class Timetable:
         self._look_at = -math.inf
 
     def _read(self) -> None:
-        self._look_at = self._clock.monotonic() + LOOK_SECONDS
-        self._heard = self._broker.rules_version()  # before the look: a change in between is seen
+        heard = self._broker.rules_version()  # before the look: a change in between is seen
+        kept = self._broker.schedules()
+        stand = {each.name for each in kept if not self._stands_alone(each)}
+        # Only now: a store that does not answer must find what is due still due.
+        self._look_at, self._heard = self._clock.monotonic() + LOOK_SECONDS, heard
         known, self._first, self._next = self._first, {}, []
-        missing = dict(self._put)
-        for schedule in self._broker.schedules():
-            own = missing.pop(schedule.name, None)
-            if own is not None and self._stands_alone(schedule, own):
-                missing[schedule.name] = own
+        for schedule in kept:
             if schedule.from_code and schedule.name not in self._put:
                 continue
             before = known.get(schedule.name)
@@ -131,12 +130,13 @@ class Timetable:
             self._first[schedule.name] = before
             if before[1] is not None:
                 self._next.append(Due(before[1], before[0]))
-        for name in missing:  # removed, or the store is another one: the code still says so
-            del self._put[name]
+        # Removed, or the store is another one, or in words of nobody: the code still says so.
+        self._put = {name: each for name, each in self._put.items() if name in stand}
 
-    def _stands_alone(self, kept: Schedule, own: Schedule) -> bool:
+    def _stands_alone(self, kept: Schedule) -> bool:
         """Whether it is kept in other words than here, and whoever put them is gone."""
-        if replaced(kept, own, 0.0) is kept or kept.put_by == self._worker_id:
+        own = self._put.get(kept.name)
+        if own is None or replaced(kept, own, 0.0) is kept or kept.put_by == self._worker_id:
             return False
         return all(row.id != kept.put_by for row in self._broker.workers() if row.alive)
 
