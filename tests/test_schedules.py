@@ -239,6 +239,15 @@ def test_it_is_put_listed_and_removed(app, clock):
         app.schedules.next("nightly")
 
 
+def test_slots_beyond_the_calendar_are_not_shown(app):
+    @app.task(name="report")
+    def report() -> None: ...
+
+    app.schedules.put("rare", report, every=timedelta(days=365 * 900))
+
+    assert len(app.schedules.next("rare", 20)) == 8
+
+
 def test_one_that_is_in_the_code_is_changed_there(app):
     @app.schedule(every=60)
     @app.task(name="report")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_SLOT = datetime(1970, 1, 1, tzinfo=UTC)  # stands in for the nominal time until there is one
+_LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # no calendar goes further
 _TRIES = 10
 
 
@@ -295,8 +296,8 @@ def run_now(broker: Broker, name: str, id: str, author: str = "", reason: str = 
 
 def next_slots(schedule: Schedule, now: float, count: int) -> list[datetime]:
     """The slots that are still to come; of one that is over, none."""
-    following = slots_after(schedule, max(now, schedule.decided_until))
-    return [schedule.moment(slot) for slot in islice(following, count)]
+    following = islice(slots_after(schedule, max(now, schedule.decided_until)), count)
+    return [schedule.moment(slot) for slot in takewhile(lambda slot: slot < _LAST, following)]
 
 
 def _say(broker: Broker, name: str, decision: Decision) -> Schedule:

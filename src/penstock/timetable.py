@@ -177,10 +177,7 @@ def decide(broker: Broker, schedule: Schedule) -> tuple[Plan, bool]:
     held = bool(planned.decisions) and broker.decide_schedule(schedule, planned.decisions)
     if held:
         for decision in planned.decisions:
-            log.info(
-                "schedule %s: %s, %d slots until %s",
-                *(schedule.name, decision.says, decision.slots, schedule.moment(decision.slot)),
-            )
+            log.info("schedule %s: %s (%d)", schedule.name, decision.says, decision.slots)
     return planned, held
 
 

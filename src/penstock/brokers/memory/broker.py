@@ -356,8 +356,9 @@ class MemoryBroker:
 
     def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
         with self._lock:
+            before = self._schedules.all()
             kept = self._schedules.put(schedule, author)
-            self._rules_version += 1
+            self._rules_version += kept not in before
             return kept
 
     def clear_schedule(self, name: str, author: str = "") -> bool:
