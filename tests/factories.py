@@ -10,6 +10,7 @@ import msgspec
 from penstock.broker import Broker, Event, WorkerRow
 from penstock.ids import Ids
 from penstock.job import Job, Outcome
+from penstock.schedule import Schedule
 from penstock.testing.clock import Clock
 
 TASKS = {"mail:send": 1, "mail:sweep": 1, "media:resize": 1}
@@ -38,6 +39,12 @@ def some_jobs(clock: Clock, count: int, task: str = "mail:send", **fields: Any) 
         a_job(clock, task, body=msgspec.json.encode({"args": {"n": number}}), **fields)
         for number in range(count)
     ]
+
+
+def a_schedule(name: str = "hourly", task: str = "mail:sweep", **fields: Any) -> Schedule:
+    """A schedule, due every hour unless told otherwise."""
+    when = {} if fields.keys() & {"cron", "every", "at"} else {"every": 3600.0}
+    return Schedule(name=name, job=Job(task=task, id=""), **when, **fields)
 
 
 def a_worker(id: str = "worker-1", **fields: Any) -> WorkerRow:

@@ -9,7 +9,15 @@ from penstock.errors import StoreUnreachable
 from penstock.job import State, succeeded
 from penstock.testing.clock import Clock
 from penstock.upkeep import Upkeep
-from tests.factories import a_job, a_worker, begun, claim, enqueue_and_claim, settle
+from tests.factories import (
+    a_job,
+    a_schedule,
+    a_worker,
+    begun,
+    claim,
+    enqueue_and_claim,
+    settle,
+)
 
 
 def test_what_a_dead_worker_held_is_recovered_within_a_lease_and_a_third(memory_broker, clock):
@@ -118,3 +126,21 @@ def test_without_a_retention_nothing_is_forgotten(memory_broker, clock):
     upkeep.close(patience=20)
 
     assert memory_broker.history(job=job.id)
+
+
+def test_the_slots_of_schedules_are_decided_when_they_are_due(memory_broker, clock):
+    """D2, D10: with only workers, a schedule runs."""
+    upkeep = Upkeep(memory_broker, clock, "keeper", declared=lambda: DECLARED)
+    upkeep.turn()
+    assert 0 < upkeep.seconds_left() <= 5
+
+    clock.advance(minutes=59)
+    upkeep.turn()
+    assert claim(memory_broker) == []
+    clock.advance(minutes=1)
+    upkeep.turn()
+
+    assert [job.task for job in claim(memory_broker, limit=9)] == ["mail:sweep"]
+
+
+DECLARED = {"hourly": a_schedule()}

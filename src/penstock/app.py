@@ -32,6 +32,7 @@ from penstock.joining import join_async
 from penstock.prepare import check_name
 from penstock.resource import Resources
 from penstock.retry import Retry, Strategy
+from penstock.schedules import Schedules
 from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
 from penstock.signature import check_function, visible_names
 from penstock.task import AsyncTask, PlainTask, Task, stub
@@ -87,6 +88,8 @@ class App:
         self._queues: dict[str, dict[str, bool]] = {}
         self.tasks: dict[str, Task[..., Any]] = {}
         self._aliases: dict[str, Task[..., Any]] = {}
+        self.schedules = Schedules(self)
+        self.schedule = self.schedules.decorate
         self.resources = Resources()
         self.ids: Ids = Ids(self._clock)
         self.hooks: dict[str, tuple[Callable[..., Any], ...]] = {}
@@ -240,12 +243,14 @@ class App:
 
     def _make(self, function: Any, frame: Any, options: dict[str, Any]) -> Task[..., Any]:
         check_function(function)
+        written = function
         kind: Any = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
         names = visible_names(function, frame)
         if options.get("declared"):
             function = stub(options["name"], function)
         task: Task[..., Any] = kind(self, function, names=names, **options)
         self._register(task)
+        self.schedules.adopt(written, task)
         return task
 
     def _register(self, task: Task[..., Any]) -> None:

@@ -21,6 +21,7 @@ from penstock.clock import Clock
 from penstock.filter import Filter
 from penstock.job import Job, Outcome, Parcel, State
 from penstock.rule import Rule, RuleKind
+from penstock.schedule import Decision, Schedule
 
 LEASE_SECONDS = 15.0
 RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
@@ -80,7 +81,7 @@ class Note(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, rule, progress, event.
+    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event.
     """
 
     position: int
@@ -267,7 +268,10 @@ class Broker(Protocol):
         ...
 
     def rules_version(self) -> int:
-        """A number that changes with the rules; cheap enough to look at before every start."""
+        """A number that changes with the rules; cheap enough to look at before every start.
+
+        A schedule that is put changes it too: then the timetables of all workers are read anew.
+        """
         ...
 
     def begin(self) -> Transaction:
@@ -325,6 +329,27 @@ class Broker(Protocol):
         """Take a rule back; False if there was none."""
         ...
 
+    def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
+        """Keep a schedule under its name, and return it as it is kept; the same again is nothing.
+
+        One that is new begins now, and so does one whose times changed: no slot before is ever
+        decided. Any other change leaves how far it is decided, and whether it is paused, as it is.
+        """
+        ...
+
+    def clear_schedule(self, name: str, author: str = "") -> bool:
+        """Forget a schedule; its jobs stay. False if there was none."""
+        ...
+
+    def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
+        """Decide slots of a schedule, as it was read: all of it, or nothing.
+
+        One transaction: jobs are stored, jobs to be replaced are cancelled, the history has an
+        event for each decision, and the schedule's position moves on. False, and nothing, if
+        anybody changed or decided the schedule since it was read.
+        """
+        ...
+
     # Look
 
     def get(self, job_id: str) -> Job[Any] | None:
@@ -358,6 +383,10 @@ class Broker(Protocol):
         ...
 
     def rules(self) -> list[Rule]: ...
+
+    def schedules(self) -> list[Schedule]:
+        """Every schedule as it is kept, by name."""
+        ...
 
     def workers(self) -> list[WorkerRow]:
         """Every worker row, those that lapsed included until they are recovered."""

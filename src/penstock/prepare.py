@@ -6,6 +6,7 @@ matter of putting values together.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -70,6 +71,11 @@ class Prepared(Generic[P, R]):
         )
         # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
         self._neighbours = repr(self._lane) if self._plain else None
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names that its function calls its arguments, in order."""
+        return list(inspect.signature(self._task.function).parameters)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """A job, as a value: not stored yet. `job.enqueue()` or `app.enqueue([...])` stores it."""

@@ -1,26 +1,40 @@
 """Upkeep: the chores that keep a store going, done by whichever worker comes first.
 
-There is no scheduler and no leader: every worker calls `turn` often, and it does what is due. All
-of it may be done twice, by two workers at once, without harm. Pruning may take minutes, and has a
-thread of its own: the worker claims, settles and renews meanwhile.
+Recover, prune, and the slots of schedules. There is no scheduler and no leader: every worker calls
+`turn` often, and it does what is due. All of it may be done twice, by two workers at once, without
+harm. Pruning may take minutes, and has a thread of its own: the worker claims, settles and renews
+meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Mapping
 
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, Broker
 from penstock.clock import Clock
+from penstock.schedule import Schedule
+from penstock.timetable import Timetable
 
 PRUNE_EVERY = 3600.0
 PRUNE_AGAIN = 60.0  # after one that failed
+TURN_SECONDS = (
+    0.25  # for slots, of which a thousand may be due at once; then jobs are claimed again
+)
 
 log = logging.getLogger("penstock.worker")
 
 
+def _no_schedules() -> Mapping[str, Schedule]:
+    return {}
+
+
 class Upkeep:
-    """Recovers what dead workers held, every third of a lease, and prunes once an hour."""
+    """Recovers what dead workers held, every third of a lease, and prunes once an hour.
+
+    `declared` are the schedules of this worker's own code; slots are decided when they are due.
+    """
 
     def __init__(
         self,
@@ -29,6 +43,8 @@ class Upkeep:
         worker_id: str,
         retention: float | None = RETENTION_SECONDS,
         lease: float = LEASE_SECONDS,
+        *,
+        declared: Callable[[], Mapping[str, Schedule]] = _no_schedules,
     ) -> None:
         self.retention = retention  # None: nothing is ever forgotten
         self._broker = broker
@@ -40,6 +56,7 @@ class Upkeep:
         # Not at the start: a fleet that is deployed would prune all at once.
         self._prune_at = now + PRUNE_EVERY
         self._pruning: threading.Thread | None = None
+        self._timetable = Timetable(broker, clock, declared, worker_id)
 
     def turn(self) -> int:
         """Do what is due; returns how many jobs were recovered."""
@@ -57,7 +74,12 @@ class Upkeep:
                     target=self._prune, args=(self.retention,), name="penstock-prune", daemon=True
                 )
                 self._pruning.start()
+        self._timetable.turn(TURN_SECONDS)
         return recovered
+
+    def seconds_left(self) -> float:
+        """How long no slot of a schedule is due."""
+        return self._timetable.seconds_left()
 
     def close(self, patience: float) -> None:
         """Wait so long for a prune under way; one that is cut short goes on another time."""

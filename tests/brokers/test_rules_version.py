@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.rule import Rule, RuleKind
-from tests.factories import a_job, claim
+from tests.factories import a_job, a_schedule, claim
 
 PAUSE = Rule(RuleKind.PAUSE, queue="mail")
 
@@ -36,3 +36,14 @@ def test_clearing_what_is_not_there_changes_nothing(broker):
     broker.clear_rule(RuleKind.PAUSE, queue="mail")
 
     assert broker.rules_version() == before
+
+
+def test_a_schedule_that_is_put_changes_it(broker):
+    before = broker.rules_version()
+
+    broker.put_schedule(a_schedule())
+
+    after = broker.rules_version()
+    assert after != before
+    broker.put_schedule(a_schedule())
+    assert broker.rules_version() == after

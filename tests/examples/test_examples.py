@@ -21,6 +21,14 @@ SAYS = {
         "paused: 1500 jobs wait, 0 ran",
         "unblocked: 1500 ran",
     ],
+    "dark_cron": [  # D10, D11, D60, D61
+        "at once: clean",
+        "in a day: clean, clean, report of Sunday, 03:00, clean",
+        "its jobs are deleted, and the next time is the same: True",
+        "after three days: clean",
+        "paused: clean 0 times",
+        "on demand: clean 1 time",
+    ],
     "bee_strategies": [  # B16 to B23
         "success: kept is succeeded, deleted is None",
         "error, keep: runs 1 times, then is failed",

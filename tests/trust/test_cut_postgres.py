@@ -20,7 +20,8 @@ from penstock.brokers.postgres import PostgresBroker
 from penstock.filter import Filter
 from penstock.job import Job, failed, put_back, succeeded, try_again
 from penstock.testing.clock import Clock
-from tests.factories import a_job, a_worker, begun, claim, history_of, some_jobs
+from penstock.timetable import Timetable
+from tests.factories import a_job, a_schedule, a_worker, begun, claim, history_of, some_jobs
 from tests.stories.conftest import Story, eventually
 from tests.stories.proxy import Proxy
 
@@ -308,3 +309,28 @@ def test_an_app_tells_its_callers_apart_what_is_known_from_what_is_not(proxy):
 
     assert sum(count.ready for count in app.broker.count()) == 2
     app.close()
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_slot_of_a_schedule(proxy, far, clock, postgres_broker, where):
+    """Whoever looks again sees whether it was decided: one job for it, one row of history."""
+    far.put_schedule(a_schedule(every=60.0))
+    timetable = Timetable(far, clock, dict)
+    timetable.turn()
+    seen: Counter[str] = Counter()
+    for number in each_message(proxy):
+        clock.advance(seconds=60)
+        proxy.cut_nth(number, where)
+        try:
+            timetable.turn()
+        except StoreUnreachable:
+            seen["cut"] += 1
+            proxy.heal()
+            timetable.turn()
+        proxy.heal()
+        seen["slots"] += 1
+
+        assert run_all(postgres_broker, clock).total() == 1
+    rows = [row for row in history_of(postgres_broker, None) if row.kind == "schedule"]
+    assert seen["cut"] > 5
+    assert len(rows) == 1 + seen["slots"]

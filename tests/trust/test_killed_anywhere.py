@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.broker import Batch, Note
@@ -17,8 +18,9 @@ from penstock.brokers.sqlite import SqliteBroker
 from penstock.filter import Filter
 from penstock.job import Unique, failed, succeeded, try_again
 from penstock.rule import Rule, RuleKind
+from penstock.schedule import plan
 from penstock.testing.clock import Clock
-from tests.factories import a_job, a_worker, begun, some_jobs
+from tests.factories import a_job, a_schedule, a_worker, begun, some_jobs
 
 NOW = 1_800_000_000.0
 MOST_STATEMENTS = 200
@@ -47,12 +49,19 @@ class World:
         tasks = {"mail:send": 1}
         self.claimed = broker.claim(a_worker(tasks=tasks), limit=10)
         assert len(self.claimed) == 10
+        self.schedule = broker.put_schedule(a_schedule(at_once=True))
         broker.close()
 
 
 def outcomes(world: World) -> list[Any]:
     kinds = [succeeded(b"1"), failed("ValueError"), try_again("OSError", NOW + 5)]
     return [(job, begun(kinds[place % 3], NOW)) for place, job in enumerate(world.claimed)]
+
+
+def decisions(world: World) -> list[Any]:
+    """A slot that is due, and a job that makes room for it."""
+    [enqueued] = plan(world.schedule, NOW).decisions
+    return [msgspec.structs.replace(enqueued, cancels=world.later.id)]
 
 
 VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
@@ -74,6 +83,10 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
         [world.parcel[3].id, world.ended.id, world.later.id]
     ),
     "set a rule": lambda broker, world: broker.set_rule(Rule(RuleKind.PAUSE, queue="default")),
+    "put a schedule": lambda broker, world: broker.put_schedule(a_schedule("another")),
+    "change a schedule": lambda broker, world: broker.put_schedule(a_schedule(every=5.0)),
+    "clear a schedule": lambda broker, world: broker.clear_schedule("hourly"),
+    "decide a slot": lambda broker, world: broker.decide_schedule(world.schedule, decisions(world)),
     "renew": lambda broker, world: broker.renew([a_worker()], holding=[world.claimed[0].id]),
     "prune": lambda broker, world: broker.prune(NOW + 1),
 }
@@ -90,6 +103,7 @@ def picture(path: Path, world: World) -> dict[str, Any]:
         ],
         "counts": broker.count(),
         "rules": broker.rules(),
+        "schedules": broker.schedules(),
         "history": broker.history(),
         "batch": broker.enqueue([], batch=Batch("b")).batch,
         "notes": [broker.notes(job.id) for job in jobs],

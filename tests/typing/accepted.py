@@ -203,3 +203,21 @@ def inside() -> None:
 
 async def inside_async() -> None:
     assert_type(await current_job().step("one", awaited_client), Client)
+
+
+@app.schedule("0 * * * *", zone="Europe/Paris", missed="all", window=timedelta(hours=6))
+@app.task
+def hourly(slot: datetime, n: int = 0) -> int:
+    return n
+
+
+@app.task
+@app.schedule(every=timedelta(minutes=5), overlap="skip", kwargs={"n": 7})
+async def sometimes(n: int) -> str:
+    return str(n)
+
+
+assert_type(hourly.enqueue(datetime.now(UTC)), Handle[int])
+assert_type(sometimes.enqueue(7), Handle[str])
+assert_type(app.schedules.next("hourly", 3), list[datetime])
+app.schedules.put("once", sometimes.options(queue="slow"), at=datetime.now(UTC), args=(3,))

@@ -58,6 +58,7 @@ def examine(
         findings += _workers(workers, counts, broker.clock.now())
         findings += _unknown_tasks(workers, counts, known)
         findings += _rules(broker, counts)
+        findings += _schedules(broker)
         findings.append(_failed(counts))
     except PenstockError as error:
         findings.append(Finding("store", Colour.RED, str(error), "see above"))
@@ -202,6 +203,29 @@ def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
                 f"penstock {undo} {' '.join(words)}",
             )
         )
+    return findings
+
+
+def _schedules(broker: Broker) -> list[Finding]:
+    from penstock.cli.schedules import AHEAD, LATE, LEFT, state_of
+
+    remedies = {
+        LATE: "penstock worker MODULE:APP",
+        LEFT: "start a worker that has its code, or penstock schedules {} --remove",
+        AHEAD: "penstock schedules {} --remove, and put it again",
+        "paused": "penstock schedules {} --resume",
+    }
+    now, kept = broker.clock.now(), broker.schedules()
+    states = [(schedule.name, state_of(schedule, now)) for schedule in kept]
+    findings = [
+        Finding(
+            "schedules", Colour.YELLOW, f"{name}: {state}", remedies.get(state, "").format(name)
+        )
+        for name, state in states
+        if state not in ("on", "over")
+    ]
+    if not findings and kept:
+        findings.append(Finding("schedules", Colour.GREEN, f"{len(kept)}, none of them late"))
     return findings
 
 

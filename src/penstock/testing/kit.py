@@ -28,6 +28,7 @@ from penstock.task import Task
 from penstock.testing.clock import Clock
 from penstock.testing.compare import call_of, described, matching
 from penstock.testing.stand_in import Crash, Point, Ran, StandIn
+from penstock.timetable import Timetable
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -66,6 +67,8 @@ class Testing:
             stack.callback(_under_test.discard, self.app)
             stack.enter_context(self.app.replace_broker(broker))
             self._take_over(stack)
+            self._timetable = Timetable(broker, self.clock, self.app.schedules.declared)
+            self._timetable.turn()  # as a worker that starts: schedules begin now
             self._stack = stack.pop_all()
         return self
 
@@ -116,7 +119,11 @@ class Testing:
         With `twice` every job is run a second time, as if its settlement had been lost; but for
         at-most-once jobs. With `state`, which returns whatever the tasks change, each of the second
         runs says in `difference` what it changed: its task is not idempotent.
+
+        Slots of schedules that are due by now are decided first, as by a worker after an outage.
         """
+        _ = self.broker  # refused when the test is over
+        self._timetable.turn()
         return self._stand_in_now.drain(limit, twice=twice, state=state)
 
     def crash_at(self, point: Point, task: Task[..., Any] | str | None = None) -> Crash:

@@ -119,7 +119,8 @@ class Worker:
         self._target = target or target_of(app)
         processes, apart = self._target is not None, self.broker.apart
         self._claims = Claims(threads, async_slots, processes=processes, apart=apart)
-        self._upkeep = Upkeep(self.broker, self.broker.clock, self.id, retention, lease)
+        clock, declared = self.broker.clock, app.schedules.declared
+        self._upkeep = Upkeep(self.broker, clock, self.id, retention, lease, declared=declared)
         bench = Bench(app, self._slots, self._gate, self._report, self._target)
         self._crew = Crew(bench, threads, async_slots, self._stuck, self._publish)
         self._outbox = Outbox()
@@ -172,6 +173,7 @@ class Worker:
                 'put it under `if __name__ == "__main__":`'
             )
         self._know_tasks()
+        self.app.schedules.declared()  # what is wrong with them is told now
         self._publish()  # before the first job, which may end this process
         self._crew.start()
         try:
@@ -260,6 +262,7 @@ class Worker:
             except Exception as error:
                 self._line.lost(error)
                 return False
+            self._upkeep_at = min(self._upkeep_at, now + self._upkeep.seconds_left())
         if now >= self._sweep_at and live:
             self._sweep_at = now + _SWEEP_SECONDS
             for chunk in list(live.values()):
@@ -345,8 +348,7 @@ class Worker:
             until.append(outbox.flush_at)
         if claims.live:
             until.append(self._sweep_at)
-        if not working:
-            until.append(self._until)
+        until.append(self._upkeep_at if working else self._until)
         if (patience := claims.patient_until(now)) is not None:
             until.append(patience)
         if not wants or now < self._deaf_until:

@@ -25,6 +25,7 @@ from penstock.broker import (
     WorkerRow,
 )
 from penstock.brokers.memory.places import lane_of, may_take
+from penstock.brokers.memory.schedules import Schedules
 from penstock.brokers.memory.store import Store, as_new, unpacked
 from penstock.checks import check_age, check_job, check_lane, legible
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -32,6 +33,7 @@ from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.job import ENDED, Job, Outcome, Parcel, State, lapsed, put_back
 from penstock.rule import Rule, RuleKind, rule_over
+from penstock.schedule import Decision, Schedule
 from penstock.why import explain
 
 MOST_FOUND = 1000
@@ -50,6 +52,7 @@ class MemoryBroker:
         # Re-entrant: a signal handler may call wake() while this thread is inside a verb.
         self._lock = threading.Condition(threading.RLock())
         self._store = Store(clock)
+        self._schedules = Schedules(self._store)
         self._rules: dict[tuple[RuleKind, str | None, str | None], Rule] = {}
         self._rules_version = 0
         self._seen = threading.local()
@@ -351,6 +354,21 @@ class MemoryBroker:
         }
         self._store.record("rule", data=data, queue=rule.queue, task=rule.task)
 
+    def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
+        with self._lock:
+            before = self._schedules.all()
+            kept = self._schedules.put(schedule, author)
+            self._rules_version += kept not in before
+            return kept
+
+    def clear_schedule(self, name: str, author: str = "") -> bool:
+        with self._lock:
+            return self._schedules.clear(name, author)
+
+    def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
+        with self._lock:
+            return self._schedules.decide(schedule, decisions, self.enqueue, self.cancel)
+
     # Look
 
     def get(self, job_id: str) -> Job[Any] | None:
@@ -415,6 +433,10 @@ class MemoryBroker:
         with self._lock:
             now = self.clock.now()
             return [rule for rule in self._rules.values() if rule.until is None or now < rule.until]
+
+    def schedules(self) -> list[Schedule]:
+        with self._lock:
+            return self._schedules.all()
 
     def workers(self) -> list[WorkerRow]:
         with self._lock:

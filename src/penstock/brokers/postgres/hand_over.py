@@ -35,14 +35,15 @@ from penstock.brokers.postgres.offers import Offers
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, Store, again
 from penstock.brokers.tables.arriving import new_parts, packed, searched_fields
-from penstock.brokers.tables.looking import Looking
 from penstock.brokers.tables.rows import lengths_of
+from penstock.brokers.tables.scheduling import Scheduling
 from penstock.checks import check_age, check_lane
 from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused, StoreUnreachable, UnknownOutcome
 from penstock.ids import to_bytes
 from penstock.job import Job, Lane, Parcel
 from penstock.joining import caller_of, hold
+from penstock.schedule import Decision, Schedule
 
 R = TypeVar("R")
 
@@ -54,8 +55,8 @@ LOCK_SECONDS = 2.0  # others wait behind an enqueue: it had better fail and be t
 _TRIES = 3  # two senders of one id at the same moment: the later one sees it at its second try
 
 
-class HandOver(Looking[Store]):
-    """Enqueue."""
+class HandOver(Scheduling[Store]):
+    """Enqueue, and the jobs of schedules."""
 
     def __init__(
         self,
@@ -176,6 +177,24 @@ class HandOver(Looking[Store]):
             known.update(answer["known"])
             standing = answer["standing"]
         return Enqueued(frozenset(known), standing, stored)
+
+    @again
+    def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
+        jobs = [decision.job for decision in decisions if decision.job is not None]
+        handed, now = self._handed(jobs)
+        lanes = self._put_lanes(handed)
+        with self.store.writing() as db:
+            store = partial(enqueue_singles, db, handed.singles, now)
+            held = self._decide(db, schedule, decisions, store)
+        if held:
+            self.offers.forget(lanes)
+            self._ring()
+        return held
+
+    def schedules(self) -> list[Schedule]:
+        # One statement and no transaction around it: every worker asks, again and again.
+        with self.store.lend() as connection:
+            return self._schedules(PostgresDb(connection))
 
     def _count_batch(self, db: PostgresDb, batch: Batch, rows: int, now: float) -> int:
         row = db.execute(sql.batch, {"id": batch.id}).fetchone()

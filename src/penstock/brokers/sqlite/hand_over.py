@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,18 @@ from penstock.brokers.sqlite.wake import Bell, Waiter
 from penstock.brokers.tables.arriving import names_of, new_parts, packed, searched_fields
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
-from penstock.brokers.tables.looking import Looking
 from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of
+from penstock.brokers.tables.scheduling import Scheduling
 from penstock.checks import check_age, check_lane
 from penstock.clock import Clock
 from penstock.errors import Refused
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, Parcel, State
+from penstock.schedule import Decision, Schedule
 
 
-class HandOver(Looking[Store]):
-    """Enqueue."""
+class HandOver(Scheduling[Store]):
+    """Enqueue, and the jobs of schedules."""
 
     def __init__(
         self,
@@ -84,6 +86,17 @@ class HandOver(Looking[Store]):
         standing = self._enqueue_singles(change, singles, lanes, known)
         change.finish()
         return Enqueued(frozenset(known), standing, stored)
+
+    def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
+        with self.store.writing() as db:
+            handed = packed([decision.job for decision in decisions if decision.job is not None])
+            change = Change(sql, db, self.clock.now())
+            store = partial(self._enqueue, change, *handed, None)
+            held = self._decide(db, schedule, decisions, store)
+        if held:
+            self._look_again()
+            self._ring()
+        return held
 
     def _remember_lanes(self, parcels: Sequence[Parcel]) -> None:
         """Committed by ourselves, so known from now on: nothing is indexed in a parcel's lane."""

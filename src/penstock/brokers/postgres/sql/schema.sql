@@ -223,6 +223,13 @@ create policy rule_change on penstock.rule for update
 create policy rule_clear on penstock.rule for delete
     using (kind <> 'block' or penstock.may_block());
 
+-- Schedules by name. `declared` is JSON: what was asked for, how far its slots are decided, and a
+-- revision, which is the fence of whoever decides next.
+create table penstock.schedule (
+    name text primary key,
+    declared text not null
+) with (fillfactor = 50);
+
 -- One row per ended attempt, and the rarer events. body and result stand in the last row of a job
 -- that is kept. A position is the transaction's number and a number within it: readers that stop
 -- below the oldest transaction still open never miss a row that is committed late.

@@ -157,6 +157,13 @@ create table penstock_rule (
     primary key (kind, queue, task)
 ) without rowid, strict;
 
+-- Schedules by name. `declared` is JSON: what was asked for, how far its slots are decided, and a
+-- revision, which is the fence of whoever decides next.
+create table penstock_schedule (
+    name text primary key,
+    declared text not null
+) without rowid, strict;
+
 -- One row per ended attempt, and the rarer events. Positions follow the order of commits, because
 -- SQLite has one writer at a time. body and result stand in the last row of a job that is kept.
 create table penstock_history (

@@ -1,0 +1,2 @@
+-- Every schedule.
+select declared from penstock.schedule;

@@ -1,0 +1,2 @@
+-- Forget a schedule; its jobs stay.
+delete from penstock_schedule where name = ?;

@@ -1,0 +1,211 @@
+"""Schedules: what is due when, what became of the last slot, and holding one back.
+
+It shows and changes what the store keeps; the code is not asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
+from penstock.errors import Refused
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock.broker import Broker
+    from penstock.schedule import Schedule
+
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A schedule.", show_default=False)]
+LATE_SECONDS = 60.0  # beyond it nobody is there to decide a slot
+LATE = "late: no worker is there to decide it"
+LEFT = "nobody decides it: no worker has its code"
+AHEAD = "decided ahead of the clock, which was wrong"
+
+
+def schedules(
+    name: Name = None,
+    *,
+    next: Annotated[  # noqa: A002  what a person types
+        int | None, typer.Option("--next", help="Show so many slots to come.", min=1, max=1000)
+    ] = None,
+    pause: Annotated[bool, typer.Option("--pause", help="Skip its slots from now on.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the next slot.")] = False,
+    run_now: Annotated[
+        bool, typer.Option("--run-now", help="Enqueue its job; the slots stay as they are.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Forget it; its jobs stay.")] = False,
+    reason: Reason = "",
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """List schedules, with their next slots; or show, pause, run or remove one.
+
+    Example: penstock schedules nightly --next 10
+    """
+    from penstock.cli.place import opened
+
+    asked = [word for word, on in _acts(pause, resume, run_now, remove) if on]
+    if len(asked) + (next is not None) > 1:
+        raise Refused("one of --next, --pause, --resume, --run-now and --remove at a time")
+    if name is None and (asked or next is not None):
+        raise Refused("which schedule? `penstock schedules` lists them")
+    with opened(url, profile, app) as broker:
+        if name is None:
+            _list(broker, json=json)
+        elif asked:
+            _act(broker, name, asked[0], reason, json=json)
+        else:
+            _one(broker, name, next or 5, json=json)
+
+
+def _acts(pause: bool, resume: bool, run_now: bool, remove: bool) -> list[tuple[str, bool]]:
+    return [("pause", pause), ("resume", resume), ("run-now", run_now), ("remove", remove)]
+
+
+def _list(broker: Broker, *, json: bool) -> None:
+    import rich.text
+
+    from penstock.cli import show
+
+    now, kept = broker.clock.now(), broker.schedules()
+    if json:
+        show.put_json_lines(_json(schedule, now, 1) for schedule in kept)
+        return
+    if not kept:
+        show.aside("there is no schedule; a worker puts those of its code when it starts")
+        return
+    table = show.table("schedule", "task", "times", "state", "next", "last")
+    for schedule in kept:
+        following = _next(schedule, now, 1)
+        words = (
+            *(schedule.name, schedule.job.task, schedule.times, state_of(schedule, now)),
+            show.ago(following[0].timestamp(), now) if following else "",
+            _last(schedule, now),
+        )
+        table.add_row(*(rich.text.Text(word) for word in words))
+    show.console().print(table)
+
+
+def _one(broker: Broker, name: str, count: int, *, json: bool) -> None:
+    from penstock.cli import show
+    from penstock.schedules import expected
+
+    now, schedule = broker.clock.now(), expected(broker, name)
+    if json:
+        show.put_json(_json(schedule, now, count))
+        return
+    origin = "from the code" if schedule.from_code else "made at run time"
+    show.say(f"{name}: {schedule.job.task} at {schedule.times}, {origin}")
+    show.say(f"{state_of(schedule, now)}; missed {schedule.missed}, overlap {schedule.overlap}")
+    if schedule.last is not None:
+        show.say(f"last: {_last(schedule, now)}, slot {schedule.moment(schedule.last.slot)}")
+    for line in slot_lines(_next(schedule, now, count)):
+        show.say(line)
+
+
+def slot_lines(slots: list[datetime]) -> list[str]:
+    """A line for each slot, with its zone's offset; where that changes, it is said."""
+    lines: list[str] = []
+    before: datetime | None = None
+    for slot in slots:
+        line = f"  {slot:%a %Y-%m-%d %H:%M:%S%z} {slot:%Z}"
+        if before is not None and (moved := _moved(before, slot)):
+            line += f"   the clocks went {'forward' if moved > 0 else 'back'} {abs(moved):g} min"
+        lines.append(line)
+        before = slot
+    return lines
+
+
+def _moved(before: datetime, slot: datetime) -> float:
+    """By how many minutes the zone's clocks were set in between."""
+    was, is_now = before.utcoffset(), slot.utcoffset()
+    return 0.0 if was is None or is_now is None else (is_now - was).total_seconds() / 60
+
+
+def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> None:
+    from penstock import schedules as made
+    from penstock.cli import show
+    from penstock.ids import Ids
+
+    answer: dict[str, Any] = {"name": name, "done": act}
+    if act == "remove":
+        if not broker.clear_schedule(name, author()):
+            made.expected(broker, name)
+        said = f"schedule {name} is removed; one that a worker has in its code comes back"
+    elif act == "run-now":
+        answer["job"] = Ids(broker.clock).first()
+        made.run_now(broker, name, answer["job"], author(), reason)
+        said = f"enqueued {answer['job']}; the schedule goes on as it is"
+    elif act == "pause":
+        made.pause(broker, name, author(), reason)
+        said = f"schedule {name} is paused: its slots are skipped"
+    else:
+        made.resume(broker, name, author(), reason)
+        said = f"schedule {name} goes on with its next slot"
+    if json:
+        show.put_json(answer)
+    else:
+        show.say(said)
+
+
+def state_of(schedule: Schedule, now: float) -> str:
+    """Where a schedule stands, in a word or two."""
+    from penstock.schedule import slots_after
+
+    if schedule.paused:
+        return "paused"
+    try:
+        first = next(slots_after(schedule, schedule.decided_until), None)
+    except Refused as error:
+        return f"unreadable: {error}"
+    if first is None:
+        return "over"
+    if now - first > LATE_SECONDS:
+        return LEFT if schedule.from_code else LATE
+    return AHEAD if schedule.decided_until - now > LATE_SECONDS else "on"
+
+
+def _next(schedule: Schedule, now: float, count: int) -> list[datetime]:
+    from penstock.schedules import next_slots
+
+    try:
+        return next_slots(schedule, now, count)
+    except Refused:
+        return []
+
+
+def _last(schedule: Schedule, now: float) -> str:
+    from penstock.cli.show import ago
+
+    return "" if schedule.last is None else f"{schedule.last.says}, {ago(schedule.last.at, now)}"
+
+
+def _json(schedule: Schedule, now: float, count: int) -> dict[str, Any]:
+    from penstock.cli.show import iso
+
+    last = schedule.last
+    return {
+        "name": schedule.name,
+        "task": schedule.job.task,
+        "queue": schedule.job.queue,
+        "cron": schedule.cron,
+        "zone": schedule.zone,
+        "every": schedule.every,
+        "at": iso(schedule.at),
+        "missed": schedule.missed,
+        "window": schedule.window,
+        "overlap": schedule.overlap,
+        "from_code": schedule.from_code,
+        "paused": schedule.paused,
+        "state": state_of(schedule, now),
+        "created_at": iso(schedule.created_at),
+        "decided_until": iso(schedule.decided_until),
+        "last": last and {"says": last.says, "slot": iso(last.slot), "at": iso(last.at)},
+        "last_job": schedule.last_job,
+        "next": [slot.isoformat() for slot in _next(schedule, now, count)],
+    }
