@@ -19,6 +19,7 @@ from msgspec.structs import astuple
 
 from penstock.errors import Refused
 from penstock.faults import LARGEST_INT, SMALLEST_INT, change_in, fault_in, is_pydantic, kind_of
+from penstock.flow import Member
 from penstock.retry import Retry, Strategy
 from penstock.signature import hints_of, signature_text, type_text
 
@@ -50,6 +51,7 @@ class JobOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     on_error: Strategy | None = None
     on_timeout: Strategy | None = None
     secret: tuple[str, ...] = ()  # argument fields never logged, shown or exported
+    flow: Member | None = None  # its place in a flow
 
 
 class Body(JobOptions, kw_only=True, omit_defaults=True):
