@@ -10,13 +10,14 @@ plain job of a map stays plain, and costs the store nothing of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from penstock.errors import Refused
-from penstock.job import State
+from penstock.ids import offset_of, prefix_of
+from penstock.job import Job, Parcel, State
 
 OnFailure = Literal["cancel", "continue"]
 
@@ -34,6 +35,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def jobs(self) -> int:
         return sum(count for _, count in self.members)
+
+    def ids(self) -> list[str]:
+        """Its jobs, in their order."""
+        return [
+            f"{prefix_of(first)}{offset:03x}"
+            for first, count in self.members
+            for offset in range(offset_of(first), offset_of(first) + count)
+        ]
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +79,9 @@ class FlowRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     ended_at: float | None = None  # when its last job ended
     nodes: tuple[NodeRow, ...] = ()
+
+
+AnyNode = TypeVar("AnyNode", Node, NodeRow)
 
 
 class Gift(msgspec.Struct, frozen=True):
@@ -113,27 +125,61 @@ def member_of(body: bytes) -> Member | None:
         return None  # unreadable, so it will fail by itself; it was stored by no flow
 
 
-def check_flow(flow: Flow) -> None:
-    """Refuse what could never end: a need that is not in the flow, or that leads back."""
+def check_flow(flow: Flow, jobs: Sequence[Job[Any] | Parcel] | None = None) -> None:
+    """Refuse what could never end: a need that is not in the flow, or that leads back.
+
+    With `jobs`, the ones that are stored with it: all that it counts on, and none that another
+    could stand in for.
+    """
     known = {node.id: node for node in flow.nodes}
     if len(known) < len(flow.nodes):
         raise Refused(f"flow {flow.id}: a node stands in it twice")
-    done: set[str] = set()
-    for start in known:
-        path: list[str] = []
-        stack = [(start, False)]
-        while stack:
-            node, leaving = stack.pop()
-            if leaving:
-                path.pop()
-                done.add(node)
-                continue
-            if node in done:
-                continue
-            if node in path:
-                raise Refused(f"flow {flow.id}: node {node} needs itself, by way of others")
-            if node not in known:
-                raise Refused(f"flow {flow.id}: it needs {node}, which is not in it")
-            path.append(node)
-            stack.append((node, True))
-            stack += [(need, False) for need in known[node].needs]
+    for node in flow.nodes:
+        if not node.jobs:
+            raise Refused(f"flow {flow.id}: node {node.id} has no job, and would never end")
+        for need in node.needs:
+            if need not in known:
+                raise Refused(f"flow {flow.id}: it needs {need}, which is not in it")
+    if in_circle := known.keys() - levels_of(flow.nodes).keys():
+        raise Refused(f"flow {flow.id}: node {min(in_circle)} needs itself, by way of others")
+    if jobs is not None:
+        _check_members(flow, jobs)
+
+
+def _check_members(flow: Flow, jobs: Sequence[Job[Any] | Parcel]) -> None:
+    counted = sum(node.jobs for node in flow.nodes)
+    sent = sum(len(job.bodies) if isinstance(job, Parcel) else 1 for job in jobs)
+    if counted != sent:
+        raise Refused(f"flow {flow.id}: {counted} jobs are in its nodes, but {sent} were sent")
+    for job in jobs:
+        if isinstance(job, Job) and job.unique is not None:
+            raise Refused(
+                f"job {job.id} of flow {flow.id}: unique={job.unique.key!r} cannot be in a flow,"
+                " which would wait for a job that is not stored when another one stands"
+            )
+
+
+def levels_of(nodes: Sequence[Node] | Sequence[NodeRow]) -> dict[str, int]:
+    """How many needs lie before each node, one after the other; without those in a circle."""
+    known = {node.id: node for node in nodes}
+    left = {node.id: len(set(node.needs) & known.keys()) for node in nodes}
+    wanted_by: dict[str, list[str]] = {}
+    for node in nodes:
+        for need in set(node.needs):
+            wanted_by.setdefault(need, []).append(node.id)
+    levels: dict[str, int] = {}
+    free = [node for node in left if not left[node]]
+    while free:
+        node = free.pop()
+        levels[node] = 1 + max((levels.get(need, -1) for need in known[node].needs), default=-1)
+        for after in wanted_by.get(node, ()):
+            left[after] -= 1
+            if not left[after]:
+                free.append(after)
+    return levels
+
+
+def in_order(nodes: Sequence[AnyNode]) -> list[AnyNode]:
+    """Needs before those who need them; else as they came."""
+    levels = levels_of(nodes)
+    return sorted(nodes, key=lambda node: levels.get(node.id, 0))
