@@ -22,8 +22,9 @@ from penstock.testing.postgres.programs import find_programs
 from tests.brokers.postgres.catalogue import catalogue
 from tests.factories import a_job
 
-ADD = Step(2, "0002_colour.sql", False, "alter table penstock.batch add column colour text;")
-DROP = Step(2, "0002_colour.post.sql", True, "alter table penstock.batch drop column at;")
+NEXT = this_plan().newest + 1
+ADD = Step(NEXT, "9999_colour.sql", False, "alter table penstock.batch add column colour text;")
+DROP = Step(NEXT, "9999_colour.post.sql", True, "alter table penstock.batch drop column at;")
 
 
 def next_release(*steps: Step, functions: str | None = None) -> Plan:
@@ -91,7 +92,7 @@ def test_steps_are_read_in_order_and_told_apart(tmp_path):
 def test_a_new_store_gets_all_steps_and_the_partitions_of_the_coming_days(connection):
     meta = migrating.migrate(connection, "here", plan=next_release(ADD, DROP))
 
-    assert (meta["schema"], meta["post"]) == ("2", "2")
+    assert (meta["schema"], meta["post"]) == (str(NEXT), str(NEXT))
     assert "colour" in columns(connection, "batch")
     assert "at" not in columns(connection, "batch")
     [(days,)] = connection.execute(
@@ -125,7 +126,9 @@ def test_an_older_penstock_is_refused_once_something_was_taken_away(connection, 
     migrating.migrate(connection, "here", plan=next_release(ADD, DROP))
     before = catalogue(postgres_url)
 
-    with pytest.raises(SchemaTooNew, match=r"has schema 2, this Penstock knows 1; upgrade"):
+    with pytest.raises(
+        SchemaTooNew, match=f"has schema {NEXT}, this Penstock knows {NEXT - 1}; up"
+    ):
         PostgresBroker(postgres_url)
 
     assert catalogue(postgres_url) == before
@@ -150,7 +153,7 @@ def test_what_older_workers_need_goes_only_when_they_are_gone(connection, postgr
     broker.close()
     meta = migrating.migrate(connection, "here", plan=plan, post=True)
 
-    assert (meta["schema"], meta["post"]) == ("2", "2")
+    assert (meta["schema"], meta["post"]) == (str(NEXT), str(NEXT))
     assert "at" not in columns(connection, "batch")
 
 
@@ -208,7 +211,9 @@ def test_many_that_open_a_new_database_at_once_migrate_it_once(postgres_url):
 
 def test_two_that_bring_a_store_forward_at_once_apply_each_step_once(connection, postgres_url):
     migrating.migrate(connection, "here")
-    slow = Step(2, "0002_slow.sql", False, "select pg_sleep(0.3); create table penstock.extra ();")
+    slow = Step(
+        NEXT, "9999_slow.sql", False, "select pg_sleep(0.3); create table penstock.extra ();"
+    )
     errors: list[BaseException] = []
 
     def forward() -> None:
@@ -225,13 +230,13 @@ def test_two_that_bring_a_store_forward_at_once_apply_each_step_once(connection,
         thread.join()
 
     assert errors == []
-    assert migrating.read_meta(connection)["schema"] == "2"
+    assert migrating.read_meta(connection)["schema"] == str(NEXT)
 
 
 def test_a_migration_that_is_killed_leaves_nothing_half_done(connection, postgres_url):
     migrating.migrate(connection, "here")
     before, meta = catalogue(postgres_url), migrating.read_meta(connection)
-    slow = Step(3, "0003_slow.sql", False, "select pg_sleep(60);")
+    slow = Step(NEXT + 1, "9999_slow.sql", False, "select pg_sleep(60);")
     errors: list[BaseException] = []
 
     def forward() -> None:
@@ -298,7 +303,7 @@ def test_what_sql_prints_for_one_state_is_refused_by_another(connection, postgre
     assert first.returncode == 0, first.stderr
     assert again.returncode != 0
     assert "has moved on since this was printed" in again.stderr
-    assert migrating.read_meta(connection)["post"] == "2"
+    assert migrating.read_meta(connection)["post"] == str(NEXT)
     assert migrating.migrate(connection, "here", plan=plan) == migrating.read_meta(connection)
 
 

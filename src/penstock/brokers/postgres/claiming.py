@@ -65,9 +65,10 @@ class Claiming(Settling):
         self._lapsed = "lapsed" in news
         if "expired" in news:
             with self.store.writing() as db:
-                change = Change(self.store.sql, db, now)
+                change = Change(self.store, db, now)
                 self._expire(change)
                 change.finish()
+            self._tell(change)
 
     def recover(
         self,
@@ -101,4 +102,4 @@ class Claiming(Settling):
 
     def begin(self) -> PostgresTransaction:
         with in_our_words(self.store.where):
-            return PostgresTransaction(self.store.connect(), self.store.where, self._settle)
+            return PostgresTransaction(self.store, self._settle, self._tell)

@@ -108,11 +108,12 @@ class Pruning(Claiming):
     def prune(self, before: float) -> int:
         now = self.clock.now()
         with self.store.writing() as db:
-            change = Change(sql, db, now)
+            change = Change(self.store, db, now)
             self._expire(change)
             # First of all: from now on ids from before are refused, and need not be remembered.
             db.execute(sql.put_pruned, {"before": before})
             change.finish()
+        self._tell(change)
         removed = self._drop_days(before, now)
         removed += self._prune_jobs(before, now)
         parameters: dict[str, Any] = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
@@ -122,6 +123,7 @@ class Pruning(Claiming):
         self._pages(sql.prune_bodies, parameters)  # not counted: the rows stay
         removed += self._pages(sql.prune_notes, parameters)
         removed += self._pages(sql.prune_batches, parameters)
+        removed += self._pages(sql.prune_flows, parameters)
         for statement in (sql.prune_tags, sql.prune_workers, sql.prune_unique):
             self._pages(statement, parameters)
         self.fold()
@@ -140,7 +142,7 @@ class Pruning(Claiming):
         removed = 0
         while True:
             with self.store.writing() as db:
-                change = Change(sql, db, now)
+                change = Change(self.store, db, now)
                 parameters = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
                 rows = db.execute(sql.prune_jobs, parameters).fetchall()
                 for row in rows:

@@ -27,7 +27,7 @@ from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.hand_over import HandOver
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again, in_our_words
-from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.rows import Held
 from penstock.ids import to_bytes
 from penstock.job import Job, Outcome, State
@@ -57,7 +57,10 @@ class Settling(HandOver):
         return accepted
 
     def settle_on(self, connection: Connection, pairs: Sequence[Pair]) -> list[bool]:
-        """Apply outcomes: successes by a call for each lease, whatever is rarer row by row."""
+        """Apply outcomes: successes by a call for each lease, whatever is rarer row by row.
+
+        Whoever waits for what they freed is told.
+        """
         if (values := self.successes(pairs)) is not None:
             return self._succeed(connection, (text(pairs[0][0].worker), *values))
         durable = self._durable(job.queue for job, _ in pairs)
@@ -71,10 +74,21 @@ class Settling(HandOver):
             in_our_words(self.store.where),
             self.store.transaction(connection, durable=durable) as db,
         ):
-            return self._settle(db, pairs)
+            change = Change(self.store, db, self.clock.now())
+            accepted = self._settle(change, pairs)
+        if change.woken:
+            self.offers.forget(change.woken)
+            self.store.ring(connection, change.woken)
+        return accepted
 
-    def _settle(self, db: Db, pairs: Sequence[Pair]) -> list[bool]:
-        """Within a transaction."""
+    def _apply(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
+        accepted = self._apply_each_kind(change, pairs)
+        for taken, (job, outcome) in zip(accepted, pairs, strict=True):
+            if taken and b'"flow":' in job.body and outcome.state is State.SUCCEEDED:
+                change.member_ended(job.body, good=True)
+        return accepted
+
+    def _apply_each_kind(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
         accepted = [False] * len(pairs)
         leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place -> index
         rows: list[int] = []
@@ -88,7 +102,7 @@ class Settling(HandOver):
                 lease = (job.lease[0], job.worker or "", job.claimed_at or 0.0)
                 # Each once: told twice, the second is stale.
                 leases.setdefault(lease, {}).setdefault(job.lease[1], index)
-        connection = cast("PostgresDb", db).connection
+        connection = cast("PostgresDb", change.db).connection
         for (_, worker, _), places in sorted(leases.items()):
             some = [pairs[index] for index in places.values()]
             # Whether the commit waits for the disk was decided when the transaction began.
@@ -102,7 +116,7 @@ class Settling(HandOver):
             for raw in done:
                 accepted[first[raw]] = True
         if others:
-            settled = super()._settle(db, [pairs[index] for index in others])
+            settled = super()._apply(change, [pairs[index] for index in others])
             for index, taken in zip(others, settled, strict=True):
                 accepted[index] = taken
         return accepted
@@ -112,7 +126,9 @@ class Settling(HandOver):
         return [bool(mark) for mark in marks or b""]
 
     def successes(self, pairs: Sequence[Pair]) -> tuple[bytes | None, ...] | None:
-        """As the function below says."""
+        """As the function below says; None as well if one is in a flow, where its end counts."""
+        if any(b'"flow":' in job.body for job, _ in pairs):
+            return None
         relaxed = not self._durable(job.queue for job, _ in pairs)
         return successes(pairs, self.clock.now(), relaxed=relaxed)
 

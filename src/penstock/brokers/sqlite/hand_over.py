@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,22 @@ from penstock.brokers.sqlite.offers import Offers
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Store
 from penstock.brokers.sqlite.wake import Bell, Waiter
-from penstock.brokers.tables.arriving import names_of, new_parts, packed, searched_fields
+from penstock.brokers.tables.arriving import (
+    check_known,
+    names_of,
+    new_parts,
+    packed,
+    searched_fields,
+)
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.flowing import flow_rows
 from penstock.brokers.tables.looking import Looking
-from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of
+from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of, text_of
 from penstock.checks import check_age, check_lane
 from penstock.clock import Clock
 from penstock.errors import Refused
+from penstock.flow import Flow
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, Parcel, State
 
@@ -43,7 +51,7 @@ class HandOver(Looking[Store]):
     def _look_again(self) -> None:
         self.offers.forget()
 
-    def _ring(self) -> None:
+    def _ring(self, lanes: Collection[int] = ()) -> None:  # noqa: ARG002  a datagram says nothing
         self.bell.ring()
 
     def enqueue(
@@ -52,18 +60,21 @@ class HandOver(Looking[Store]):
         *,
         batch: Batch | None = None,
         connection: Any = None,
+        flow: Flow | None = None,
     ) -> Enqueued:
-        parcels, singles = packed(jobs)
+        parcels, singles = packed(jobs, flow)
         if connection is None:
             queues = (job.lane.queue for job in (*parcels, *singles))
             with self.store.writing(durable=self._durable(queues)) as db:
-                answer = self._enqueue(Change(sql, db, self.clock.now()), parcels, singles, batch)
+                change = Change(self.store, db, self.clock.now())
+                answer = self._enqueue(change, parcels, singles, batch, flow)
             self._look_again()
             self._ring()
             self._remember_lanes(parcels)
         else:
             with self.store.joining(connection) as db:
-                answer = self._enqueue(Change(sql, db, self.clock.now()), parcels, singles, batch)
+                change = Change(self.store, db, self.clock.now())
+                answer = self._enqueue(change, parcels, singles, batch, flow)
         return answer
 
     def _enqueue(
@@ -72,16 +83,22 @@ class HandOver(Looking[Store]):
         parcels: Sequence[Parcel],
         singles: Sequence[Job[Any]],
         batch: Batch | None,
+        flow: Flow | None,
     ) -> Enqueued:
         db = change.db
         oldest = max(change.now - self.retention, self._pruned_before(db))
         for job in (*parcels, *singles):
             check_age(job.id, change.now, oldest)
+        if flow is not None and (known := self._sent_before(db, parcels, singles)):
+            check_known(flow, known)
+            return Enqueued(frozenset(known))
         rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
         stored = self._count_batch(change, batch, rows) if batch else 0
         lanes = self._put_lanes(db, searched_fields(parcels, singles))
         known = self._enqueue_parcels(change, parcels, lanes)
         standing = self._enqueue_singles(change, singles, lanes, known)
+        if flow is not None:
+            self._enqueue_flow(change, flow)
         change.finish()
         return Enqueued(frozenset(known), standing, stored)
 
@@ -157,6 +174,33 @@ class HandOver(Looking[Store]):
         before = db.execute(sql.sent_between, span).fetchall()
         return new_parts(first, bodies, [(row["id"], row["jobs"]) for row in before], known)
 
+    def _sent_before(
+        self, db: Db, parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
+    ) -> set[str]:
+        known: set[str] = set()
+        for parcel in parcels:
+            self._new_parts(db, to_bytes(parcel.id), parcel.bodies, known)
+        known.update(job.id for job in singles if self._was_sent(db, to_bytes(job.id)))
+        return known
+
+    def _enqueue_flow(self, change: Change, flow: Flow) -> None:
+        db = change.db
+        db.execute(
+            sql.put_flow,
+            {
+                "id": to_bytes(flow.id),
+                "name": flow.name,
+                "find": text_of(flow.find),
+                "state": flow.state,
+                "now": change.now,
+                "jobs": sum(node.jobs for node in flow.nodes),
+            },
+        )
+        nodes, needs, members = flow_rows(flow)
+        db.executemany(sql.put_node, nodes)
+        db.executemany(sql.put_need, needs)
+        db.executemany(sql.put_member, members)
+
     def _enqueue_singles(
         self, change: Change, singles: Sequence[Job[Any]], lanes: dict[Lane, int], known: set[str]
     ) -> dict[str, str]:
@@ -178,12 +222,12 @@ class HandOver(Looking[Store]):
             enqueued_at = now if made_at is None else made_at
             # An id may be a few ticks ahead of the clock: at once means now, not then.
             run_at = min(enqueued_at, now) if job.run_at is None else job.run_at
-            minute = minute_of(run_at, now)
+            minute = 0 if job.state is State.WAITING else minute_of(run_at, now)
             db.execute(sql.send, (raw, 1, now if made_at is None else None))
             places = {"run_at": run_at, "minute": minute, "enqueued_at": enqueued_at}
-            db.execute(sql.enqueue, row_of(job, lane, state=State.READY, **places))
+            db.execute(sql.enqueue, row_of(job, lane, **places))
             self._put_tags(db, job, raw)
-            change.tally[lane, State.READY, minute] += 1
+            change.tally[lane, job.state, minute] += 1
         return standing
 
     def _put_tags(self, db: Db, job: Job[Any], raw: bytes) -> None:

@@ -65,6 +65,9 @@ class SqliteDb:
         cursor.row_factory = sqlite3.Row
         return [cursor.execute(statement, some).fetchone() for some in parameters]
 
+    def every(self, statement: str, parameters: Iterable[Any]) -> list[list[Row]]:
+        return [self.execute(statement, some).fetchall() for some in parameters]
+
     def insert(self, statement: str, width: int, values: Sequence[Any]) -> None:
         # Many rows to a statement: one statement is one step of SQLite, so that the interpreter is
         # let go of once and not once a row; when hands are busy each return may wait 5 ms.

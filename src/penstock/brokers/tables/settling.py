@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -44,20 +44,35 @@ class Settling(Generic[StoreT]):
     def _look_again(self) -> None:
         """Jobs became ready: a store that remembers what there is to claim forgets it."""
 
-    def _ring(self) -> None:
+    def _ring(self, lanes: Collection[int] = ()) -> None:
         """After a commit: a store that can do so tells those who wait that there may be work."""
+
+    def _tell(self, change: Change) -> None:
+        """After a commit: jobs that waited for others are ready."""
+        if change.woken:
+            self._look_again()
+            self._ring(change.woken)
 
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         if not pairs:
             return []
         with self.store.writing(durable=self._durable(job.queue for job, _ in pairs)) as db:
-            accepted = self._settle(db, pairs)
+            change = Change(self.store, db, self.clock.now())
+            accepted = self._settle(change, pairs)
         if any(outcome.state is State.READY for _, outcome in pairs):
             self._ring()
+        self._tell(change)
         return accepted
 
-    def _settle(self, db: Db, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
-        change = Change(self.store.sql, db, self.clock.now())
+    def _settle(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+        """Within a transaction; all of it is written when this returns."""
+        accepted = self._apply(change, pairs)
+        change.finish()
+        if change.readied:
+            self._look_again()
+        return accepted
+
+    def _apply(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         accepted = [False] * len(pairs)
         leases: dict[int, list[int]] = defaultdict(list)
         rows: list[int] = []
@@ -72,7 +87,7 @@ class Settling(Generic[StoreT]):
                 accepted[index] = fresh
         # In order, here and below: two that lock the same ones in two orders wait for each other.
         numbers = sorted(leases)
-        marks = db.each(self.store.sql.lease_marks, [(number,) for number in numbers])
+        marks = change.db.each(self.store.sql.lease_marks, [(number,) for number in numbers])
         for number, found in zip(numbers, marks, strict=True):
             if found is None:
                 continue
@@ -82,9 +97,9 @@ class Settling(Generic[StoreT]):
             )
             for index, fresh in zip(indexes, settled_now, strict=True):
                 accepted[index] = fresh
-        if any(jobs > 0 and state is State.READY for (_, state, _), jobs in change.tally.items()):
-            self._look_again()
-        change.finish()
+                job, outcome = pairs[index]
+                if fresh and b'"flow":' in job.body and outcome.state is State.SUCCEEDED:
+                    change.member_ended(job.body, good=True)
         return accepted
 
     # The hot path, in one piece: a call more would cost 0.1 us a job.
@@ -136,6 +151,8 @@ class Settling(Generic[StoreT]):
 
     def _move_on(self, change: Change, after: Job[Any], lane: int, outcome: Outcome) -> None:
         """A job that leaves its lease without success gets a row, unless it is not to be kept."""
+        if after.state in ENDED:
+            change.member_ended(after.body, good=False)
         if after.state in ENDED and not outcome.keep:
             return
         run_at = after.enqueued_at if after.run_at is None else after.run_at
@@ -162,6 +179,7 @@ class Settling(Generic[StoreT]):
         after = settled(before, outcome, now, cancelled=bool(row["cancelled"]))
         change.tally[lane, State.RUNNING, 0] -= 1
         if after.state in ENDED:
+            change.member_ended(after.body, good=after.state is State.SUCCEEDED)
             change.free(before, raw, "ended")
         if after.state is State.SUCCEEDED or (after.state in ENDED and not outcome.keep):
             change.deleted.append((raw,))
@@ -220,7 +238,7 @@ class Settling(Generic[StoreT]):
                     },
                 )
             if note.kind in {"event", "progress"}:
-                change = Change(self.store.sql, db, at)
+                change = Change(self.store, db, at)
                 change.happened(note.kind, noted(note), job, lane)
                 change.finish()
         return True

@@ -77,6 +77,7 @@ class Working(Settling[StoreT]):
         cancelled: set[str] = set()
         lapsed: set[str] = set()
         self.store.follow()
+        changes: list[Change] = []
         with self.store.writing(durable=False) as db:
             for worker in sorted(workers, key=lambda worker: worker.id):
                 found = db.execute(self.store.sql.worker, (worker.id,)).fetchone()
@@ -85,7 +86,8 @@ class Working(Settling[StoreT]):
                 self._renew(db, worker, found, None)
                 if holding is not None:
                     strays = [job for job in self._held(db, worker.id) if job.id not in holding]
-                    self._settle(db, [(job, put_back("stray")) for job in strays])
+                    changes.append(Change(self.store, db, self.clock.now()))
+                    self._settle(changes[-1], [(job, put_back("stray")) for job in strays])
                 for row in db.execute(self.store.sql.cancelled_rows, (worker.id,)):
                     cancelled.add(from_bytes(row["id"]))
                 for row in db.execute(self.store.sql.leases, {"worker": worker.id}):
@@ -94,6 +96,8 @@ class Working(Settling[StoreT]):
                         for offset, mark in enumerate(row["marks"])
                         if mark == ASKED
                     )
+        for change in changes:
+            self._tell(change)
         return Renewed(frozenset(cancelled), frozenset(lapsed))
 
     def _held(self, db: Db, worker: str) -> list[Job[Any]]:
@@ -110,13 +114,15 @@ class Working(Settling[StoreT]):
         return jobs
 
     def _expire(self, change: Change) -> None:
-        """Ready jobs that were not started in time are cancelled."""
+        """Jobs that were not started in time are cancelled."""
         rows = change.db.execute(self.store.sql.expire, (change.now,)).fetchall()
         for row in rows:
             ended = self._end_row(change, row, "expired")
             change.happened("cancel", b"{}", ended, row["lane"])
         if rows:
             change.finish()  # what is claimed next must not be among them
+            if change.woken:
+                self._look_again()
 
     def _end_row(self, change: Change, row: Row, reason: str) -> Job[Any]:
         """A row that is not running becomes cancelled."""
@@ -128,6 +134,7 @@ class Working(Settling[StoreT]):
         change.tally[row["lane"], State.CANCELLED, 0] += 1
         change.free(job, row["id"], "ended")
         change.free(job, row["id"], "started")
+        change.member_ended(job.body, good=False)
         change.moved.append(moved(ended, 0))
         return ended
 

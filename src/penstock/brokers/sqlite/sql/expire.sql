@@ -1,7 +1,20 @@
--- Serves claim, recover and prune: ready jobs whose time to start is over.
+-- Serves claim, recover and prune: jobs whose time to start is over, ready or waiting.
 select *
-  from penstock_job
- where state = 'ready'
-   and expires_at <= ?
- order by expires_at
- limit 1000;
+  from (
+    select *
+      from penstock_job
+     where state = 'ready'
+       and expires_at <= ?1
+     order by expires_at
+     limit 1000
+  )
+ union all
+select *
+  from (
+    select *
+      from penstock_job
+     where state = 'waiting'
+       and expires_at <= ?1
+     order by expires_at
+     limit 1000
+  );
