@@ -20,6 +20,7 @@ from msgspec.structs import astuple
 from penstock.errors import Refused
 from penstock.faults import LARGEST_INT, SMALLEST_INT, change_in, fault_in, is_pydantic, kind_of
 from penstock.flow import Member
+from penstock.outputs import HasOutput, Output, Path, taken_out
 from penstock.retry import Retry, Strategy
 from penstock.signature import hints_of, signature_text, type_text
 
@@ -81,6 +82,8 @@ def add_options(body: bytes, options: bytes) -> bytes:
 
 
 def _to_plain(value: Any) -> Any:
+    if isinstance(value, Output):
+        raise HasOutput
     if is_pydantic(kind_of(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     for plain in (str, int, float):
@@ -214,6 +217,7 @@ class ArgumentCodec:
         # All of it can be handed over by position, straight from the decoded struct.
         self._by_position = len(positional) == len(self._parameters)
         self._has_defaults = any(each.default is not each.empty for each in self._parameters)
+        self._kinds = {name: kind for name, kind, *_ in fields}
 
     def _field(self, parameter: inspect.Parameter, annotation: Any) -> Any:
         name = parameter.name
@@ -242,7 +246,10 @@ class ArgumentCodec:
         return field
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """The body of this call, `{"args": {...}}`; `Refused` if it is not one of this function."""
+        """The body of this call, `{"args": {...}}`; `Refused` if it is not one of this function.
+
+        Raises HasOutput where `encode_around_outputs` is to be asked instead.
+        """
         try:
             if self._ordinary and len(args) <= self._positional:
                 sent = self._sent(*args, **kwargs)
@@ -252,7 +259,7 @@ class ArgumentCodec:
             if len(encoded) > LARGEST_BODY:
                 _not_too_large(encoded, self.text)
             back = self._decode(encoded)
-        except Refused:
+        except (Refused, HasOutput):
             raise
         except Exception as error:
             raise self._refusal(args, kwargs, error) from error
@@ -263,6 +270,38 @@ class ArgumentCodec:
         ):
             self._examine(sent, back.args)
         return encoded
+
+    def encode_around_outputs(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[bytes, list[tuple[Path, Output]]]:
+        """The body with null in place of outputs, and where each of them belongs.
+
+        Arguments without one are checked as ever; those with one only when the job runs.
+        """
+        try:
+            sent = self._signature.bind(*args, **kwargs).arguments
+            if sent.keys() & self._leave_out:
+                raise self._refusal(args, kwargs, TypeError())
+            plain, found = taken_out(sent, _to_plain)
+        except Refused:
+            raise
+        except Exception as error:
+            raise self._refusal(args, kwargs, error) from error
+        around = {path[0] for path, _ in found}
+        for name, value in sent.items():
+            if name not in around:
+                self._check_one(name, value, msgspec.json.encode(plain[name]))
+        return _not_too_large(_encode({"args": plain}), self.text), found
+
+    def _check_one(self, name: str, value: Any, encoded: bytes) -> None:
+        try:
+            back = msgspec.json.decode(encoded, type=self._kinds[name], dec_hook=_from_plain)
+        except Exception as error:
+            raise Refused(f"{self.text}: {name}: {_placed(error)}") from error
+        path = f"argument {name}"
+        fault = change_in(value, back, path) if name in self._loose else fault_in(value, path)
+        if fault:
+            raise Refused(fault)
 
     def encode_many(
         self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], first: int = 0
@@ -278,7 +317,7 @@ class ArgumentCodec:
                     add(encode((), row))
                 else:
                     raise Refused(f"{row!r:.100}: a row is a tuple or a dict of arguments")
-            except Refused as error:
+            except (Refused, HasOutput) as error:
                 raise Refused(f"row {first + len(bodies)}: {error}") from error
         return bodies
 

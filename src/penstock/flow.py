@@ -159,7 +159,7 @@ def _check_members(flow: Flow, jobs: Sequence[Job[Any] | Parcel]) -> None:
             )
 
 
-def levels_of(nodes: Sequence[Node] | Sequence[NodeRow]) -> dict[str, int]:
+def levels_of(nodes: Sequence[Node | NodeRow]) -> dict[str, int]:
     """How many needs lie before each node, one after the other; without those in a circle."""
     known = {node.id: node for node in nodes}
     left = {node.id: len(set(node.needs) & known.keys()) for node in nodes}
