@@ -25,7 +25,7 @@ from penstock.broker import (
     WorkerRow,
 )
 from penstock.brokers.memory.places import lane_of, may_take
-from penstock.brokers.memory.store import Store, as_new, renewed, unpacked
+from penstock.brokers.memory.store import Store, renewed, unpacked
 from penstock.checks import check_age, check_job, check_lane, legible
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
@@ -79,28 +79,12 @@ class MemoryBroker:
                 check_lane(job.lane)
                 check_job(job)
             before = {job.id for job in offered if job.id in store.sent}
-            waiting: frozenset[str] = frozenset()
             if flow is not None:
                 check_flow(flow, jobs)
                 if before:
                     return self._known(flow, before, len(offered))
-                waiting = frozenset(id for node in flow.nodes if node.needs for id in node.ids())
             count = self._count_on(batch, len(offered), now)
-            if flow is not None:
-                store.flows.add(flow, now)
-            standing: dict[str, str] = {}
-            for job in (as_new(job, now) for job in offered):
-                if job.id in store.sent:
-                    continue
-                if job.unique and (holder := store.keys.holder(job.unique.key, now)):
-                    standing[job.id] = holder
-                    continue
-                store.sent[job.id] = job.enqueued_at
-                store.keys.take(job, now)
-                if job.id in waiting:
-                    store.make_wait(job)
-                else:
-                    store.make_ready(job)
+            standing = store.take_in(offered, flow, now)
             self._lock.notify_all()
             return Enqueued(frozenset(before), standing, count)
 

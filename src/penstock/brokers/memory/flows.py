@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from penstock.flow import Flow, FlowRow, Node, NodeRow, in_order, member_of
 from penstock.job import Job
 
@@ -47,6 +49,7 @@ class StoredFlow:
     """A flow, and how much of it is left."""
 
     flow: Flow
+    nodes: tuple[str, ...]  # ids; those that were spawned come after the flow's own
     created_at: float
     jobs_left: int
     ended_at: float | None = None
@@ -62,14 +65,25 @@ class Flows:
     def __len__(self) -> int:
         return len(self._flows) + len(self._nodes)
 
-    def add(self, flow: Flow, now: float) -> None:
-        self._flows[flow.id] = StoredFlow(flow, now, sum(node.jobs for node in flow.nodes))
+    def add(self, flow: Flow, now: float, parent: StoredNode | None = None) -> None:
+        """Store a flow; or, spawned by a job of the node `parent`, more of the flow it is in."""
+        kept = self._flows.setdefault(flow.id, StoredFlow(flow, (), now, 0))
+        kept.nodes += tuple(node.id for node in flow.nodes)
+        kept.jobs_left += sum(node.jobs for node in flow.nodes)
+        kept.ended_at = None
         for node in flow.nodes:
             unmet = set(node.needs)
             self._nodes[node.id] = StoredNode(node, flow.id, unmet, node.jobs, freed=not unmet)
         for node in flow.nodes:
             for need in dict.fromkeys(node.needs):
                 self._nodes[need].wanted_by.append(self._nodes[node.id])
+        last = [node.id for node in flow.nodes if not self._nodes[node.id].wanted_by]
+        for after in [] if parent is None else parent.wanted_by:
+            if not after.freed:
+                after.unmet |= set(last)
+                after.node = msgspec.structs.replace(after.node, needs=(*after.node.needs, *last))
+                for node_id in last:
+                    self._nodes[node_id].wanted_by.append(after)
 
     def node_of(self, job: Job[Any]) -> StoredNode | None:
         """The node that the job is in, if it is in one that is known."""
@@ -137,7 +151,7 @@ class Flows:
             state=flow.state,
             created_at=kept.created_at,
             ended_at=kept.ended_at,
-            nodes=tuple(self._nodes[node.id].row() for node in in_order(flow.nodes)),
+            nodes=tuple(in_order([self._nodes[node].row() for node in kept.nodes])),
         )
 
     def node(self, node_id: str) -> Node | None:
@@ -148,5 +162,5 @@ class Flows:
         for flow_id, kept in list(self._flows.items()):
             if kept.ended_at is not None and kept.ended_at < before:
                 del self._flows[flow_id]
-                for node in kept.flow.nodes:
-                    del self._nodes[node.id]
+                for node in kept.nodes:
+                    del self._nodes[node]

@@ -15,6 +15,7 @@ from penstock.broker import Event, Note, WorkerRow
 from penstock.brokers.memory.flows import Flows, StoredNode
 from penstock.brokers.memory.places import Keys, Line, Worker, lane_of
 from penstock.clock import Clock
+from penstock.flow import Flow
 from penstock.ids import time_of
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.redact import redact
@@ -124,6 +125,8 @@ class Store:
                 body=redact(job.body) if kept else None,
                 result=outcome.result if kept else None,
             )
+        if outcome.spawned and after.state in {State.SUCCEEDED, State.READY}:
+            self.take_in(list(unpacked(outcome.spawned)), outcome.flow, now, parent=job)
         if not ended:
             self.make_ready(after)
             return True
@@ -133,6 +136,33 @@ class Store:
             del self.jobs[job.id]
         self.count_ends([after])
         return True
+
+    def take_in(
+        self,
+        jobs: Iterable[Job[Any]],
+        flow: Flow | None,
+        now: float,
+        parent: Job[Any] | None = None,
+    ) -> dict[str, str]:
+        """Store new jobs; returns those that are not, because another holds their unique key."""
+        waiting: frozenset[str] = frozenset()
+        if flow is not None:
+            self.flows.add(flow, now, None if parent is None else self.flows.node_of(parent))
+            waiting = frozenset(id for node in flow.nodes if node.needs for id in node.ids())
+        standing: dict[str, str] = {}
+        for job in (as_new(job, now) for job in jobs):
+            if job.id in self.sent:
+                continue
+            if job.unique and (holder := self.keys.holder(job.unique.key, now)):
+                standing[job.id] = holder
+                continue
+            self.sent[job.id] = job.enqueued_at
+            self.keys.take(job, now)
+            if job.id in waiting:
+                self.make_wait(job)
+            else:
+                self.make_ready(job)
+        return standing
 
     def count_ends(self, ended: Iterable[Job[Any]]) -> None:
         """Count jobs of flows that have ended, however they did; others run, or end, with them."""

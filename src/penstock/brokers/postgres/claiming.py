@@ -48,16 +48,23 @@ class Claiming(Settling):
         sizes: Mapping[str, int] | None = None,
     ) -> tuple[list[bool], list[Job[Any]]]:
         with self.store.lend(WORK_SECONDS) as connection:
-            claim = Taking(self, connection, Wanted(worker, queues, limit, sizes))
             own = limit > 0 and bool(pairs) and pairs[0][0].worker == worker.id
-            if own and (settled := self.successes(pairs)) is not None:
+            settled = self.successes(pairs) if own else None
+            accepted: list[bool] = []
+            woken: Collection[int] = ()
+            if pairs and settled is None:
+                accepted, woken = self.settle_on(connection, pairs)
+            # Made after that: what was freed is due from then on, and not before.
+            claim = Taking(self, connection, Wanted(worker, queues, limit, sizes))
+            if settled is not None:
                 claim.exchange(settled)
-            elif pairs:
-                claim.accepted = self.settle_on(connection, pairs)
+                accepted = claim.accepted
             if limit > 0:
                 claim.go_on()
+            if woken:
+                self.store.ring(connection, woken)
             self.moved = self.moved or bool(pairs or claim.jobs)
-            return claim.accepted, claim.jobs
+            return accepted, claim.jobs
 
     def heard_news(self, news: str, now: float) -> None:
         """What a look or a claim found on its way, besides jobs."""

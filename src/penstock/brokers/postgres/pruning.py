@@ -14,11 +14,14 @@ from typing import Any
 from psycopg import errors
 
 from penstock.broker import Event
+from penstock.brokers.postgres.arrays import uuids
 from penstock.brokers.postgres.claiming import Claiming
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.flowing import Place, place_of
 from penstock.brokers.tables.looking_after import Act, Touched
 from penstock.checks import legible
 from penstock.job import State
@@ -59,6 +62,11 @@ class Pruning(Claiming):
 
     def _delete(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         return self._twice(super()._delete, change, wanted)
+
+    def _members_among(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Place]:
+        found = db.execute(sql.members_among, (uuids(wanted),)).fetchall() if wanted else ()
+        places = {row["id"]: place_of(row["body"]) for row in found}
+        return {raw: place for raw, place in places.items() if place is not None}
 
     def _twice(self, act: Act, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         """Look again for what was not found, with claims kept out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from penstock.brokers.postgres.arrays import blobs, floats, floats_or_none, ints, uuids
@@ -51,25 +51,30 @@ class Settling(HandOver):
         if not pairs:
             return []
         with self.store.lend(WORK_SECONDS) as connection:
-            accepted = self.settle_on(connection, pairs)
+            accepted, woken = self.settle_on(connection, pairs)
             if any(outcome.state is State.READY for _, outcome in pairs):
                 self.store.ring(connection, ())
+            elif woken:
+                self.store.ring(connection, woken)
         return accepted
 
-    def settle_on(self, connection: Connection, pairs: Sequence[Pair]) -> list[bool]:
+    def settle_on(
+        self, connection: Connection, pairs: Sequence[Pair]
+    ) -> tuple[list[bool], Collection[int]]:
         """Apply outcomes: successes by a call for each lease, whatever is rarer row by row.
 
-        Whoever waits for what they freed is told.
+        Answers the lanes as well that have something ready because of it, to be rung for when the
+        connection is not needed any more.
         """
         if (values := self.successes(pairs)) is not None:
-            return self._succeed(connection, (text(pairs[0][0].worker), *values))
+            return self._succeed(connection, (text(pairs[0][0].worker), *values)), ()
         durable = self._durable(job.queue for job, _ in pairs)
         return self._settle_in_one(connection, pairs, durable=durable)
 
     @again
     def _settle_in_one(
         self, connection: Connection, pairs: Sequence[Pair], *, durable: bool
-    ) -> list[bool]:
+    ) -> tuple[list[bool], Collection[int]]:
         with (
             in_our_words(self.store.where),
             self.store.transaction(connection, durable=durable) as db,
@@ -78,8 +83,7 @@ class Settling(HandOver):
             accepted = self._settle(change, pairs)
         if change.woken:
             self.offers.forget(change.woken)
-            self.store.ring(connection, change.woken)
-        return accepted
+        return accepted, change.woken
 
     def _apply(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
         accepted = self._apply_each_kind(change, pairs)

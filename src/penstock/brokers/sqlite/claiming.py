@@ -6,13 +6,14 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from penstock.broker import WorkerRow
+from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.hand_over import HandOver
 from penstock.brokers.sqlite.offers import Offer
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import SqliteDb, Store, in_our_words
+from penstock.brokers.sqlite.store import Store, in_our_words
 from penstock.brokers.sqlite.wake import Waiter
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
@@ -109,7 +110,7 @@ class Claiming(HandOver):
 
     def _take(self, change: Change, offer: Offer, want: int, worker: WorkerRow) -> list[Job[Any]]:
         """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
-        db = change.db
+        db = cast("SqliteDb", change.db)
         due: list[tuple[float, bytes]] = []
         if offer.loose:
             parameters = {"lane": offer.hash, "now": change.now, "limit": want}

@@ -10,21 +10,24 @@ be written before: what still seems to wait would be counted twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.brokers.tables.db import Row
+from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.rows import job_of, moved
+from penstock.brokers.tables.statements import Statements
 from penstock.errors import Refused
-from penstock.flow import Flow, NodeRow, in_order, member_of
+from penstock.flow import Flow, Member, NodeRow, in_order, member_of
 from penstock.ids import from_bytes, to_bytes
 from penstock.job import Job, State
 
 if TYPE_CHECKING:
     from penstock.brokers.tables.change import Change
+
+_FLOW = b'"flow":'
 
 Place = tuple[bytes, bytes]  # a flow and one of its nodes
 Ends = dict[Place, tuple[int, int]]  # how many jobs, and how many of them without success
@@ -32,14 +35,26 @@ Ends = dict[Place, tuple[int, int]]  # how many jobs, and how many of them witho
 
 def place_of(body: bytes) -> Place | None:
     """The flow and the node that a job is in, as they are stored."""
-    member = member_of(body)
-    return None if member is None else _stored(member.id, member.node)
+    at = body.rfind(_FLOW)
+    if at < 0:
+        return None
+    # What follows is the same for all jobs of a map: read once, it is known. A part that is whole
+    # by itself is the body's own; one out of its arguments would have a bracket too many.
+    whole, place = _place_at(body[at:])
+    return place if whole else _stored(member_of(body))
 
 
-@lru_cache(256)
-def _stored(flow: str, node: str) -> Place | None:
+@lru_cache(1024)
+def _place_at(part: bytes) -> tuple[bool, Place | None]:
+    member = member_of(b"{" + part)
+    return member is not None, _stored(member)
+
+
+def _stored(member: Member | None) -> Place | None:
+    if member is None:
+        return None
     try:
-        return to_bytes(flow), to_bytes(node)
+        return to_bytes(member.id), to_bytes(member.node)
     except Refused:
         return None  # no ids, so no flow of ours
 
@@ -115,9 +130,20 @@ def _cancel(change: Change, nodes: Sequence[Row]) -> None:
             change.ends[node["flow"], node["id"]] = len(rows), len(rows)
 
 
+def lock_flows(db: Db, sql: Statements, places: Iterable[Place]) -> None:
+    """Nobody else counts in these flows until the end of the transaction.
+
+    Whoever is to change rows of jobs that wait, or that a retry could revive, asks for this before
+    the rows, and after those of jobs that run: in this order a settlement takes them.
+    """
+    flows = sorted({flow for flow, _ in places})
+    if flows:
+        db.each(sql.lock_flow, [(flow,) for flow in flows])
+
+
 def nodes_at(change: Change, places: Collection[Place]) -> dict[bytes, Row]:
     """Nodes as they stand, locked with their flows."""
-    change.db.each(change.sql.lock_flow, [(flow,) for flow in sorted({flow for flow, _ in places})])
+    lock_flows(change.db, change.sql, places)
     rows = change.db.each(change.sql.node, [(node,) for _, node in sorted(places)])
     return {row["id"]: row for row in rows if row is not None}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,8 @@ from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import (
     Ends,
+    Place,
+    lock_flows,
     nodes_at,
     place_of,
     revived_job,
@@ -121,10 +123,11 @@ class LookingAfter(Working[StoreT]):
             change.member_ended(job.body, good=False)
             touched[raw] = ended, lane
         left = [raw for raw in wanted if raw not in touched]
-        rows = self._locked_rows(change.db, left)
+        later = self._members_among(change.db, left)  # their locks come last
+        rows = self._locked_rows(change.db, [raw for raw in left if raw not in later])
         touched |= self._cancel_rows(change, rows)
         left = [raw for raw in left if raw not in rows]
-        for raw in sorted(left):
+        for raw in sorted(set(left) - later.keys()):
             for lease, offset in self._leased(change.db, self.store.sql.locked_lease, raw):
                 marks = bytearray(lease["marks"])
                 marks[offset] = ASKED
@@ -132,6 +135,10 @@ class LookingAfter(Working[StoreT]):
                 touched[raw] = self._packed(change.db, lease, offset), lease["lane"]
         left = [raw for raw in left if raw not in touched]
         return touched | self._cancel_rows(change, self._locked_rows(change.db, left))
+
+    def _members_among(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Place]:  # noqa: ARG002
+        """Those that a settlement in their flow may change; none where one writes at a time."""
+        return {}
 
     def _cancel_rows(self, change: Change, rows: Mapping[bytes, Row]) -> dict[bytes, Touched]:
         touched: dict[bytes, Touched] = {}
@@ -231,11 +238,18 @@ class LookingAfter(Working[StoreT]):
 
     def _locked_rows(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Row]:
         """The jobs' own rows, in the order asked for."""
-        # Locked in the order of ids: two callers with ids in common cannot wait for each other.
+        # Locked in the order of ids: two callers with ids in common cannot wait for each other. But
+        # those in flows after the locks of these, which come after the rows of jobs that run.
+        later = self._members_among(db, wanted)
+        first = self._in_order(db, [raw for raw in wanted if raw not in later])
+        lock_flows(db, self.store.sql, later.values())
+        rows = first | self._in_order(db, later)
+        return {raw: row for raw in wanted if (row := rows.get(raw)) is not None}
+
+    def _in_order(self, db: Db, wanted: Iterable[bytes]) -> dict[bytes, Row | None]:
         in_order = sorted(wanted)
         found = db.each(self.store.sql.locked_row, [(raw,) for raw in in_order])
-        rows = dict(zip(in_order, found, strict=True))
-        return {raw: row for raw in wanted if (row := rows[raw]) is not None}
+        return dict(zip(in_order, found, strict=True))
 
     def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         """Take jobs out of their parcels; what stood between them become parcels."""

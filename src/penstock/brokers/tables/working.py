@@ -10,6 +10,7 @@ import msgspec
 from penstock.broker import Renewed, WorkerRow
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.flowing import lock_flows, place_of
 from penstock.brokers.tables.rows import ASKED, job_of, leased_jobs, moved
 from penstock.brokers.tables.settling import Settling, StoreT
 from penstock.ids import from_bytes
@@ -115,7 +116,13 @@ class Working(Settling[StoreT]):
 
     def _expire(self, change: Change) -> None:
         """Jobs that were not started in time are cancelled."""
-        rows = change.db.execute(self.store.sql.expire, (change.now,)).fetchall()
+        db, sql, now = change.db, self.store.sql, {"now": change.now}
+        rows = list(db.execute(sql.expire, now).fetchall())
+        late = db.execute(sql.expire_waiting, now).fetchall()
+        if late:
+            lock_flows(db, sql, filter(None, (place_of(row["body"]) for row in late)))
+            locked = db.each(sql.locked_row, [(raw,) for raw in sorted(row["id"] for row in late)])
+            rows += [row for row in locked if row is not None and row["state"] == State.WAITING]
         for row in rows:
             ended = self._end_row(change, row, "expired")
             change.happened("cancel", b"{}", ended, row["lane"])

@@ -150,7 +150,7 @@ as $$
            )
 $$;
 
--- Jobs whose time to start is over, ready or waiting, locked; some of them, if there are many.
+-- Ready jobs whose time to start is over, locked; some of them, if there are many.
 create or replace function penstock.expired(p_now double precision) returns setof penstock.job
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -164,14 +164,6 @@ begin
     select *
       from penstock.job j
      where j.state = 'ready'
-       and j.expires_at <= p_now
-     order by j.expires_at
-     limit 1000
-       for update skip locked;
-    return query
-    select *
-      from penstock.job j
-     where j.state = 'waiting'
        and j.expires_at <= p_now
      order by j.expires_at
      limit 1000

@@ -1,7 +1,12 @@
 -- Serves settle: the jobs of a node that wait, to be cancelled because of its needs.
-select j.*
-  from penstock.member m
-  join penstock.job j on j.id between m.first and m.last
+select w.*
+  from penstock.member m,
+       lateral (
+           select j.*
+             from penstock.job j
+            where j.id between m.first and m.last
+              and j.state = 'waiting'
+           offset 0  -- so that each range is looked up, whatever the planner thinks of the table
+       ) as w
  where m.node = %(node)s
-   and j.state = 'waiting'
- order by m.place, j.id;
+ order by m.place, w.id;

@@ -1,20 +1,7 @@
--- Serves claim, recover and prune: jobs whose time to start is over, ready or waiting.
+-- Serves claim, recover and prune: ready jobs whose time to start is over.
 select *
-  from (
-    select *
-      from penstock_job
-     where state = 'ready'
-       and expires_at <= ?1
-     order by expires_at
-     limit 1000
-  )
- union all
-select *
-  from (
-    select *
-      from penstock_job
-     where state = 'waiting'
-       and expires_at <= ?1
-     order by expires_at
-     limit 1000
-  );
+  from penstock_job
+ where state = 'ready'
+   and expires_at <= :now
+ order by expires_at
+ limit 1000;
