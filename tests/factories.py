@@ -116,6 +116,10 @@ class Parts(NamedTuple):
     def ids(self, *names: str) -> list[str]:
         return [job.id for name in names for job in self.named[name]]
 
+    def spawned_by(self, outcome: Outcome) -> Outcome:
+        """The outcome of a job that spawned this."""
+        return msgspec.structs.replace(outcome, spawned=tuple(self.jobs), flow=self.flow)
+
     def send(self, broker: Broker) -> Enqueued:
         return broker.enqueue(self.jobs, flow=self.flow)
 
@@ -130,13 +134,13 @@ class Parts(NamedTuple):
         return row
 
 
-def a_flow(clock: Clock, **parts: Part) -> Parts:
-    """A flow of these parts, the last of which was enqueued."""
+def a_flow(clock: Clock, joins: str | None = None, /, **parts: Part) -> Parts:
+    """A flow of these parts, the last of which was enqueued; or more of the flow `joins`."""
     made = {
         name: [a_job(clock, **each.fields) for _ in range(each.jobs or 1)]
         for name, each in parts.items()
     }
-    flow_id = list(made.values())[-1][0].id
+    flow_id = joins or list(made.values())[-1][0].id
     ids = {
         name: made[name][0].id if each.jobs is None else an_id(clock)
         for name, each in parts.items()

@@ -236,6 +236,10 @@ class Broker(Protocol):
         the last job of a node has ended, whoever needs it has one need less; without needs left
         its jobs are ready. If a job of a need did not succeed, they are cancelled instead with the
         reason "needs", and count as ended in turn, unless the node's `on_failure` is "continue".
+
+        What an outcome spawned is stored in the same transaction, unless the job ends without
+        success. The nodes of its flow are added to the job's own, and whoever needs the job's node
+        needs those of them, too, that none of the others does.
         """
         ...
 

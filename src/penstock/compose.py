@@ -11,12 +11,22 @@ store keeps. The same values always make the same flow, so that sending it again
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import msgspec
 
 from penstock.errors import Refused
-from penstock.flow import Fill, Flow, Member, Node, OnFailure
+from penstock.flow import Fill, Flow, Member, Node, OnFailure, check_flow
 from penstock.job import Job, Parcel
 from penstock.outputs import Output, Path
 
@@ -164,13 +174,18 @@ def outputs_among(found: Iterable[tuple[Path, Output]]) -> tuple[list[Any], tupl
 
 
 def flow_of(
-    enqueued: Sequence[Job[Any] | Jobs[Any] | Parcel], on_failure: OnFailure
+    enqueued: Sequence[Job[Any] | Jobs[Any] | Parcel],
+    on_failure: OnFailure = "cancel",
+    joins: str | None = None,
 ) -> tuple[list[Job[Any] | Parcel], Flow | None]:
-    """Everything that is to be stored, needs first, and the flow that joins it, if one does."""
+    """Everything that is to be stored, needs first, and the flow that joins it, if one does.
+
+    `joins` is a flow that they are to be part of in any case.
+    """
     sources = _gathered(enqueued)
-    if not any(_given(source) for source in sources):
+    if joins is None and not any(_given(source) for source in sources):
         return [part for source in sources for part in _parts(source)], None
-    flow_id = next(_first_id(root) for root in enqueued if len(_parts(root)))
+    flow_id = joins or next(_first_id(root) for root in enqueued if len(_parts(root)))
     stored: list[Job[Any] | Parcel] = []
     nodes: list[Node] = []
     for source in sources:
@@ -196,6 +211,58 @@ def flow_of(
             )
         )
     return stored, Flow(id=flow_id, nodes=tuple(nodes))
+
+
+def spawnable(jobs: object) -> tuple[Any, ...]:
+    """The jobs, one by one; what cannot be spawned is refused."""
+    if isinstance(jobs, Group):
+        jobs = cast("Group[Any]", jobs).jobs
+    several = not isinstance(jobs, (Job, Jobs)) and isinstance(jobs, Iterable)
+    found = tuple(cast("Iterable[Any]", jobs if several else (jobs,)))
+    for job in found:
+        if not isinstance(job, (Job, Jobs)):
+            raise Refused(f"spawn takes jobs, as spawn([task.job(...)]), not {job!r}")
+        if isinstance(job, Job) and job.unique is not None:
+            raise Refused(f"spawn: job {job.id} of {job.task} has unique=..., which it cannot keep")
+    return found
+
+
+class Spawn(NamedTuple):
+    """What one call of `current_job().spawn(...)` asked for."""
+
+    jobs: tuple[Job[Any] | Jobs[Any], ...]
+    then: Job[Any] | None
+
+
+def spawned(
+    spawns: Iterable[Spawn], joins: str | None
+) -> tuple[tuple[Job[Any] | Parcel, ...], Flow | None]:
+    """What is stored with the success of the job that spawned it, and the flow that it is in.
+
+    `joins` is the flow of that job.
+    """
+    roots: list[Job[Any] | Jobs[Any]] = []
+    for spawn in spawns:
+        roots += spawn.jobs
+        if spawn.then is not None:
+            roots.append(_after(spawn.then, spawn.jobs))
+            joins = joins or spawn.then.id
+    stored, flow = flow_of(roots, joins=joins)
+    if flow is not None:
+        check_flow(flow, stored)
+    plain = {"app": None, "given": None}  # they may have to travel to another process
+    return tuple(
+        msgspec.structs.replace(part, **plain) if isinstance(part, Job) else part for part in stored
+    ), flow
+
+
+def _after(job: Job[Any], needs: Iterable[Job[Any] | Jobs[Any]]) -> Job[Any]:
+    """The job, which also needs these."""
+    given = job.given or Given((), ((),))
+    more = {need.id: need for need in (*given.needs, *needs) if len(_parts(need))}
+    return msgspec.structs.replace(
+        job, given=msgspec.structs.replace(given, needs=tuple(more.values()))
+    )
 
 
 def _gathered(

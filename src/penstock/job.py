@@ -212,6 +212,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     keep_for: float | None = None  # seconds that an ended job is kept; None: the retention
     started_at: float | None = None  # None: the attempt never began, and leaves no history row
     ended_at: float | None = None
+    # Jobs and parcels that are stored with it, and the flow that joins them (`flow.Flow`), which is
+    # the job's own if it is in one. Any: a union of these has no wire form.
+    spawned: tuple[Any, ...] = ()
+    flow: Any = None
 
 
 def succeeded(result: bytes | None = None) -> Outcome:

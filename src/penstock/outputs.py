@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -77,15 +77,19 @@ def taken_out(value: Any, to_plain: Callable[[Any], Any]) -> tuple[Any, list[tup
     return plain, found
 
 
+def _steps(holder: Any) -> Any:
+    return holder.keys() if hasattr(holder, "keys") else range(len(holder))
+
+
 def _marked(plain: Any, mark: str) -> Iterator[tuple[Any, int, Path]]:
     """Every text that begins with the mark: what holds it, the number after it, and its path."""
     stack: list[tuple[Any, Path]] = [(plain, ())]
     while stack:
         holder, path = stack.pop()
-        steps: Any = list(holder) if type(holder) is dict else range(len(holder))
+        steps: list[Any] = list(_steps(holder))
         for step in steps:
-            part: Any = holder[step]
+            part = holder[step]
             if isinstance(part, str) and part.startswith(mark):
                 yield holder, int(part[len(mark) :]), (*path, step)
             elif isinstance(part, (dict, list)):
-                stack.append((part, (*path, step)))
+                stack.append((cast("Any", part), (*path, step)))

@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.broker import RETENTION_SECONDS
 from penstock.codec import JobOptions, read_body
+from penstock.compose import spawned
 from penstock.current import CURRENT, CurrentJob
 from penstock.decide import Policy, after_error, after_success, after_timeout, policy_for
 from penstock.errors import (
@@ -161,6 +162,10 @@ def _returned(
     outcome = after_success(policy, current.job, result, now, started_at=current.started_at)
     if options.flow is not None and outcome.state is State.SUCCEEDED:
         outcome = _kept_for_others(outcome)
+    if current.spawns:
+        joins = None if options.flow is None else options.flow.id
+        jobs, flow = spawned(current.spawns, joins)
+        outcome = msgspec.structs.replace(outcome, spawned=jobs, flow=flow)
     if current.open_transaction is not None:
         return _settled(app, current, outcome)
     current.close()
