@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import psycopg
@@ -34,7 +34,14 @@ from penstock.brokers.postgres.joining import Bell, Join
 from penstock.brokers.postgres.offers import Offers
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, Store, again
-from penstock.brokers.tables.arriving import check_known, new_parts, packed, searched_fields
+from penstock.brokers.tables.arriving import (
+    arranged,
+    check_known,
+    new_parts,
+    packed,
+    searched_fields,
+)
+from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.looking import Looking
 from penstock.brokers.tables.rows import lengths_of
 from penstock.checks import check_age, check_lane
@@ -195,6 +202,22 @@ class HandOver(Looking[Store]):
             db.execute("rollback to flow")  # it was forgotten before its jobs were
             return Enqueued(frozenset(known))
         return Enqueued(frozenset(known), standing, stored)
+
+    def _store_spawned(self, change: Change) -> None:
+        db = cast("PostgresDb", change.db)
+        handed = Handed([], [])
+        flows: list[tuple[str, bytes | None, float]] = []
+        for place, outcome in change.spawned:
+            parcels, singles = arranged(outcome.spawned, outcome.flow)
+            handed.parcels.extend(parcels)
+            handed.singles.extend(singles)
+            if outcome.flow is not None:
+                values = msgspec.json.encode(flow_values(outcome.flow)).decode()
+                flows.append((values, None if place is None else place[1], change.now))
+        change.spawned.clear()
+        change.woken.update(self._put_lanes(handed))
+        self._enqueue_all(db, handed, None, change.now)
+        db.every(sql.spawn_flow, flows)
 
     def _count_batch(self, db: PostgresDb, batch: Batch, rows: int, now: float) -> int:
         row = db.execute(sql.batch, {"id": batch.id}).fetchone()

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.brokers.tables.flowing import flow_rows
+from penstock.brokers.tables.flowing import flow_rows, last_of
 from penstock.brokers.tables.rows import indexed, lengths_of, run_of, text_of
 from penstock.flow import Flow
 from penstock.ids import from_bytes, time_of, to_bytes
@@ -95,6 +95,7 @@ def flow_values(flow: Flow) -> dict[str, Any]:
         "state": flow.state.decode(),
         "jobs": sum(node.jobs for node in flow.nodes),
         "nodes": list(values.values()),
+        "last": [from_bytes(node) for node in last_of(flow)],
     }
 
 

@@ -88,8 +88,10 @@ class Settling(HandOver):
     def _apply(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
         accepted = self._apply_each_kind(change, pairs)
         for taken, (job, outcome) in zip(accepted, pairs, strict=True):
-            if taken and b'"flow":' in job.body and outcome.state is State.SUCCEEDED:
-                change.member_ended(job.body, good=True)
+            if taken and outcome.state is State.SUCCEEDED:
+                if b'"flow":' in job.body:
+                    change.member_ended(job.body, good=True)
+                change.spawn(job.body, outcome)
         return accepted
 
     def _apply_each_kind(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
@@ -130,8 +132,8 @@ class Settling(HandOver):
         return [bool(mark) for mark in marks or b""]
 
     def successes(self, pairs: Sequence[Pair]) -> tuple[bytes | None, ...] | None:
-        """As the function below says; None as well if one is in a flow, where its end counts."""
-        if any(b'"flow":' in job.body for job, _ in pairs):
+        """As the function below says; None as well if others wait for one, or follow from it."""
+        if any(b'"flow":' in job.body or outcome.spawned for job, outcome in pairs):
             return None
         relaxed = not self._durable(job.queue for job, _ in pairs)
         return successes(pairs, self.clock.now(), relaxed=relaxed)

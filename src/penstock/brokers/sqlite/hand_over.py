@@ -12,6 +12,7 @@ from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Store
 from penstock.brokers.sqlite.wake import Bell, Waiter
 from penstock.brokers.tables.arriving import (
+    arranged,
     check_known,
     names_of,
     new_parts,
@@ -20,7 +21,7 @@ from penstock.brokers.tables.arriving import (
 )
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
-from penstock.brokers.tables.flowing import flow_rows
+from penstock.brokers.tables.flowing import flow_rows, last_of
 from penstock.brokers.tables.looking import Looking
 from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of, text_of
 from penstock.checks import check_age, check_lane
@@ -94,13 +95,39 @@ class HandOver(Looking[Store]):
             return Enqueued(frozenset(known))
         rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
         stored = self._count_batch(change, batch, rows) if batch else 0
-        lanes = self._put_lanes(db, searched_fields(parcels, singles))
-        known = self._enqueue_parcels(change, parcels, lanes)
-        standing = self._enqueue_singles(change, singles, lanes, known)
+        known, standing = self._take_in(change, parcels, singles)
         if flow is not None:
             self._enqueue_flow(change, flow)
         change.finish()
         return Enqueued(frozenset(known), standing, stored)
+
+    def _take_in(
+        self, change: Change, parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
+    ) -> tuple[set[str], dict[str, str]]:
+        """Store these; answers what was known, and what stands instead of others."""
+        lanes = self._put_lanes(change.db, searched_fields(parcels, singles))
+        known = self._enqueue_parcels(change, parcels, lanes)
+        return known, self._enqueue_singles(change, singles, lanes, known)
+
+    def _store_spawned(self, change: Change) -> None:
+        for place, outcome in change.spawned:
+            parcels, singles = arranged(outcome.spawned, outcome.flow)
+            self._take_in(change, parcels, singles)
+            change.woken.update(job.lane.hash for job in (*parcels, *singles))
+            if outcome.flow is not None:
+                self._enqueue_flow(change, outcome.flow)
+                if place is not None:
+                    self._add_needs(change, place[1], last_of(outcome.flow))
+        change.spawned.clear()
+
+    def _add_needs(self, change: Change, parent: bytes, needs: Sequence[bytes]) -> None:
+        """Whoever needs the parent, and still waits, needs these as well."""
+        db = change.db
+        for after in db.execute(sql.waits_for, {"need": parent}).fetchall():
+            place = db.execute(sql.next_need, (after["id"],)).fetchone()["place"]
+            rows = [(after["id"], place + number, need) for number, need in enumerate(needs)]
+            db.executemany(sql.put_need, rows)
+            db.execute(sql.count_needs, {"id": after["id"], "needs": -len(needs)})
 
     def _remember_lanes(self, parcels: Sequence[Parcel]) -> None:
         """Committed by ourselves, so known from now on: nothing is indexed in a parcel's lane."""
@@ -196,7 +223,8 @@ class HandOver(Looking[Store]):
                 "jobs": sum(node.jobs for node in flow.nodes),
             },
         )
-        nodes, needs, members = flow_rows(flow)
+        place = db.execute(sql.next_node, (to_bytes(flow.id),)).fetchone()["place"]
+        nodes, needs, members = flow_rows(flow, place)
         db.executemany(sql.put_node, nodes)
         db.executemany(sql.put_need, needs)
         db.executemany(sql.put_member, members)

@@ -22,22 +22,30 @@ def packed(
 
     Those of a flow's nodes that have needs are among the latter, and wait.
     """
-    waiting: list[Job[Any]] = []
     if flow is not None:
         check_flow(flow, jobs)
+    parcels, singles = arranged(jobs, flow)
+    for parcel in parcels:
+        check_body(max(parcel.bodies, key=len))
+    for job in singles:
+        check_job(job)
+    return parcels, singles
+
+
+def arranged(
+    jobs: Sequence[Job[Any] | Parcel], flow: Flow | None
+) -> tuple[list[Parcel], list[Job[Any]]]:
+    """As `packed`, of jobs that were checked when they were made."""
+    waiting: list[Job[Any]] = []
+    if flow is not None:
         jobs, waiting = _sorted_out(jobs, flow)
     parcels, singles = pack(_fresh(jobs))
     derived = [parcel for parcel in parcels if parcel.id.startswith("ff")]
     if derived:  # a derived id has no neighbours to be packed with
         parcels = [parcel for parcel in parcels if not parcel.id.startswith("ff")]
         unpacked = {parcel.id for parcel in derived}
-        singles += [job for job in jobs if isinstance(job, Job) and job.id in unpacked]
-    singles += waiting
-    for parcel in parcels:
-        check_body(max(parcel.bodies, key=len))
-    for job in singles:
-        check_job(job)
-    return parcels, singles
+        singles += [job for job in _fresh(jobs) if isinstance(job, Job) and job.id in unpacked]
+    return parcels, singles + waiting
 
 
 def searched_fields(

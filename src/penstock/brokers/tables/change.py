@@ -14,7 +14,7 @@ from penstock.brokers.tables import flowing
 from penstock.brokers.tables.db import Db, Store
 from penstock.brokers.tables.rows import text_of
 from penstock.ids import to_bytes
-from penstock.job import Job, State
+from penstock.job import Job, Outcome, State
 
 _EVENT_WIDTH = 21
 _SUCCESS_WIDTH = 9
@@ -25,7 +25,7 @@ class Change:
 
     __slots__ = (
         *("db", "deleted", "ended", "ends", "events", "freed", "marked", "moved", "now", "readied"),
-        *("rows", "sql", "store", "successes", "tally", "woken"),
+        *("rows", "spawned", "sql", "store", "successes", "tally", "woken"),
     )
 
     def __init__(self, store: Store, db: Db, now: float) -> None:
@@ -43,6 +43,8 @@ class Change:
         self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them
         self.ended: list[tuple[int]] = []  # and those of which nothing is
         self.ends: flowing.Ends = {}  # jobs of flows that ended, by their nodes
+        # What ended, or runs again, spawned: its place in a flow, and the outcome that says so.
+        self.spawned: list[tuple[flowing.Place | None, Outcome]] = []
         self.woken: set[int] = set()  # once finished, lanes whose jobs waited for others until now
         self.readied = False  # once finished, whether anything is ready that was not
 
@@ -57,6 +59,11 @@ class Change:
         if place is not None:
             jobs, bad = self.ends.get(place, (0, 0))
             self.ends[place] = jobs + 1, bad + (not good)
+
+    def spawn(self, body: bytes, outcome: Outcome) -> None:
+        """The job of this body is to be followed by what it spawned."""
+        if outcome.spawned:
+            self.spawned.append((flowing.place_of(body), outcome))
 
     def happened(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
         """One of the rarer events: who asked for what, how far a job got."""

@@ -221,6 +221,21 @@ def revived_job(change: Change, row: Row, state: State) -> Job[Any]:
     )
 
 
+def spawned_places(change: Change) -> list[Place]:
+    """The flows that have more nodes from now on, each with a node that is spawned."""
+    return [
+        (to_bytes(outcome.flow.id), to_bytes(outcome.flow.nodes[0].id))
+        for _, outcome in change.spawned
+        if outcome.flow is not None
+    ]
+
+
+def last_of(flow: Flow) -> list[bytes]:
+    """The nodes that no other of the flow needs."""
+    needed = {need for node in flow.nodes for need in node.needs}
+    return [to_bytes(node.id) for node in flow.nodes if node.id not in needed]
+
+
 def node_row(row: Row, needs: Sequence[str] = ()) -> NodeRow:
     """A node from its row."""
     return NodeRow(
@@ -237,33 +252,33 @@ def node_row(row: Row, needs: Sequence[str] = ()) -> NodeRow:
 
 
 def flow_rows(
-    flow: Flow,
+    flow: Flow, place: int = 0
 ) -> tuple[
     list[dict[str, Any]], list[tuple[bytes, int, bytes]], list[tuple[bytes, int, bytes, bytes]]
 ]:
-    """The rows of a flow's nodes, of what they need, and of their members."""
+    """The rows of a flow's nodes, from this place on, of what they need, and of their members."""
     raw = to_bytes(flow.id)
     nodes: list[dict[str, Any]] = []
     needs: list[tuple[bytes, int, bytes]] = []
     members: list[tuple[bytes, int, bytes, bytes]] = []
-    for place, node in enumerate(in_order(flow.nodes)):
+    for number, node in enumerate(in_order(flow.nodes)):
         its = to_bytes(node.id)
         needed = [to_bytes(need) for need in dict.fromkeys(node.needs)]
         nodes.append(
             {
                 "id": its,
                 "flow": raw,
-                "place": place,
+                "place": place + number,
                 "task": node.task,
                 "jobs": node.jobs,
                 "on_failure": node.on_failure,
                 "needs": len(needed),
             }
         )
-        needs += [(its, number, need) for number, need in enumerate(needed)]
+        needs += [(its, which, need) for which, need in enumerate(needed)]
         members += [
-            (its, number, *_span(to_bytes(first), count))
-            for number, (first, count) in enumerate(node.members)
+            (its, which, *_span(to_bytes(first), count))
+            for which, (first, count) in enumerate(node.members)
         ]
     return nodes, needs, members
 

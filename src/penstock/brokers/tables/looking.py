@@ -26,7 +26,7 @@ from penstock.brokers.tables.rows import (
 )
 from penstock.brokers.tables.settling import StoreT
 from penstock.filter import Filter
-from penstock.flow import FlowRow, Gift, NodeRow
+from penstock.flow import FlowRow, Gift, NodeRow, in_order
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
@@ -263,7 +263,8 @@ class Looking(LookingAfter[StoreT]):
             state=row["state"],
             created_at=row["created_at"],
             ended_at=row["ended_at"],
-            nodes=tuple(node_row(node, needs[node["id"]]) for node in nodes),
+            # Those that were spawned are in the table after those that need them.
+            nodes=tuple(in_order([node_row(node, needs[node["id"]]) for node in nodes])),
         )
 
     def gifts(self, node: str) -> list[Gift]:

@@ -11,6 +11,7 @@ import msgspec
 from penstock.broker import Note
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, Store
+from penstock.brokers.tables.flowing import lock_flows, spawned_places
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
@@ -47,6 +48,9 @@ class Settling(Generic[StoreT]):
     def _ring(self, lanes: Collection[int] = ()) -> None:
         """After a commit: a store that can do so tells those who wait that there may be work."""
 
+    def _store_spawned(self, change: Change) -> None:
+        """Within a settlement: each store takes jobs in by itself."""
+
     def _tell(self, change: Change) -> None:
         """After a commit: jobs that waited for others are ready."""
         if change.woken:
@@ -67,6 +71,11 @@ class Settling(Generic[StoreT]):
     def _settle(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         """Within a transaction; all of it is written when this returns."""
         accepted = self._apply(change, pairs)
+        if change.spawned:
+            # All flows at once, and before anything is counted: so nobody is freed too early.
+            places = [place for place in (*change.ends, *spawned_places(change)) if place]
+            lock_flows(change.db, change.sql, places)
+            self._store_spawned(change)
         change.finish()
         if change.readied:
             self._look_again()
@@ -98,8 +107,10 @@ class Settling(Generic[StoreT]):
             for index, fresh in zip(indexes, settled_now, strict=True):
                 accepted[index] = fresh
                 job, outcome = pairs[index]
-                if fresh and b'"flow":' in job.body and outcome.state is State.SUCCEEDED:
-                    change.member_ended(job.body, good=True)
+                if fresh and outcome.state is State.SUCCEEDED:
+                    if b'"flow":' in job.body:
+                        change.member_ended(job.body, good=True)
+                    change.spawn(job.body, outcome)
         return accepted
 
     # The hot path, in one piece: a call more would cost 0.1 us a job.
@@ -153,6 +164,8 @@ class Settling(Generic[StoreT]):
         """A job that leaves its lease without success gets a row, unless it is not to be kept."""
         if after.state in ENDED:
             change.member_ended(after.body, good=False)
+        else:
+            change.spawn(after.body, outcome)
         if after.state in ENDED and not outcome.keep:
             return
         run_at = after.enqueued_at if after.run_at is None else after.run_at
@@ -181,6 +194,8 @@ class Settling(Generic[StoreT]):
         if after.state in ENDED:
             change.member_ended(after.body, good=after.state is State.SUCCEEDED)
             change.free(before, raw, "ended")
+        if after.state in {State.SUCCEEDED, State.READY}:
+            change.spawn(after.body, outcome)
         if after.state is State.SUCCEEDED or (after.state in ENDED and not outcome.keep):
             change.deleted.append((raw,))
         else:
