@@ -49,7 +49,7 @@ class Join(Protocol):
 class Joinable(Protocol):
     """A store that can be written to on an asynchronous connection of the caller's."""
 
-    def join(self, jobs: Sequence[Job[Any] | Parcel], flow: Flow | None = None) -> Join: ...
+    def join(self, jobs: Sequence[Job[Any] | Parcel], *, flow: Flow | None = None) -> Join: ...
 
 
 class Caller:
@@ -107,8 +107,7 @@ async def join_async(
             "options(connection=...).enqueue_async(...): this store can only be joined on a plain "
             "connection; use enqueue(...) with one"
         )
-    joinable = cast("Joinable", broker)
-    join = joinable.join(jobs) if flow is None else joinable.join(jobs, flow)
+    join = cast("Joinable", broker).join(jobs, flow=flow)
     if not join.prepared:
         await asyncio.to_thread(join.prepare)
     conversation = join.asks(caller)

@@ -113,8 +113,9 @@ class Prepared(Generic[P, R]):
         needs: dict[str, Any] = {}
         fills: list[tuple[Fill, ...]] = []
         bodies: list[bytes] = []
-        for item in _iterated(items, "map", "items, as map([1, 2])"):
-            body, given = self._encode((item, *args), kwargs)
+        for body, given in self._encode_each(
+            _iterated(items, "map", "as map([1, 2])"), args, kwargs
+        ):
             bodies.append(body)
             fills.append(() if given is None else given.fills[0])
             needs |= {} if given is None else {need.id: need for need in given.needs}
@@ -133,6 +134,23 @@ class Prepared(Generic[P, R]):
         task = self._task
         given = Given(tuple(needs.values()), tuple(shared), self._chosen.on_failure)
         return Jobs(task.app, task.name, task.app.ids.first(), parts, given if needs else None)
+
+    def _encode_each(
+        self, items: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Iterator[tuple[bytes, Given | None]]:
+        """A body per item. Outputs among the other arguments are looked for once, not each time."""
+        beside, shared = None, None
+        for item in items:
+            if beside is not None:
+                try:
+                    yield beside(item), shared
+                    continue
+                except HasOutput:  # in this item, as well
+                    pass
+            body, given = self._encode((item, *args), kwargs)
+            yield body, given
+            if given is not None and beside is None and not _holds_output(item):
+                beside, shared = self._task.codec.beside(body), given
 
     def _encode(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -258,6 +276,11 @@ def _iterated(rows: Iterable[Any], what: str, example: str) -> Iterator[Any]:
         return iter(rows)
     except TypeError:
         raise Refused(f"{what}({rows!r}): {example}") from None
+
+
+def _holds_output(item: Any) -> bool:
+    _, found = taken_out([item], repr)
+    return bool(found)
 
 
 def _searched(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
