@@ -57,8 +57,8 @@ class Pruning(Claiming):
     def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
         return super()._each(ids, kind, legible(author), legible(reason), act)
 
-    def _cancel(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        return self._twice(super()._cancel, change, wanted)
+    def _cancel_moving(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        return self._twice(super()._cancel_moving, change, wanted)
 
     def _delete(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         return self._twice(super()._delete, change, wanted)
@@ -75,7 +75,7 @@ class Pruning(Claiming):
         """
         touched = act(change, wanted)
         if left := [raw for raw in wanted if raw not in touched]:
-            change.finish()
+            change.write_places()  # nothing is counted yet: locks of flows come last
             change.db.execute(sql.keep_claims_out)
             touched |= act(change, left)
         return touched

@@ -64,11 +64,12 @@ class LookingAfter(Working[StoreT]):
                 gone = [row["id"] for row in db.execute(self.store.sql.recover, parameters)]
             else:
                 gone = []
+            # All at once: leases are locked before the flows that their jobs are in.
+            held = [job for worker in gone for job in self._held(db, worker)]
+            self._settle(change, [(job, _given_up(job, started)) for job in held])
             for worker in gone:
-                held = self._held(db, worker)
-                self._settle(change, [(job, _given_up(job, started)) for job in held])
                 db.execute(self.store.sql.give_up_worker, {"id": worker, "now": now})
-                moved += len(held)
+            moved = len(held)
         if moved or change.woken:
             self._look_again()
             self._ring()
@@ -111,6 +112,10 @@ class LookingAfter(Working[StoreT]):
         return done
 
     def _cancel(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        touched = self._cancel_moving(change, wanted)
+        return touched | self._cancel_still(change, [raw for raw in wanted if raw not in touched])
+
+    def _cancel_moving(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         # A job goes from its parcel to a lease to a row, never back: looked for in this order, and
         # once more among the rows, one that moves on meanwhile is not missed.
         touched: dict[bytes, Touched] = {}
@@ -122,19 +127,27 @@ class LookingAfter(Working[StoreT]):
             change.tally[lane, State.CANCELLED, 0] += 1
             change.member_ended(job.body, good=False)
             touched[raw] = ended, lane
-        left = [raw for raw in wanted if raw not in touched]
-        later = self._members_among(change.db, left)  # their locks come last
-        rows = self._locked_rows(change.db, [raw for raw in left if raw not in later])
+        left = self._moving(change.db, [raw for raw in wanted if raw not in touched])
+        rows = self._in_order(change.db, left)
         touched |= self._cancel_rows(change, rows)
         left = [raw for raw in left if raw not in rows]
-        for raw in sorted(set(left) - later.keys()):
+        for raw in sorted(left):
             for lease, offset in self._leased(change.db, self.store.sql.locked_lease, raw):
                 marks = bytearray(lease["marks"])
                 marks[offset] = ASKED
                 change.db.execute(self.store.sql.mark_lease, (bytes(marks), lease["id"]))
                 touched[raw] = self._packed(change.db, lease, offset), lease["lane"]
-        left = [raw for raw in left if raw not in touched]
-        return touched | self._cancel_rows(change, self._locked_rows(change.db, left))
+        left = self._moving(change.db, [raw for raw in left if raw not in touched])
+        return touched | self._cancel_rows(change, self._in_order(change.db, left))
+
+    def _cancel_still(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        """Those that wait in a flow: their locks come last."""
+        waiting = self._members_among(change.db, wanted)
+        return self._cancel_rows(change, self._locked_rows(change.db, list(waiting)))
+
+    def _moving(self, db: Db, wanted: Sequence[bytes]) -> list[bytes]:
+        still = self._members_among(db, wanted)
+        return [raw for raw in wanted if raw not in still]
 
     def _members_among(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Place]:  # noqa: ARG002
         """Those that a settlement in their flow may change; none where one writes at a time."""
@@ -244,12 +257,13 @@ class LookingAfter(Working[StoreT]):
         first = self._in_order(db, [raw for raw in wanted if raw not in later])
         lock_flows(db, self.store.sql, later.values())
         rows = first | self._in_order(db, later)
-        return {raw: row for raw in wanted if (row := rows.get(raw)) is not None}
+        return {raw: rows[raw] for raw in wanted if raw in rows}
 
-    def _in_order(self, db: Db, wanted: Iterable[bytes]) -> dict[bytes, Row | None]:
+    def _in_order(self, db: Db, wanted: Iterable[bytes]) -> dict[bytes, Row]:
         in_order = sorted(wanted)
         found = db.each(self.store.sql.locked_row, [(raw,) for raw in in_order])
-        return dict(zip(in_order, found, strict=True))
+        rows = zip(in_order, found, strict=True)
+        return {raw: row for raw, row in rows if row is not None}
 
     def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         """Take jobs out of their parcels; what stood between them become parcels."""
