@@ -249,3 +249,11 @@ def flows(connection: object) -> None:
 @app.task
 def bare_length(text: str) -> int:
     return len(text)
+
+
+def spawning() -> None:
+    work = reward.map(["discord"], access=True)
+    current_job().spawn(work, then=finish.job(work.output))
+    current_job().spawn([check.job(1), work])
+    current_job().spawn(check.job(1))
+    current_job().spawn(group(check.job(1), check.job(2)), then=bare.job(1))

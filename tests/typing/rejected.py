@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock import App, Handle, Job, Task, chain, group, use
+from penstock import App, Handle, Job, Task, chain, current_job, group, use
 
 app = App("memory:")
 
@@ -111,3 +111,5 @@ count.job([]).enqueue(on_failure="ignore")  # pyright: ignore[reportArgumentType
 handed: str = resize.job("a").output  # pyright: ignore[reportAssignmentType]
 mapped: list[str] = resize.map(["a"]).output  # pyright: ignore[reportAssignmentType]
 chain(resize.job("a"), count)  # pyright: ignore[reportArgumentType]
+current_job().spawn("a")  # pyright: ignore[reportArgumentType]
+current_job().spawn([], then=count)  # pyright: ignore[reportArgumentType]
