@@ -86,15 +86,27 @@ class Settling(HandOver):
         return accepted, change.woken
 
     def _apply(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
-        accepted = self._apply_each_kind(change, pairs)
-        for taken, (job, outcome) in zip(accepted, pairs, strict=True):
-            if taken and outcome.state is State.SUCCEEDED:
-                if b'"flow":' in job.body:
-                    change.member_ended(job.body, good=True)
+        connection = cast("PostgresDb", change.db).connection
+        # Whether the commit waits for the disk was decided when the transaction began.
+        values = successes(pairs, change.now, relaxed=False)
+        if values is not None:
+            accepted = self._succeed(connection, (text(pairs[0][0].worker), *values))
+        else:
+            accepted = self._apply_each_kind(change, connection, pairs)
+        good = [
+            pair
+            for taken, pair in zip(accepted, pairs, strict=True)
+            if taken and pair[1].state is State.SUCCEEDED
+        ]
+        change.members_succeeded([job.body for job, _ in good])
+        for job, outcome in good:
+            if outcome.spawned:
                 change.spawn(job.body, outcome)
         return accepted
 
-    def _apply_each_kind(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
+    def _apply_each_kind(
+        self, change: Change, connection: Connection, pairs: Sequence[Pair]
+    ) -> list[bool]:
         accepted = [False] * len(pairs)
         leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place -> index
         rows: list[int] = []
@@ -108,11 +120,9 @@ class Settling(HandOver):
                 lease = (job.lease[0], job.worker or "", job.claimed_at or 0.0)
                 # Each once: told twice, the second is stale.
                 leases.setdefault(lease, {}).setdefault(job.lease[1], index)
-        connection = cast("PostgresDb", change.db).connection
         for (_, worker, _), places in sorted(leases.items()):
             some = [pairs[index] for index in places.values()]
-            # Whether the commit waits for the disk was decided when the transaction began.
-            values = successes(some, self.clock.now(), relaxed=False) or ()
+            values = successes(some, change.now, relaxed=False) or ()
             marks = self._succeed(connection, (text(worker), *values))
             for index, mark in zip(places.values(), marks, strict=True):
                 accepted[index] = mark

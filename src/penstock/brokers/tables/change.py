@@ -8,6 +8,7 @@ finishes first; it may go on with the same change.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.brokers.tables import flowing
@@ -59,6 +60,12 @@ class Change:
         if place is not None:
             jobs, bad = self.ends.get(place, (0, 0))
             self.ends[place] = jobs + 1, bad + (not good)
+
+    def members_succeeded(self, bodies: Sequence[bytes]) -> None:
+        """As above, of many jobs that succeeded; most are in no flow, or all in the same node."""
+        for place, jobs in flowing.places_of(bodies):
+            before, bad = self.ends.get(place, (0, 0))
+            self.ends[place] = before + jobs, bad
 
     def spawn(self, body: bytes, outcome: Outcome) -> None:
         """The job of this body is to be followed by what it spawned."""

@@ -10,7 +10,7 @@ be written before: what still seems to wait would be counted twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,19 @@ def place_of(body: bytes) -> Place | None:
     # by itself is the body's own; one out of its arguments would have a bracket too many.
     whole, place = _place_at(body[at:])
     return place if whole else _stored(member_of(body))
+
+
+def places_of(bodies: Sequence[bytes]) -> Iterator[tuple[Place, int]]:
+    """The nodes that these jobs are in, with how many of them."""
+    parts = Counter([body[body.rfind(_FLOW) :] for body in bodies if _FLOW in body])
+    for part, jobs in parts.items():
+        whole, place = _place_at(part)
+        if whole and place is not None:
+            yield place, jobs
+        elif not whole:
+            for body in bodies:
+                if body.endswith(part) and (found := place_of(body)) is not None:
+                    yield found, 1
 
 
 @lru_cache(1024)

@@ -104,13 +104,15 @@ class Settling(Generic[StoreT]):
             settled_now = self._settle_lease(
                 change, number, found, [pairs[index] for index in indexes]
             )
+            good: list[bytes] = []
             for index, fresh in zip(indexes, settled_now, strict=True):
                 accepted[index] = fresh
                 job, outcome = pairs[index]
                 if fresh and outcome.state is State.SUCCEEDED:
-                    if b'"flow":' in job.body:
-                        change.member_ended(job.body, good=True)
-                    change.spawn(job.body, outcome)
+                    good.append(job.body)
+                    if outcome.spawned:
+                        change.spawn(job.body, outcome)
+            change.members_succeeded(good)
         return accepted
 
     # The hot path, in one piece: a call more would cost 0.1 us a job.
