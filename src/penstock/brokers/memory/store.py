@@ -177,7 +177,9 @@ class Store:
                 if job.state is not State.WAITING:
                     continue
                 if node.freed:
-                    self.make_ready(msgspec.structs.replace(job, state=State.READY))
+                    # Due from now: that it waited for others does not make it older.
+                    run_at = max(now, job.run_at or now)
+                    self.make_ready(msgspec.structs.replace(job, state=State.READY, run_at=run_at))
                 else:
                     self._cancel(job, "needs", {})
                     decided += self.flows.count_end(node, now, good=False)
