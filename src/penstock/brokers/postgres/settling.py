@@ -28,6 +28,7 @@ from penstock.brokers.postgres.hand_over import HandOver
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again, in_our_words
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.flowing import Place, places_of
 from penstock.brokers.tables.rows import Held
 from penstock.ids import to_bytes
 from penstock.job import Job, Outcome, State
@@ -147,6 +148,19 @@ class Settling(HandOver):
             return None
         relaxed = not self._durable(job.queue for job, _ in pairs)
         return successes(pairs, self.clock.now(), relaxed=relaxed)
+
+    def members(
+        self, pairs: Sequence[Pair]
+    ) -> tuple[Place, tuple[bytes | None, ...]] | tuple[None, None]:
+        """As `successes`, of jobs that are all of one node and spawned nothing; with the node."""
+        if any(outcome.spawned for _, outcome in pairs):
+            return None, None
+        places = list(places_of([job.body for job, _ in pairs]))
+        if len(places) != 1 or places[0][1] != len(pairs):
+            return None, None
+        relaxed = not self._durable(job.queue for job, _ in pairs)
+        settled = successes(pairs, self.clock.now(), relaxed=relaxed)
+        return (None, None) if settled is None else (places[0][0], settled)
 
     def _succeed_rows(self, connection: Connection, pairs: Sequence[Pair]) -> set[bytes]:
         now = self.clock.now()
