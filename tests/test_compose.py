@@ -91,6 +91,16 @@ def deletes(n: int) -> int:
     return n
 
 
+@app.task(name="card")
+def card() -> str:
+    return "4242-4242"
+
+
+@app.task(name="charge", secret=("number",))
+def charge(number: str) -> None:
+    raise RuntimeError(f"no money on {number}")
+
+
 @app.task(name="later")
 async def later(n: int) -> int:
     return n + 1
@@ -257,6 +267,15 @@ def test_an_output_cannot_be_looked_at_or_returned(t):
         list(output)
     with pytest.raises(Refused, match="row 0"):
         double.enqueue_many([(output,)])
+
+
+def test_a_secret_that_another_job_returned_is_hidden_in_a_traceback(t):
+    handle = charge.job(card.job().output).enqueue()
+    t.drain()
+
+    error = t.broker.get(handle.id).error
+    assert "no money on" in error
+    assert "4242" not in error
 
 
 def test_a_result_that_is_gone_ends_the_job_with_a_sentence(t):

@@ -53,6 +53,7 @@ class CurrentJob:
         "_app",
         "_notebook",
         "_transaction",
+        "body",
         "headers",
         "job",
         "spawns",
@@ -65,6 +66,7 @@ class CurrentJob:
         self._notebook: Notebook | None = None
         self._transaction: Transaction | None = None
         self.job = job
+        self.body = job.body  # as it runs: with the outputs of other jobs in their places
         self.started_at = started_at
         self.headers = _NO_HEADERS
         self.spawns: tuple[Spawn, ...] = ()

@@ -70,8 +70,9 @@ def run(
     try:
         current = CurrentJob(app, job, app.clock.now())
         token = CURRENT.set(current)
-        body = filled(app.broker, job) if has_room(job.body) else job.body
-        options, args, kwargs = _begin(app, task, current, body)
+        if has_room(job.body):
+            current.body = filled(app.broker, job)
+        options, args, kwargs = _begin(app, task, current)
         if task.resources:
             kwargs.update(app.resources.fill(task.resources))
         if last_look is not None and (instead := last_look(job)) is not None:
@@ -99,10 +100,9 @@ async def run_async(
     current = CurrentJob(app, job, app.clock.now())
     token = CURRENT.set(current)
     try:
-        body = job.body
-        if has_room(body):
-            body = await asyncio.to_thread(filled, app.broker, job)
-        options, args, kwargs = _begin(app, task, current, body)
+        if has_room(job.body):
+            current.body = await asyncio.to_thread(filled, app.broker, job)
+        options, args, kwargs = _begin(app, task, current)
         if task.resources:
             kwargs.update(await app.resources.fill_async(task.resources))
         if last_look is not None and (instead := last_look(job)) is not None:
@@ -129,9 +129,9 @@ def timed_out(
     return after_timeout(_policy(task, job), job, text, now, started_at=started_at)
 
 
-def _begin(app: App, task: Task[..., Any], current: CurrentJob, body: bytes) -> Call:
+def _begin(app: App, task: Task[..., Any], current: CurrentJob) -> Call:
     try:
-        call = task.codec.read(body)
+        call = task.codec.read(current.body)
     except Refused as error:
         raise Unreadable(str(error)) from error
     if call[0].headers:
@@ -217,14 +217,14 @@ def _raised(app: App, task: Task[..., Any], current: CurrentJob, error: BaseExce
         if error.args[:1] == ("cancelled",):
             return _ended(app, current, State.CANCELLED, "cancelled")
         return _ended(app, current, State.READY, "shutdown")
-    text = redact_text(traceback_text(error), job.body)
+    text = redact_text(traceback_text(error), current.body)
     now = app.clock.now()
     if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
         reason = _REASONS[type(error)]
         outcome = Outcome(
             State.FAILED,
             reason,
-            error=redact_text(str(error), job.body),
+            error=redact_text(str(error), current.body),
             failures=1,
             started_at=current.started_at,
             ended_at=now,
