@@ -1,4 +1,5 @@
--- Ready at once, or waiting for its needs, counters at zero; a time to start by that is over does not end it again.
+-- Ready at once, or waiting for its needs, counters at zero; a time to start by that is over does not
+-- end it again.
 update penstock_job
    set state = :state,
        run_at = :now,
