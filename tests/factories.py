@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from penstock.broker import Broker, Event, WorkerRow
+from penstock.broker import Broker, Enqueued, Event, WorkerRow
+from penstock.flow import Flow, Member, Node, NodeRow, OnFailure
 from penstock.ids import Ids
-from penstock.job import Job, Outcome
+from penstock.job import Job, Outcome, State, pack
 from penstock.schedule import Schedule
 from penstock.testing.clock import Clock
 
@@ -84,3 +85,90 @@ def history_of(broker: Broker, job_id: str) -> list[Event]:
 
 def ids_of(jobs: Any) -> list[str]:
     return [job.id for job in jobs]
+
+
+def end_all(broker: Broker, outcome: Outcome, limit: int = 100) -> list[str]:
+    """Claim what there is and end it; returns the ids, sorted."""
+    jobs = claim(broker, limit=limit)
+    assert broker.settle([(job, outcome) for job in jobs]) == [True] * len(jobs)
+    return sorted(ids_of(jobs))
+
+
+class Part(NamedTuple):
+    """What a node of a flow is to be; `needs` are names of other parts."""
+
+    needs: tuple[str, ...]
+    jobs: int | None  # None: one job, and no map
+    on_failure: OnFailure
+    fields: dict[str, Any]
+
+
+def part(
+    *needs: str, jobs: int | None = None, on_failure: OnFailure = "cancel", **fields: Any
+) -> Part:
+    return Part(needs, jobs, on_failure, fields)
+
+
+class Parts(NamedTuple):
+    """A flow as it is sent, and its jobs by the name of their part."""
+
+    flow: Flow
+    named: dict[str, list[Job[Any]]]
+    nodes: dict[str, str]  # ids
+
+    @property
+    def jobs(self) -> list[Job[Any]]:
+        return [job for jobs in self.named.values() for job in jobs]
+
+    def ids(self, *names: str) -> list[str]:
+        return [job.id for name in names for job in self.named[name]]
+
+    def spawned_by(self, outcome: Outcome) -> Outcome:
+        """The outcome of a job that spawned this."""
+        return msgspec.structs.replace(outcome, spawned=tuple(self.jobs), flow=self.flow)
+
+    def send(self, broker: Broker) -> Enqueued:
+        return broker.enqueue(self.jobs, flow=self.flow)
+
+    def states(self, broker: Broker, name: str) -> list[State | None]:
+        jobs = [broker.get(job_id) for job_id in self.ids(name)]
+        return [None if job is None else job.state for job in jobs]
+
+    def row(self, broker: Broker, name: str) -> NodeRow:
+        flow = broker.flow(self.flow.id)
+        assert flow is not None
+        [row] = [node for node in flow.nodes if node.id == self.nodes[name]]
+        return row
+
+
+def a_flow(clock: Clock, joins: str | None = None, /, **parts: Part) -> Parts:
+    """A flow of these parts, the last of which was enqueued; or more of the flow `joins`."""
+    made = {
+        name: [a_job(clock, **each.fields) for _ in range(each.jobs or 1)]
+        for name, each in parts.items()
+    }
+    flow_id = joins or list(made.values())[-1][0].id
+    ids = {
+        name: made[name][0].id if each.jobs is None else an_id(clock)
+        for name, each in parts.items()
+    }
+    nodes: list[Node] = []
+    for name, each in parts.items():
+        place = msgspec.json.encode(Member(flow_id, ids[name]))
+        made[name] = [
+            msgspec.structs.replace(job, body=b'{"args":{"n":%d},"flow":%s}' % (number, place))
+            for number, job in enumerate(made[name])
+        ]
+        parcels, alone = pack(made[name])
+        node = Node(
+            id=ids[name],
+            task=made[name][0].task,
+            members=(
+                *((parcel.id, len(parcel.bodies)) for parcel in parcels),
+                *((job.id, 1) for job in alone),
+            ),
+            needs=tuple(ids.get(need, need) for need in each.needs),
+            on_failure=each.on_failure,
+        )
+        nodes.append(node)
+    return Parts(Flow(id=flow_id, nodes=tuple(nodes)), made, ids)

@@ -14,7 +14,7 @@ import pytest
 from penstock import App, Job, Refused, StoreFull, UnknownOutcome
 from penstock.broker import Enqueued
 from penstock.brokers.memory import MemoryBroker
-from penstock.coalesce import Coalescer, Jobs
+from penstock.coalesce import Coalescer, ToStore
 
 
 class Store:
@@ -26,7 +26,7 @@ class Store:
         self.go = threading.Event()
         self.fail: Callable[[list[str]], BaseException | None] = lambda _: None
 
-    def send(self, jobs: Jobs) -> Enqueued:
+    def send(self, jobs: ToStore) -> Enqueued:
         tasks = [job.task for job in jobs if isinstance(job, Job)]
         self.calls.append(tasks)
         if len(self.calls) == 1:
@@ -140,7 +140,7 @@ def test_nobody_leads_for_ever() -> None:
     leaders: list[str] = []
     lock = threading.Lock()
 
-    def send(jobs: Jobs) -> Enqueued:
+    def send(jobs: ToStore) -> Enqueued:
         with lock:
             leaders.append(threading.current_thread().name)
         return Enqueued()

@@ -2,6 +2,7 @@
 
 from penstock.app import App
 from penstock.broker import Batch, Why
+from penstock.compose import Group, Jobs, chain, group
 from penstock.current import CurrentJob, current_job
 from penstock.errors import (
     JobCancelled,
@@ -27,10 +28,12 @@ __all__ = [
     "App",
     "Batch",
     "CurrentJob",
+    "Group",
     "Handle",
     "Job",
     "JobCancelled",
     "JobFailed",
+    "Jobs",
     "Outcome",
     "PenstockError",
     "Progress",
@@ -47,6 +50,8 @@ __all__ = [
     "Task",
     "UnknownOutcome",
     "Why",
+    "chain",
     "current_job",
+    "group",
     "use",
 ]

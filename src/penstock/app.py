@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, ca
 from penstock.broker import Broker, Enqueued
 from penstock.brokers import open_broker
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.coalesce import Coalescer, Jobs
+from penstock.coalesce import Coalescer, ToStore
+from penstock.compose import Jobs, flow_of
 from penstock.current import refuse_inside_transaction
-from penstock.errors import Refused
+from penstock.errors import Refused, UnknownOutcome
+from penstock.flow import Flow, OnFailure
 from penstock.handle import Handle
 from penstock.ids import Ids, parse_id
 from penstock.job import Job, Parcel
@@ -276,36 +278,54 @@ class App:
     # Jobs
 
     def enqueue(
-        self, jobs: Iterable[Job[Any] | Parcel], *, connection: Any = None
+        self,
+        jobs: Iterable[Job[Any] | Jobs[Any] | Parcel],
+        *,
+        connection: Any = None,
+        on_failure: OnFailure = "cancel",
     ) -> list[Handle[Any]]:
-        """Store all of these jobs, or none; a handle for each."""
-        jobs = _checked(jobs)
+        """Store all of these jobs and every job that they need, or none; a handle for each.
+
+        `on_failure` is for those in a flow, see `Job.enqueue`.
+        """
+        named = _checked(jobs)
+        flow, stored, listed = _gathered(named, on_failure)
         broker, joined = self.broker_for(connection)
-        if joined is not None:
-            answer = broker.enqueue(jobs, connection=joined)
-        elif _may_wait(jobs):
-            answer = broker.enqueue(jobs)
+        if flow is not None:
+            with _told_as(named, flow):
+                answer = broker.enqueue(stored, connection=joined, flow=flow)
+        elif joined is not None:
+            answer = broker.enqueue(stored, connection=joined)
+        elif _may_wait(stored):
+            answer = broker.enqueue(stored)
         else:
-            answer = self._coalescer.enqueue(jobs)
-        return self._handles(jobs, answer)
+            answer = self._coalescer.enqueue(stored)
+        return self._handles(listed, answer)
 
     async def enqueue_async(
-        self, jobs: Iterable[Job[Any] | Parcel], *, connection: Any = None
+        self,
+        jobs: Iterable[Job[Any] | Jobs[Any] | Parcel],
+        *,
+        connection: Any = None,
+        on_failure: OnFailure = "cancel",
     ) -> list[Handle[Any]]:
         """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
-        jobs = _checked(jobs)
+        named = _checked(jobs)
+        flow, stored, listed = _gathered(named, on_failure)
         if connection is not None:
             broker = self._broker or await asyncio.to_thread(lambda: self.broker)
-            return self._handles(jobs, await join_async(broker, connection, jobs))
+            with _told_as(named, flow):
+                return self._handles(listed, await join_async(broker, connection, stored, flow))
         refuse_inside_transaction("enqueue_async")
-        if _may_wait(jobs):
-            return self._handles(jobs, await asyncio.to_thread(self._send, jobs))
-        return self._handles(jobs, await self._coalescer.enqueue_async(jobs))
+        if flow is not None or _may_wait(stored):
+            with _told_as(named, flow):
+                return self._handles(listed, await asyncio.to_thread(self._send, stored, flow))
+        return self._handles(listed, await self._coalescer.enqueue_async(stored))
 
-    def _send(self, jobs: Jobs) -> Enqueued:
-        return self.broker.enqueue(jobs)
+    def _send(self, jobs: ToStore, flow: Flow | None = None) -> Enqueued:
+        return self.broker.enqueue(jobs) if flow is None else self.broker.enqueue(jobs, flow=flow)
 
-    def _handles(self, jobs: Jobs, answer: Enqueued) -> list[Handle[Any]]:
+    def _handles(self, jobs: ToStore, answer: Enqueued) -> list[Handle[Any]]:
         standing = answer.standing
         return [
             Handle(self, standing.get(id, id), stored=id not in standing)
@@ -402,19 +422,54 @@ def _origin(task: Task[..., Any]) -> str:
     return f"{code.__module__}.{code.__qualname__}"
 
 
-def _may_wait(jobs: Jobs) -> bool:
+def _may_wait(jobs: ToStore) -> bool:
     """A unique key may be held by a transaction that is still open: then nobody else waits too."""
     return any(isinstance(job, Job) and job.unique is not None for job in jobs)
 
 
-def _checked(jobs: Iterable[Job[Any] | Parcel]) -> list[Job[Any] | Parcel]:
-    if isinstance(jobs, (Job, Parcel)) or not isinstance(jobs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+Named = list[Job[Any] | Jobs[Any] | Parcel]
+
+
+def _gathered(
+    named: Named, on_failure: OnFailure
+) -> tuple[Flow | None, list[Job[Any] | Parcel], list[Job[Any] | Parcel]]:
+    """The flow, if it is one; what is stored; and for what of it there is a handle."""
+    listed: list[Job[Any] | Parcel] = []
+    joined = False
+    for job in named:
+        if isinstance(job, Jobs):
+            listed += job.parts
+        else:
+            listed.append(job)
+        joined = joined or (not isinstance(job, Parcel) and job.given is not None)
+    if not joined:
+        return None, listed, listed
+    stored, flow = flow_of(named, on_failure)
+    return flow, stored, listed
+
+
+@contextmanager
+def _told_as(named: Named, flow: Flow | None) -> Generator[None]:
+    """Of a flow whose answer was lost the jobs are told as they were named: they can be sent again.
+
+    As they were stored they would lack what joins them.
+    """
+    try:
+        yield
+    except UnknownOutcome as error:
+        if flow is None:
+            raise
+        raise UnknownOutcome(str(error), named) from error
+
+
+def _checked(jobs: Iterable[Job[Any] | Jobs[Any] | Parcel]) -> Named:
+    if isinstance(jobs, (Job, Jobs, Parcel)) or not isinstance(jobs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
         raise Refused(
             f"enqueue takes a list of jobs, as app.enqueue([task.job(...)]), not {jobs!r}"
         )
     checked = list(jobs)
     for job in checked:
-        if not isinstance(job, (Job, Parcel)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+        if not isinstance(job, (Job, Jobs, Parcel)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
             raise Refused(f"enqueue takes jobs, made by task.job(...), not {job!r}")
     return checked
 

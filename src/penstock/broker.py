@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.filter import Filter
+from penstock.flow import Flow, FlowRow, Gift
 from penstock.job import Job, Outcome, Parcel, State
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import Decision, Schedule
@@ -190,6 +191,7 @@ class Broker(Protocol):
         *,
         batch: Batch | None = None,
         connection: Any = None,
+        flow: Flow | None = None,
     ) -> Enqueued:
         """Store all of these jobs, or none.
 
@@ -198,6 +200,9 @@ class Broker(Protocol):
         the store's clock, is refused. With `batch`, the rows count on from `batch.count`: another
         count than the store's is refused, and no jobs at all asks for the count. `connection` joins
         the caller's transaction, where the store can; another database is refused.
+
+        With `flow`, these are the jobs of its nodes (their bodies say of which), and those of a
+        node with needs are stored as `waiting`. If one of the ids was stored before, all were.
         """
         ...
 
@@ -227,6 +232,15 @@ class Broker(Protocol):
         State, counters, result, unique key and history are one transaction. A lapse beyond the
         crash budget is `failed: crashed`; of an at-most-once job it is `failed: lost` at once. A
         cancelled job is not run again: an outcome that leads to READY ends it as cancelled.
+
+        A job of a flow that has ended, however it ended, is counted in the same transaction. When
+        the last job of a node has ended, whoever needs it has one need less; without needs left
+        its jobs are ready. If a job of a need did not succeed, they are cancelled instead with the
+        reason "needs", and count as ended in turn, unless the node's `on_failure` is "continue".
+
+        What an outcome spawned is stored in the same transaction, unless the job ends without
+        success. The nodes of its flow are added to the job's own, and whoever needs the job's node
+        needs those of them, too, that none of the others does.
         """
         ...
 
@@ -308,7 +322,11 @@ class Broker(Protocol):
         ...
 
     def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
-        """Make failed and cancelled jobs ready again, counters at zero; scheduled ones due now."""
+        """Make failed and cancelled jobs ready again, counters at zero; scheduled ones due now.
+
+        In a flow, the jobs that were cancelled because of it wait again. One that was itself
+        cancelled because of a need waits, until that need is retried and succeeds.
+        """
         ...
 
     def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
@@ -380,6 +398,14 @@ class Broker(Protocol):
 
     def why(self, job_id: str) -> Why:
         """Why the job is where it is."""
+        ...
+
+    def flow(self, flow_id: str) -> FlowRow | None:
+        """A flow and its nodes, needs before those who need them; None if it is not known."""
+        ...
+
+    def gifts(self, node: str) -> list[Gift]:
+        """The outputs of a node's jobs, in their order."""
         ...
 
     def rules(self) -> list[Rule]: ...

@@ -20,8 +20,8 @@ from penstock.job import Job, Parcel
 
 IDLE_SECONDS = 5.0  # then the thread of awaiting callers ends
 
-Jobs = Sequence[Job[Any] | Parcel]
-Send = Callable[[Jobs], Enqueued]
+ToStore = Sequence[Job[Any] | Parcel]
+Send = Callable[[ToStore], Enqueued]
 
 
 class _Request:
@@ -29,7 +29,7 @@ class _Request:
 
     __slots__ = ("answer", "error", "future", "jobs", "loop")
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: ToStore) -> None:
         self.jobs = jobs
         self.answer: Enqueued | None = None
         self.error: Exception | None = None
@@ -78,13 +78,13 @@ class Coalescer:
         self._arrived = threading.Condition()
         self._flusher: threading.Thread | None = None
 
-    def enqueue(self, jobs: Jobs) -> Enqueued:
+    def enqueue(self, jobs: ToStore) -> Enqueued:
         """Store these jobs, all or none, together with whatever others are storing."""
         request = _Request(jobs)
         self._pass(_Caller([request]))
         return request.outcome()
 
-    async def enqueue_async(self, jobs: Jobs) -> Enqueued:
+    async def enqueue_async(self, jobs: ToStore) -> Enqueued:
         """As `enqueue`; the event loop goes on meanwhile."""
         request = _Request(jobs)
         request.loop = asyncio.get_running_loop()

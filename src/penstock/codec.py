@@ -19,6 +19,8 @@ from msgspec.structs import astuple
 
 from penstock.errors import Refused
 from penstock.faults import LARGEST_INT, SMALLEST_INT, change_in, fault_in, is_pydantic, kind_of
+from penstock.flow import Member
+from penstock.outputs import HasOutput, Output, Path, taken_out
 from penstock.retry import Retry, Strategy
 from penstock.signature import hints_of, signature_text, type_text
 
@@ -50,6 +52,7 @@ class JobOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     on_error: Strategy | None = None
     on_timeout: Strategy | None = None
     secret: tuple[str, ...] = ()  # argument fields never logged, shown or exported
+    flow: Member | None = None  # its place in a flow
 
 
 class Body(JobOptions, kw_only=True, omit_defaults=True):
@@ -79,6 +82,8 @@ def add_options(body: bytes, options: bytes) -> bytes:
 
 
 def _to_plain(value: Any) -> Any:
+    if isinstance(value, Output):
+        raise HasOutput
     if is_pydantic(kind_of(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     for plain in (str, int, float):
@@ -212,6 +217,8 @@ class ArgumentCodec:
         # All of it can be handed over by position, straight from the decoded struct.
         self._by_position = len(positional) == len(self._parameters)
         self._has_defaults = any(each.default is not each.empty for each in self._parameters)
+        self._kinds: dict[str, Any] = {name: kind for name, kind, *_ in fields}
+        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
     def _field(self, parameter: inspect.Parameter, annotation: Any) -> Any:
         name = parameter.name
@@ -240,7 +247,10 @@ class ArgumentCodec:
         return field
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """The body of this call, `{"args": {...}}`; `Refused` if it is not one of this function."""
+        """The body of this call, `{"args": {...}}`; `Refused` if it is not one of this function.
+
+        Raises HasOutput where `encode_around_outputs` is to be asked instead.
+        """
         try:
             if self._ordinary and len(args) <= self._positional:
                 sent = self._sent(*args, **kwargs)
@@ -250,7 +260,7 @@ class ArgumentCodec:
             if len(encoded) > LARGEST_BODY:
                 _not_too_large(encoded, self.text)
             back = self._decode(encoded)
-        except Refused:
+        except (Refused, HasOutput):
             raise
         except Exception as error:
             raise self._refusal(args, kwargs, error) from error
@@ -261,6 +271,67 @@ class ArgumentCodec:
         ):
             self._examine(sent, back.args)
         return encoded
+
+    def encode_around_outputs(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[bytes, list[tuple[Path, Output]]]:
+        """The body with null in place of outputs, and where each of them belongs.
+
+        Arguments without one are checked as ever; those with one only when the job runs.
+        """
+        try:
+            sent = self._signature.bind(*args, **kwargs).arguments
+            if sent.keys() & self._leave_out:
+                raise self._refusal(args, kwargs, TypeError())
+            plain, found = taken_out(sent, _to_plain)
+        except Refused:
+            raise
+        except Exception as error:
+            raise self._refusal(args, kwargs, error) from error
+        around = {path[0] for path, _ in found}
+        for name, value in sent.items():
+            if name not in around:
+                self._check_one(name, value, msgspec.json.encode(plain[name]))
+        return _not_too_large(_encode({"args": plain}), self.text), found
+
+    def beside(self, body: bytes) -> Callable[[Any], bytes] | None:
+        """Makes of `body` that of the same call with another first argument, and checks only that.
+
+        None for a function whose first argument cannot be told by its name.
+        """
+        if not self._positional:
+            return None
+        name = self._parameters[0].name
+        rest = msgspec.json.decode(body)["args"]
+        del rest[name]
+        head = b'{"args":{%s:' % msgspec.json.encode(name)
+        tail = b"," + msgspec.json.encode(rest)[1:] + b"}" if rest else b"}}"
+
+        def encode(first: Any) -> bytes:
+            try:
+                encoded = _encode(first)
+            except HasOutput:
+                raise
+            except Exception as error:
+                raise self._refusal((first,), rest, error) from error
+            self._check_one(name, first, encoded)
+            return _not_too_large(b"".join((head, encoded, tail)), self.text)
+
+        return encode
+
+    def _check_one(self, name: str, value: Any, encoded: bytes) -> None:
+        decoder = self._decoders.get(name)
+        if decoder is None:
+            decoder = msgspec.json.Decoder(self._kinds[name], dec_hook=_from_plain)
+            self._decoders[name] = decoder
+        try:
+            back = decoder.decode(encoded)
+        except Exception as error:
+            raise Refused(f"{self.text}: {name}: {_placed(error)}") from error
+        path = f"argument {name}"
+        fault = change_in(value, back, path) if name in self._loose else fault_in(value, path)
+        if fault:
+            raise Refused(fault)
 
     def encode_many(
         self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], first: int = 0
@@ -276,7 +347,7 @@ class ArgumentCodec:
                     add(encode((), row))
                 else:
                     raise Refused(f"{row!r:.100}: a row is a tuple or a dict of arguments")
-            except Refused as error:
+            except (Refused, HasOutput) as error:
                 raise Refused(f"row {first + len(bodies)}: {error}") from error
         return bodies
 

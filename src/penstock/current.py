@@ -11,13 +11,14 @@ import inspect
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from penstock.broker import Transaction
 from penstock.codec import ResultCodec, decode_value, encode_value
+from penstock.compose import Group, Jobs, Spawn, spawnable
 from penstock.errors import Refused
 from penstock.job import Job
 from penstock.notes import Line, Notebook, Progress
@@ -48,15 +49,27 @@ def current_job() -> CurrentJob:
 class CurrentJob:
     """One attempt at a job, from inside."""
 
-    __slots__ = ("_app", "_notebook", "_transaction", "headers", "job", "started_at", "tried")
+    __slots__ = (
+        "_app",
+        "_notebook",
+        "_transaction",
+        "body",
+        "headers",
+        "job",
+        "spawns",
+        "started_at",
+        "tried",
+    )
 
     def __init__(self, app: App, job: Job[Any], started_at: float) -> None:
         self._app = app
         self._notebook: Notebook | None = None
         self._transaction: Transaction | None = None
         self.job = job
+        self.body = job.body  # as it runs: with the outputs of other jobs in their places
         self.started_at = started_at
         self.headers = _NO_HEADERS
+        self.spawns: tuple[Spawn, ...] = ()
         self.tried = False  # transaction() was used in this attempt
 
     @property
@@ -152,6 +165,18 @@ class CurrentJob:
     def event(self, kind: str, **data: object) -> None:
         """Write a line of your own into the history."""
         self.notebook.write("event", kind, encode_value(data, f"event {kind}"))
+
+    def spawn(
+        self,
+        jobs: Job[Any] | Jobs[Any] | Group[Any] | Iterable[Job[Any] | Jobs[Any]],
+        then: Job[Any] | None = None,
+    ) -> None:
+        """Have these jobs stored in the same transaction as this one's success, or never.
+
+        `then` runs once they have ended. In a flow, whoever needs this job waits for all of them
+        and for `then` as well. Nothing waits here: the task goes on, and returns.
+        """
+        self.spawns += (Spawn(spawnable(jobs), None if then is None else spawnable(then)[0]),)
 
     @property
     def log(self) -> JobLog:

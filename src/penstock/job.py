@@ -18,11 +18,12 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
 from penstock.ids import MOST_IN_PARCEL, next_id, offset_of, prefix_of
+from penstock.outputs import Output
 
 if TYPE_CHECKING:
     from penstock.handle import Handle
@@ -115,6 +116,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     result: bytes | None = None  # JSON
     lease: Any = None  # the store's own note of where this claim is written; opaque to others
     app: Any = None  # who stores it; set by Task.job
+    given: Any = None  # what other jobs give to it, see compose.Given; set by Task.job
 
     @property
     def lane(self) -> Lane:
@@ -134,12 +136,21 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
             and not self.at_most_once
         )
 
-    def enqueue(self) -> Handle[R]:
-        """Store the job. The same value may be sent again: it is stored once."""
+    @property
+    def output(self) -> R:
+        """What the job will return, as an argument of another one, which then waits for it."""
+        return cast("R", Output(self))
+
+    def enqueue(self, *, on_failure: Literal["cancel", "continue"] = "cancel") -> Handle[R]:
+        """Store the job, and with it every job that it needs. Sent again, it is stored once.
+
+        `on_failure` says what becomes of jobs of the flow whose need did not succeed, as far as
+        they do not say so themselves: they are cancelled, or run with what there is.
+        """
         if self.app is None:
             message = f"job {self.id} belongs to no app; make it with task.job(...)"
             raise TypeError(message)
-        return self.app.enqueue([self])[0]
+        return self.app.enqueue([self], on_failure=on_failure)[0]
 
 
 class Parcel(msgspec.Struct, frozen=True):
@@ -201,6 +212,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     keep_for: float | None = None  # seconds that an ended job is kept; None: the retention
     started_at: float | None = None  # None: the attempt never began, and leaves no history row
     ended_at: float | None = None
+    # Jobs and parcels that are stored with it, and the flow that joins them (`flow.Flow`), which is
+    # the job's own if it is in one. Any: a union of these has no wire form.
+    spawned: tuple[Any, ...] = ()
+    flow: Any = None
 
 
 def succeeded(result: bytes | None = None) -> Outcome:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from penstock.broker import Enqueued
 from penstock.errors import Refused
+from penstock.flow import Flow
 from penstock.job import Job, Parcel
 
 _SQLALCHEMY, _DJANGO = "sqlalchemy", "django"
@@ -48,7 +49,7 @@ class Join(Protocol):
 class Joinable(Protocol):
     """A store that can be written to on an asynchronous connection of the caller's."""
 
-    def join(self, jobs: Sequence[Job[Any] | Parcel]) -> Join: ...
+    def join(self, jobs: Sequence[Job[Any] | Parcel], *, flow: Flow | None = None) -> Join: ...
 
 
 class Caller:
@@ -93,7 +94,12 @@ def hold(conversation: Conversation, caller: Caller) -> Enqueued:
         return end.value
 
 
-async def join_async(broker: Any, connection: Any, jobs: Sequence[Job[Any] | Parcel]) -> Enqueued:
+async def join_async(
+    broker: Any,
+    connection: Any,
+    jobs: Sequence[Job[Any] | Parcel],
+    flow: Flow | None = None,
+) -> Enqueued:
     """Store these jobs in the transaction of an asynchronous connection, on the running loop."""
     caller = await caller_async(connection)
     if not hasattr(broker, "join"):
@@ -101,7 +107,7 @@ async def join_async(broker: Any, connection: Any, jobs: Sequence[Job[Any] | Par
             "options(connection=...).enqueue_async(...): this store can only be joined on a plain "
             "connection; use enqueue(...) with one"
         )
-    join = cast("Joinable", broker).join(jobs)
+    join = cast("Joinable", broker).join(jobs, flow=flow)
     if not join.prepared:
         await asyncio.to_thread(join.prepare)
     conversation = join.asks(caller)

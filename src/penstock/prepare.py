@@ -11,17 +11,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
 from penstock.broker import Batch
 from penstock.codec import JobOptions, add_options
+from penstock.compose import Given, Jobs, outputs_among
 from penstock.errors import Refused
 from penstock.faults import fault_in
 from penstock.filter import argument_text
+from penstock.flow import Fill, OnFailure
 from penstock.ids import MOST_IN_PARCEL
 from penstock.job import PARCEL_BYTES, Job, Lane, Parcel, Unique
+from penstock.outputs import HasOutput, Output, taken_out
 from penstock.retry import Repeat
 
 if TYPE_CHECKING:
@@ -29,10 +32,13 @@ if TYPE_CHECKING:
     from penstock.task import Task
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+T = TypeVar("T")
 
 ROWS_PER_COMMIT = 10_000
 _LONGEST = 1000 * 366 * 86400.0  # beyond it a time is a mistake, and no calendar can show it
+_PLACE_BYTES = 110  # what a body says of its flow, without what is to be filled in
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 
 
@@ -49,6 +55,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None = None
     body: JobOptions = msgspec.field(default_factory=JobOptions)
     connection: Any = None
+    on_failure: OnFailure | None = None  # None: as the flow says
 
 
 class Prepared(Generic[P, R]):
@@ -84,20 +91,99 @@ class Prepared(Generic[P, R]):
                 "options(connection=...).job(...): a job carries no connection;"
                 " use enqueue(...), or app.enqueue(jobs, connection=...)"
             )
-        return self._make(self._task.codec.encode(args, kwargs), self._encoded_options())
+        body, given = self._encode(args, kwargs)
+        return self._make(body, self._encoded_options(), given=given)
+
+    def map(
+        self: Prepared[Concatenate[T, Q], R],
+        items: Iterable[T],
+        /,
+        *args: Q.args,
+        **kwargs: Q.kwargs,
+    ) -> Jobs[R]:
+        """A job per item, which is its first argument; the others are the same for all of them.
+
+        Not stored yet: `.output` goes into another job, or `.enqueue()` stores them. Who needs the
+        output waits for all of them and gets a list, in the order of the items.
+        """
+        if self._chosen.connection is not None or self._chosen.unique is not None:
+            raise Refused(
+                "map(...): options(connection=...) and options(unique=...) are for one job; hand"
+                " the connection to app.enqueue(jobs, connection=...)"
+            )
+        if isinstance(items, Output):
+            raise Refused(
+                f"map({items!r}): how many there are is not known before it has run; let a task"
+                " take the list, and current_job().spawn(...) a job per item"
+            )
+        needs: dict[str, Any] = {}
+        fills: list[tuple[Fill, ...]] = []
+        bodies: list[bytes] = []
+        for body, given in self._encode_each(
+            _iterated(items, "map", "as map([1, 2])"), args, kwargs
+        ):
+            bodies.append(body)
+            fills.append(() if given is None else given.fills[0])
+            needs |= {} if given is None else {need.id: need for need in given.needs}
+        if not bodies:  # nobody runs; whom they would have needed is needed all the same
+            _, found = taken_out([args, kwargs], repr)
+            needs = {need.id: need for need in outputs_among(found)[0]}
+        options = self._encoded_options()
+        whole = [add_options(body, options) for body in bodies]
+        parts: list[Any]
+        if self._plain:
+            place = _PLACE_BYTES + (len(msgspec.json.encode(fills[0])) if fills else 0)
+            parts = self._parcels(whole, place)
+        else:
+            parts = [self._make(body, b"{}") for body in whole]
+        shared = fills[:1] if all(each == fills[0] for each in fills) else fills
+        task = self._task
+        given = Given(tuple(needs.values()), tuple(shared), self._chosen.on_failure)
+        return Jobs(task.app, task.name, task.app.ids.first(), parts, given if needs else None)
+
+    def _encode_each(
+        self, items: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Iterator[tuple[bytes, Given | None]]:
+        """A body per item. Outputs among the other arguments are looked for once, not each time."""
+        beside, shared = None, None
+        for item in items:
+            if beside is not None:
+                try:
+                    yield beside(item), shared
+                    continue
+                except HasOutput:  # in this item, as well
+                    pass
+            body, given = self._encode((item, *args), kwargs)
+            yield body, given
+            if given is not None and beside is None and not _holds_output(item):
+                beside, shared = self._task.codec.beside(body), given
+
+    def _encode(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[bytes, Given | None]:
+        """The arguments, and what of them other jobs give."""
+        codec = self._task.codec
+        try:
+            return codec.encode(args, kwargs), None
+        except HasOutput:
+            body, found = codec.encode_around_outputs(args, kwargs)
+        needs, fills = outputs_among(found)
+        return body, Given(tuple(needs), (fills,), self._chosen.on_failure) if needs else None
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a job; once this returned it will run, whatever happens to this process."""
         connection = self._task.app.connection_for(self._chosen.connection)
-        body = self._task.codec.encode(args, kwargs)
-        job = self._make(body, self._encoded_options(), alone=connection is not None)
+        body, given = self._encode(args, kwargs)
+        alone = connection is not None
+        job = self._make(body, self._encoded_options(), alone=alone, given=given)
         return self._task.app.enqueue([job], connection=connection)[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, without holding up the event loop."""
         connection = self._chosen.connection
-        body = self._task.codec.encode(args, kwargs)
-        job = self._make(body, self._encoded_options(), alone=connection is not None)
+        body, given = self._encode(args, kwargs)
+        alone = connection is not None
+        job = self._make(body, self._encoded_options(), alone=alone, given=given)
         return (await self._task.app.enqueue_async([job], connection=connection))[0]
 
     def enqueue_many(
@@ -114,7 +200,8 @@ class Prepared(Generic[P, R]):
         broker, connection = self._task.app.broker_for(self._chosen.connection)
         options = self._encoded_options()
         count = broker.enqueue([], batch=Batch(id), connection=connection).batch if id else 0
-        remaining = _iterated(rows)
+        example = "rows of arguments, as enqueue_many([(1, 2), (3, 4)])"
+        remaining = _iterated(rows, "enqueue_many", example)
         skipped = sum(1 for _ in islice(remaining, count))
         if skipped < count:
             raise Refused(
@@ -134,15 +221,16 @@ class Prepared(Generic[P, R]):
             count += len(bodies)
         return Batch(id or "", count)
 
-    def _parcels(self, bodies: list[bytes]) -> list[Parcel]:
+    def _parcels(self, bodies: list[bytes], place: int = 0) -> list[Parcel]:
+        """These bodies in parcels; `place` is how much each of them will grow."""
         parcels: list[Parcel] = []
         first = self._task.app.ids.first
         start = 0
         while start < len(bodies):
             part = bodies[start : start + MOST_IN_PARCEL]
-            size = sum(map(len, part))
+            size = sum(map(len, part)) + place * len(part)
             while size > PARCEL_BYTES and len(part) > 1:
-                size -= len(part.pop())
+                size -= len(part.pop()) + place
             parcels.append(Parcel(first(), self._lane, part))
             start += len(part)
         return parcels
@@ -158,7 +246,9 @@ class Prepared(Generic[P, R]):
         headers = check_texts("headers", headers)
         return msgspec.json.encode(msgspec.structs.replace(self._chosen.body, headers=headers))
 
-    def _make(self, body: bytes, options: bytes, *, alone: bool = False) -> Job[R]:
+    def _make(
+        self, body: bytes, options: bytes, *, alone: bool = False, given: Given | None = None
+    ) -> Job[R]:
         task, chosen, lane = self._task, self._chosen, self._lane
         app = task.app
         run_at, expires_at = chosen.at, None
@@ -183,16 +273,20 @@ class Prepared(Generic[P, R]):
             expires_at=expires_at,
             at_most_once=task.at_most_once,
             app=app,
+            given=given,
         )
 
 
-def _iterated(rows: Iterable[Any]) -> Iterator[Any]:
+def _iterated(rows: Iterable[Any], what: str, example: str) -> Iterator[Any]:
     try:
         return iter(rows)
     except TypeError:
-        raise Refused(
-            f"enqueue_many({rows!r}): rows of arguments, as enqueue_many([(1, 2), (3, 4)])"
-        ) from None
+        raise Refused(f"{what}({rows!r}): {example}") from None
+
+
+def _holds_output(item: Any) -> bool:
+    _, found = taken_out([item], repr)
+    return bool(found)
 
 
 def _searched(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
@@ -277,6 +371,12 @@ def check_moment(what: str, moment: datetime | None) -> float | None:
 def check_strategy(what: str, strategy: object) -> None:
     if strategy not in (None, "keep", "delete") and not isinstance(strategy, Repeat):
         raise Refused(f'{what}={strategy!r}: "keep", "delete" or Repeat(...)')
+
+
+def check_on_failure(on_failure: object) -> OnFailure | None:
+    if on_failure not in (None, "cancel", "continue"):
+        raise Refused(f'on_failure={on_failure!r}: "cancel" or "continue"')
+    return on_failure
 
 
 def check_unique(key: str | None, until: str, seconds: float | None) -> Unique | None:

@@ -15,10 +15,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
+from penstock.broker import RETENTION_SECONDS
 from penstock.codec import JobOptions, read_body
+from penstock.compose import spawned
 from penstock.current import CURRENT, CurrentJob
 from penstock.decide import Policy, after_error, after_success, after_timeout, policy_for
-from penstock.errors import JobInterrupted, JobTimeout, PenstockError, Refused, RetryLater
+from penstock.errors import (
+    JobInterrupted,
+    JobTimeout,
+    PenstockError,
+    Refused,
+    RetryLater,
+)
+from penstock.filling import NeedsGone, filled, has_room
 from penstock.job import Job, Outcome, State
 from penstock.redact import redact_text
 
@@ -43,6 +54,9 @@ class Unstorable(Refused):
     """What the task returned cannot be stored."""
 
 
+_REASONS = {Unreadable: "unreadable", Unstorable: "unstorable", NeedsGone: "needs"}
+
+
 def run(
     app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook | None = None
 ) -> Outcome | None:
@@ -56,6 +70,8 @@ def run(
     try:
         current = CurrentJob(app, job, app.clock.now())
         token = CURRENT.set(current)
+        if has_room(job.body):
+            current.body = filled(app.broker, job)
         options, args, kwargs = _begin(app, task, current)
         if task.resources:
             kwargs.update(app.resources.fill(task.resources))
@@ -84,6 +100,8 @@ async def run_async(
     current = CurrentJob(app, job, app.clock.now())
     token = CURRENT.set(current)
     try:
+        if has_room(job.body):
+            current.body = await asyncio.to_thread(filled, app.broker, job)
         options, args, kwargs = _begin(app, task, current)
         if task.resources:
             kwargs.update(await app.resources.fill_async(task.resources))
@@ -113,7 +131,7 @@ def timed_out(
 
 def _begin(app: App, task: Task[..., Any], current: CurrentJob) -> Call:
     try:
-        call = task.codec.read(current.job.body)
+        call = task.codec.read(current.body)
     except Refused as error:
         raise Unreadable(str(error)) from error
     if call[0].headers:
@@ -142,12 +160,28 @@ def _returned(
     policy = policy_for(task.policy, options)
     now = app.clock.now()
     outcome = after_success(policy, current.job, result, now, started_at=current.started_at)
+    if options.flow is not None and outcome.state is State.SUCCEEDED:
+        outcome = _kept_for_others(outcome)
+    if current.spawns:
+        joins = None if options.flow is None else options.flow.id
+        jobs, flow = spawned(current.spawns, joins)
+        outcome = msgspec.structs.replace(outcome, spawned=jobs, flow=flow)
     if current.open_transaction is not None:
         return _settled(app, current, outcome)
     current.close()
     if app.hooks:
         fire(app, "succeeded", current.job, outcome)
     return outcome
+
+
+def _kept_for_others(outcome: Outcome) -> Outcome:
+    """The success of a job of a flow: its result is kept for whoever needs it, as others are.
+
+    A task that keeps its jobs for longer than the retention still does.
+    """
+    longer = outcome.keep_for is not None and outcome.keep_for > RETENTION_SECONDS
+    keep_for = outcome.keep_for if longer else None
+    return msgspec.structs.replace(outcome, keep=True, keep_for=keep_for)
 
 
 def _settled(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
@@ -183,14 +217,14 @@ def _raised(app: App, task: Task[..., Any], current: CurrentJob, error: BaseExce
         if error.args[:1] == ("cancelled",):
             return _ended(app, current, State.CANCELLED, "cancelled")
         return _ended(app, current, State.READY, "shutdown")
-    text = redact_text(traceback_text(error), job.body)
+    text = redact_text(traceback_text(error), current.body)
     now = app.clock.now()
-    if isinstance(error, (Unreadable, Unstorable)):
-        reason = "unreadable" if isinstance(error, Unreadable) else "unstorable"
+    if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
+        reason = _REASONS[type(error)]
         outcome = Outcome(
             State.FAILED,
             reason,
-            error=redact_text(str(error), job.body),
+            error=redact_text(str(error), current.body),
             failures=1,
             started_at=current.started_at,
             ended_at=now,

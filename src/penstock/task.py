@@ -24,12 +24,14 @@ from penstock.codec import (
 )
 from penstock.decide import Policy
 from penstock.errors import Refused
+from penstock.flow import OnFailure
 from penstock.job import Job
 from penstock.prepare import (
     Chosen,
     Prepared,
     check_moment,
     check_name,
+    check_on_failure,
     check_priority,
     check_seconds,
     check_strategy,
@@ -179,13 +181,15 @@ class Task(Prepared[P, R]):
         timeout: float | timedelta | None = None,
         retry: Retry | None = None,
         connection: Any = None,
+        on_failure: OnFailure | None = None,
     ) -> Prepared[P, R]:
         """The task with options for its next jobs.
 
         `delay` and `expires` are seconds or a timedelta from now, `at` is a datetime with its zone.
         While the job under the key `unique` stands, no second one is stored: until it "ended" or
         "started", or, with "time", for `unique_for` seconds. `connection` joins the caller's
-        transaction: the job is there if, and only if, that commits.
+        transaction: the job is there if, and only if, that commits. When a job that it needs did
+        not succeed, `on_failure` says whether it is cancelled or runs with what there is.
         """
         if delay is not None and at is not None:
             raise Refused("delay and at both say when the job runs: give one of them")
@@ -215,6 +219,7 @@ class Task(Prepared[P, R]):
                 secret=self.secret,
             ),
             connection=connection,
+            on_failure=check_on_failure(on_failure),
         )
         return Prepared(self, chosen)
 

@@ -12,19 +12,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.broker import Why, WorkerRow
+from penstock.flow import NodeRow
 from penstock.job import Job, State
 from penstock.rule import Rule, RuleKind, rule_over
 
 
-def explain(  # noqa: PLR0917  six facts, in the order in which a store gathers them
+def explain(  # noqa: PLR0917  seven facts, in the order in which a store gathers them
     job_id: str,
     job: Job[Any] | None,
     now: float,
     rules: Sequence[Rule],
     workers: Sequence[WorkerRow],
     ahead: int | None,
+    needs: Sequence[NodeRow] = (),
 ) -> Why:
-    """The first cause that applies; `ahead` is how many due jobs of its lane come before it."""
+    """The first cause that applies; `ahead` is how many due jobs of its lane come before it.
+
+    `needs` are those that a job of a flow still waits for.
+    """
     if job is None:
         return Why(
             job_id,
@@ -33,6 +38,8 @@ def explain(  # noqa: PLR0917  six facts, in the order in which a store gathers 
             f"No job {job_id} is stored here: it was never enqueued in this store, or it ended "
             "and was not kept.",
         )
+    if job.state is State.WAITING:
+        return Why(job_id, job.state, "needs", _waiting(needs))
     cause, sentence = _cause(job, now, rules, workers, ahead)
     return Why(job_id, job.state, cause, sentence)
 
@@ -49,9 +56,7 @@ def _cause(
             return "ended", _ended(job)
         case State.RUNNING:
             return "running", _running(job, now, workers)
-        case State.WAITING:
-            return "needs", "It waits for the jobs it needs: it is made ready when they have ended."
-        case State.READY:
+        case _:
             return _held_back(job, now, rules) or _not_taken(job, workers) or _next(ahead)
 
 
@@ -63,9 +68,36 @@ def _ended(job: Job[Any]) -> str:
     if job.state is State.CANCELLED:
         if job.reason == "expired":
             return f"It was cancelled{at}: nobody had started it before it expired. {again}"
+        if job.reason == "needs":
+            return (
+                f"It was cancelled{at}: a job that it needs did not succeed. Retrying that one "
+                "revives it."
+            )
         return f"It was cancelled{at} ({job.reason or 'cancelled'}). {again}"
     said = _last_line(job.error)
     return f"It failed{at} ({job.reason or 'error'}){said and ': ' + said}. {again}"
+
+
+def _waiting(needs: Sequence[NodeRow], most: int = 5) -> str:
+    if not needs:
+        return "It waits for the jobs it needs: it is made ready when they have ended."
+    parts = [_need(need) for need in needs[:most]]
+    if more := len(needs) - most:
+        parts += [f"and {more} more"] if more > 0 else []
+    said = f"It waits for the jobs it needs: {'; '.join(parts)}."
+    if stuck := [need for need in needs if not need.jobs_left]:
+        said += f" `penstock retry` of what did not succeed there ({stuck[0].id}) lets it go on."
+    return said
+
+
+def _need(need: NodeRow) -> str:
+    if need.jobs_left:
+        return f"{_jobs(need.jobs_left)} of {need.jobs} of the task {need.task!r} left"
+    return f"{_jobs(need.bad)} of the task {need.task!r} did not succeed"
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"
 
 
 def _running(job: Job[Any], now: float, workers: Sequence[WorkerRow]) -> str:

@@ -40,6 +40,13 @@ SAYS = {
         "timeout, repeat 1, else delete: runs 2 times, then is gone",
         "40 seconds: 10 beats, 39 others",
     ],
+    "rewards_flow": [
+        "finish is cancelled, because rewards_flow:reward is failed",
+        "after the retry, finish is waiting",
+        "discord: granted, telegram: granted, email: granted",
+        "with what there is: discord: revoked",
+        "words on all pages: 21",
+    ],
     "transactional": [
         "mallory: not from you",
         "mallory, once more: not from you",

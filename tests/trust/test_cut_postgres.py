@@ -21,7 +21,17 @@ from penstock.filter import Filter
 from penstock.job import Job, failed, put_back, succeeded, try_again
 from penstock.testing.clock import Clock
 from penstock.timetable import Timetable
-from tests.factories import a_job, a_schedule, a_worker, begun, claim, history_of, some_jobs
+from tests.factories import (
+    a_flow,
+    a_job,
+    a_schedule,
+    a_worker,
+    begun,
+    claim,
+    history_of,
+    part,
+    some_jobs,
+)
 from tests.stories.conftest import Story, eventually
 from tests.stories.proxy import Proxy
 
@@ -122,6 +132,57 @@ def test_a_batch(proxy, far, clock, postgres_broker, where):
 
         assert far.enqueue([], batch=Batch(batch)).batch == 5
         assert sum(run_all(postgres_broker, clock).values()) == 5
+
+
+@pytest.mark.parametrize("fields", [{}, {"tags": {"a": "b"}}], ids=["plain", "tagged"])
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("times", [1, 1000], ids=["once", "for good"])
+def test_a_flow(proxy, far, postgres_broker, fields, where, times):  # noqa: PLR0917
+    """All of it is stored once, or nothing: and sent again, it runs once from end to end."""
+    clock = far.clock
+    for number in each_message(proxy):
+        flow = a_flow(clock, work=part(jobs=3, **fields), last=part("work", **fields))
+        proxy.cut_nth(number, where, times)
+        try:
+            flow.send(far)
+        except (UnknownOutcome, StoreUnreachable):
+            proxy.heal()
+            stored = postgres_broker.flow(flow.flow.id) is not None
+            states = flow.states(postgres_broker, "work") + flow.states(postgres_broker, "last")
+            assert all((state is not None) == stored for state in states)
+        proxy.heal()
+
+        flow.send(far)
+
+        assert run_all(postgres_broker, clock) == Counter({job.id: 1 for job in flow.jobs})
+        assert postgres_broker.flow(flow.flow.id).ended_at is not None
+
+
+@pytest.mark.parametrize("fields", [{}, {"tags": {"a": "b"}}], ids=["plain", "tagged"])
+@pytest.mark.parametrize("good", [True, False], ids=["freed", "cancelled"])
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_the_end_of_a_need(proxy, far, fields, good, where):
+    """Whoever did not hear the answer asks again: what follows is freed, or cancelled, once."""
+    clock = far.clock
+    for number in each_message(proxy):
+        flow = a_flow(clock, work=part(jobs=2, **fields), last=part("work", **fields))
+        flow.send(far)
+        held = claim(far, 4)
+        outcomes = [succeeded(b"1"), succeeded(b"2") if good else failed("ValueError")]
+        pairs = [(job, begun(end, clock.now())) for job, end in zip(held, outcomes, strict=True)]
+        proxy.cut_nth(number, where)
+        try:
+            far.settle(pairs)
+        except StoreUnreachable:
+            proxy.heal()
+            far.settle(pairs)  # as the worker's line does
+        proxy.heal()
+
+        row = flow.row(far, "work")
+        assert (row.jobs_left, row.bad) == (0, 0 if good else 1)
+        assert flow.states(far, "last") == [State.READY if good else State.CANCELLED]
+        assert run_all(far, clock) == Counter(flow.ids("last") if good else [])
+        assert far.flow(flow.flow.id).ended_at is not None
 
 
 @pytest.mark.parametrize("kind", ["one", "tagged", "mixed"])

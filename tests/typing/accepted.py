@@ -12,8 +12,10 @@ from typing import Any, assert_type
 from penstock import (
     App,
     Batch,
+    Group,
     Handle,
     Job,
+    Jobs,
     Outcome,
     Progress,
     Repeat,
@@ -21,7 +23,9 @@ from penstock import (
     State,
     Task,
     Why,
+    chain,
     current_job,
+    group,
     use,
 )
 
@@ -221,3 +225,53 @@ assert_type(hourly.enqueue(datetime.now(UTC)), Handle[int])
 assert_type(sometimes.enqueue(7), Handle[str])
 assert_type(app.schedules.next("hourly", 3), list[datetime])
 app.schedules.put("once", sometimes.options(queue="slow"), at=datetime.now(UTC), args=(3,))
+
+
+@app.task
+def reward(platform: str, access: bool, note: str = "") -> int:
+    return len(platform)
+
+
+@app.task
+def check(user: int) -> bool:
+    return user > 0
+
+
+@app.task
+async def finish(rewards: list[int], client: Client = use(make_client)) -> str:
+    return str(rewards)
+
+
+def flows(connection: object) -> None:
+    access = check.job(user=62)
+    assert_type(access.output, bool)
+    rewards = reward.map(["discord", "telegram"], access=access.output)
+    assert_type(rewards, Jobs[int])
+    assert_type(rewards.output, list[int])
+    assert_type(rewards.enqueue(), list[Handle[int]])
+    assert_type(finish.job(rewards.output).enqueue(), Handle[str])
+    assert_type(
+        finish.job([bare_length.job("a").output]).enqueue(on_failure="continue"), Handle[str]
+    )
+    assert_type(reward.options(priority=3).map(["a"], access.output, note="x"), Jobs[int])
+    assert_type(finish.options(on_failure="continue").enqueue(rewards.output), Handle[str])
+    assert_type(fetch.map(["a"]), Jobs[bytes])
+    assert_type(group(check.job(1), check.job(2)), Group[bool])
+    assert_type(group(check.job(1), check.job(2)).output, list[bool])
+    assert_type(chain(rewards, finish), Job[str])
+    assert_type(chain(bare_length.job("a"), bare, bare_length, bare), Job[str])
+    assert_type(chain(group(bare_length.job("a")), finish.options(priority=5)), Job[str])
+    app.enqueue([rewards, access, finish.job([])], connection=connection, on_failure="cancel")
+
+
+@app.task
+def bare_length(text: str) -> int:
+    return len(text)
+
+
+def spawning() -> None:
+    work = reward.map(["discord"], access=True)
+    current_job().spawn(work, then=finish.job(work.output))
+    current_job().spawn([check.job(1), work])
+    current_job().spawn(check.job(1))
+    current_job().spawn(group(check.job(1), check.job(2)), then=bare.job(1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock import App, Handle, Job, Task, use
+from penstock import App, Handle, Job, Task, chain, current_job, group, use
 
 app = App("memory:")
 
@@ -89,3 +89,27 @@ other: Task[[int], str] = send  # pyright: ignore[reportAssignmentType]
 # The wrong resource
 @app.task
 def use_it(client: str = use(make_client)) -> None: ...  # pyright: ignore[reportArgumentType]
+
+
+@app.task
+def count(texts: list[str], least: int = 0) -> int:
+    return len(texts)
+
+
+# The wrong hand-over
+send.job(resize.job("x").output, order)  # pyright: ignore[reportArgumentType]
+resize.job(fetch.job("x").output)  # pyright: ignore[reportArgumentType]
+count.job(send.job("ada", order).output)  # pyright: ignore[reportArgumentType]
+count.job(resize.map(["a"]).output)  # pyright: ignore[reportArgumentType]
+resize.map([1, 2])  # pyright: ignore[reportArgumentType]
+send.map(["ada"])  # pyright: ignore[reportCallIssue]
+send.map(["ada"], 3)  # pyright: ignore[reportArgumentType]
+send.map(["ada"], orders=order)  # pyright: ignore[reportCallIssue]
+group(resize.map(["a"]))  # pyright: ignore[reportArgumentType]
+count.options(on_failure="retry")  # pyright: ignore[reportArgumentType]
+count.job([]).enqueue(on_failure="ignore")  # pyright: ignore[reportArgumentType]
+handed: str = resize.job("a").output  # pyright: ignore[reportAssignmentType]
+mapped: list[str] = resize.map(["a"]).output  # pyright: ignore[reportAssignmentType]
+chain(resize.job("a"), count)  # pyright: ignore[reportArgumentType]
+current_job().spawn("a")  # pyright: ignore[reportArgumentType]
+current_job().spawn([], then=count)  # pyright: ignore[reportArgumentType]

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli import hand_over, look, look_after, measure, rules, schedules, start, stores, work
+from penstock.cli import (
+    flows,
+    hand_over,
+    look,
+    look_after,
+    measure,
+    rules,
+    schedules,
+    start,
+    stores,
+    work,
+)
 from penstock.cli.options import TAKES_WORDS
 from penstock.errors import PenstockError, UnknownOutcome
 
@@ -115,6 +126,7 @@ _add(JOBS, look_after.delete, words=True)
 _add(LOOK, look.count)
 _add(LOOK, look.history)
 _add(LOOK, schedules.schedules)
+_add(LOOK, flows.flow)
 _add(STORE, stores.migrate)
 _add(STORE, stores.doctor)
 _add(SEE, measure.bench)

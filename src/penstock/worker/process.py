@@ -26,7 +26,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.job import Job, Outcome
+from penstock.flow import Flow
+from penstock.job import Job, Outcome, Parcel
 
 START_SECONDS = 60.0
 _LENGTH = struct.Struct("<I")
@@ -81,7 +82,7 @@ class JobProcess:
         """
         try:
             _send(self._socket, msgspec.msgpack.encode((job, rules)))
-            return _answer.decode(_receive(self._socket))
+            return whole_outcome(_answer.decode(_receive(self._socket)))
         except (OSError, EOFError):
             self.close(patience=0)
             raise ProcessGone(str(self._process.returncode)) from None
@@ -107,6 +108,20 @@ class JobProcess:
 
 _answer = msgspec.msgpack.Decoder(Outcome | None)
 _job: msgspec.msgpack.Decoder[tuple[Job[Any], int]] = msgspec.msgpack.Decoder(tuple[Job[Any], int])
+
+
+def whole_outcome(outcome: Outcome | None) -> Outcome | None:
+    """The outcome with what it spawned as jobs again; the line carries them as plain data."""
+    if outcome is None or not outcome.spawned:
+        return outcome
+    return msgspec.structs.replace(
+        outcome,
+        spawned=tuple(
+            msgspec.convert(part, Parcel if "bodies" in part else Job[Any])
+            for part in outcome.spawned
+        ),
+        flow=msgspec.convert(outcome.flow, Flow | None),
+    )
 
 
 def _send(line: socket.socket, message: bytes) -> None:

@@ -15,6 +15,7 @@ from penstock.ids import Ids
 from penstock.job import Job, State, Unique, failed, succeeded, try_again
 from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
+from tests.factories import a_flow, part
 
 CLAIMS = 10
 BATCH = 100
@@ -105,6 +106,28 @@ def find_the_newest(broker: PostgresBroker, packed: list[str], rows: list[str]) 
     return 100
 
 
+def flow(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """A map is freed, ends, is read, and what follows runs; or is cancelled, and retried."""
+    clock = broker.clock
+    bad = [True]
+    for _ in range(3):
+        fields = {"task": "task-3", "queue": "flows"}
+        parts = a_flow(
+            clock,
+            split=part(**fields),
+            work=part("split", jobs=BATCH, **fields),
+            last=part("work", **fields),
+        )
+        parts.send(broker)
+        while jobs := broker.claim(WORKER, ("flows",), BATCH):
+            outcome = failed("no") if bad else succeeded(b"1")
+            broker.settle([(job, outcome) for job in jobs])
+            if bad and bad.pop():
+                assert broker.retry([jobs[0].id]) == [jobs[0].id]
+        assert [gift.result for gift in broker.gifts(parts.nodes["work"])] == [b"1"] * BATCH
+    return 10 * BATCH
+
+
 WORK: list[Work] = [
     claim_and_settle,
     settle_and_claim,
@@ -115,6 +138,7 @@ WORK: list[Work] = [
     cancel,
     look_after,
     find_the_newest,
+    flow,
 ]
 
 
@@ -152,7 +176,7 @@ def test_every_hot_statement_goes_by_its_index(crowded, work):
     check(crowded, jobs)
 
 
-@pytest.mark.parametrize("work", [claim_and_settle, settle_and_claim, send_again, look_after])
+@pytest.mark.parametrize("work", [claim_and_settle, settle_and_claim, send_again, look_after, flow])
 def test_a_plan_that_was_made_for_an_empty_table_stays_good(postgres_url, work):
     crowded = Crowded(postgres_url)
     crowded.run("delete from penstock.parcel; delete from penstock.job; delete from penstock.sent")

@@ -15,10 +15,10 @@ from penstock.brokers import open_broker
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.errors import Refused
 from penstock.filter import parse_filter
-from penstock.job import State, Unique, succeeded
+from penstock.job import State, Unique, failed, succeeded
 from penstock.rule import Rule, RuleKind
 from tests.brokers.postgres.logins import Logins
-from tests.factories import a_job
+from tests.factories import a_flow, a_job, a_worker, claim, end_all, part
 
 DAY = 86400
 
@@ -74,6 +74,29 @@ def test_a_plain_role_does_all_that_producers_and_workers_do(plain, clock):
     broker.make_days()
     clock.advance(seconds=40 * DAY)
     assert broker.prune(clock.now() - 30 * DAY) > 0
+    broker.close()
+
+
+def test_a_plain_role_runs_flows(plain, clock):
+    broker = PostgresBroker(plain, clock=clock)
+    flow = a_flow(clock, work=part(jobs=40), last=part("work", tags={"tenant": "a"}))
+
+    flow.send(broker)
+    jobs = claim(broker, 40)
+    broker.settle([(jobs[0], failed("no"))])
+    broker.settle_and_claim([(job, succeeded(b"1")) for job in jobs[1:]], a_worker(), limit=1)
+    assert flow.states(broker, "last") == [State.CANCELLED]
+    assert broker.retry([jobs[0].id]) == [jobs[0].id]
+    more = a_flow(clock, flow.flow.id, more=part())
+    broker.settle([(claim(broker)[0], more.spawned_by(succeeded(b"1")))])
+    assert end_all(broker, succeeded(b"2")) == more.ids("more")
+    assert len(broker.gifts(flow.nodes["work"])) == 40
+    assert end_all(broker, succeeded()) == flow.ids("last")
+    assert broker.flow(flow.flow.id).ended_at == clock.now()
+    clock.advance(seconds=40 * DAY)
+    broker.prune(clock.now() - 30 * DAY)
+
+    assert broker.flow(flow.flow.id) is None
     broker.close()
 
 

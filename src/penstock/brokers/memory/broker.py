@@ -26,11 +26,12 @@ from penstock.broker import (
 )
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.schedules import Schedules
-from penstock.brokers.memory.store import Store, as_new, unpacked
+from penstock.brokers.memory.store import Store, renewed, unpacked
 from penstock.checks import check_age, check_job, check_lane, legible
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 from penstock.filter import Filter
+from penstock.flow import Flow, FlowRow, Gift, check_flow
 from penstock.job import ENDED, Job, Outcome, Parcel, State, lapsed, put_back
 from penstock.rule import Rule, RuleKind, rule_over
 from penstock.schedule import Decision, Schedule
@@ -65,6 +66,7 @@ class MemoryBroker:
         *,
         batch: Batch | None = None,
         connection: Any = None,
+        flow: Flow | None = None,
     ) -> Enqueued:
         if connection is not None:
             raise Refused(
@@ -79,20 +81,24 @@ class MemoryBroker:
                 check_age(job.id, now, oldest)
                 check_lane(job.lane)
                 check_job(job)
-            count = self._count_on(batch, len(offered), now)
             before = {job.id for job in offered if job.id in store.sent}
-            standing: dict[str, str] = {}
-            for job in (as_new(job, now) for job in offered):
-                if job.id in store.sent:
-                    continue
-                if job.unique and (holder := store.keys.holder(job.unique.key, now)):
-                    standing[job.id] = holder
-                    continue
-                store.sent[job.id] = job.enqueued_at
-                store.keys.take(job, now)
-                store.make_ready(job)
+            if flow is not None:
+                check_flow(flow, jobs)
+                if before:
+                    return self._known(flow, before, len(offered))
+            count = self._count_on(batch, len(offered), now)
+            standing = store.take_in(offered, flow, now)
             self._lock.notify_all()
             return Enqueued(frozenset(before), standing, count)
+
+    @staticmethod
+    def _known(flow: Flow, before: set[str], jobs: int) -> Enqueued:
+        if len(before) < jobs:
+            raise Refused(
+                f"flow {flow.id}: job {min(before)} was enqueued before, without this flow; "
+                "make a new one, and enqueue only the flow"
+            )
+        return Enqueued(frozenset(before))
 
     def _count_on(self, batch: Batch | None, rows: int, now: float) -> int:
         if batch is None:
@@ -261,45 +267,44 @@ class MemoryBroker:
                 if job.state is State.RUNNING:
                     self._store.asked.add(job.id)
                     self._store.record("cancel", job, data=data)
-                else:
-                    self._store.cancel(job, "cancelled", data)
+            idle = [job for job in unended if job.state is not State.RUNNING]
+            self._store.cancel(idle, "cancelled", data)
+            self._lock.notify_all()
             return [job.id for job in unended]
 
     def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
         with self._lock:
-            retried: list[str] = []
-            for job in self._store.named(ids):
-                again = self._again(job)
-                if again is not None:
-                    self._store.make_ready(again)
-                    self._store.record("retry", again, data=_who_and_why(author, reason))
-                    retried.append(job.id)
+            data, changed = _who_and_why(author, reason), set[str]()
+            asked = [job.id for job in self._store.named(ids)]
+            for job_id in asked:
+                if job_id not in changed:
+                    changed |= self._retry(self._store.jobs[job_id], data)
             self._lock.notify_all()
-            return retried
+            return [job_id for job_id in asked if job_id in changed]
 
-    def _again(self, job: Job[Any]) -> Job[Any] | None:
-        """The job, due now; None if it is not one to be retried."""
-        now, keys = self.clock.now(), self._store.keys
+    def _retry(self, job: Job[Any], data: dict[str, str]) -> set[str]:
+        """Make one job due now; returns every job that this changed, none if it may not be."""
+        now, store = self.clock.now(), self._store
         if job.state is State.READY and job.run_at is not None and job.run_at > now:
-            self._store.take_out(job)
-            return msgspec.structs.replace(job, run_at=now)
+            store.take_out(job)
+            store.make_ready(msgspec.structs.replace(job, run_at=now))
+            store.record("retry", store.jobs[job.id], data=data)
+            return {job.id}
         if job.state not in {State.FAILED, State.CANCELLED}:
-            return None
+            return set()
         if job.unique:
-            holder = keys.holder(job.unique.key, now)
+            holder = store.keys.holder(job.unique.key, now)
             if holder not in {None, job.id}:
-                return None
+                return set()
             if holder is None:
-                keys.take(job, now)
-        # Kept, an expiry that has passed would end it again at once.
-        expired = job.expires_at is not None and job.expires_at <= now
-        return msgspec.structs.replace(
-            as_new(job, now),
-            attempt=job.attempt,
-            run_at=now,
-            enqueued_at=job.enqueued_at,
-            expires_at=None if expired else job.expires_at,
-        )
+                store.keys.take(job, now)
+        node = store.flows.node_of(job)
+        if node is None or node.freed:
+            store.make_ready(renewed(job, now))
+        else:
+            store.make_wait(renewed(job, now))
+        store.record("retry", store.jobs[job.id], data=data)
+        return {job.id} | store.take_back_end(job, data)
 
     def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
         with self._lock:
@@ -311,9 +316,11 @@ class MemoryBroker:
                 del store.jobs[job.id]
                 store.notes.pop(job.id, None)
                 store.record("delete", job, data=_who_and_why(author, reason))
+            store.count_ends([job for job in gone.values() if job.state not in ENDED])
             for place, event in enumerate(store.history):
                 if event.job in gone:
                     store.history[place] = msgspec.structs.replace(event, body=None, result=None)
+            self._lock.notify_all()
             return list(gone)
 
     def set_rule(self, rule: Rule) -> Rule:
@@ -427,7 +434,23 @@ class MemoryBroker:
             ahead = None
             if job is not None and job.state is State.READY:
                 ahead = self._store.lines[lane_of(job)].ahead_of(job, now)
-            return explain(job_id, job, now, self.rules(), self.workers(), ahead)
+            needs = [] if job is None else self._store.flows.needs_of(job)
+            return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs)
+
+    def flow(self, flow_id: str) -> FlowRow | None:
+        with self._lock:
+            return self._store.flows.flow(flow_id)
+
+    def gifts(self, node: str) -> list[Gift]:
+        with self._lock:
+            known = self._store.flows.node(node)
+            return [] if known is None else [self._gift(job_id) for job_id in known.ids()]
+
+    def _gift(self, job_id: str) -> Gift:
+        job = self._store.jobs.get(job_id)
+        if job is None:
+            return Gift(job_id, None, None)
+        return Gift(job_id, job.state, job.result if job.state is State.SUCCEEDED else None)
 
     def rules(self) -> list[Rule]:
         with self._lock:

@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from penstock.broker import Event, Note, WorkerRow
+from penstock.brokers.memory.flows import Flows, StoredNode
 from penstock.brokers.memory.places import Keys, Line, Worker, lane_of
 from penstock.clock import Clock
+from penstock.flow import Flow
 from penstock.ids import time_of
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.redact import redact
@@ -33,6 +35,7 @@ class Store:
         self.sent: dict[str, float] = {}
         self.pruned_before = 0.0  # ids from before are not remembered any more
         self.keys = Keys()
+        self.flows = Flows()
         self.batches: dict[str, tuple[int, float]] = {}
         self.workers: dict[str, Worker] = {}
         self.given_up: dict[str, float] = {}
@@ -44,7 +47,8 @@ class Store:
     def rows(self) -> int:
         """How much is stored, for saying how much was pruned."""
         notes = sum(map(len, self.notes.values()))
-        return len(self.jobs) + len(self.history) + len(self.sent) + len(self.batches) + notes
+        kept = (self.jobs, self.history, self.sent, self.batches, self.flows)
+        return sum(map(len, kept)) + notes
 
     def named(self, ids: Sequence[str]) -> list[Job[Any]]:
         return [self.jobs[job_id] for job_id in dict.fromkeys(ids) if job_id in self.jobs]
@@ -68,13 +72,19 @@ class Store:
             self.expiring.add(job.id)
         self.hints += 1
 
+    def make_wait(self, job: Job[Any]) -> None:
+        """Keep a job of a flow until its needs have ended."""
+        self.jobs[job.id] = msgspec.structs.replace(job, state=State.WAITING)
+        if job.expires_at is not None:
+            self.expiring.add(job.id)
+
     def take_out(self, job: Job[Any]) -> None:
         """Take a ready job out of its lane; one that stands elsewhere is left there."""
+        self.expiring.discard(job.id)
         if job.state is not State.READY:
             return
         lane = lane_of(job)
         self.lines[lane].remove(job)
-        self.expiring.discard(job.id)
         if not self.lines[lane]:
             del self.lines[lane]
 
@@ -115,6 +125,8 @@ class Store:
                 body=redact(job.body) if kept else None,
                 result=outcome.result if kept else None,
             )
+        if outcome.spawned and after.state in {State.SUCCEEDED, State.READY}:
+            self.take_in(list(unpacked(outcome.spawned)), outcome.flow, now, parent=job)
         if not ended:
             self.make_ready(after)
             return True
@@ -122,10 +134,78 @@ class Store:
         self.jobs[job.id] = after
         if not outcome.keep:
             del self.jobs[job.id]
+        self.count_ends([after])
         return True
 
-    def cancel(self, job: Job[Any], reason: str, data: Any = None) -> None:
-        """End a job that does not run."""
+    def take_in(
+        self,
+        jobs: Iterable[Job[Any]],
+        flow: Flow | None,
+        now: float,
+        parent: Job[Any] | None = None,
+    ) -> dict[str, str]:
+        """Store new jobs; returns those that are not, because another holds their unique key."""
+        waiting: frozenset[str] = frozenset()
+        if flow is not None:
+            self.flows.add(flow, now, None if parent is None else self.flows.node_of(parent))
+            waiting = frozenset(id for node in flow.nodes if node.needs for id in node.ids())
+        standing: dict[str, str] = {}
+        for job in (as_new(job, now) for job in jobs):
+            if job.id in self.sent:
+                continue
+            if job.unique and (holder := self.keys.holder(job.unique.key, now)):
+                standing[job.id] = holder
+                continue
+            self.sent[job.id] = job.enqueued_at
+            self.keys.take(job, now)
+            if job.id in waiting:
+                self.make_wait(job)
+            else:
+                self.make_ready(job)
+        return standing
+
+    def count_ends(self, ended: Iterable[Job[Any]]) -> None:
+        """Count jobs of flows that have ended, however they did; others run, or end, with them."""
+        now = self.clock.now()
+        decided: list[StoredNode] = []
+        for job in ended:
+            if (node := self.flows.node_of(job)) is not None:
+                decided += self.flows.count_end(node, now, good=job.state is State.SUCCEEDED)
+        while decided:  # a list, and no call of itself: a chain may be longer than the stack
+            node = decided.pop()
+            for job in self.named(node.node.ids()):
+                if job.state is not State.WAITING:
+                    continue
+                if node.freed:
+                    # Due from now: that it waited for others does not make it older.
+                    run_at = max(now, job.run_at or now)
+                    self.make_ready(msgspec.structs.replace(job, state=State.READY, run_at=run_at))
+                else:
+                    self._cancel(job, "needs", {})
+                    decided += self.flows.count_end(node, now, good=False)
+
+    def take_back_end(self, retried: Job[Any], data: Any) -> set[str]:
+        """An ended job of a flow is stored again; what was cancelled because of it waits again."""
+        revived: set[str] = set()
+        node = self.flows.node_of(retried)
+        waiting = [] if node is None else self.flows.take_back_end(node)
+        while waiting:
+            node = waiting.pop()
+            for job in self.named(node.node.ids()):
+                if job.state is State.CANCELLED and job.reason == "needs":
+                    self.make_wait(renewed(job, self.clock.now()))
+                    self.record("retry", self.jobs[job.id], data=data)
+                    revived.add(job.id)
+                    waiting += self.flows.take_back_end(node)
+        return revived
+
+    def cancel(self, jobs: Sequence[Job[Any]], reason: str, data: Any = None) -> None:
+        """End jobs that do not run."""
+        for job in jobs:
+            self._cancel(job, reason, data)
+        self.count_ends([self.jobs[job.id] for job in jobs])
+
+    def _cancel(self, job: Job[Any], reason: str, data: Any) -> None:
         self.take_out(job)
         self.keys.release(job, "started", "ended")
         after = msgspec.structs.replace(
@@ -137,9 +217,9 @@ class Store:
     def expire(self) -> None:
         """End the jobs whose time to start is over."""
         now = self.clock.now()
-        for job in self.named(sorted(self.expiring)):
-            if job.expires_at is not None and job.expires_at <= now:
-                self.cancel(job, "expired", {})
+        expiring = self.named(sorted(self.expiring))
+        over = [job for job in expiring if job.expires_at is not None and job.expires_at <= now]
+        self.cancel(over, "expired", {})
 
     def forget_ended(self, before: float) -> None:
         """Forget what ended before this time; some jobs say themselves how long they stay."""
@@ -151,6 +231,7 @@ class Store:
                 del self.jobs[job.id]
             elif job.keep_until is None and job.ended_at is not None and job.ended_at < before:
                 del self.jobs[job.id]
+        self.flows.forget_ended(before)
         self.history = [
             msgspec.structs.replace(event, body=None, result=None) if event.job in over else event
             for event in self.history
@@ -254,4 +335,17 @@ def as_new(job: Job[Any], now: float) -> Job[Any]:
         expires_at=job.expires_at,
         at_most_once=job.at_most_once,
         enqueued_at=enqueued_at,
+    )
+
+
+def renewed(job: Job[Any], now: float) -> Job[Any]:
+    """An ended job, with its life before it again; the attempts go on, so that the fence holds."""
+    # Kept, an expiry that has passed would end it again at once.
+    expired = job.expires_at is not None and job.expires_at <= now
+    return msgspec.structs.replace(
+        as_new(job, now),
+        attempt=job.attempt,
+        run_at=now,
+        enqueued_at=job.enqueued_at,
+        expires_at=None if expired else job.expires_at,
     )

@@ -6,13 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.broker import WorkerRow
+from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.settling import WORK_SECONDS, Pair, Settling
 from penstock.brokers.postgres.store import in_our_words
-from penstock.brokers.postgres.taking import Taking, Wanted
+from penstock.brokers.postgres.taking import LastOfNode, Taking, Wanted
 from penstock.brokers.postgres.transaction import PostgresTransaction
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.flowing import Place
 from penstock.job import Job
 
+_MEMBERS = 16  # of fewer jobs of a node it is too likely that they are the last
 _LOOKED_SECONDS = 2.5  # so long a look that found no lapsed worker stands for another
 
 
@@ -48,16 +51,38 @@ class Claiming(Settling):
         sizes: Mapping[str, int] | None = None,
     ) -> tuple[list[bool], list[Job[Any]]]:
         with self.store.lend(WORK_SECONDS) as connection:
-            claim = Taking(self, connection, Wanted(worker, queues, limit, sizes))
+            wanted = Wanted(worker, queues, limit, sizes)
             own = limit > 0 and bool(pairs) and pairs[0][0].worker == worker.id
-            if own and (settled := self.successes(pairs)) is not None:
-                claim.exchange(settled)
-            elif pairs:
-                claim.accepted = self.settle_on(connection, pairs)
+            claim = self._exchange(connection, pairs, wanted) if own else None
+            woken: Collection[int] = ()
+            if claim is None:
+                accepted, woken = self.settle_on(connection, pairs) if pairs else ([], ())
+                # Made after that: what was freed is due from then on, and not before.
+                claim = Taking(self, connection, wanted)
+                claim.accepted = accepted
             if limit > 0:
                 claim.go_on()
+            if woken:
+                self.store.ring(connection, woken)
             self.moved = self.moved or bool(pairs or claim.jobs)
             return claim.accepted, claim.jobs
+
+    def _exchange(
+        self, connection: Connection, pairs: Sequence[Pair], wanted: Wanted
+    ) -> Taking | None:
+        """Settle and begin to claim, in one round trip; None if these cannot be settled so."""
+        place: Place | None = None
+        settled = self.successes(pairs)
+        if settled is None and len(pairs) >= _MEMBERS:
+            place, settled = self.members(pairs)
+        if settled is None:
+            return None
+        claim = Taking(self, connection, wanted)
+        try:
+            claim.exchange(settled, place)
+        except LastOfNode:
+            return None
+        return claim
 
     def heard_news(self, news: str, now: float) -> None:
         """What a look or a claim found on its way, besides jobs."""
@@ -65,9 +90,10 @@ class Claiming(Settling):
         self._lapsed = "lapsed" in news
         if "expired" in news:
             with self.store.writing() as db:
-                change = Change(self.store.sql, db, now)
+                change = Change(self.store, db, now)
                 self._expire(change)
                 change.finish()
+            self._tell(change)
 
     def recover(
         self,
@@ -101,4 +127,4 @@ class Claiming(Settling):
 
     def begin(self) -> PostgresTransaction:
         with in_our_words(self.store.where):
-            return PostgresTransaction(self.store.connect(), self.store.where, self._settle)
+            return PostgresTransaction(self.store, self._settle, self._tell)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import psycopg
@@ -29,17 +29,25 @@ from penstock.brokers.postgres.calls import (
     integer,
 )
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.handed import Handed, job_values, span_of
+from penstock.brokers.postgres.handed import Handed, flow_values, job_values, span_of
 from penstock.brokers.postgres.joining import Bell, Join
 from penstock.brokers.postgres.offers import Offers
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, Store, again
-from penstock.brokers.tables.arriving import new_parts, packed, searched_fields
+from penstock.brokers.tables.arriving import (
+    arranged,
+    check_known,
+    new_parts,
+    packed,
+    searched_fields,
+)
+from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.rows import lengths_of
 from penstock.brokers.tables.scheduling import Scheduling
 from penstock.checks import check_age, check_lane
 from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused, StoreUnreachable, UnknownOutcome
+from penstock.flow import Flow
 from penstock.ids import to_bytes
 from penstock.job import Job, Lane, Parcel
 from penstock.joining import caller_of, hold
@@ -75,9 +83,9 @@ class HandOver(Scheduling[Store]):
     def _look_again(self) -> None:
         self.offers.forget()
 
-    def _ring(self) -> None:
+    def _ring(self, lanes: Collection[int] = ()) -> None:
         with self.store.lend() as connection:
-            self.store.ring(connection, ())
+            self.store.ring(connection, lanes)
 
     def enqueue(
         self,
@@ -85,13 +93,14 @@ class HandOver(Scheduling[Store]):
         *,
         batch: Batch | None = None,
         connection: Any = None,
+        flow: Flow | None = None,
     ) -> Enqueued:
         if connection is not None:
             caller = caller_of(connection)
-            join = self.join(jobs, batch)
+            join = self.join(jobs, batch, flow)
             join.prepare()
             return hold(join.asks(caller), caller)
-        handed, now = self._handed(jobs)
+        handed, now = self._handed(jobs, flow)
         try:
             return self._certainly(lambda: self._enqueue(handed, batch, now), again=batch is None)
         except _Lost as error:
@@ -101,16 +110,21 @@ class HandOver(Scheduling[Store]):
                 [*handed.parcels, *handed.singles],
             ) from error.__cause__
 
-    def _handed(self, jobs: Sequence[Job[Any] | Parcel]) -> tuple[Handed, float]:
-        handed = Handed(*packed(jobs))
+    def _handed(self, jobs: Sequence[Job[Any] | Parcel], flow: Flow | None) -> tuple[Handed, float]:
+        handed = Handed(*packed(jobs, flow), flow)
         now = self.clock.now()
         for job in (*handed.parcels, *handed.singles):
             check_age(job.id, now, now - self.retention)
         return handed, now
 
-    def join(self, jobs: Sequence[Job[Any] | Parcel], batch: Batch | None = None) -> Join:
+    def join(
+        self,
+        jobs: Sequence[Job[Any] | Parcel],
+        batch: Batch | None = None,
+        flow: Flow | None = None,
+    ) -> Join:
         """These jobs as a value, to be written on a connection of the caller's."""
-        handed, now = self._handed(jobs)
+        handed, now = self._handed(jobs, flow)
         return Join(
             self.store,
             handed,
@@ -138,7 +152,7 @@ class HandOver(Scheduling[Store]):
         lanes = self._put_lanes(handed)
         with self.store.lend() as connection:
             try:
-                if batch is None and not handed.singles and handed.parcels:
+                if batch is handed.flow is None and not handed.singles and handed.parcels:
                     known = self._enqueue_parcels(connection, handed.parcels)
                     answer = Enqueued(frozenset(known))
                 else:
@@ -166,6 +180,14 @@ class HandOver(Scheduling[Store]):
     def _enqueue_all(
         self, db: PostgresDb, handed: Handed, batch: Batch | None, now: float
     ) -> Enqueued:
+        flow = handed.flow
+        if flow is not None:
+            db.execute("savepoint flow")
+            # Its row first: whoever sends the same flow at this moment is waited for.
+            values = msgspec.json.encode(flow_values(flow)).decode()
+            row = db.execute(sql.send_flow, (values, now)).fetchone()
+            if row is None or not row["new"]:
+                return Enqueued(handed.ids())
         stored = self._count_batch(db, batch, handed.rows, now) if batch else 0
         known: set[str] = set()
         if handed.parcels:
@@ -176,12 +198,16 @@ class HandOver(Scheduling[Store]):
             answer = enqueue_singles(db, handed.singles, now)
             known.update(answer["known"])
             standing = answer["standing"]
+        if flow is not None and known:
+            check_known(flow, known)
+            db.execute("rollback to flow")  # it was forgotten before its jobs were
+            return Enqueued(frozenset(known))
         return Enqueued(frozenset(known), standing, stored)
 
     @again
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
         jobs = [decision.job for decision in decisions if decision.job is not None]
-        handed, now = self._handed(jobs)
+        handed, now = self._handed(jobs, None)
         lanes = self._put_lanes(handed)
         with self.store.writing() as db:
             store = partial(enqueue_singles, db, handed.singles, now)
@@ -195,6 +221,22 @@ class HandOver(Scheduling[Store]):
         # One statement and no transaction around it: every worker asks, again and again.
         with self.store.lend() as connection:
             return self._schedules(PostgresDb(connection))
+
+    def _store_spawned(self, change: Change) -> None:
+        db = cast("PostgresDb", change.db)
+        handed = Handed([], [])
+        flows: list[tuple[str, bytes | None, float]] = []
+        for place, outcome in change.spawned:
+            parcels, singles = arranged(outcome.spawned, outcome.flow)
+            handed.parcels.extend(parcels)
+            handed.singles.extend(singles)
+            if outcome.flow is not None:
+                values = msgspec.json.encode(flow_values(outcome.flow)).decode()
+                flows.append((values, None if place is None else place[1], change.now))
+        change.spawned.clear()
+        change.woken.update(self._put_lanes(handed))
+        self._enqueue_all(db, handed, None, change.now)
+        db.every(sql.spawn_flow, flows)
 
     def _count_batch(self, db: PostgresDb, batch: Batch, rows: int, now: float) -> int:
         row = db.execute(sql.batch, {"id": batch.id}).fetchone()

@@ -6,9 +6,11 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from penstock.brokers.tables.flowing import flow_rows, last_of
 from penstock.brokers.tables.rows import indexed, lengths_of, run_of, text_of
+from penstock.flow import Flow
 from penstock.ids import from_bytes, time_of, to_bytes
-from penstock.job import Job, Lane, Parcel
+from penstock.job import Job, Lane, Parcel, State
 
 T = TypeVar("T", str, str | None)
 
@@ -18,11 +20,16 @@ class Handed(NamedTuple):
 
     parcels: list[Parcel]
     singles: list[Job[Any]]
+    flow: Flow | None = None
 
     @property
     def rows(self) -> int:
         """How many jobs these are."""
         return sum(len(parcel.bodies) for parcel in self.parcels) + len(self.singles)
+
+    def ids(self) -> frozenset[str]:
+        packed = (job_id for parcel in self.parcels for job_id in parcel.ids())
+        return frozenset(packed) | {job.id for job in self.singles}
 
     def lanes(self) -> set[Lane]:
         return {parcel.lane for parcel in self.parcels} | {job.lane for job in self.singles}
@@ -64,9 +71,32 @@ def job_values(singles: Sequence[Job[Any]]) -> list[dict[str, Any]]:
                 "search": text_of({name: shown(value) for name, value in job.search.items()}),
                 "body": job.body.decode(),
                 "names": names or None,
+                "state": job.state if job.state is State.WAITING else None,
             }
         )
     return values
+
+
+def flow_values(flow: Flow) -> dict[str, Any]:
+    """As penstock.enqueue_flow takes it."""
+    nodes, needs, members = flow_rows(flow)
+    values: dict[bytes, dict[str, Any]] = {
+        node["id"]: {**node, "id": from_bytes(node["id"]), "flow": None, "needs": [], "members": []}
+        for node in nodes
+    }
+    for node, _, need in needs:
+        values[node]["needs"].append(from_bytes(need))
+    for node, _, first, last in members:
+        values[node]["members"].append((from_bytes(first), from_bytes(last)))
+    return {
+        "id": flow.id,
+        "name": shown(flow.name),
+        "find": text_of({name: shown(value) for name, value in flow.find.items()}),
+        "state": flow.state.decode(),
+        "jobs": sum(node.jobs for node in flow.nodes),
+        "nodes": list(values.values()),
+        "last": [from_bytes(node) for node in last_of(flow)],
+    }
 
 
 def parcel_values(parcels: Sequence[Parcel]) -> list[dict[str, Any]]:

@@ -19,9 +19,10 @@ from typing import Any
 import msgspec
 
 from penstock.broker import Batch, Enqueued
-from penstock.brokers.postgres.handed import Handed, job_values, parcel_values
+from penstock.brokers.postgres.handed import Handed, flow_values, job_values, parcel_values
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import CHANNEL, RING_SECONDS, Store
+from penstock.brokers.tables.arriving import partly_known
 from penstock.errors import PenstockError, Refused
 from penstock.joining import Ask, Caller, Conversation
 
@@ -107,6 +108,7 @@ class Join:
                 "batch": batch and {"id": batch.id, "count": batch.count, "rows": handed.rows},
                 "parcels": parcels,
                 "jobs": job_values(handed.singles),
+                "flow": handed.flow and flow_values(handed.flow),
             }
         ).decode()
 
@@ -120,6 +122,8 @@ class Join:
                 f"batch {self._batch.id!r} has {answer['rows']} rows stored, this call goes on "
                 f"from {self._batch.count}: somebody else is enqueueing under the same id"
             )
+        if word == "flow" and self._handed.flow is not None:
+            return partly_known(self._handed.flow, answer["id"])
         return _another(self._store)
 
 

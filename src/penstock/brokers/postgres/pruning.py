@@ -14,11 +14,14 @@ from typing import Any
 from psycopg import errors
 
 from penstock.broker import Event
+from penstock.brokers.postgres.arrays import uuids
 from penstock.brokers.postgres.claiming import Claiming
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.flowing import Place, place_of
 from penstock.brokers.tables.looking_after import Act, Touched
 from penstock.checks import legible
 from penstock.job import State
@@ -54,11 +57,16 @@ class Pruning(Claiming):
     def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
         return super()._each(ids, kind, legible(author), legible(reason), act)
 
-    def _cancel(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        return self._twice(super()._cancel, change, wanted)
+    def _cancel_moving(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        return self._twice(super()._cancel_moving, change, wanted)
 
     def _delete(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         return self._twice(super()._delete, change, wanted)
+
+    def _members_among(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Place]:
+        found = db.execute(sql.members_among, (uuids(wanted),)).fetchall() if wanted else ()
+        places = {row["id"]: place_of(row["body"]) for row in found}
+        return {raw: place for raw, place in places.items() if place is not None}
 
     def _twice(self, act: Act, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         """Look again for what was not found, with claims kept out.
@@ -67,7 +75,7 @@ class Pruning(Claiming):
         """
         touched = act(change, wanted)
         if left := [raw for raw in wanted if raw not in touched]:
-            change.finish()
+            change.write_places()  # nothing is counted yet: locks of flows come last
             change.db.execute(sql.keep_claims_out)
             touched |= act(change, left)
         return touched
@@ -108,11 +116,12 @@ class Pruning(Claiming):
     def prune(self, before: float) -> int:
         now = self.clock.now()
         with self.store.writing() as db:
-            change = Change(sql, db, now)
+            change = Change(self.store, db, now)
             self._expire(change)
             # First of all: from now on ids from before are refused, and need not be remembered.
             db.execute(sql.put_pruned, {"before": before})
             change.finish()
+        self._tell(change)
         removed = self._drop_days(before, now)
         removed += self._prune_jobs(before, now)
         parameters: dict[str, Any] = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
@@ -122,6 +131,7 @@ class Pruning(Claiming):
         self._pages(sql.prune_bodies, parameters)  # not counted: the rows stay
         removed += self._pages(sql.prune_notes, parameters)
         removed += self._pages(sql.prune_batches, parameters)
+        removed += self._pages(sql.prune_flows, parameters)
         for statement in (sql.prune_tags, sql.prune_workers, sql.prune_unique):
             self._pages(statement, parameters)
         self.fold()
@@ -140,7 +150,7 @@ class Pruning(Claiming):
         removed = 0
         while True:
             with self.store.writing() as db:
-                change = Change(sql, db, now)
+                change = Change(self.store, db, now)
                 parameters = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
                 rows = db.execute(sql.prune_jobs, parameters).fetchall()
                 for row in rows:

@@ -15,6 +15,7 @@ from penstock.brokers.postgres.claiming import WORK_SECONDS
 from penstock.brokers.postgres.pruning import Pruning
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
+from penstock.brokers.tables.change import Change
 from penstock.ids import from_bytes
 from penstock.job import put_back
 from penstock.rule import Rule
@@ -46,8 +47,11 @@ class Renewing(Pruning):
                     for job in self._held(db, worker.id)
                     if job.id not in holding
                 ]
-                self._settle(db, [(job, put_back("stray")) for job in strays])
-                return Renewed(self._renew_all(db, workers).cancelled, lapsed)
+                change = Change(self.store, db, self.clock.now())
+                self._settle(change, [(job, put_back("stray")) for job in strays])
+                cancelled = self._renew_all(db, workers).cancelled
+        self._tell(change)
+        return Renewed(cancelled, lapsed)
 
     def _renew_all(self, db: PostgresDb, workers: Sequence[WorkerRow]) -> Renewed:
         values = (

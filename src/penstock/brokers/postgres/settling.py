@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from penstock.brokers.postgres.arrays import blobs, floats, floats_or_none, ints, uuids
@@ -27,7 +27,8 @@ from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.hand_over import HandOver
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again, in_our_words
-from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.flowing import Place, places_of
 from penstock.brokers.tables.rows import Held
 from penstock.ids import to_bytes
 from penstock.job import Job, Outcome, State
@@ -51,30 +52,62 @@ class Settling(HandOver):
         if not pairs:
             return []
         with self.store.lend(WORK_SECONDS) as connection:
-            accepted = self.settle_on(connection, pairs)
+            accepted, woken = self.settle_on(connection, pairs)
             if any(outcome.state is State.READY for _, outcome in pairs):
                 self.store.ring(connection, ())
+            elif woken:
+                self.store.ring(connection, woken)
         return accepted
 
-    def settle_on(self, connection: Connection, pairs: Sequence[Pair]) -> list[bool]:
-        """Apply outcomes: successes by a call for each lease, whatever is rarer row by row."""
+    def settle_on(
+        self, connection: Connection, pairs: Sequence[Pair]
+    ) -> tuple[list[bool], Collection[int]]:
+        """Apply outcomes: successes by a call for each lease, whatever is rarer row by row.
+
+        Answers the lanes as well that have something ready because of it, to be rung for when the
+        connection is not needed any more.
+        """
         if (values := self.successes(pairs)) is not None:
-            return self._succeed(connection, (text(pairs[0][0].worker), *values))
+            return self._succeed(connection, (text(pairs[0][0].worker), *values)), ()
         durable = self._durable(job.queue for job, _ in pairs)
         return self._settle_in_one(connection, pairs, durable=durable)
 
     @again
     def _settle_in_one(
         self, connection: Connection, pairs: Sequence[Pair], *, durable: bool
-    ) -> list[bool]:
+    ) -> tuple[list[bool], Collection[int]]:
         with (
             in_our_words(self.store.where),
             self.store.transaction(connection, durable=durable) as db,
         ):
-            return self._settle(db, pairs)
+            change = Change(self.store, db, self.clock.now())
+            accepted = self._settle(change, pairs)
+        if change.woken:
+            self.offers.forget(change.woken)
+        return accepted, change.woken
 
-    def _settle(self, db: Db, pairs: Sequence[Pair]) -> list[bool]:
-        """Within a transaction."""
+    def _apply(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
+        connection = cast("PostgresDb", change.db).connection
+        # Whether the commit waits for the disk was decided when the transaction began.
+        values = successes(pairs, change.now, relaxed=False)
+        if values is not None:
+            accepted = self._succeed(connection, (text(pairs[0][0].worker), *values))
+        else:
+            accepted = self._apply_each_kind(change, connection, pairs)
+        good = [
+            pair
+            for taken, pair in zip(accepted, pairs, strict=True)
+            if taken and pair[1].state is State.SUCCEEDED
+        ]
+        change.members_succeeded([job.body for job, _ in good])
+        for job, outcome in good:
+            if outcome.spawned:
+                change.spawn(job.body, outcome)
+        return accepted
+
+    def _apply_each_kind(
+        self, change: Change, connection: Connection, pairs: Sequence[Pair]
+    ) -> list[bool]:
         accepted = [False] * len(pairs)
         leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place -> index
         rows: list[int] = []
@@ -88,11 +121,9 @@ class Settling(HandOver):
                 lease = (job.lease[0], job.worker or "", job.claimed_at or 0.0)
                 # Each once: told twice, the second is stale.
                 leases.setdefault(lease, {}).setdefault(job.lease[1], index)
-        connection = cast("PostgresDb", db).connection
         for (_, worker, _), places in sorted(leases.items()):
             some = [pairs[index] for index in places.values()]
-            # Whether the commit waits for the disk was decided when the transaction began.
-            values = successes(some, self.clock.now(), relaxed=False) or ()
+            values = successes(some, change.now, relaxed=False) or ()
             marks = self._succeed(connection, (text(worker), *values))
             for index, mark in zip(places.values(), marks, strict=True):
                 accepted[index] = mark
@@ -102,7 +133,7 @@ class Settling(HandOver):
             for raw in done:
                 accepted[first[raw]] = True
         if others:
-            settled = super()._settle(db, [pairs[index] for index in others])
+            settled = super()._apply(change, [pairs[index] for index in others])
             for index, taken in zip(others, settled, strict=True):
                 accepted[index] = taken
         return accepted
@@ -112,9 +143,24 @@ class Settling(HandOver):
         return [bool(mark) for mark in marks or b""]
 
     def successes(self, pairs: Sequence[Pair]) -> tuple[bytes | None, ...] | None:
-        """As the function below says."""
+        """As the function below says; None as well if others wait for one, or follow from it."""
+        if any(b'"flow":' in job.body or outcome.spawned for job, outcome in pairs):
+            return None
         relaxed = not self._durable(job.queue for job, _ in pairs)
         return successes(pairs, self.clock.now(), relaxed=relaxed)
+
+    def members(
+        self, pairs: Sequence[Pair]
+    ) -> tuple[Place, tuple[bytes | None, ...]] | tuple[None, None]:
+        """As `successes`, of jobs that are all of one node and spawned nothing; with the node."""
+        if any(outcome.spawned for _, outcome in pairs):
+            return None, None
+        places = list(places_of([job.body for job, _ in pairs]))
+        if len(places) != 1 or places[0][1] != len(pairs):
+            return None, None
+        relaxed = not self._durable(job.queue for job, _ in pairs)
+        settled = successes(pairs, self.clock.now(), relaxed=relaxed)
+        return (None, None) if settled is None else (places[0][0], settled)
 
     def _succeed_rows(self, connection: Connection, pairs: Sequence[Pair]) -> set[bytes]:
         now = self.clock.now()

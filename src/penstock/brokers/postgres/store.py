@@ -63,14 +63,19 @@ class PostgresDb:
         self.connection.cursor().executemany(statement.encode(), list(parameters))
 
     def each(self, statement: str, parameters: Iterable[Any]) -> Sequence[Mapping[str, Any] | None]:
+        return [rows[0] if rows else None for rows in self.every(statement, parameters)]
+
+    def every(
+        self, statement: str, parameters: Iterable[Any]
+    ) -> Sequence[Sequence[Mapping[str, Any]]]:
         sets = list(parameters)
         if len(sets) < 2:
-            return [self.execute(statement, one).fetchone() for one in sets]
+            return [self.execute(statement, one).fetchall() for one in sets]
         cursor = self.connection.cursor(binary=True, row_factory=dict_row)
         cursor.executemany(statement.encode(), sets, returning=True)
-        found: list[Mapping[str, Any] | None] = []
+        found: list[Sequence[Mapping[str, Any]]] = []
         while True:
-            found.append(cursor.fetchone())
+            found.append(cursor.fetchall())
             if not cursor.nextset():
                 return found
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+import psycopg
 
 from penstock.broker import WorkerRow
 from penstock.brokers.postgres.arrays import bigs, floats_or_none, ints, uuids
@@ -19,6 +20,7 @@ from penstock.brokers.postgres.calls import (
     INT,
     INTS,
     TEXT,
+    UUID,
     UUIDS,
     Answer,
     Call,
@@ -34,6 +36,7 @@ from penstock.brokers.postgres.offers import Offer, Offers
 from penstock.brokers.postgres.settling import SETTLED
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, Store
+from penstock.brokers.tables.flowing import Place
 from penstock.brokers.tables.rows import ids_after, job_of, made_at, split
 from penstock.clock import Clock
 from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
@@ -42,8 +45,16 @@ from penstock.job import Job, State
 _WANTED = (TEXT, TEXT, FLOAT, FLAG, BIGS, INTS, INTS, INTS, UUIDS, FLOATS, INT, FLOAT, FLOAT)
 _CLAIM = Call("claim", sql.claim, _WANTED)
 _EXCHANGE = Call("exchange", sql.settle_and_claim, (*SETTLED, *_WANTED))
+_EXCHANGE_MEMBERS = Call(
+    "exchange_members", sql.settle_members_and_claim, (*SETTLED, *_WANTED, UUID, UUID)
+)
+_LAST_OF_NODE = "PN003"
 _LOOK = Call("look", sql.look, (FLOAT, FLOAT, BIGS, UUIDS, FLOATS))
 _RENEW_IDLE = 0.6  # of its lease: then a worker renews itself even if it finds nothing to claim
+
+
+class LastOfNode(Exception):
+    """Nothing was done: these are the last jobs of their node, and others go on because of it."""
 
 
 class Desk(Protocol):
@@ -84,10 +95,23 @@ class Taking:
         self.said = False  # the worker's row was looked at
         self.guesses: list[int] = []
 
-    def exchange(self, settled: tuple[bytes | None, ...]) -> None:
-        """Settle successes of one lease of this worker, and claim, in one round trip."""
+    def exchange(self, settled: tuple[bytes | None, ...], place: Place | None = None) -> None:
+        """Settle successes of one lease of this worker, and claim, in one round trip.
+
+        With `place`, they are of one node of a flow; see `LastOfNode`.
+        """
         offers = self._offers()
-        rows = call(self.connection, _EXCHANGE, (*settled, *self._parameters(offers)))
+        values = (*settled, *self._parameters(offers))
+        try:
+            if place is None:
+                rows = call(self.connection, _EXCHANGE, values)
+            else:
+                rows = call(self.connection, _EXCHANGE_MEMBERS, (*values, *place))
+        except psycopg.Error as error:
+            if error.sqlstate != _LAST_OF_NODE:
+                raise
+            self.broker.registered.pop(self.worker.id, None)  # that was undone as well
+            raise LastOfNode from error
         self.accepted = [bool(mark) for mark in rows[0][5] or b""]
         self._take_over(rows[1:], offers)
 

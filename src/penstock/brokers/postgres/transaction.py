@@ -13,12 +13,11 @@ from typing import Any
 
 import psycopg
 
-from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.store import PostgresDb, in_our_words
-from penstock.brokers.tables.db import Db
+from penstock.brokers.postgres.store import PostgresDb, Store, in_our_words
+from penstock.brokers.tables.change import Change
 from penstock.job import Job, Outcome
 
-Settle = Callable[[Db, Sequence[tuple[Job[Any], Outcome]]], list[bool]]
+Settle = Callable[[Change, Sequence[tuple[Job[Any], Outcome]]], list[bool]]
 
 
 class EffectsConnection(psycopg.Connection[Any]):
@@ -42,10 +41,11 @@ class EffectsConnection(psycopg.Connection[Any]):
 class PostgresTransaction:
     """One transaction on a session of its own: nothing a task sets there outlives it."""
 
-    def __init__(self, own: Connection, where: str, settle: Settle) -> None:
-        self._own = own
-        self._where = where
+    def __init__(self, store: Store, settle: Settle, tell: Callable[[Change], None]) -> None:
+        self._store = store
+        self._own = own = store.connect()
         self._settle = settle
+        self._tell = tell
         try:
             own.execute("begin; savepoint penstock")
         except BaseException:
@@ -56,19 +56,21 @@ class PostgresTransaction:
         self.connection.prepare_threshold = None
 
     def settle(self, job: Job[Any], outcome: Outcome) -> bool:
+        change = Change(self._store, PostgresDb(self._own), self._store.clock.now())
         try:
             if self._own.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
                 raise RuntimeError(
                     f"the task of job {job.id} ended its transaction() itself: leave commit and "
                     "rollback out, it is committed when the task has returned"
                 )
-            with in_our_words(self._where):
-                [accepted] = self._settle(PostgresDb(self._own), [(job, outcome)])
+            with in_our_words(self._store.where):
+                [accepted] = self._settle(change, [(job, outcome)])
                 if accepted:
                     self._own.execute("commit")
-            return accepted
         finally:
             self.rollback()
+        self._tell(change)
+        return accepted
 
     def rollback(self) -> None:
         with suppress(psycopg.Error):

@@ -6,14 +6,14 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from penstock.broker import WorkerRow
+from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.hand_over import HandOver
 from penstock.brokers.sqlite.offers import Offer
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import SqliteDb, in_our_words
+from penstock.brokers.sqlite.store import Store, in_our_words
 from penstock.brokers.sqlite.wake import Waiter
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
@@ -36,7 +36,9 @@ class Claiming(HandOver):
         sizes: Mapping[str, int] | None = None,
     ) -> list[Job[Any]]:
         with self.store.writing(durable=False) as db:
-            jobs = self._claim(db, worker, queues, limit, sizes)
+            change = Change(self.store, db, self.clock.now())
+            jobs = self._claim(change, worker, queues, limit, sizes)
+        self._tell(change)
         self._burn(jobs)
         return jobs
 
@@ -52,8 +54,10 @@ class Claiming(HandOver):
             return [], self.claim(worker, queues, limit, sizes)
         durable = self._durable(job.queue for job, _ in pairs)
         with self.store.writing(durable=durable) as db:
-            accepted = self._settle(db, pairs)
-            jobs = self._claim(db, worker, queues, limit, sizes)
+            change = Change(self.store, db, self.clock.now())
+            accepted = self._settle(change, pairs)
+            jobs = self._claim(change, worker, queues, limit, sizes)
+        self._tell(change)
         if not durable:
             self._burn(jobs)
         return accepted, jobs
@@ -66,7 +70,7 @@ class Claiming(HandOver):
 
     def _claim(
         self,
-        db: SqliteDb,
+        change: Change,
         worker: WorkerRow,
         queues: Collection[str] | None,
         limit: int,
@@ -74,8 +78,7 @@ class Claiming(HandOver):
     ) -> list[Job[Any]]:
         if limit <= 0:
             return []
-        now = self.clock.now()
-        change = Change(sql, db, now)
+        db, now = change.db, change.now
         self._keep_alive(db, worker, now)
         self._expire(change)
         rules = self._rules_in_force(db, now)
@@ -93,7 +96,7 @@ class Claiming(HandOver):
                     want = min(want, left.get(offer.lane.task, want))
                 if want <= 0 or rule_over(rules, offer.lane.queue, offer.lane.task, now):
                     continue
-                taken = self._take(db, change, offer, want, worker)
+                taken = self._take(change, offer, want, worker)
                 jobs += taken
                 if left is not None and offer.lane.task in left:
                     left[offer.lane.task] -= len(taken)
@@ -105,10 +108,9 @@ class Claiming(HandOver):
         change.finish()
         return jobs
 
-    def _take(
-        self, db: SqliteDb, change: Change, offer: Offer, want: int, worker: WorkerRow
-    ) -> list[Job[Any]]:
+    def _take(self, change: Change, offer: Offer, want: int, worker: WorkerRow) -> list[Job[Any]]:
         """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
+        db = cast("SqliteDb", change.db)
         due: list[tuple[float, bytes]] = []
         if offer.loose:
             parameters = {"lane": offer.hash, "now": change.now, "limit": want}
@@ -237,7 +239,7 @@ class Claiming(HandOver):
 
     def begin(self) -> SqliteTransaction:
         with in_our_words(self.store.path):
-            return SqliteTransaction(self.store.path, self.store.connect(), self._settle)
+            return SqliteTransaction(self.store, self._settle, self._tell)
 
     def close(self) -> None:
         for waiter in self._waiters.values():
@@ -252,13 +254,14 @@ class SqliteTransaction:
 
     def __init__(
         self,
-        path: Path,
-        connection: sqlite3.Connection,
-        settle: Callable[[SqliteDb, Sequence[tuple[Job[Any], Outcome]]], list[bool]],
+        store: Store,
+        settle: Callable[[Change, Sequence[tuple[Job[Any], Outcome]]], list[bool]],
+        tell: Callable[[Change], None],
     ) -> None:
-        self.connection = connection
-        self._path = path
+        self.connection = store.connect()
+        self._store = store
         self._settle = settle
+        self._tell = tell
         try:
             self.connection.execute("begin immediate")
         except BaseException:
@@ -266,19 +269,21 @@ class SqliteTransaction:
             raise
 
     def settle(self, job: Job[Any], outcome: Outcome) -> bool:
+        change = Change(self._store, SqliteDb(self.connection), self._store.clock.now())
         try:
             if not self.connection.in_transaction:
                 raise RuntimeError(
                     f"the task of job {job.id} ended its transaction() itself: leave commit and "
                     "rollback out, it is committed when the task has returned"
                 )
-            with in_our_words(self._path):
-                [accepted] = self._settle(SqliteDb(self.connection), [(job, outcome)])
+            with in_our_words(self._store.path):
+                [accepted] = self._settle(change, [(job, outcome)])
                 if accepted:
                     self.connection.execute("commit")
-            return accepted
         finally:
             self.rollback()
+        self._tell(change)
+        return accepted
 
     def rollback(self) -> None:
         with suppress(sqlite3.ProgrammingError):  # closed: there is nothing left to undo

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,23 @@ from penstock.brokers.sqlite.offers import Offers
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Store
 from penstock.brokers.sqlite.wake import Bell, Waiter
-from penstock.brokers.tables.arriving import names_of, new_parts, packed, searched_fields
+from penstock.brokers.tables.arriving import (
+    arranged,
+    check_known,
+    names_of,
+    new_parts,
+    packed,
+    searched_fields,
+)
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
-from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of
+from penstock.brokers.tables.flowing import flow_rows, last_of
+from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of, text_of
 from penstock.brokers.tables.scheduling import Scheduling
 from penstock.checks import check_age, check_lane
 from penstock.clock import Clock
 from penstock.errors import Refused
+from penstock.flow import Flow
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, Parcel, State
 from penstock.schedule import Decision, Schedule
@@ -45,7 +54,7 @@ class HandOver(Scheduling[Store]):
     def _look_again(self) -> None:
         self.offers.forget()
 
-    def _ring(self) -> None:
+    def _ring(self, lanes: Collection[int] = ()) -> None:  # noqa: ARG002  a datagram says nothing
         self.bell.ring()
 
     def enqueue(
@@ -54,18 +63,21 @@ class HandOver(Scheduling[Store]):
         *,
         batch: Batch | None = None,
         connection: Any = None,
+        flow: Flow | None = None,
     ) -> Enqueued:
-        parcels, singles = packed(jobs)
+        parcels, singles = packed(jobs, flow)
         if connection is None:
             queues = (job.lane.queue for job in (*parcels, *singles))
             with self.store.writing(durable=self._durable(queues)) as db:
-                answer = self._enqueue(Change(sql, db, self.clock.now()), parcels, singles, batch)
+                change = Change(self.store, db, self.clock.now())
+                answer = self._enqueue(change, parcels, singles, batch, flow)
             self._look_again()
             self._ring()
             self._remember_lanes(parcels)
         else:
             with self.store.joining(connection) as db:
-                answer = self._enqueue(Change(sql, db, self.clock.now()), parcels, singles, batch)
+                change = Change(self.store, db, self.clock.now())
+                answer = self._enqueue(change, parcels, singles, batch, flow)
         return answer
 
     def _enqueue(
@@ -74,29 +86,61 @@ class HandOver(Scheduling[Store]):
         parcels: Sequence[Parcel],
         singles: Sequence[Job[Any]],
         batch: Batch | None,
+        flow: Flow | None,
     ) -> Enqueued:
         db = change.db
         oldest = max(change.now - self.retention, self._pruned_before(db))
         for job in (*parcels, *singles):
             check_age(job.id, change.now, oldest)
+        if flow is not None and (known := self._sent_before(db, parcels, singles)):
+            check_known(flow, known)
+            return Enqueued(frozenset(known))
         rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
         stored = self._count_batch(change, batch, rows) if batch else 0
-        lanes = self._put_lanes(db, searched_fields(parcels, singles))
-        known = self._enqueue_parcels(change, parcels, lanes)
-        standing = self._enqueue_singles(change, singles, lanes, known)
+        known, standing = self._take_in(change, parcels, singles)
+        if flow is not None:
+            self._enqueue_flow(change, flow)
         change.finish()
         return Enqueued(frozenset(known), standing, stored)
 
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
         with self.store.writing() as db:
             handed = packed([decision.job for decision in decisions if decision.job is not None])
-            change = Change(sql, db, self.clock.now())
-            store = partial(self._enqueue, change, *handed, None)
+            change = Change(self.store, db, self.clock.now())
+            store = partial(self._enqueue, change, *handed, None, None)
             held = self._decide(db, schedule, decisions, store)
         if held:
             self._look_again()
             self._ring()
         return held
+
+    def _take_in(
+        self, change: Change, parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
+    ) -> tuple[set[str], dict[str, str]]:
+        """Store these; answers what was known, and what stands instead of others."""
+        lanes = self._put_lanes(change.db, searched_fields(parcels, singles))
+        known = self._enqueue_parcels(change, parcels, lanes)
+        return known, self._enqueue_singles(change, singles, lanes, known)
+
+    def _store_spawned(self, change: Change) -> None:
+        for place, outcome in change.spawned:
+            parcels, singles = arranged(outcome.spawned, outcome.flow)
+            self._take_in(change, parcels, singles)
+            change.woken.update(job.lane.hash for job in (*parcels, *singles))
+            if outcome.flow is not None:
+                self._enqueue_flow(change, outcome.flow)
+                if place is not None:
+                    self._add_needs(change, place[1], last_of(outcome.flow))
+        change.spawned.clear()
+
+    def _add_needs(self, change: Change, parent: bytes, needs: Sequence[bytes]) -> None:
+        """Whoever needs the parent, and still waits, needs these as well."""
+        db = change.db
+        for after in db.execute(sql.waits_for, {"need": parent}).fetchall():
+            place = db.execute(sql.next_need, (after["id"],)).fetchone()["place"]
+            rows = [(after["id"], place + number, need) for number, need in enumerate(needs)]
+            db.executemany(sql.put_need, rows)
+            db.execute(sql.count_needs, {"id": after["id"], "needs": -len(needs)})
 
     def _remember_lanes(self, parcels: Sequence[Parcel]) -> None:
         """Committed by ourselves, so known from now on: nothing is indexed in a parcel's lane."""
@@ -170,6 +214,34 @@ class HandOver(Scheduling[Store]):
         before = db.execute(sql.sent_between, span).fetchall()
         return new_parts(first, bodies, [(row["id"], row["jobs"]) for row in before], known)
 
+    def _sent_before(
+        self, db: Db, parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
+    ) -> set[str]:
+        known: set[str] = set()
+        for parcel in parcels:
+            self._new_parts(db, to_bytes(parcel.id), parcel.bodies, known)
+        known.update(job.id for job in singles if self._was_sent(db, to_bytes(job.id)))
+        return known
+
+    def _enqueue_flow(self, change: Change, flow: Flow) -> None:
+        db = change.db
+        db.execute(
+            sql.put_flow,
+            {
+                "id": to_bytes(flow.id),
+                "name": flow.name,
+                "find": text_of(flow.find),
+                "state": flow.state,
+                "now": change.now,
+                "jobs": sum(node.jobs for node in flow.nodes),
+            },
+        )
+        place = db.execute(sql.next_node, (to_bytes(flow.id),)).fetchone()["place"]
+        nodes, needs, members = flow_rows(flow, place)
+        db.executemany(sql.put_node, nodes)
+        db.executemany(sql.put_need, needs)
+        db.executemany(sql.put_member, members)
+
     def _enqueue_singles(
         self, change: Change, singles: Sequence[Job[Any]], lanes: dict[Lane, int], known: set[str]
     ) -> dict[str, str]:
@@ -191,12 +263,12 @@ class HandOver(Scheduling[Store]):
             enqueued_at = now if made_at is None else made_at
             # An id may be a few ticks ahead of the clock: at once means now, not then.
             run_at = min(enqueued_at, now) if job.run_at is None else job.run_at
-            minute = minute_of(run_at, now)
+            minute = 0 if job.state is State.WAITING else minute_of(run_at, now)
             db.execute(sql.send, (raw, 1, now if made_at is None else None))
             places = {"run_at": run_at, "minute": minute, "enqueued_at": enqueued_at}
-            db.execute(sql.enqueue, row_of(job, lane, state=State.READY, **places))
+            db.execute(sql.enqueue, row_of(job, lane, **places))
             self._put_tags(db, job, raw)
-            change.tally[lane, State.READY, minute] += 1
+            change.tally[lane, job.state, minute] += 1
         return standing
 
     def _put_tags(self, db: Db, job: Job[Any], raw: bytes) -> None:

@@ -29,17 +29,18 @@ class Pruning(Claiming):
         more = True
         while more:
             with self.store.writing() as db:
-                pruned, after, more = self._prune_page(db, before, after)
+                change = Change(self.store, db, self.clock.now())
+                pruned, after, more = self._prune_page(change, before, after)
                 if not more:
                     pruned += self._prune_rest(db, before)
             removed += pruned
+            self._tell(change)
             time.sleep(PRUNE_REST_SECONDS)  # threads of this process do not queue for its lock
         return removed
 
-    def _prune_page(self, db: Db, before: float, after: int) -> tuple[int, int, bool]:
+    def _prune_page(self, change: Change, before: float, after: int) -> tuple[int, int, bool]:
         """Forget some of each; how many rows, how far in the history, whether there is more."""
-        now = self.clock.now()
-        change = Change(sql, db, now)
+        db, now = change.db, change.now
         self._expire(change)
         # First of all: from now on ids from before are refused, and need not be remembered.
         pruned_before = max(before, self._pruned_before(db))
@@ -59,10 +60,19 @@ class Pruning(Claiming):
             db.execute(statement, parameters).rowcount
             for statement in (sql.prune_sent, sql.prune_derived)
         ]
+        flows = [
+            db.execute(statement, parameters).rowcount
+            for statement in (sql.prune_members, sql.prune_needs, sql.prune_nodes, sql.prune_flows)
+        ]
         # Not counted: the rows stay.
         bodies = db.execute(sql.prune_bodies, parameters).rowcount
-        more = (young is None and last > after) or PRUNED_AT_ONCE in {len(jobs), *sent, bodies}
-        return removed + sum(sent), last if young is None else young - 1, more
+        more = (young is None and last > after) or PRUNED_AT_ONCE in {
+            len(jobs),
+            *sent,
+            flows[-1],
+            bodies,
+        }
+        return removed + sum(sent) + flows[-1], last if young is None else young - 1, more
 
     def _prune_rest(self, db: Db, before: float) -> int:
         """What belongs to nothing any more."""

@@ -16,14 +16,15 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.brokers.sqlite.statements import many, migrations, sql
-from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.sqlite.db import SqliteDb
+from penstock.brokers.sqlite.statements import migrations, sql
+from penstock.brokers.tables.db import Db
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
 from penstock.job import Lane
@@ -37,43 +38,10 @@ _OLDEST_SQLITE = (3, 37)  # which has strict tables
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 _LOCKED = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_RECOVERY"}
 _POLITE_NANOSECONDS = 2_000_000
-_CHUNKS = (512, 64, 8, 1)  # rows to an insert
 _CLOSED_FOR_FORK = 0  # no process has this number
 # What the processes of a store share beside the file: the version of its rules, and when somebody
 # last waited for the write lock. Both are hints.
 _RULES, _WAITING, _SHARED_BYTES = slice(0, 8), slice(8, 16), 16
-
-
-class SqliteDb:
-    """One transaction's view of a connection: rows by name, whatever the connection's owner set."""
-
-    __slots__ = ("connection",)
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-
-    def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
-        cursor = self.connection.cursor()
-        cursor.row_factory = sqlite3.Row
-        return cursor.execute(statement, parameters)
-
-    def executemany(self, statement: str, parameters: Iterable[Any]) -> None:
-        self.connection.cursor().executemany(statement, parameters)
-
-    def each(self, statement: str, parameters: Iterable[Any]) -> list[Row | None]:
-        cursor = self.connection.cursor()
-        cursor.row_factory = sqlite3.Row
-        return [cursor.execute(statement, some).fetchone() for some in parameters]
-
-    def insert(self, statement: str, width: int, values: Sequence[Any]) -> None:
-        # Many rows to a statement: one statement is one step of SQLite, so that the interpreter is
-        # let go of once and not once a row; when hands are busy each return may wait 5 ms.
-        start, left = 0, len(values) // width
-        for size in _CHUNKS:
-            while left >= size:
-                end = start + size * width
-                self.execute(many(statement, size), values[start:end])
-                start, left = end, left - size
 
 
 class Store:

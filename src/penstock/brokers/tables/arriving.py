@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from penstock.brokers.tables.rows import ids_after
+from penstock.brokers.tables.rows import ids_after, packed_jobs
 from penstock.checks import check_body, check_job
-from penstock.ids import from_bytes, parse_id
+from penstock.errors import Refused
+from penstock.flow import Flow, check_flow
+from penstock.ids import from_bytes, parse_id, to_bytes
 from penstock.job import Job, Lane, Parcel, State, pack
 
 
-def packed(jobs: Sequence[Job[Any] | Parcel]) -> tuple[list[Parcel], list[Job[Any]]]:
-    """What goes into parcels, and the jobs that need a row of their own; all are checked."""
-    parcels, singles = pack(_fresh(jobs))
-    derived = [parcel for parcel in parcels if parcel.id.startswith("ff")]
-    if derived:  # a derived id has no neighbours to be packed with
-        parcels = [parcel for parcel in parcels if not parcel.id.startswith("ff")]
-        unpacked = {parcel.id for parcel in derived}
-        singles += [job for job in jobs if isinstance(job, Job) and job.id in unpacked]
+def packed(
+    jobs: Sequence[Job[Any] | Parcel], flow: Flow | None = None
+) -> tuple[list[Parcel], list[Job[Any]]]:
+    """What goes into parcels, and the jobs that need a row of their own; all are checked.
+
+    Those of a flow's nodes that have needs are among the latter, and wait.
+    """
+    if flow is not None:
+        check_flow(flow, jobs)
+    parcels, singles = arranged(jobs, flow)
     for parcel in parcels:
         check_body(max(parcel.bodies, key=len))
     for job in singles:
         check_job(job)
     return parcels, singles
+
+
+def arranged(
+    jobs: Sequence[Job[Any] | Parcel], flow: Flow | None
+) -> tuple[list[Parcel], list[Job[Any]]]:
+    """As `packed`, of jobs that were checked when they were made."""
+    waiting: list[Job[Any]] = []
+    if flow is not None:
+        jobs, waiting = _sorted_out(jobs, flow)
+    parcels, singles = pack(_fresh(jobs))
+    derived = [parcel for parcel in parcels if parcel.id.startswith("ff")]
+    if derived:  # a derived id has no neighbours to be packed with
+        parcels = [parcel for parcel in parcels if not parcel.id.startswith("ff")]
+        unpacked = {parcel.id for parcel in derived}
+        singles += [job for job in _fresh(jobs) if isinstance(job, Job) and job.id in unpacked]
+    return parcels, singles + waiting
 
 
 def searched_fields(
@@ -65,9 +85,48 @@ def new_parts(
     return list(parts)
 
 
+def check_known(flow: Flow, known: Collection[str]) -> None:
+    """If one job of a flow was stored before, all were: anything else is refused."""
+    if len(known) < sum(node.jobs for node in flow.nodes):
+        raise partly_known(flow, min(known))
+
+
+def partly_known(flow: Flow, job: str) -> Refused:
+    return Refused(
+        f"flow {flow.id}: job {job} was enqueued before, without this flow; make a new one, and "
+        "enqueue only the flow"
+    )
+
+
 def names_of(text: str) -> frozenset[str]:
     """The argument fields that a lane's row names."""
     return frozenset(text.split(",")) - {""}
+
+
+def _sorted_out(
+    jobs: Sequence[Job[Any] | Parcel], flow: Flow
+) -> tuple[list[Job[Any] | Parcel], list[Job[Any]]]:
+    """The jobs of a flow that are ready, and those that wait."""
+    waiting = {job_id for node in flow.nodes if node.needs for job_id in node.ids()}
+    if not waiting:
+        return list(jobs), []
+    ready: list[Job[Any] | Parcel] = []
+    later: list[Job[Any]] = []
+    for job in jobs:
+        if isinstance(job, Parcel) and waiting.isdisjoint(job.ids()):
+            ready.append(job)
+            continue
+        for one in _fresh(_opened(job) if isinstance(job, Parcel) else [job]):
+            if isinstance(one, Job) and one.id in waiting:
+                later.append(msgspec.structs.replace(one, state=State.WAITING))
+            else:
+                ready.append(one)
+    return ready, later
+
+
+def _opened(parcel: Parcel) -> list[Job[Any]]:
+    raw = to_bytes(parcel.id)
+    return list(packed_jobs(parcel.lane, ids_after(raw, len(parcel.bodies)), parcel.bodies))
 
 
 def _fresh(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any] | Parcel]:

@@ -8,13 +8,14 @@ finishes first; it may go on with the same change.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from penstock.brokers.tables.db import Db
+from penstock.brokers.tables import flowing
+from penstock.brokers.tables.db import Db, Store
 from penstock.brokers.tables.rows import text_of
-from penstock.brokers.tables.statements import Statements
 from penstock.ids import to_bytes
-from penstock.job import Job, State
+from penstock.job import Job, Outcome, State
 
 _EVENT_WIDTH = 21
 _SUCCESS_WIDTH = 9
@@ -24,12 +25,13 @@ class Change:
     """Made by every verb that writes: `finish` goes last before the commit."""
 
     __slots__ = (
-        *("db", "deleted", "ended", "events", "freed", "marked", "moved", "now", "rows", "sql"),
-        *("successes", "tally"),
+        *("db", "deleted", "ended", "ends", "events", "freed", "marked", "moved", "now", "readied"),
+        *("rows", "spawned", "sql", "store", "successes", "tally", "woken"),
     )
 
-    def __init__(self, sql: Statements, db: Db, now: float) -> None:
-        self.sql = sql
+    def __init__(self, store: Store, db: Db, now: float) -> None:
+        self.store = store
+        self.sql = store.sql
         self.db = db
         self.now = now
         self.tally: Counter[tuple[int, State, int]] = Counter()
@@ -41,11 +43,34 @@ class Change:
         self.freed: list[dict[str, Any]] = []  # unique keys
         self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them
         self.ended: list[tuple[int]] = []  # and those of which nothing is
+        self.ends: flowing.Ends = {}  # jobs of flows that ended, by their nodes
+        # What ended, or runs again, spawned: its place in a flow, and the outcome that says so.
+        self.spawned: list[tuple[flowing.Place | None, Outcome]] = []
+        self.woken: set[int] = set()  # once finished, lanes whose jobs waited for others until now
+        self.readied = False  # once finished, whether anything is ready that was not
 
     def free(self, job: Job[Any], raw: bytes, until: str) -> None:
         """Give back the job's unique key, if it has one until then."""
         if job.unique is not None:
             self.freed.append({"key": job.unique.key, "job": raw, "until": until})
+
+    def member_ended(self, body: bytes, *, good: bool) -> None:
+        """A job ended; if it is one of a flow, whoever needs it may go on."""
+        place = flowing.place_of(body)
+        if place is not None:
+            jobs, bad = self.ends.get(place, (0, 0))
+            self.ends[place] = jobs + 1, bad + (not good)
+
+    def members_succeeded(self, bodies: Sequence[bytes]) -> None:
+        """As above, of many jobs that succeeded; most are in no flow, or all in the same node."""
+        for place, jobs in flowing.places_of(bodies):
+            before, bad = self.ends.get(place, (0, 0))
+            self.ends[place] = before + jobs, bad
+
+    def spawn(self, body: bytes, outcome: Outcome) -> None:
+        """The job of this body is to be followed by what it spawned."""
+        if outcome.spawned:
+            self.spawned.append((flowing.place_of(body), outcome))
 
     def happened(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
         """One of the rarer events: who asked for what, how far a job got."""
@@ -59,8 +84,8 @@ class Change:
                 *(None, None, None, data, None),
             )
 
-    def finish(self) -> None:
-        """Write it all: places, the history, and the counts, one per lane, state and minute."""
+    def write_places(self) -> None:
+        """Write where jobs are, so that it can be read."""
         sql, db = self.sql, self.db
         for statement, parameters in (
             (sql.settle, self.moved),
@@ -73,6 +98,13 @@ class Change:
             if parameters:
                 db.executemany(statement, parameters)
                 parameters.clear()
+
+    def finish(self) -> None:
+        """Write it all: places, the history, and the counts, one per lane, state and minute."""
+        sql, db = self.sql, self.db
+        self.write_places()
+        if self.ends:
+            flowing.count_ends(self)
         if self.successes:
             db.insert(sql.succeed, _SUCCESS_WIDTH, self.successes)
             self.successes.clear()
@@ -80,6 +112,9 @@ class Change:
             db.insert(sql.event, _EVENT_WIDTH, self.events)
             self.events.clear()
         counts = [(*place, jobs) for place, jobs in self.tally.items() if jobs]
+        self.readied = self.readied or any(
+            jobs > 0 and state is State.READY for _, state, _, jobs in counts
+        )
         if counts:
             db.executemany(sql.tally, counts)
         self.tally.clear()

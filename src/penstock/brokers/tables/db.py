@@ -43,6 +43,10 @@ class Db(Protocol):
         """The first row, or None, for each set of parameters, executed in this order."""
         ...
 
+    def every(self, statement: str, parameters: Iterable[Any]) -> Sequence[Sequence[Row]]:
+        """All rows, for each set of parameters, executed in this order."""
+        ...
+
     def insert(self, statement: str, width: int, values: Sequence[Any]) -> None:
         """Insert many rows: their values one row after the other, so many to a row."""
         ...

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.flowing import ids_between, node_row, place_of
 from penstock.brokers.tables.looking_after import LookingAfter
 from penstock.brokers.tables.rows import (
     SETTLED,
@@ -25,6 +26,7 @@ from penstock.brokers.tables.rows import (
 )
 from penstock.brokers.tables.settling import StoreT
 from penstock.filter import Filter
+from penstock.flow import FlowRow, Gift, NodeRow, in_order
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
@@ -36,7 +38,7 @@ _ABOVE_ALL = b"\xff" * 16  # no id: they have a version
 
 
 class Looking(LookingAfter[StoreT]):
-    """Get, find, count, history, why."""
+    """Get, find, count, history, why, flow, gifts."""
 
     def get(self, job_id: str) -> Job[Any] | None:
         with self.store.reading() as db:
@@ -237,7 +239,52 @@ class Looking(LookingAfter[StoreT]):
                 ahead = (
                     int(db.execute(self.store.sql.ahead, parameters).fetchone()["jobs"]) + in_parcel
                 )
-        return explain(job_id, job, now, self.rules(), self.workers(), ahead)
+        needs: list[NodeRow] = []
+        if job is not None and job.state is State.WAITING and (place := place_of(job.body)):
+            with self.store.reading() as db:
+                rows = db.execute(self.store.sql.unmet, (place[1],)).fetchall()
+                needs = [node_row(row) for row in rows]
+        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs)
+
+    def flow(self, flow_id: str) -> FlowRow | None:
+        raw = to_bytes(flow_id)
+        with self.store.reading() as db:
+            row = db.execute(self.store.sql.flow, (raw,)).fetchone()
+            if row is None:
+                return None
+            needs: dict[bytes, list[str]] = defaultdict(list)
+            for edge in db.execute(self.store.sql.needs, (raw,)):
+                needs[edge["node"]].append(from_bytes(edge["need"]))
+            nodes = db.execute(self.store.sql.nodes, (raw,)).fetchall()
+        return FlowRow(
+            id=flow_id,
+            name=row["name"],
+            find=names_in(row["find"]) or {},
+            state=row["state"],
+            created_at=row["created_at"],
+            ended_at=row["ended_at"],
+            # Those that were spawned are in the table after those that need them.
+            nodes=tuple(in_order([node_row(node, needs[node["id"]]) for node in nodes])),
+        )
+
+    def gifts(self, node: str) -> list[Gift]:
+        raw, sql = to_bytes(node), self.store.sql
+        with self.store.reading() as db:
+            found: dict[bytes, tuple[State | None, bytes | None]] = {}
+            for row in db.execute(sql.gifts, (raw,)):
+                found[row["job"]] = State.SUCCEEDED, row["result"]
+            for row in db.execute(sql.gifts_withheld, (raw,)):
+                found[row["id"]] = state_in(row["state"]), None
+            ids = [
+                job
+                for row in db.execute(sql.members, (raw,)).fetchall()
+                for job in ids_between(row["first"], row["last"])
+            ]
+            for job in ids:
+                if job not in found:  # it is about to run, or runs; or is not known any more
+                    kept = self._get(db, job)
+                    found[job] = kept and kept.state, None
+        return [Gift(from_bytes(job), *found[job]) for job in ids]
 
     def rules(self) -> list[Rule]:
         with self.store.reading() as db:

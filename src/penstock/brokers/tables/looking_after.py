@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.flowing import (
+    Ends,
+    Place,
+    lock_flows,
+    nodes_at,
+    place_of,
+    revived_job,
+    take_back_ends,
+)
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
@@ -45,7 +54,7 @@ class LookingAfter(Working[StoreT]):
         now, lease_time = self.clock.now(), self.store.lease_time()
         moved = 0
         with self.store.writing() as db:
-            change = Change(self.store.sql, db, now)
+            change = Change(self.store, db, now)
             self._expire(change)
             change.finish()
             if dead is not None:
@@ -55,12 +64,13 @@ class LookingAfter(Working[StoreT]):
                 gone = [row["id"] for row in db.execute(self.store.sql.recover, parameters)]
             else:
                 gone = []
+            # All at once: leases are locked before the flows that their jobs are in.
+            held = [job for worker in gone for job in self._held(db, worker)]
+            self._settle(change, [(job, _given_up(job, started)) for job in held])
             for worker in gone:
-                held = self._held(db, worker)
-                self._settle(db, [(job, _given_up(job, started)) for job in held])
                 db.execute(self.store.sql.give_up_worker, {"id": worker, "now": now})
-                moved += len(held)
-        if moved:
+            moved = len(held)
+        if moved or change.woken:
             self._look_again()
             self._ring()
         return moved
@@ -90,11 +100,11 @@ class LookingAfter(Working[StoreT]):
         data = msgspec.json.encode({"author": author, "reason": reason})
         wanted = {job_id: to_bytes(job_id) for job_id in ids}
         with self.store.writing() as db:
-            change = Change(self.store.sql, db, self.clock.now())
+            change = Change(self.store, db, self.clock.now())
             touched = act(change, list(wanted.values()))
             done = [job_id for job_id, raw in wanted.items() if raw in touched]
-            for job_id in done:
-                change.happened(kind, data, *touched[wanted[job_id]])
+            for job, lane in touched.values():
+                change.happened(kind, data, job, lane)
             change.finish()
         if done:
             self._look_again()
@@ -102,6 +112,10 @@ class LookingAfter(Working[StoreT]):
         return done
 
     def _cancel(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        touched = self._cancel_moving(change, wanted)
+        return touched | self._cancel_still(change, [raw for raw in wanted if raw not in touched])
+
+    def _cancel_moving(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         # A job goes from its parcel to a lease to a row, never back: looked for in this order, and
         # once more among the rows, one that moves on meanwhile is not missed.
         touched: dict[bytes, Touched] = {}
@@ -111,9 +125,10 @@ class LookingAfter(Working[StoreT]):
             )
             change.rows.append(row_of(ended, lane, run_at=job.enqueued_at))
             change.tally[lane, State.CANCELLED, 0] += 1
+            change.member_ended(job.body, good=False)
             touched[raw] = ended, lane
-        left = [raw for raw in wanted if raw not in touched]
-        rows = self._locked_rows(change.db, left)
+        left = self._moving(change.db, [raw for raw in wanted if raw not in touched])
+        rows = self._in_order(change.db, left)
         touched |= self._cancel_rows(change, rows)
         left = [raw for raw in left if raw not in rows]
         for raw in sorted(left):
@@ -122,8 +137,21 @@ class LookingAfter(Working[StoreT]):
                 marks[offset] = ASKED
                 change.db.execute(self.store.sql.mark_lease, (bytes(marks), lease["id"]))
                 touched[raw] = self._packed(change.db, lease, offset), lease["lane"]
-        left = [raw for raw in left if raw not in touched]
-        return touched | self._cancel_rows(change, self._locked_rows(change.db, left))
+        left = self._moving(change.db, [raw for raw in left if raw not in touched])
+        return touched | self._cancel_rows(change, self._in_order(change.db, left))
+
+    def _cancel_still(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
+        """Those that wait in a flow: their locks come last."""
+        waiting = self._members_among(change.db, wanted)
+        return self._cancel_rows(change, self._locked_rows(change.db, list(waiting)))
+
+    def _moving(self, db: Db, wanted: Sequence[bytes]) -> list[bytes]:
+        still = self._members_among(db, wanted)
+        return [raw for raw in wanted if raw not in still]
+
+    def _members_among(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Place]:  # noqa: ARG002
+        """Those that a settlement in their flow may change; none where one writes at a time."""
+        return {}
 
     def _cancel_rows(self, change: Change, rows: Mapping[bytes, Row]) -> dict[bytes, Touched]:
         touched: dict[bytes, Touched] = {}
@@ -141,49 +169,70 @@ class LookingAfter(Working[StoreT]):
 
     def _retry(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         rows = self._locked_rows(change.db, wanted)
+        again = {raw: row for raw, row in rows.items() if self._may_run_again(change, raw, row)}
+        ended = [row for row in again.values() if row["state"] != State.READY]
+        places = {row["id"]: place for row in ended if (place := place_of(row["body"]))}
+        nodes = nodes_at(change, set(places.values())) if places else {}
         touched: dict[bytes, Touched] = {}
-        ended: list[dict[str, Any]] = []
-        later: list[dict[str, Any]] = []
-        for raw, row in rows.items():
-            again = self._again(change, raw, row)
-            if again is not None:
-                touched[raw] = again, row["lane"]
-                waits = row["state"] == State.READY
-                (later if waits else ended).append({"id": raw, "now": change.now})
-        for statement, some in ((self.store.sql.retry, ended), (self.store.sql.retry_later, later)):
-            if some:
-                change.db.executemany(statement, some)
-        return touched
+        ends: Ends = {}
+        for raw, row in again.items():
+            if row["state"] == State.READY:
+                touched[raw] = self._due_now(change, row), row["lane"]
+                continue
+            place = places.get(raw)
+            node = nodes.get(place[1]) if place else None
+            state = State.READY if node is None or node["freed"] else State.WAITING
+            touched[raw] = revived_job(change, row, state), row["lane"]
+            if place is not None and node is not None:
+                jobs = ends.get(place, (0, 0))[0] + 1
+                ends[place] = jobs, jobs
+        for statement, some in (
+            (self.store.sql.retry, [raw for raw in touched if rows[raw]["state"] != State.READY]),
+            (
+                self.store.sql.retry_later,
+                [raw for raw in touched if rows[raw]["state"] == State.READY],
+            ),
+        ):
+            sets = [{"id": raw, "state": touched[raw][0].state, "now": change.now} for raw in some]
+            if sets:
+                change.db.executemany(statement, sets)
+        return touched | take_back_ends(change, ends)
 
-    def _again(self, change: Change, raw: bytes, row: Row) -> Job[Any] | None:
-        """The job as it is once it is ready again; None if it cannot be."""
+    def _may_run_again(self, change: Change, raw: bytes, row: Row) -> bool:
+        """Whether the job is one to be retried; then its unique key is its own."""
         db, now = change.db, change.now
         job = job_of(self.store.lane(db, row["lane"]), row)
-        later = job.state is State.READY and row["run_at"] > now
-        if job.state not in {State.FAILED, State.CANCELLED} and not later:
-            return None
-        if job.unique is not None and job.state in ENDED:
-            parameters = {"key": job.unique.key, "now": now}
-            holder = db.execute(self.store.sql.unique_holder, parameters).fetchone()
-            if holder is not None and holder["job"] != raw:
-                return None
-            if holder is None and not self._take_unique(change, job, raw):
-                return None
+        if job.state is State.READY:
+            return row["run_at"] > now
+        if job.state not in {State.FAILED, State.CANCELLED}:
+            return False
+        if job.unique is None:
+            return True
+        parameters = {"key": job.unique.key, "now": now}
+        holder = db.execute(self.store.sql.unique_holder, parameters).fetchone()
+        if holder is not None:
+            return holder["job"] == raw
+        return self._take_unique(change, job, raw)
+
+    def _due_now(self, change: Change, row: Row) -> Job[Any]:
+        """A job that waits for a later time is due now."""
+        job = job_of(self.store.lane(change.db, row["lane"]), row)
         change.tally[row["lane"], job.state, row["minute"]] -= 1
         change.tally[row["lane"], State.READY, 0] += 1
-        again = msgspec.structs.replace(job, state=State.READY, run_at=now, reason=None)
-        if not later:
-            again = msgspec.structs.replace(again, failures=0, lapses=0, repeats=0)
-        return again
+        return msgspec.structs.replace(job, run_at=change.now, reason=None)
 
     def _delete(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         db, sql = change.db, self.store.sql
         touched = self._unpack(change, wanted)
+        for job, _ in touched.values():
+            change.member_ended(job.body, good=False)
         left = [raw for raw in wanted if raw not in touched]
         rows = self._locked_rows(db, left)
         for raw, row in rows.items():
             job = job_of(self.store.lane(db, row["lane"]), row)
             if job.state is not State.RUNNING:
+                if job.state not in ENDED:
+                    change.member_ended(job.body, good=False)
                 change.tally[row["lane"], job.state, row["minute"]] -= 1
                 change.free(job, raw, "ended")
                 change.free(job, raw, "started")
@@ -202,11 +251,19 @@ class LookingAfter(Working[StoreT]):
 
     def _locked_rows(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Row]:
         """The jobs' own rows, in the order asked for."""
-        # Locked in the order of ids: two callers with ids in common cannot wait for each other.
+        # Locked in the order of ids: two callers with ids in common cannot wait for each other. But
+        # those in flows after the locks of these, which come after the rows of jobs that run.
+        later = self._members_among(db, wanted)
+        first = self._in_order(db, [raw for raw in wanted if raw not in later])
+        lock_flows(db, self.store.sql, later.values())
+        rows = first | self._in_order(db, later)
+        return {raw: rows[raw] for raw in wanted if raw in rows}
+
+    def _in_order(self, db: Db, wanted: Iterable[bytes]) -> dict[bytes, Row]:
         in_order = sorted(wanted)
         found = db.each(self.store.sql.locked_row, [(raw,) for raw in in_order])
-        rows = dict(zip(in_order, found, strict=True))
-        return {raw: row for raw in wanted if (row := rows[raw]) is not None}
+        rows = zip(in_order, found, strict=True)
+        return {raw: row for raw, row in rows if row is not None}
 
     def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         """Take jobs out of their parcels; what stood between them become parcels."""
@@ -284,7 +341,7 @@ class LookingAfter(Working[StoreT]):
                 },
             ).fetchone()
             rule = msgspec.structs.replace(rule, created_at=made["created_at"])
-            change = Change(self.store.sql, db, now)
+            change = Change(self.store, db, now)
             change.happened("rule", _rule_data(rule, in_force=True), None, None)
             change.finish()
         self.store.rules_changed(stop=True)
@@ -305,7 +362,7 @@ class LookingAfter(Working[StoreT]):
             ).rowcount
             if cleared:
                 data = _rule_data(Rule(kind, queue, task, author), in_force=False)
-                change = Change(self.store.sql, db, now)
+                change = Change(self.store, db, now)
                 change.happened("rule", data, None, None)
                 change.finish()
         if cleared:

@@ -43,7 +43,7 @@ class Scheduling(Looking[StoreT]):
                         return after
                     db.execute(self.store.sql.change_schedule, _values(after))
                     break
-            self._record(Change(self.store.sql, db, now), schedule.name, "put", author)
+            self._record(Change(self.store, db, now), schedule.name, "put", author)
         self.store.rules_changed(stop=False)
         return after
 
@@ -51,7 +51,7 @@ class Scheduling(Looking[StoreT]):
         with self.store.writing() as db:
             cleared = db.execute(self.store.sql.clear_schedule, (name,)).rowcount
             if cleared:
-                change = Change(self.store.sql, db, self.clock.now())
+                change = Change(self.store, db, self.clock.now())
                 self._record(change, name, "removed", author)
         return bool(cleared)
 
@@ -76,7 +76,7 @@ class Scheduling(Looking[StoreT]):
         if stored is None or not holds(stored, schedule):
             return False
         now = self.clock.now()
-        change = Change(self.store.sql, db, now)
+        change = Change(self.store, db, now)
         for decision in decisions:
             if decision.cancels is not None:
                 said = {"author": f"schedule {schedule.name}", "reason": "overlap"}

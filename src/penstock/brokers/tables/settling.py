@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from penstock.broker import Note
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, Store
+from penstock.brokers.tables.flowing import lock_flows, spawned_places
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
@@ -44,20 +45,43 @@ class Settling(Generic[StoreT]):
     def _look_again(self) -> None:
         """Jobs became ready: a store that remembers what there is to claim forgets it."""
 
-    def _ring(self) -> None:
+    def _ring(self, lanes: Collection[int] = ()) -> None:
         """After a commit: a store that can do so tells those who wait that there may be work."""
+
+    def _store_spawned(self, change: Change) -> None:
+        """Within a settlement: each store takes jobs in by itself."""
+
+    def _tell(self, change: Change) -> None:
+        """After a commit: jobs that waited for others are ready."""
+        if change.woken:
+            self._look_again()
+            self._ring(change.woken)
 
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         if not pairs:
             return []
         with self.store.writing(durable=self._durable(job.queue for job, _ in pairs)) as db:
-            accepted = self._settle(db, pairs)
+            change = Change(self.store, db, self.clock.now())
+            accepted = self._settle(change, pairs)
         if any(outcome.state is State.READY for _, outcome in pairs):
             self._ring()
+        self._tell(change)
         return accepted
 
-    def _settle(self, db: Db, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
-        change = Change(self.store.sql, db, self.clock.now())
+    def _settle(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+        """Within a transaction; all of it is written when this returns."""
+        accepted = self._apply(change, pairs)
+        if change.spawned:
+            # All flows at once, and before anything is counted: so nobody is freed too early.
+            places = [place for place in (*change.ends, *spawned_places(change)) if place]
+            lock_flows(change.db, change.sql, places)
+            self._store_spawned(change)
+        change.finish()
+        if change.readied:
+            self._look_again()
+        return accepted
+
+    def _apply(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         accepted = [False] * len(pairs)
         leases: dict[int, list[int]] = defaultdict(list)
         rows: list[int] = []
@@ -72,7 +96,7 @@ class Settling(Generic[StoreT]):
                 accepted[index] = fresh
         # In order, here and below: two that lock the same ones in two orders wait for each other.
         numbers = sorted(leases)
-        marks = db.each(self.store.sql.lease_marks, [(number,) for number in numbers])
+        marks = change.db.each(self.store.sql.lease_marks, [(number,) for number in numbers])
         for number, found in zip(numbers, marks, strict=True):
             if found is None:
                 continue
@@ -80,11 +104,15 @@ class Settling(Generic[StoreT]):
             settled_now = self._settle_lease(
                 change, number, found, [pairs[index] for index in indexes]
             )
+            good: list[bytes] = []
             for index, fresh in zip(indexes, settled_now, strict=True):
                 accepted[index] = fresh
-        if any(jobs > 0 and state is State.READY for (_, state, _), jobs in change.tally.items()):
-            self._look_again()
-        change.finish()
+                job, outcome = pairs[index]
+                if fresh and outcome.state is State.SUCCEEDED:
+                    good.append(job.body)
+                    if outcome.spawned:
+                        change.spawn(job.body, outcome)
+            change.members_succeeded(good)
         return accepted
 
     # The hot path, in one piece: a call more would cost 0.1 us a job.
@@ -136,6 +164,10 @@ class Settling(Generic[StoreT]):
 
     def _move_on(self, change: Change, after: Job[Any], lane: int, outcome: Outcome) -> None:
         """A job that leaves its lease without success gets a row, unless it is not to be kept."""
+        if after.state in ENDED:
+            change.member_ended(after.body, good=False)
+        else:
+            change.spawn(after.body, outcome)
         if after.state in ENDED and not outcome.keep:
             return
         run_at = after.enqueued_at if after.run_at is None else after.run_at
@@ -162,7 +194,10 @@ class Settling(Generic[StoreT]):
         after = settled(before, outcome, now, cancelled=bool(row["cancelled"]))
         change.tally[lane, State.RUNNING, 0] -= 1
         if after.state in ENDED:
+            change.member_ended(after.body, good=after.state is State.SUCCEEDED)
             change.free(before, raw, "ended")
+        if after.state in {State.SUCCEEDED, State.READY}:
+            change.spawn(after.body, outcome)
         if after.state is State.SUCCEEDED or (after.state in ENDED and not outcome.keep):
             change.deleted.append((raw,))
         else:
@@ -220,7 +255,7 @@ class Settling(Generic[StoreT]):
                     },
                 )
             if note.kind in {"event", "progress"}:
-                change = Change(self.store.sql, db, at)
+                change = Change(self.store, db, at)
                 change.happened(note.kind, noted(note), job, lane)
                 change.finish()
         return True

@@ -10,6 +10,7 @@ import msgspec
 from penstock.broker import Renewed, WorkerRow
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.flowing import lock_flows, place_of
 from penstock.brokers.tables.rows import ASKED, job_of, leased_jobs, moved
 from penstock.brokers.tables.settling import Settling, StoreT
 from penstock.ids import from_bytes
@@ -77,6 +78,7 @@ class Working(Settling[StoreT]):
         cancelled: set[str] = set()
         lapsed: set[str] = set()
         self.store.follow()
+        changes: list[Change] = []
         with self.store.writing(durable=False) as db:
             for worker in sorted(workers, key=lambda worker: worker.id):
                 found = db.execute(self.store.sql.worker, (worker.id,)).fetchone()
@@ -85,7 +87,8 @@ class Working(Settling[StoreT]):
                 self._renew(db, worker, found, None)
                 if holding is not None:
                     strays = [job for job in self._held(db, worker.id) if job.id not in holding]
-                    self._settle(db, [(job, put_back("stray")) for job in strays])
+                    changes.append(Change(self.store, db, self.clock.now()))
+                    self._settle(changes[-1], [(job, put_back("stray")) for job in strays])
                 for row in db.execute(self.store.sql.cancelled_rows, (worker.id,)):
                     cancelled.add(from_bytes(row["id"]))
                 for row in db.execute(self.store.sql.leases, {"worker": worker.id}):
@@ -94,6 +97,8 @@ class Working(Settling[StoreT]):
                         for offset, mark in enumerate(row["marks"])
                         if mark == ASKED
                     )
+        for change in changes:
+            self._tell(change)
         return Renewed(frozenset(cancelled), frozenset(lapsed))
 
     def _held(self, db: Db, worker: str) -> list[Job[Any]]:
@@ -110,13 +115,21 @@ class Working(Settling[StoreT]):
         return jobs
 
     def _expire(self, change: Change) -> None:
-        """Ready jobs that were not started in time are cancelled."""
-        rows = change.db.execute(self.store.sql.expire, (change.now,)).fetchall()
+        """Jobs that were not started in time are cancelled."""
+        db, sql, now = change.db, self.store.sql, {"now": change.now}
+        rows = list(db.execute(sql.expire, now).fetchall())
+        late = db.execute(sql.expire_waiting, now).fetchall()
+        if late:
+            lock_flows(db, sql, filter(None, (place_of(row["body"]) for row in late)))
+            locked = db.each(sql.locked_row, [(raw,) for raw in sorted(row["id"] for row in late)])
+            rows += [row for row in locked if row is not None and row["state"] == State.WAITING]
         for row in rows:
             ended = self._end_row(change, row, "expired")
             change.happened("cancel", b"{}", ended, row["lane"])
         if rows:
             change.finish()  # what is claimed next must not be among them
+            if change.woken:
+                self._look_again()
 
     def _end_row(self, change: Change, row: Row, reason: str) -> Job[Any]:
         """A row that is not running becomes cancelled."""
@@ -128,6 +141,7 @@ class Working(Settling[StoreT]):
         change.tally[row["lane"], State.CANCELLED, 0] += 1
         change.free(job, row["id"], "ended")
         change.free(job, row["id"], "started")
+        change.member_ended(job.body, good=False)
         change.moved.append(moved(ended, 0))
         return ended
 

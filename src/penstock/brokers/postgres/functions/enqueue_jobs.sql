@@ -1,5 +1,5 @@
 -- Store jobs that need rows of their own, all or none; each as a JSON object with the columns of
--- penstock.job. Answers {"known": [ids sent before], "standing": {id: the job that holds its key}}.
+-- penstock.job; of the states only 'waiting' is told, for jobs of a flow. Answers {"known": [ids sent before], "standing": {id: the job that holds its key}}.
 create or replace function penstock.enqueue_jobs(p_jobs jsonb, p_now double precision)
 returns jsonb
 language plpgsql
@@ -15,7 +15,9 @@ declare
     v_holder uuid;
     v_run_at double precision;
     v_minute integer;
-    v_lanes bigint[] := '{}';     -- of the jobs stored, and their minutes: counted together
+    v_state text;
+    v_lanes bigint[] := '{}';     -- of the jobs stored, and their places: counted together
+    v_states text[] := '{}';
     v_minutes integer[] := '{}';
 begin
     perform penstock.lock_runs(array(
@@ -33,7 +35,7 @@ begin
                    id uuid, run uuid, lane bigint, run_at double precision,
                    enqueued_at double precision, at_most_once boolean, key text, unique_key text,
                    unique_until text, unique_seconds double precision, expires_at double precision,
-                   tags text, search text, body text, names jsonb
+                   tags text, search text, body text, names jsonb, state text
                )
          order by t.unique_key nulls first, case when t.unique_key is null then t.id end, o.place
     loop
@@ -71,12 +73,13 @@ begin
         end if;
         -- An id may be a few ticks ahead of the clock: at once means now, not then.
         v_run_at := coalesce(v_job.run_at, least(v_job.enqueued_at, p_now), p_now);
-        v_minute := case when v_run_at > p_now then floor(v_run_at / 60) else 0 end;
+        v_state := coalesce(v_job.state, 'ready');
+        v_minute := case when v_run_at > p_now and v_state = 'ready' then floor(v_run_at / 60) else 0 end;
         insert into penstock.job (
             id, lane, state, run_at, minute, enqueued_at, at_most_once, key, unique_key,
             unique_until, unique_seconds, expires_at, tags, search, body
         ) values (
-            v_job.id, v_job.lane, 'ready', v_run_at, v_minute, coalesce(v_job.enqueued_at, p_now),
+            v_job.id, v_job.lane, v_state, v_run_at, v_minute, coalesce(v_job.enqueued_at, p_now),
             v_job.at_most_once, v_job.key, v_job.unique_key, v_job.unique_until,
             v_job.unique_seconds, v_job.expires_at, v_job.tags, v_job.search,
             convert_to(v_job.body, 'UTF8')
@@ -87,12 +90,13 @@ begin
               from jsonb_array_elements(v_job.names) as n (pair);
         end if;
         v_lanes := v_lanes || v_job.lane;
+        v_states := v_states || v_state;
         v_minutes := v_minutes || v_minute;
     end loop;
     insert into penstock.tally (lane, state, minute, jobs)
-    select t.lane, 'ready', t.minute, count(*)
-      from unnest(v_lanes, v_minutes) as t (lane, minute)
-     group by t.lane, t.minute;
+    select t.lane, t.state, t.minute, count(*)
+      from unnest(v_lanes, v_states, v_minutes) as t (lane, state, minute)
+     group by t.lane, t.state, t.minute;
     return jsonb_build_object('known', v_known, 'standing', v_standing);
 end
 $$;

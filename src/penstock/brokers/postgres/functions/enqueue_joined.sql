@@ -3,9 +3,10 @@
 -- transaction. What is refused comes back as a word, and then nothing was written.
 -- {"store", "now", "notify", "batch": {id, count, rows} or null,
 --  "parcels": [{id, run, last, lane, jobs, lengths, bodies, cut}], "jobs": [as enqueue_jobs takes
--- them]}; lengths and bodies in base64; cut, that it may be cut differently if it is sent again.
+-- them], "flow": as enqueue_flow takes it, if these are its jobs}; lengths and bodies in base64; cut,
+-- that it may be cut differently if it is sent again.
 -- Answers {"known": [ids], "standing": {id: job}, "batch": rows} or
--- {"refused": "store" | "old" | "batch", "id", "rows"}.
+-- {"refused": "store" | "old" | "batch" | "flow", "id", "rows"}.
 create or replace function penstock.enqueue_joined(p_sent jsonb) returns jsonb
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -20,6 +21,9 @@ declare
     v_answer jsonb;
     v_lanes text;
 begin
+    if jsonb_typeof(p_sent -> 'flow') = 'object' then
+        return penstock.enqueue_joined_flow(p_sent -> 'flow', p_sent - 'flow');
+    end if;
     if p_sent ->> 'store' is distinct from (select value from penstock.meta where name = 'store') then
         return jsonb_build_object('refused', 'store');
     end if;
@@ -76,6 +80,38 @@ begin
     end if;
     return v_answer
         || jsonb_build_object('known', v_known || (v_answer -> 'known'), 'batch', v_rows);
+end
+$$;
+
+-- A flow and its jobs: all are stored now, or all were before, and anything else is refused.
+create or replace function penstock.enqueue_joined_flow(p_flow jsonb, p_sent jsonb) returns jsonb
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    v_answer jsonb;
+    v_new boolean;
+begin
+    -- Its row first: who sends the same flow at this moment is waited for.
+    if p_sent ->> 'store' = (select value from penstock.meta where name = 'store') then
+        v_new := penstock.enqueue_flow(p_flow, (p_sent ->> 'now')::double precision);
+    end if;
+    v_answer := penstock.enqueue_joined(p_sent);
+    if v_answer ? 'refused' then
+        raise exception using errcode = 'PN002', message = v_answer;
+    elsif jsonb_array_length(v_answer -> 'known') = (p_flow ->> 'jobs')::bigint then
+        if v_new then  -- it was forgotten before its jobs were
+            raise exception using errcode = 'PN002', message = v_answer;
+        end if;
+    elsif jsonb_array_length(v_answer -> 'known') > 0 or not v_new then
+        raise exception using errcode = 'PN002', message = jsonb_build_object(
+            'refused', 'flow', 'id', coalesce(v_answer -> 'known' -> 0, p_flow -> 'id')
+        );
+    end if;
+    return v_answer;
+exception
+    when sqlstate 'PN002' then  -- nothing is left of it, and the caller's transaction goes on
+        return sqlerrm::jsonb;
 end
 $$;
 

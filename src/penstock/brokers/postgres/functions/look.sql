@@ -107,18 +107,25 @@ begin
 end
 $$;
 
--- `expired`: ready jobs whose time is over wait to be cancelled; `lapsed`: a worker's lease ran out.
+-- `expired`: jobs whose time to start is over wait to be cancelled; `lapsed`: a worker's lease ran out.
 create or replace function penstock.news(p_now double precision, p_lease_time double precision)
 returns text
 language sql stable
 as $$
     -- Ordered, with sorting off in whoever calls: a planner that takes the table for empty might
     -- otherwise go through all that are ready.
-    select case when (select j.expires_at
-                        from penstock.job j
-                       where j.state = 'ready' and j.expires_at <= p_now
-                       order by j.expires_at
-                       limit 1) is not null
+    select case when coalesce(
+                    (select j.expires_at
+                       from penstock.job j
+                      where j.state = 'ready' and j.expires_at <= p_now
+                      order by j.expires_at
+                      limit 1),
+                    (select j.expires_at
+                       from penstock.job j
+                      where j.state = 'waiting' and j.expires_at <= p_now
+                      order by j.expires_at
+                      limit 1)
+                ) is not null
                 then 'expired ' else '' end
         || case when exists (select 1 from penstock.worker w where w.gone = 0 and w.alive_until <= p_lease_time)
                 then 'lapsed' else '' end

@@ -1,2 +1,2 @@
 -- Serves claim, recover and prune: ready jobs whose time to start is over.
-select * from penstock.expired(%s);
+select * from penstock.expired(%(now)s);

@@ -1,6 +1,7 @@
--- Ready at once, counters at zero; a time to start by that is over does not end it again.
+-- Ready at once, or waiting for its needs, counters at zero; a time to start by that is over does not
+-- end it again.
 update penstock.job
-   set state = 'ready',
+   set state = %(state)s,
        run_at = %(now)s,
        minute = 0,
        failures = 0,

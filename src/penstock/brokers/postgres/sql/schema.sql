@@ -117,6 +117,8 @@ create index job_due on penstock.job (lane, run_at, id) where state = 'ready';
 create index job_held on penstock.job (worker) where state = 'running';
 -- Serves expire.
 create index job_expiry on penstock.job (expires_at) where state = 'ready' and expires_at is not null;
+-- Serves the same, for jobs of flows.
+create index job_waiting on penstock.job (expires_at) where state = 'waiting' and expires_at is not null;
 -- Serves find (failed and cancelled ones among a million scheduled) and prune.
 create index job_ended on penstock.job (id, ended_at) where state in ('failed', 'cancelled');
 
@@ -266,3 +268,52 @@ create index history_position on penstock.history (position);
 create index history_job on penstock.history (job) where job is not null;
 -- Serves prune.
 create index history_kept on penstock.history (keep_until) where keep_until is not null;
+
+-- Jobs joined by needs, as a whole. Whoever counts in a flow has locked this row before.
+create table penstock.flow (
+    id uuid primary key,
+    name text not null,
+    find text,  -- JSON: the properties that it is found by
+    state bytea not null,
+    created_at double precision not null,
+    ended_at double precision,
+    jobs_left bigint not null  -- jobs that have not ended
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+-- Serves prune.
+create index flow_ended on penstock.flow (ended_at) where ended_at is not null;
+
+-- What others can need: one job, or all jobs of a map. Counts, so that an end is one write, whatever
+-- the number of jobs.
+create table penstock.node (
+    id uuid primary key,
+    flow uuid not null,
+    place integer not null,  -- in the flow: needs before those who need them
+    task text not null,
+    jobs bigint not null,
+    on_failure text not null check (on_failure in ('cancel', 'continue')),
+    needs_left bigint not null,  -- needs that have not ended
+    jobs_left bigint not null,  -- jobs that have not ended
+    bad bigint not null default 0,  -- jobs that ended without success
+    freed boolean not null  -- its needs ended, and its jobs may run: that stands
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
+-- Serves flow and prune.
+create index node_flow on penstock.node (flow, place);
+
+create table penstock.need (
+    node uuid not null,
+    place integer not null,
+    need uuid not null,  -- the node that must end first
+    met boolean not null default false,  -- it ended, and was counted off
+    primary key (node, place)
+);
+-- Serves settle: who needs a node.
+create index need_need on penstock.need (need);
+
+-- The jobs of a node: ids from the first to the last, which follow on.
+create table penstock.member (
+    node uuid not null,
+    place integer not null,
+    first uuid not null,
+    last uuid not null,
+    primary key (node, place)
+);

@@ -2,6 +2,6 @@
 select *
   from penstock_job
  where state = 'ready'
-   and expires_at <= ?
+   and expires_at <= :now
  order by expires_at
  limit 1000;

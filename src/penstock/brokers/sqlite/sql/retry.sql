@@ -1,6 +1,7 @@
--- Ready at once, counters at zero; a time to start by that is over does not end it again.
+-- Ready at once, or waiting for its needs, counters at zero; a time to start by that is over does not
+-- end it again.
 update penstock_job
-   set state = 'ready',
+   set state = :state,
        run_at = :now,
        minute = 0,
        failures = 0,

@@ -82,6 +82,8 @@ create index penstock_job_due on penstock_job (lane, run_at, id) where state = '
 create index penstock_job_held on penstock_job (worker) where state = 'running';
 -- Serves expire.
 create index penstock_job_expiry on penstock_job (expires_at) where state = 'ready' and expires_at is not null;
+-- Serves the same, for jobs of flows.
+create index penstock_job_waiting on penstock_job (expires_at) where state = 'waiting' and expires_at is not null;
 -- Serves find (failed and cancelled ones among a million scheduled) and prune.
 create index penstock_job_ended on penstock_job (id, ended_at) where state in ('failed', 'cancelled');
 
@@ -194,3 +196,52 @@ create table penstock_history (
 create index penstock_history_job on penstock_history (job) where job is not null;
 -- Serves prune.
 create index penstock_history_kept on penstock_history (keep_until) where keep_until is not null;
+
+-- Jobs joined by needs, as a whole. Whoever counts in a flow has locked this row before.
+create table penstock_flow (
+    id blob primary key check (length(id) = 16),
+    name text not null,
+    find text,  -- JSON: the properties that it is found by
+    state blob not null,
+    created_at real not null,
+    ended_at real,
+    jobs_left integer not null  -- jobs that have not ended
+) without rowid, strict;
+-- Serves prune.
+create index penstock_flow_ended on penstock_flow (ended_at) where ended_at is not null;
+
+-- What others can need: one job, or all jobs of a map. Counts, so that an end is one write, whatever
+-- the number of jobs.
+create table penstock_node (
+    id blob primary key check (length(id) = 16),
+    flow blob not null,
+    place integer not null,  -- in the flow: needs before those who need them
+    task text not null,
+    jobs integer not null,
+    on_failure text not null check (on_failure in ('cancel', 'continue')),
+    needs_left integer not null,  -- needs that have not ended
+    jobs_left integer not null,  -- jobs that have not ended
+    bad integer not null default 0,  -- jobs that ended without success
+    freed integer not null  -- its needs ended, and its jobs may run: that stands
+) without rowid, strict;
+-- Serves flow and prune.
+create index penstock_node_flow on penstock_node (flow, place);
+
+create table penstock_need (
+    node blob not null,
+    place integer not null,
+    need blob not null,  -- the node that must end first
+    met integer not null default 0,  -- it ended, and was counted off
+    primary key (node, place)
+) without rowid, strict;
+-- Serves settle: who needs a node.
+create index penstock_need_need on penstock_need (need);
+
+-- The jobs of a node: ids from the first to the last, which follow on.
+create table penstock_member (
+    node blob not null,
+    place integer not null,
+    first blob not null check (length(first) = 16),
+    last blob not null check (length(last) = 16),
+    primary key (node, place)
+) without rowid, strict;

@@ -1,0 +1,166 @@
+"""Flows in memory: which node waits for which, and what a job's end or its retry changes there.
+
+None of it touches a job or locks. A node is decided once its last need ended: its jobs run, or they
+are cancelled. `unmet` holds the needs that are still out, not a number, because a retry can take
+back an end, and must not count it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from penstock.flow import Flow, FlowRow, Node, NodeRow, in_order, member_of
+from penstock.job import Job
+
+
+@dataclass
+class StoredNode:
+    """A node, and how far it got."""
+
+    node: Node
+    flow: str
+    unmet: set[str]
+    jobs_left: int
+    freed: bool  # decided, and its jobs may run; this stands, whatever becomes of its needs
+    bad: int = 0
+    wanted_by: list[StoredNode] = field(default_factory=list["StoredNode"])
+
+    def row(self) -> NodeRow:
+        node = self.node
+        return NodeRow(
+            id=node.id,
+            flow=self.flow,
+            task=node.task,
+            jobs=node.jobs,
+            needs=node.needs,
+            needs_left=len(self.unmet),
+            jobs_left=self.jobs_left,
+            bad=self.bad,
+            on_failure=node.on_failure,
+        )
+
+
+@dataclass
+class StoredFlow:
+    """A flow, and how much of it is left."""
+
+    flow: Flow
+    nodes: tuple[str, ...]  # ids; those that were spawned come after the flow's own
+    created_at: float
+    jobs_left: int
+    ended_at: float | None = None
+
+
+class Flows:
+    """Every flow that is stored, by its id, and every node."""
+
+    def __init__(self) -> None:
+        self._flows: dict[str, StoredFlow] = {}
+        self._nodes: dict[str, StoredNode] = {}
+
+    def __len__(self) -> int:
+        return len(self._flows) + len(self._nodes)
+
+    def add(self, flow: Flow, now: float, parent: StoredNode | None = None) -> None:
+        """Store a flow; or, spawned by a job of the node `parent`, more of the flow it is in."""
+        kept = self._flows.setdefault(flow.id, StoredFlow(flow, (), now, 0))
+        kept.nodes += tuple(node.id for node in flow.nodes)
+        kept.jobs_left += sum(node.jobs for node in flow.nodes)
+        kept.ended_at = None
+        for node in flow.nodes:
+            unmet = set(node.needs)
+            self._nodes[node.id] = StoredNode(node, flow.id, unmet, node.jobs, freed=not unmet)
+        for node in flow.nodes:
+            for need in dict.fromkeys(node.needs):
+                self._nodes[need].wanted_by.append(self._nodes[node.id])
+        last = [node.id for node in flow.nodes if not self._nodes[node.id].wanted_by]
+        for after in [] if parent is None else parent.wanted_by:
+            if not after.freed:
+                after.unmet |= set(last)
+                after.node = msgspec.structs.replace(after.node, needs=(*after.node.needs, *last))
+                for node_id in last:
+                    self._nodes[node_id].wanted_by.append(after)
+
+    def node_of(self, job: Job[Any]) -> StoredNode | None:
+        """The node that the job is in, if it is in one that is known."""
+        member = member_of(job.body)
+        return None if member is None else self._nodes.get(member.node)
+
+    def count_end(self, stored: StoredNode, now: float, *, good: bool) -> list[StoredNode]:
+        """One job of the node has ended; returns the nodes that are decided by it."""
+        stored.jobs_left -= 1
+        stored.bad += not good
+        kept = self._flows[stored.flow]
+        kept.jobs_left -= 1
+        if not kept.jobs_left:
+            kept.ended_at = now
+        if stored.jobs_left:
+            return []
+        decided: list[StoredNode] = []
+        for after in stored.wanted_by:
+            if stored.node.id in after.unmet:
+                after.unmet.remove(stored.node.id)
+                if not after.unmet:
+                    after.freed = after.node.on_failure == "continue" or not any(
+                        need.bad for need in self._needs(after)
+                    )
+                    decided.append(after)
+        return decided
+
+    def take_back_end(self, stored: StoredNode) -> list[StoredNode]:
+        """An ended job is to run again; returns the nodes that wait again because of it."""
+        reopened = stored.jobs_left == 0
+        stored.jobs_left += 1
+        stored.bad -= 1
+        kept = self._flows[stored.flow]
+        kept.jobs_left += 1
+        kept.ended_at = None
+        if not stored.freed and not stored.unmet:
+            # It was cancelled because of these, and waits for them now.
+            stored.unmet = {need.node.id for need in self._needs(stored) if need.bad}
+        if not reopened:
+            return []
+        waiting = [after for after in stored.wanted_by if not after.freed]
+        for after in waiting:
+            after.unmet.add(stored.node.id)
+        return waiting
+
+    def _needs(self, stored: StoredNode) -> Iterator[StoredNode]:
+        return (self._nodes[need] for need in stored.node.needs)
+
+    def needs_of(self, job: Job[Any]) -> list[NodeRow]:
+        """What a waiting job still waits for."""
+        stored = self.node_of(job)
+        if stored is None:
+            return []
+        return [self._nodes[need].row() for need in stored.node.needs if need in stored.unmet]
+
+    def flow(self, flow_id: str) -> FlowRow | None:
+        kept = self._flows.get(flow_id)
+        if kept is None:
+            return None
+        flow = kept.flow
+        return FlowRow(
+            id=flow.id,
+            name=flow.name,
+            find=flow.find,
+            state=flow.state,
+            created_at=kept.created_at,
+            ended_at=kept.ended_at,
+            nodes=tuple(in_order([self._nodes[node].row() for node in kept.nodes])),
+        )
+
+    def node(self, node_id: str) -> Node | None:
+        stored = self._nodes.get(node_id)
+        return None if stored is None else stored.node
+
+    def forget_ended(self, before: float) -> None:
+        for flow_id, kept in list(self._flows.items()):
+            if kept.ended_at is not None and kept.ended_at < before:
+                del self._flows[flow_id]
+                for node in kept.nodes:
+                    del self._nodes[node]

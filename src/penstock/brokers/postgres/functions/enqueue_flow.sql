@@ -1,0 +1,84 @@
+-- Store a flow and its nodes; its jobs are stored beside it. {"id", "name", "find", "state", "jobs",
+-- "nodes": [{id, place, task, jobs, on_failure, needs: [ids], members: [[first, last]]}],
+-- "last": [the nodes that no other of these needs]}. Answers whether it is new: whoever sends it at
+-- the same moment waits for the other, and is told so.
+create or replace function penstock.enqueue_flow(p_flow jsonb, p_now double precision)
+returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    insert into penstock.flow (id, name, find, state, created_at, jobs_left)
+    values (
+        (p_flow ->> 'id')::uuid, p_flow ->> 'name', p_flow ->> 'find',
+        convert_to(p_flow ->> 'state', 'UTF8'), p_now, (p_flow ->> 'jobs')::bigint
+    )
+        on conflict do nothing;
+    if not found then
+        return false;
+    end if;
+    perform penstock.put_nodes(p_flow, 0);
+    return true;
+end
+$$;
+
+-- Nodes that a job spawned are added to its flow, or are one. Whoever needs the node of that job, and
+-- still waits, needs the last of these as well.
+create or replace function penstock.spawn_flow(p_flow jsonb, p_parent uuid, p_now double precision)
+returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+    v_waiting uuid[];
+begin
+    insert into penstock.flow as f (id, name, find, state, created_at, jobs_left)
+    values (
+        (p_flow ->> 'id')::uuid, p_flow ->> 'name', p_flow ->> 'find',
+        convert_to(p_flow ->> 'state', 'UTF8'), p_now, (p_flow ->> 'jobs')::bigint
+    )
+        on conflict (id) do update
+       set jobs_left = f.jobs_left + excluded.jobs_left, ended_at = null;
+    perform penstock.put_nodes(p_flow, (
+        select coalesce(max(n.place) + 1, 0)
+          from penstock.node n
+         where n.flow = (p_flow ->> 'id')::uuid
+    ));
+    v_waiting := array(
+        select n.id
+          from penstock.need e
+          join penstock.node n on n.id = e.node
+         where e.need = p_parent
+           and not n.freed
+    );
+    insert into penstock.need (node, place, need)
+    select w.id, (select max(e.place) from penstock.need e where e.node = w.id) + l.place, l.id::uuid
+      from unnest(v_waiting) as w (id),
+           jsonb_array_elements_text(p_flow -> 'last') with ordinality as l (id, place);
+    update penstock.node n
+       set needs_left = n.needs_left + jsonb_array_length(p_flow -> 'last')
+     where n.id = any(v_waiting);
+end
+$$;
+
+-- The nodes of a flow, from this place on, with what they need and their members.
+create or replace function penstock.put_nodes(p_flow jsonb, p_place integer) returns void
+language sql
+as $$
+    insert into penstock.node (id, flow, place, task, jobs, on_failure, needs_left, jobs_left, freed)
+    select t.id, (p_flow ->> 'id')::uuid, p_place + t.place, t.task, t.jobs, t.on_failure,
+           jsonb_array_length(t.needs), t.jobs, jsonb_array_length(t.needs) = 0
+      from jsonb_to_recordset(p_flow -> 'nodes') as t (
+               id uuid, place integer, task text, jobs bigint, on_failure text, needs jsonb
+           );
+    insert into penstock.need (node, place, need)
+    select t.id, e.place - 1, e.need::uuid
+      from jsonb_to_recordset(p_flow -> 'nodes') as t (id uuid, needs jsonb),
+           jsonb_array_elements_text(t.needs) with ordinality as e (need, place);
+    insert into penstock.member (node, place, first, last)
+    select t.id, m.place - 1, (m.span ->> 0)::uuid, (m.span ->> 1)::uuid
+      from jsonb_to_recordset(p_flow -> 'nodes') as t (id uuid, members jsonb),
+           jsonb_array_elements(t.members) with ordinality as m (span, place);
+$$;

@@ -1,0 +1,143 @@
+"""kill -9 before any statement of a flow of three levels: it goes on as its policy says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.brokers.sqlite import SqliteBroker
+from penstock.filter import Filter
+from penstock.job import failed, succeeded
+from penstock.testing.clock import Clock
+from tests.factories import a_flow, a_worker, begun, claim, part
+
+NOW = 1_800_000_000.0
+MOST_STATEMENTS = 200
+
+
+class World:
+    """A store in which each of these can be done to a flow: the same in every process."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = Clock(NOW)
+        broker = SqliteBroker(path, clock=self.clock)
+        self.fresh, self.open, self.lost = (self._flow(queue) for queue in ("fresh", "open", "bad"))
+        self.open.send(broker)
+        self.lost.send(broker)
+        [bad, *others] = broker.claim(a_worker(), ["bad"], 10)
+        broker.settle([(bad, begun(failed("no"), NOW))])
+        broker.settle([(job, begun(succeeded(b"1"), NOW)) for job in others])
+        self.failed = bad.id
+        self.claimed = broker.claim(a_worker(), ["open"], 10)
+        assert len(self.claimed) == 3
+        broker.close()
+
+    def _flow(self, queue: str) -> Any:
+        return a_flow(
+            self.clock,
+            first=part(jobs=3, queue=queue),
+            middle=part("first", jobs=2, queue=queue),
+            anyway=part("first", on_failure="continue", queue=queue),
+            last=part("middle", "anyway", queue=queue),
+        )
+
+    def settle(self, broker: SqliteBroker, outcome: Any) -> object:
+        return broker.settle([(job, begun(outcome, NOW)) for job in self.claimed])
+
+
+VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
+    "enqueue": lambda broker, world: world.fresh.send(broker),
+    "free": lambda broker, world: world.settle(broker, succeeded(b"1")),
+    "cancel the rest": lambda broker, world: world.settle(broker, failed("no")),
+    "settle and claim": lambda broker, world: broker.settle_and_claim(
+        [(job, succeeded()) for job in world.claimed], a_worker(), ["open"], 4
+    ),
+    "lapse": lambda broker, world: broker.recover(dead="worker-1"),
+    "cancel": lambda broker, world: broker.cancel(world.open.ids("middle", "last")),
+    "delete": lambda broker, world: broker.delete(world.open.ids("middle", "anyway")),
+    "retry": lambda broker, world: broker.retry([world.failed]),
+    "prune": lambda broker, world: broker.prune(NOW + 1),
+}
+
+
+def picture(path: Path, world: World) -> dict[str, Any]:
+    broker = SqliteBroker(path, clock=world.clock)
+    jobs = broker.find(Filter(), limit=1000).jobs
+    flows = [flow.flow.id for flow in (world.fresh, world.open, world.lost)]
+    seen = {
+        "jobs": [(job.id, job.state, job.attempt, job.reason, job.run_at) for job in jobs],
+        "counts": broker.count(),
+        "history": broker.history(),
+        "flows": [broker.flow(flow) for flow in flows],
+    }
+    broker.close()
+    return seen
+
+
+def act(path: Path, world: World, verb: str, die_at: int) -> int:
+    """Do it in a process of its own that dies before its n-th statement; how it ended."""
+    child = os.fork()
+    if not child:
+        try:
+            broker = SqliteBroker(path, clock=world.clock)
+            seen = 0
+
+            def count(_: str) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == die_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            broker.store._writer.set_trace_callback(count)
+            VERBS[verb](broker, world)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+def finish(path: Path, world: World, verb: str) -> list[Any]:
+    """Do it again, as whoever was not answered would, and work off the rest; how jobs ended."""
+    broker = SqliteBroker(path, clock=world.clock)
+    VERBS[verb](broker, world)
+    broker.recover(dead="worker-1", started=[])
+    while jobs := claim(broker, 10):
+        assert all(broker.settle([(job, begun(succeeded(b"1"), NOW)) for job in jobs]))
+    assert all(not count.total for count in broker.count())
+    flows = [broker.flow(flow.flow.id) for flow in (world.fresh, world.open, world.lost)]
+    assert all(flow is None or flow.ended_at is not None for flow in flows)
+    ended = [(job.id, job.state) for job in broker.find(Filter(), limit=1000).jobs]
+    broker.close()
+    return ended
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_flow_is_never_left_half_way(tmp_path, verb):
+    """Done or not done; and whoever does it again brings every flow to its one end."""
+    original = tmp_path / "original.db"
+    world = World(original)
+    before = picture(original, world)
+    pictures, ends = [], []
+
+    for die_at in range(1, MOST_STATEMENTS):
+        path = tmp_path / f"{die_at}.db"
+        shutil.copy(original, path)
+        status = act(path, world, verb, die_at)
+        pictures.append(picture(path, world))
+        if verb != "lapse":
+            ends.append(finish(path, world, verb))
+        if status == 0:
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+
+    after = pictures[-1]
+    assert status == 0
+    assert after != before
+    assert all(each in (before, after) for each in pictures)
+    assert all(end == ends[0] for end in ends)
