@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.rule import Rule, RuleKind, covered_by, rule_over
+from penstock.errors import Refused
+from penstock.job import Job, Lane
+from penstock.rule import (
+    Limits,
+    Rule,
+    RuleKind,
+    Use,
+    covered_by,
+    parse_rate,
+    rule_over,
+    rule_over_job,
+)
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
 
@@ -71,3 +82,78 @@ def test_many_queues_and_tasks_are_asked_about_at_once(clock):
     assert not covered("old", "mail:send")
     assert not covered_by([], now)("mail", "mail:send")
     assert covered_by([Rule(RuleKind.PAUSE)], now)("any", "thing")
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("10/s", (10, 1.0)),
+        ("100/min", (100, 60.0)),
+        ("5/30s", (5, 30.0)),
+        ("1/100ms", (1, 0.1)),
+        ("7 / 1.5 h", (7, 5400.0)),
+        ("3/d", (3, 86400.0)),
+    ],
+)
+def test_a_rate_is_read_as_people_write_it(text, rate):
+    assert parse_rate(text) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("text", ["", "10", "10/", "/s", "ten/s", "10/year", "-1/s", "1.5/s"])
+def test_a_rate_that_is_none_is_refused(text):
+    with pytest.raises(Refused, match=r"10/s"):
+        parse_rate(text)
+
+
+def test_a_rule_about_single_jobs_covers_no_lane():
+    rules = [Rule(PAUSE, "mail", key="ada"), Rule(BLOCK, tag=("tenant", "a"))]
+
+    assert rule_over(rules, "mail", "mail:send", 0.0, 1) is None
+    assert not covered_by(rules, 0.0)("mail", "mail:send", 1)
+    assert rule_over_job(rules, Job(task="t", queue="mail", key="ada"), 0.0) is rules[0]
+    assert rule_over_job(rules, Job(task="t", tags={"tenant": "a"}), 0.0) is rules[1]
+    assert rule_over_job(rules, Job(task="t", queue="mail", key="bob"), 0.0) is None
+
+
+def test_a_rule_about_a_version_covers_its_lanes():
+    rules = [Rule(PAUSE, "mail", version=2)]
+
+    assert rule_over(rules, "mail", "mail:send", 0.0, 2) is rules[0]
+    assert rule_over(rules, "mail", "mail:send", 0.0, 1) is None
+    assert covered_by(rules, 0.0)("mail", "mail:send", 2)
+    assert not covered_by(rules, 0.0)("mail", "mail:send", 1)
+
+
+def test_a_limit_keeps_nothing_back_as_a_pause_does():
+    limit = Rule(RuleKind.LIMIT, "mail", running=1)
+
+    assert rule_over([limit], "mail", "mail:send", 0.0) is None
+    assert not covered_by([limit], 0.0)("mail", "mail:send")
+
+
+def test_what_limits_leave_and_when_there_is_more():
+    both = Rule(RuleKind.LIMIT, "mail", running=4, rate=(3, 10.0))
+    lane = Lane("mail", "mail:send")
+    starts = [(95.0, 2), (89.5, 1), (80.0, 9)]
+    limits = Limits([both], lambda _, __: Use(2, starts), 100.0)
+
+    assert limits.room(lane, 9).jobs == 0
+    assert limits.room(lane, 9).free_in == pytest.approx(0.5)
+    assert limits.room(Lane("media", "mail:send"), 9).jobs == 9
+    later = Limits([both], lambda _, __: Use(2, starts), 101.0)
+    assert later.room(lane, 9).jobs == 1
+    later.took(lane, 1)
+    assert later.room(lane, 9).jobs == 0
+    assert later.started == {(both, None): 1}
+    assert later.start_within(lane) == 1.0
+
+
+def test_numbers_belong_to_limits_and_limits_to_queues_and_tasks():
+    for wrong in (
+        {"kind": PAUSE, "running": 3},
+        {"kind": BLOCK, "rate": (3, 1.0)},
+        {"kind": RuleKind.LIMIT, "running": 1, "key": "ada"},
+        {"kind": RuleKind.LIMIT, "running": 1, "tag": ("a", "b")},
+    ):
+        with pytest.raises(Refused):
+            Rule(**wrong)

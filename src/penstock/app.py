@@ -34,6 +34,7 @@ from penstock.joining import join_async
 from penstock.prepare import check_name
 from penstock.resource import Resources
 from penstock.retry import Retry, Strategy
+from penstock.rule import Rule, RuleKind, parse_rate
 from penstock.schedules import Schedules
 from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
 from penstock.signature import check_function, visible_names
@@ -391,6 +392,40 @@ class App:
         if self._broker is not None:
             self._broker.relaxed = self._relaxed()
         return name
+
+    def limit(
+        self,
+        queue: str | None = None,
+        *,
+        task: Task[..., Any] | str | None = None,
+        running: int | None = None,
+        rate: str | tuple[int, float] | None = None,
+        per_key: bool = False,
+        author: str = "",
+        reason: str = "",
+    ) -> Rule:
+        """Limit a queue, a task or both in the store, over all workers together, from now on.
+
+        At most `running` at a time, and at most so many starts as `rate` says ("10/s", "100/min",
+        or (jobs, seconds)) in any window of that length; `per_key`: each key on its own. Set again
+        it takes the other's place. It stays until it is taken back: `penstock limit QUEUE --off`.
+        """
+        if queue is None and task is None:
+            raise Refused("limit what? Name a queue, task=..., or both")
+        name = task if task is None or isinstance(task, str) else task.name
+        window = parse_rate(rate) if isinstance(rate, str) else rate
+        return self.broker.set_rule(
+            Rule(
+                RuleKind.LIMIT,
+                queue,
+                name,
+                author,
+                reason,
+                running=running,
+                rate=window,
+                per_key=per_key,
+            )
+        )
 
     def _relaxed(self) -> frozenset[str]:
         return frozenset(name for name, options in self._queues.items() if options["relaxed"])

@@ -121,11 +121,13 @@ class Count(msgspec.Struct, frozen=True):
     paused: int = 0  # would be ready, but for a rule
     running: int = 0
     failed: int = 0
+    limited: int = 0  # would be ready, but for a limit
 
     @property
     def total(self) -> int:
         """All that is still to end."""
-        return self.ready + self.scheduled + self.waiting + self.paused + self.running
+        held = self.paused + self.limited
+        return self.ready + self.scheduled + self.waiting + held + self.running
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -144,7 +146,7 @@ class Why(msgspec.Struct, frozen=True):
     """Why a job is where it is: one sentence for people, a cause for programs.
 
     Causes: unknown, ended, running, time, needs, paused, blocked, no_worker, no_task, no_queue,
-    no_version, no_tags, next.
+    no_version, no_tags, limit, next.
     """
 
     job: str
@@ -218,7 +220,8 @@ class Broker(Protocol):
         """Take due jobs that this worker can run: ready -> running, attempt + 1, held by a lease.
 
         Only tasks and versions that the worker declares (a job's version at most the worker's), and
-        jobs that require tags only where the worker has them all; none that a rule keeps back.
+        jobs that require tags only where the worker has them all; none that a rule keeps back, and
+        no more than its limits leave, whoever else claims at the same time.
         Higher priority first, with ageing: a minute of waiting is worth one step of priority.
         Between equals the oldest first; first in, first out per lane. `sizes` bounds the number per
         task. A job that lapsed before, and an at-most-once job, come in a lease of their own.
@@ -334,7 +337,10 @@ class Broker(Protocol):
         ...
 
     def set_rule(self, rule: Rule) -> Rule:
-        """Put a rule in force: once this returned, nothing it covers starts. Twice is once."""
+        """Put a rule in force: once this returned, nothing it covers starts. Twice is once.
+
+        Of a limit: no more than it says is claimed from then on; what was claimed before goes on.
+        """
         ...
 
     def clear_rule(
@@ -343,8 +349,13 @@ class Broker(Protocol):
         queue: str | None = None,
         task: str | None = None,
         author: str = "",
+        *,
+        version: int | None = None,
+        tag: tuple[str, str] | None = None,
+        key: str | None = None,
+        per_key: bool = False,
     ) -> bool:
-        """Take a rule back; False if there was none."""
+        """Take back the rule that names just this; False if there was none."""
         ...
 
     def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:

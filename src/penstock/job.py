@@ -111,6 +111,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     ended_at: float | None = None
     keep_until: float | None = None  # once ended, kept until then; None: for the retention
     worker: str | None = None
+    start_within: float | None = None  # under a rate: so long after its claim it may begin
     reason: str | None = None  # why it ended, or why it was put back
     error: str | None = None  # the traceback of the last failed attempt
     result: bytes | None = None  # JSON

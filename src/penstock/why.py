@@ -7,14 +7,36 @@ thing that keeps the job from running.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.broker import Why, WorkerRow
 from penstock.flow import NodeRow
 from penstock.job import Job, State
-from penstock.rule import Rule, RuleKind, rule_over
+from penstock.rule import Limits, Rule, RuleKind, rule_over_job
+
+
+class Held(NamedTuple):
+    """The limit that keeps a job from starting, and what stands against it."""
+
+    rule: Rule
+    key: str | None
+    running: Mapping[str, int]  # how many each worker holds
+    free_in: float | None  # seconds until more may start; None: when one of them has ended
+
+
+def held_by(
+    limits: Limits, job: Job[Any], holders: Callable[[Rule, str | None], Mapping[str, int]]
+) -> Held | None:
+    """What keeps this job from starting now, if a limit does."""
+    if job.state is not State.READY:
+        return None
+    for key in (None,) if job.key is None else (None, job.key):
+        room = limits.room(job.lane, 1, key)
+        if room.jobs <= 0 and room.rule is not None:
+            return Held(room.rule, key, holders(room.rule, key), room.free_in)
+    return None
 
 
 def explain(  # noqa: PLR0917  seven facts, in the order in which a store gathers them
@@ -25,6 +47,7 @@ def explain(  # noqa: PLR0917  seven facts, in the order in which a store gather
     workers: Sequence[WorkerRow],
     ahead: int | None,
     needs: Sequence[NodeRow] = (),
+    held: Held | None = None,
 ) -> Why:
     """The first cause that applies; `ahead` is how many due jobs of its lane come before it.
 
@@ -40,16 +63,17 @@ def explain(  # noqa: PLR0917  seven facts, in the order in which a store gather
         )
     if job.state is State.WAITING:
         return Why(job_id, job.state, "needs", _waiting(needs))
-    cause, sentence = _cause(job, now, rules, workers, ahead)
+    cause, sentence = _cause(job, now, rules, workers, ahead, held)
     return Why(job_id, job.state, cause, sentence)
 
 
-def _cause(
+def _cause(  # noqa: PLR0917  as explain
     job: Job[Any],
     now: float,
     rules: Sequence[Rule],
     workers: Sequence[WorkerRow],
     ahead: int | None,
+    held: Held | None,
 ) -> tuple[str, str]:
     match job.state:
         case State.SUCCEEDED | State.FAILED | State.CANCELLED:
@@ -57,7 +81,12 @@ def _cause(
         case State.RUNNING:
             return "running", _running(job, now, workers)
         case _:
-            return _held_back(job, now, rules) or _not_taken(job, workers) or _next(ahead)
+            return (
+                _held_back(job, now, rules)
+                or _not_taken(job, workers)
+                or (held and _limited(held, now))
+                or _next(ahead)
+            )
 
 
 def _ended(job: Job[Any]) -> str:
@@ -122,7 +151,7 @@ def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, s
             f"It expired at {moment(job.expires_at)} before anybody started it: it ends as "
             "cancelled as soon as a worker looks at it."
         )
-    rule = rule_over(rules, job.queue, job.task, now)
+    rule = rule_over_job(rules, job, now)
     if job.run_at is not None and job.run_at > now:
         due = f"due in {span(job.run_at - now)} ({moment(job.run_at)})"
         said = _last_line(job.error)
@@ -140,9 +169,7 @@ def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, s
 def _ruled(rule: Rule) -> str:
     block = rule.kind is RuleKind.BLOCK
     target = rule.target[0].upper() + rule.target[1:]
-    words = ["penstock", "unblock" if block else "resume"]
-    words += [rule.queue] if rule.queue else []
-    words += ["--task", rule.task] if rule.task else []
+    words = ["penstock", "unblock" if block else "resume", *rule.words]
     words += ["--admin"] if block else []
     author = f" by {rule.author}" if rule.author else ""
     until = "" if rule.until is None else f" until {moment(rule.until)}"
@@ -150,6 +177,29 @@ def _ruled(rule: Rule) -> str:
     return (
         f"{target} is {'blocked' if block else 'paused'}{author} since {moment(rule.created_at)}"
         f"{until}{reason}. `{' '.join(words)}` lets it run."
+    )
+
+
+def _limited(held: Held, now: float) -> tuple[str, str]:
+    rule = held.rule
+    target = rule.target[0].upper() + rule.target[1:]
+    author = f" by {rule.author}" if rule.author else ""
+    until = "" if rule.until is None else f" until {moment(rule.until)}"
+    reason = f" ({rule.reason!r})" if rule.reason else ""
+    key = "" if held.key is None else f" for the key {held.key!r}"
+    number = sum(held.running.values())
+    most = sorted(held.running.items(), key=lambda worker: (-worker[1], worker[0]))
+    places = ", ".join(f"{jobs:,} on {worker}" for worker, jobs in most[:3])
+    more = f" and {len(most) - 3} more workers" if len(most) > 3 else ""
+    runs = f"{number:,} {'runs' if number == 1 else 'run'} now{key}"
+    runs += f" ({places}{more})" if most else ""
+    if held.free_in is None:
+        free = "it is free when one of them has ended"
+    else:
+        free = f"the next may start in {held.free_in:.1f} s ({moment(now + held.free_in)})"
+    return "limit", (
+        f"{target} is limited to {rule.bound}{author} since {moment(rule.created_at)}{until}"
+        f"{reason}: {runs}, {free}."
     )
 
 

@@ -59,6 +59,7 @@ def extras(draw, now: float) -> dict[str, Any]:
         fields["run_at"] = now + draw(st.sampled_from([-5.0, 0.0, 30.0, 300.0]))
     if draw(MAYBE):
         fields["tags"] = {"tenant": draw(st.sampled_from("ab"))}
+        fields["key"] = draw(st.sampled_from([None, "k1", "k2"]))
     if draw(MAYBE):
         fields["unique"] = Unique(
             draw(st.sampled_from("kl")),
@@ -223,21 +224,38 @@ class Agreement(RuleBasedStateMachine):
         self.both(verb, self.some_ids(data), "ada", "because")
 
     @rule(
-        kind=st.sampled_from(list(RuleKind)),
+        kind=st.sampled_from([RuleKind.PAUSE, RuleKind.BLOCK]),
         queue=st.sampled_from([None, "mail"]),
         task=st.sampled_from([None, "mail:send"]),
         seconds=st.sampled_from([None, 30.0]),
+        some=st.sampled_from([{}, {}, {"version": 1}, {"tag": ("tenant", "a")}, {"key": "k1"}]),
     )
-    def set_rule(self, kind: RuleKind, queue: Any, task: Any, seconds: Any) -> None:
+    def set_rule(self, kind: RuleKind, queue: Any, task: Any, seconds: Any, some: Any) -> None:
         until = seconds and self.clock.now() + seconds
-        self.both("set_rule", Rule(kind, queue, task, "ada", "because", until=until))
+        self.both("set_rule", Rule(kind, queue, task, "ada", "because", until=until, **some))
+
+    @rule(
+        queue=st.sampled_from([None, "mail"]),
+        task=st.sampled_from([None, "mail:send"]),
+        seconds=st.sampled_from([None, 30.0]),
+        numbers=st.sampled_from(
+            [{"running": 2}, {"running": 1, "rate": (3, 5.0)}, {"rate": (2, 60.0)}]
+        ),
+        per_key=st.booleans(),
+    )
+    def set_limit(self, queue: Any, task: Any, seconds: Any, numbers: Any, per_key: Any) -> None:
+        until = seconds and self.clock.now() + seconds
+        limit = Rule(RuleKind.LIMIT, queue, task, until=until, per_key=per_key, **numbers)
+        self.both("set_rule", limit)
 
     @precondition(lambda self: self.model.rules())
     @rule(pick=st.integers(0, 5))
     def clear_rule(self, pick: int) -> None:
         rules = self.model.rules()
         chosen = rules[pick % len(rules)]
-        self.both("clear_rule", chosen.kind, chosen.queue, chosen.task, "bob")
+        some = {"version": chosen.version, "tag": chosen.tag, "key": chosen.key}
+        some["per_key"] = chosen.per_key
+        self.both("clear_rule", chosen.kind, chosen.queue, chosen.task, "bob", **some)
 
     @rule(seconds=st.sampled_from([1.0, 7.0, 16.0, 61.0, 600.0]))
     def let_time_pass(self, seconds: float) -> None:

@@ -72,3 +72,70 @@ def test_words_that_are_no_text_are_kept_as_far_as_they_are(waiting):
     assert "was not paused" in waiting("resume", spelt).stdout
     waiting("find", f"tag.x:{spelt}")
     waiting("cancel", "state:ready", "--reason", spelt, "--yes")
+
+
+def test_a_limit_is_set_shown_and_taken_back(waiting):
+    """V25, V26."""
+    for name in ("bob", "eve"):
+        waiting("enqueue", "shop:send", name)
+
+    said = waiting("limit", "mail", "--running", "1", "--rate", "100/min", "--reason", "small")
+
+    assert "queue mail is limited to 1 running and 100 starts in 60 s" in said.stdout
+    assert "penstock limit mail --off" in said.stderr
+    assert [row["limited"] for row in waiting.lines("count") if row["queue"] == "mail"] == [2]
+    assert "limited" in waiting("count").stdout
+    assert "has no limit any more" in waiting("limit", "mail", "--off").stdout
+    assert "had no such limit" in waiting("limit", "mail", "--off").stdout
+    assert "limited" not in waiting("count").stdout
+
+
+def test_a_limit_per_key_stands_beside_that_of_the_queue(waiting):
+    waiting("limit", "mail", "--running", "5")
+    rule = waiting.json("limit", "mail", "--task", "shop:send", "--rate", "5/30s", "--per-key")
+
+    assert (rule["per_key"], rule["rate"]) == (True, {"jobs": 5, "seconds": 30.0})
+    assert len(waiting.store().rules()) == 2
+    cleared = waiting.json("limit", "mail", "--task", "shop:send", "--per-key", "--off")
+    assert cleared["cleared"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["limit", "--running", "3"], "Name a queue"),
+        (["limit", "mail"], "needs running, rate or both"),
+        (["limit", "mail", "--running", "0"], "pause holds back everything"),
+        (["limit", "mail", "--rate", "0/s"], "pause holds back everything"),
+        (["limit", "mail", "--rate", "often"], "write 10/s, 100/min"),
+        (["limit", "mail", "--running", "3", "--off"], "leave out --running"),
+        (["pause", "--tag", "tenant"], "write NAME=VALUE"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(waiting, words, sentence):
+    assert sentence in waiting(*words, code=2).stderr
+
+
+def test_jobs_of_one_key_are_paused_after_a_look_at_how_many(waiting):
+    waiting("enqueue", "shop:send", "bob", "--key", "bob")
+
+    tried = waiting("pause", "mail", "--key", "bob", "--dry-run").stdout
+    assert "this would hold back 1 job now; nothing was changed" in tried
+    assert waiting.json("pause", "mail", "--dry-run")["jobs"] == 2
+    assert waiting.store().rules() == []
+    paused = waiting("pause", "mail", "--key", "bob")
+
+    assert "queue mail and key bob is paused: 1 job is held back" in paused.stdout
+    assert "resume mail --key bob" in paused.stderr
+    assert "would let go 1 job now" in waiting("resume", "mail", "--key", "bob", "--dry-run").stdout
+    assert "was not paused" in waiting("resume", "mail").stdout
+    assert "runs again: 1 job is let go" in waiting("resume", "mail", "--key", "bob").stdout
+
+
+def test_rules_by_tag_and_version_are_set_and_taken_back(waiting):
+    for words in (["--tag", "tenant=a"], ["--version", "2"], ["mail", "--task", "shop:send"]):
+        waiting("block", *words, "--admin")
+    assert len(waiting.store().rules()) == 3
+
+    for words in (["--tag", "tenant=a"], ["--version", "2"], ["mail", "--task", "shop:send"]):
+        assert waiting.json("unblock", *words, "--admin")["cleared"] is True

@@ -190,17 +190,21 @@ def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
     now = broker.clock.now()
     findings: list[Finding] = []
     for rule in broker.rules():
-        held = sum(count.paused for count in counts if rule.holds(count.queue, count.task, now))
-        words = [rule.queue] if rule.queue else []
-        words += ["--task", rule.task] if rule.task else []
-        undo = "unblock --admin" if rule.kind == "block" else "resume"
+        limit = rule.kind == "limit"
+        held = sum(
+            count.limited if limit else count.paused
+            for count in counts
+            if rule.holds(count.queue, count.task, now)
+        )
+        undo = {"block": "unblock --admin", "limit": "limit --off"}.get(rule.kind, "resume")
         findings.append(
             Finding(
                 "rules",
-                Colour.YELLOW,
-                f"{rule.target} has a {rule.kind} of {rule.author or 'somebody'}"
+                Colour.GREEN if limit else Colour.YELLOW,
+                f"{rule.target} has a {rule.kind} of "
+                f"{f'{rule.bound}, by ' if limit else ''}{rule.author or 'somebody'}"
                 f"{': ' + rule.reason if rule.reason else ''}; {held:,} jobs are held back",
-                f"penstock {undo} {' '.join(words)}",
+                f"penstock {undo} {' '.join(rule.words)}",
             )
         )
     return findings

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from penstock.cli import (
     flows,
     hand_over,
+    limits,
     look,
     look_after,
     measure,
@@ -120,6 +121,7 @@ _add(HOLD_BACK, rules.pause)
 _add(HOLD_BACK, rules.resume)
 _add(HOLD_BACK, rules.block)
 _add(HOLD_BACK, rules.unblock)
+_add(HOLD_BACK, limits.limit)
 _add(JOBS, look_after.cancel, words=True)
 _add(JOBS, look_after.retry, words=True)
 _add(JOBS, look_after.delete, words=True)

@@ -14,12 +14,18 @@ from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from penstock.broker import Broker
-    from penstock.rule import Rule, RuleKind
+    from penstock.rule import Rule
 
 Queue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue.", show_default=False)]
 TaskName = Annotated[
     str | None, typer.Option("--task", help="A task, of any queue or of QUEUE.", show_default=False)
 ]
+Version = Annotated[
+    int | None, typer.Option("--version", help="Jobs made for this version.", show_default=False)
+]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="NAME=VALUE", help="Jobs with this tag.")]
+Key = Annotated[str | None, typer.Option("--key", help="Jobs with this key.", show_default=False)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many jobs, and change nothing.")]
 Until = Annotated[
     str | None, typer.Option("--until", help="Until then, for example 2026-11-15T08:00Z.")
 ]
@@ -31,76 +37,113 @@ def pause(
     queue: Queue = None,
     *,
     task: TaskName = None,
+    version: Version = None,
+    tag: Tag = None,
+    key: Key = None,
     reason: Reason = "",
     until: Until = None,
     for_: For = None,
+    dry_run: DryRun = False,
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
     json: Json = False,
 ) -> None:
-    """Hold back a queue or a task; what runs goes on to its end.
+    """Hold back jobs of a queue, task, version, tag or key; what runs goes on to its end.
 
     Example: penstock pause mail --reason "provider is down" --for 2h
     """
     from penstock.cli.place import opened
-    from penstock.rule import RuleKind
+    from penstock.rule import Rule, RuleKind
 
     with opened(url, profile, app) as broker:
-        ends_at = _ends_at(until, for_, broker.clock.now())
-        _set(broker, _rule(RuleKind.PAUSE, queue, task, reason, ends_at), json=json)
+        rule = Rule(
+            RuleKind.PAUSE,
+            queue,
+            task,
+            author(),
+            reason,
+            until=ends_at(until, for_, broker.clock.now()),
+            version=version,
+            tag=_tag(tag),
+            key=key,
+        )
+        _set(broker, rule, dry_run=dry_run, json=json)
 
 
 def resume(
     queue: Queue = None,
     *,
     task: TaskName = None,
+    version: Version = None,
+    tag: Tag = None,
+    key: Key = None,
+    dry_run: DryRun = False,
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
     json: Json = False,
 ) -> None:
-    """Let a paused queue or task run again.
+    """Take a pause back: the same words as it was set with.
 
     Example: penstock resume mail
     """
     from penstock.cli.place import opened
-    from penstock.rule import RuleKind
+    from penstock.rule import Rule, RuleKind
 
     with opened(url, profile, app) as broker:
-        _clear(broker, RuleKind.PAUSE, queue, task, json=json)
+        rule = Rule(RuleKind.PAUSE, queue, task, version=version, tag=_tag(tag), key=key)
+        _clear(broker, rule, dry_run=dry_run, json=json)
 
 
 def block(
     queue: Queue = None,
     *,
     task: TaskName = None,
+    version: Version = None,
+    tag: Tag = None,
+    key: Key = None,
     reason: Reason = "",
     until: Until = None,
     for_: For = None,
+    dry_run: DryRun = False,
     admin: Admin = False,
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
     json: Json = False,
 ) -> None:
-    """Hold back a queue or a task as an operator: resume does not lift it.
+    """Hold back jobs as an operator: resume does not lift it.
 
     Example: penstock block imports --admin --reason "disk nearly full"
     """
     from penstock.cli.place import opened
-    from penstock.rule import RuleKind
+    from penstock.rule import Rule, RuleKind
 
     _operators_only("block", admin=admin, where=(url, profile, app))
     with opened(url, profile, app) as broker:
-        ends_at = _ends_at(until, for_, broker.clock.now())
-        _set(broker, _rule(RuleKind.BLOCK, queue, task, reason, ends_at), json=json)
+        rule = Rule(
+            RuleKind.BLOCK,
+            queue,
+            task,
+            author(),
+            reason,
+            until=ends_at(until, for_, broker.clock.now()),
+            version=version,
+            tag=_tag(tag),
+            key=key,
+        )
+        _set(broker, rule, dry_run=dry_run, json=json)
 
 
 def unblock(
     queue: Queue = None,
     *,
     task: TaskName = None,
+    version: Version = None,
+    tag: Tag = None,
+    key: Key = None,
+    dry_run: DryRun = False,
     admin: Admin = False,
     url: Url = None,
     profile: Profile = None,
@@ -112,11 +155,12 @@ def unblock(
     Example: penstock unblock imports --admin
     """
     from penstock.cli.place import opened
-    from penstock.rule import RuleKind
+    from penstock.rule import Rule, RuleKind
 
     _operators_only("unblock", admin=admin, where=(url, profile, app))
     with opened(url, profile, app) as broker:
-        _clear(broker, RuleKind.BLOCK, queue, task, json=json)
+        rule = Rule(RuleKind.BLOCK, queue, task, version=version, tag=_tag(tag), key=key)
+        _clear(broker, rule, dry_run=dry_run, json=json)
 
 
 def _operators_only(
@@ -134,7 +178,8 @@ def _operators_only(
         raise Refused(f"{verb} is for operators: say --admin if you are one. {holds}")
 
 
-def _ends_at(until: str | None, for_: str | None, now: float) -> float | None:
+def ends_at(until: str | None, for_: str | None, now: float) -> float | None:
+    """When a rule ends by itself, as --until or --for say."""
     from penstock.cli.show import ago
 
     if until is not None and for_ is not None:
@@ -143,60 +188,78 @@ def _ends_at(until: str | None, for_: str | None, now: float) -> float | None:
         return now + span_of(for_, "--for")
     if until is None:
         return None
-    ends_at = moment_of(until, "--until").timestamp()
-    if ends_at <= now:
-        raise Refused(f"--until {until}: that was {ago(ends_at, now)}")
-    return ends_at
+    at = moment_of(until, "--until").timestamp()
+    if at <= now:
+        raise Refused(f"--until {until}: that was {ago(at, now)}")
+    return at
 
 
-def _rule(
-    kind: RuleKind, queue: str | None, task: str | None, reason: str, ends_at: float | None
-) -> Rule:
-    from penstock.rule import Rule
+def _tag(said: str | None) -> tuple[str, str] | None:
+    if said is None:
+        return None
+    name, equals, value = said.partition("=")
+    if not name or not equals:
+        raise Refused(f"--tag {said}: write NAME=VALUE")
+    return name, value
 
-    _needs_target(kind, queue, task)
-    return Rule(kind, queue, task, author=author(), reason=reason, until=ends_at)
 
-
-def _set(broker: Broker, rule: Rule, *, json: bool) -> None:
+def _set(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
     from penstock.cli import show
     from penstock.why import moment
 
+    block = rule.kind == "block"
+    _needs_target(rule.kind, rule)
+    if dry_run:
+        held = _fitting(broker, rule)
+        if json:
+            show.put_json({**show.rule_json(rule), "jobs": held, "dry_run": True})
+        else:
+            show.say(f"this would hold back {_number(held)} now; nothing was changed")
+        return
     rule = broker.set_rule(rule)
-    held = _held_back(broker, rule)
+    held = _fitting(broker, rule)
     if json:
         show.put_json({**show.rule_json(rule), "jobs": held})
         return
     ends = "" if rule.until is None else f" until {moment(rule.until)}"
-    undo = "unblock --admin" if rule.kind == "block" else "resume"
-    done = "blocked" if rule.kind == "block" else "paused"
+    undo = "unblock --admin" if block else "resume"
+    done = "blocked" if block else "paused"
     show.say(
         f"{rule.target} is {done}{ends}: {_jobs(held)} held back, what runs goes on to its end"
     )
-    show.aside(f"{show.program()} {undo} {_words(rule)} lets it run again")
+    show.aside(f"{show.program()} {undo} {' '.join(rule.words)} lets it run again")
 
 
-def _clear(
-    broker: Broker, kind: RuleKind, queue: str | None, task: str | None, *, json: bool
-) -> None:
+def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
     from penstock.cli import show
-    from penstock.rule import Rule, RuleKind, rule_over
+    from penstock.rule import RuleKind
 
-    undo = "unblock" if kind is RuleKind.BLOCK else "resume"
-    _needs_target(undo, queue, task)
-    rule = Rule(kind, queue, task)
-    queue, task = rule.queue, rule.task
-    held = _held_back(broker, rule)
-    cleared = broker.clear_rule(kind, queue, task, author())
-    now = broker.clock.now()
-    left = [each for each in broker.rules() if each.holds(queue or "", task or "", now)]
-    over = rule_over(left, queue or "", task or "", now)
+    undo = "unblock" if rule.kind is RuleKind.BLOCK else "resume"
+    _needs_target(undo, rule)
+    there = any(each.place == rule.place for each in broker.rules())
+    over = _still_over(broker, rule)
+    held = _fitting(broker, rule) if there and over is None else 0
+    if dry_run:
+        if json:
+            show.put_json({**show.rule_json(rule), "jobs": held, "dry_run": True})
+        else:
+            show.say(f"this would let go {_number(held)} now; nothing was changed")
+        return
+    cleared = broker.clear_rule(
+        rule.kind,
+        rule.queue,
+        rule.task,
+        author(),
+        version=rule.version,
+        tag=rule.tag,
+        key=rule.key,
+    )
     if json:
         show.put_json(
             {
-                "kind": kind,
-                "queue": queue,
-                "task": task,
+                "kind": rule.kind,
+                "queue": rule.queue,
+                "task": rule.task,
                 "cleared": cleared,
                 "held_by": None if over is None else show.rule_json(over),
             }
@@ -212,24 +275,65 @@ def _clear(
         said = f" ({over.reason})" if over.reason else ""
         show.say(
             f"{over.target} is still held back by a {over.kind} of {over.author or 'somebody'}"
-            f"{said}: penstock {verb} {_words(over)}{admin}"
+            f"{said}: penstock {verb} {' '.join(over.words)}{admin}"
         )
 
 
-def _needs_target(verb: str, queue: str | None, task: str | None) -> None:
-    if queue is None and task is None:
-        raise Refused(f"{verb} what? Name a queue, or --task NAME, or both")
+def _still_over(broker: Broker, rule: Rule) -> Rule | None:
+    """Another rule that keeps back all that this one does: a block if there is one."""
+    from penstock.rule import RuleKind
+
+    left = [
+        each
+        for each in broker.rules()
+        if each.kind is not RuleKind.LIMIT
+        and each.place != rule.place
+        and each.queue in {None, rule.queue}
+        and each.task in {None, rule.task}
+        and each.version in {None, rule.version}
+        and each.tag in {None, rule.tag}
+        and each.key in {None, rule.key}
+    ]
+    return min(left, key=lambda each: each.kind, default=None)  # "block" < "pause"
 
 
-def _held_back(broker: Broker, rule: Rule) -> int:
+def _needs_target(verb: str, rule: Rule) -> None:
+    if rule.target == "everything":
+        raise Refused(f"{verb} what? Name a queue, or --task, --version, --tag or --key")
+
+
+def _fitting(broker: Broker, rule: Rule) -> int:
+    """How many jobs that are due fit the rule."""
+    from penstock.filter import Filter
+    from penstock.job import State
+
     now = broker.clock.now()
-    return sum(count.paused for count in broker.count() if rule.holds(count.queue, count.task, now))
+    if not rule.by_job and rule.version is None:
+        return sum(
+            count.ready + count.paused + count.limited
+            for count in broker.count()
+            if rule.holds(count.queue, count.task, now)
+        )
+    wanted = Filter(
+        task=() if rule.task is None else (rule.task,),
+        queue=() if rule.queue is None else (rule.queue,),
+        state=(State.READY,),
+        tags={} if rule.tag is None else {rule.tag[0]: (rule.tag[1],)},
+    )
+    number, after = 0, None
+    while True:
+        page = broker.find(wanted, after, 1000)
+        number += sum(
+            rule.fits(job) and (job.run_at is None or job.run_at <= now) for job in page.jobs
+        )
+        after = page.after
+        if after is None:
+            return number
+
+
+def _number(jobs: int) -> str:
+    return f"{jobs:,} {'job' if jobs == 1 else 'jobs'}"
 
 
 def _jobs(number: int) -> str:
     return f"{number:,} {'job is' if number == 1 else 'jobs are'}"
-
-
-def _words(rule: Rule) -> str:
-    words = [rule.queue] if rule.queue else []
-    return " ".join(words + (["--task", rule.task] if rule.task else []))

@@ -34,6 +34,7 @@ COLOURS = {
     "scheduled": "blue",
     "running": "yellow",
     "paused": "magenta",
+    "limited": "magenta",
     "succeeded": "green",
     "failed": "red",
     "cancelled": "bright_black",
@@ -213,6 +214,12 @@ def rule_json(rule: Rule) -> dict[str, Any]:
         "reason": rule.reason,
         "created_at": iso(rule.created_at or None),
         "until": iso(rule.until),
+        "version": rule.version,
+        "tag": None if rule.tag is None else "=".join(rule.tag),
+        "key": rule.key,
+        "running": rule.running,
+        "rate": None if rule.rate is None else {"jobs": rule.rate[0], "seconds": rule.rate[1]},
+        "per_key": rule.per_key,
     }
 
 
@@ -246,9 +253,14 @@ def jobs_table(jobs: Sequence[Job[Any]], now: float) -> rich.table.Table:
     return made
 
 
+_PLACES = ("ready", "scheduled", "waiting", "paused", "running", "failed")
+
+
 def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
     """Where jobs stand, a row per queue or per task of a queue."""
-    places = ("ready", "scheduled", "waiting", "paused", "running", "failed")
+    places = _PLACES
+    if any(count.limited for count in counts):
+        places = (*places, "limited")
     heads = ("queue", "task", *places) if by_task else ("queue", *places)
     made = table(*heads, right=places)
     for count in counts if by_task else by_queue(counts):
@@ -276,7 +288,7 @@ def by_queue(counts: Sequence[Count]) -> list[Count]:
             "",
             *(
                 getattr(sums[count.queue], place) + getattr(count, place)
-                for place in ("ready", "scheduled", "waiting", "paused", "running", "failed")
+                for place in (*_PLACES, "limited")
             ),
         )
     return list(sums.values())

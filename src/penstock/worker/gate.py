@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.broker import Broker
 from penstock.job import Job, Outcome, State, put_back
-from penstock.rule import Rule, RuleKind, rule_over
+from penstock.rule import Rule, RuleKind, rule_over_job
 from penstock.worker.chunk import Chunk
 
 
@@ -48,13 +48,20 @@ class Gate:
 
     def last_look(self, rules: int, job: Job[Any]) -> Outcome | None:
         """None: no rule has come since this version of them that keeps the job back."""
+        if job.start_within is not None and self._too_late(job, job.start_within):
+            return put_back("not started in time")
         if self.version() != rules:
             return self._obey(job)
         return None
 
+    def _too_late(self, job: Job[Any], within: float) -> bool:
+        # By the clock that the history has: its windows are to show no more starts than the rate.
+        after = self._broker.clock.now() - (job.claimed_at or 0.0)
+        return not 0 <= after <= within
+
     def _obey(self, job: Job[Any]) -> Outcome | None:
         try:
-            rule = rule_over(self._current(), job.queue, job.task, self._broker.clock.now())
+            rule = rule_over_job(self._current(), job, self._broker.clock.now())
         except Exception:
             return put_back("rules unknown")  # the store does not answer: better not to start
         if rule is None:

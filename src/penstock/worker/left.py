@@ -25,7 +25,7 @@ def _left(broker: Broker, worker: WorkerRow, count: Count) -> bool:
         return False
     if count.scheduled or count.waiting or count.running:
         return True
-    if not count.ready:
+    if not count.ready and not count.limited:
         return False
     # Ready, and yet not handed out: perhaps for workers with other tags, or with newer code.
     wanted = Filter(task=(count.task,), queue=(count.queue,), state=(State.READY,))

@@ -47,6 +47,22 @@ def blocks(url: str) -> list[tuple[str, ...]]:
         ).fetchall()
 
 
+def test_a_plain_role_sets_limits_and_claims_under_them(plain, clock):
+    broker = PostgresBroker(plain, clock=clock)
+    worker = WorkerRow(id="w", tasks={"send": 1})
+    broker.enqueue([a_job(clock, task="send") for _ in range(5)])
+    broker.enqueue([a_job(clock, task="send", key="ada") for _ in range(5)])
+
+    broker.set_rule(Rule(RuleKind.LIMIT, task="send", running=4, rate=(3, 60.0)))
+    broker.set_rule(Rule(RuleKind.LIMIT, task="send", rate=(1, 60.0), per_key=True))
+
+    assert len(broker.claim(worker, None, 10)) == 3
+    assert sum(count.limited for count in broker.count()) == 7
+    assert broker.clear_rule(RuleKind.LIMIT, task="send")
+    broker.prune(clock.now() - 60)
+    broker.close()
+
+
 def test_a_plain_role_does_all_that_producers_and_workers_do(plain, clock):
     broker = PostgresBroker(plain, clock=clock)
     worker = WorkerRow(id="w", tasks={"send": 1})
@@ -144,7 +160,8 @@ def test_a_plain_role_can_neither_block_nor_unblock(plain, logins):
         "update penstock.rule set kind = 'block' where kind = 'pause'",
         (
             "insert into penstock.rule values ('block', 'mail', '', 'me', '', 0, null)"
-            " on conflict (kind, queue, task) do update set until = 0"
+            " on conflict (kind, queue, task, version, tag, tag_value, key, per_key)"
+            " do update set until = 0"
         ),
         "truncate penstock.rule",
         "drop policy rule_clear on penstock.rule",

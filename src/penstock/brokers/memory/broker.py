@@ -7,7 +7,7 @@ one, operation by operation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Never
 
 import msgspec
@@ -33,9 +33,9 @@ from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.flow import Flow, FlowRow, Gift, check_flow
 from penstock.job import ENDED, Job, Outcome, Parcel, State, lapsed, put_back
-from penstock.rule import Rule, RuleKind, rule_over
+from penstock.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.schedule import Decision, Schedule
-from penstock.why import explain
+from penstock.why import explain, held_by
 
 MOST_FOUND = 1000
 
@@ -54,7 +54,7 @@ class MemoryBroker:
         self._lock = threading.Condition(threading.RLock())
         self._store = Store(clock)
         self._schedules = Schedules(self._store)
-        self._rules: dict[tuple[RuleKind, str | None, str | None], Rule] = {}
+        self._rules: dict[Hashable, Rule] = {}
         self._rules_version = 0
         self._seen = threading.local()
 
@@ -136,18 +136,30 @@ class MemoryBroker:
                 if may_take(worker, lane, queues, rules, now) and (head := line.head(now))
             ]
             left = dict(sizes or {})
+            limits = Limits(rules, store.use_of, self.clock.monotonic())
+            by_job = [rule for rule in rules if rule.by_job]
+            store.free_at = None
             taken: list[Job[Any]] = []
             for _, _, _, lane in sorted(offers, key=lambda offer: offer[:3]):
                 for job in store.due(lane):
                     if len(taken) >= limit or left.get(lane.task, 1) <= 0:
                         break
+                    if by_job and rule_over_job(by_job, job, now):
+                        continue
+                    if not store.leaves_room(limits, job):
+                        if not limits.over(lane, per_key=True):
+                            break
+                        continue
                     left[lane.task] = left.get(lane.task, limit) - 1
-                    taken.append(store.start(job, worker.id))
+                    taken.append(store.start(job, worker.id, limits.start_within(lane)))
+            store.write_down(limits.started)
             return taken
 
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         with self._lock:
             accepted = [self._store.settle(job, outcome) for job, outcome in pairs]
+            if any(rule.kind is RuleKind.LIMIT for rule in self._rules.values()):
+                self._store.hints += 1  # what ended may have made room
             self._lock.notify_all()
             return accepted
 
@@ -196,9 +208,14 @@ class MemoryBroker:
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:  # noqa: ARG002  a hint may come for nothing
         with self._lock:
             seen = getattr(self._seen, "hints", 0)
-            self._lock.wait_for(lambda: self._store.hints != seen, timeout)
+            free_at = self._store.free_at
+            free_in = timeout if free_at is None else max(0.0, free_at - self.clock.monotonic())
+            self._lock.wait_for(lambda: self._store.hints != seen, min(timeout, free_in))
             self._seen.hints = self._store.hints
-            return self._store.hints != seen
+            if free_in >= timeout:
+                return self._store.hints != seen
+            self._store.free_at = None
+            return True
 
     def wake(self) -> None:
         with self._lock:
@@ -325,7 +342,7 @@ class MemoryBroker:
 
     def set_rule(self, rule: Rule) -> Rule:
         with self._lock:
-            place = (rule.kind, rule.queue, rule.task)
+            place = rule.place
             before = self._rules.get(place)
             created_at = rule.created_at or self.clock.now()
             if before is not None and before in self.rules():
@@ -340,25 +357,25 @@ class MemoryBroker:
         queue: str | None = None,
         task: str | None = None,
         author: str = "",
+        *,
+        version: int | None = None,
+        tag: tuple[str, str] | None = None,
+        key: str | None = None,
+        per_key: bool = False,
     ) -> bool:
         with self._lock:
             in_force = self.rules()
-            if self._rules.pop((kind, queue, task), None) not in in_force:
+            cleared = self._rules.pop((kind, queue, task, version, tag, key, per_key), None)
+            if cleared is None or cleared not in in_force:
                 return False
-            self._rules_changed(Rule(kind, queue, task, author), in_force=False)
+            cleared = msgspec.structs.replace(cleared, author=author, reason="")
+            self._rules_changed(cleared, in_force=False)
             self.wake()
             return True
 
     def _rules_changed(self, rule: Rule, *, in_force: bool) -> None:
         self._rules_version += 1
-        data = {
-            "kind": rule.kind,
-            "queue": rule.queue,
-            "task": rule.task,
-            "author": rule.author,
-            "reason": rule.reason,
-            "set": in_force,
-        }
+        data = rule.data(in_force=in_force)
         self._store.record("rule", data=data, queue=rule.queue, task=rule.task)
 
     def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
@@ -406,13 +423,16 @@ class MemoryBroker:
         with self._lock:
             now, rules = self.clock.now(), self.rules()
             counts: dict[tuple[str, str], dict[str, int]] = {}
-            for job in self._store.jobs.values():
+            limits = Limits(rules, self._store.use_of, self.clock.monotonic())
+            for job in sorted(self._store.jobs.values(), key=lambda job: (job.queue, job.task)):
                 word = str(job.state)
                 if job.state is State.READY:
                     if job.run_at is not None and job.run_at > now:
                         word = "scheduled"
-                    elif rule_over(rules, job.queue, job.task, now):
+                    elif rule_over_job(rules, job, now):
                         word = "paused"
+                    elif limits.rules and not self._store.leaves_room(limits, job):
+                        word = "limited"
                 elif job.state in {State.SUCCEEDED, State.CANCELLED}:
                     continue
                 row = counts.setdefault((job.queue, job.task), {})
@@ -435,7 +455,9 @@ class MemoryBroker:
             if job is not None and job.state is State.READY:
                 ahead = self._store.lines[lane_of(job)].ahead_of(job, now)
             needs = [] if job is None else self._store.flows.needs_of(job)
-            return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs)
+            limits = Limits(self.rules(), self._store.use_of, self.clock.monotonic())
+            held = None if job is None else held_by(limits, job, self._store.holders)
+            return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held)
 
     def flow(self, flow_id: str) -> FlowRow | None:
         with self._lock:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ def may_take(
         (queues is None or lane.queue in queues)
         and lane.version <= worker.tasks.get(lane.task, -1)
         and worker.tags.issuperset(lane.runs_on)
-        and rule_over(rules, lane.queue, lane.task, now) is None
+        and rule_over(rules, lane.queue, lane.task, now, lane.version) is None
     )
 
 
@@ -62,6 +63,11 @@ class Line:
         if self._timed and self._timed[0][0] <= now:
             first.append(self._timed[0])
         return min(first, default=None)
+
+    def due(self, now: float) -> Iterator[Place]:
+        """The jobs that are due now, first in, first out."""
+        timed = self._timed[: bisect_left(self._timed, (now, "\uffff"))]
+        return heapq.merge(self._at_once.copy(), timed)
 
     def ahead_of(self, job: Job[Any], now: float) -> int:
         """How many due jobs come before this one."""

@@ -6,7 +6,7 @@ None of it locks; the broker holds its one lock around every verb.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from penstock.flow import Flow
 from penstock.ids import time_of
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.redact import redact
+from penstock.rule import Limits, Rule, Use, slack_of
 from penstock.settlement import leaves_history, settled
 
 
@@ -41,6 +42,8 @@ class Store:
         self.given_up: dict[str, float] = {}
         self.notes: dict[str, dict[tuple[str, str], Note]] = defaultdict(dict)
         self.history: list[Event] = []
+        self.starts: dict[tuple[Hashable, str | None], list[tuple[float, int]]] = {}  # by rule, key
+        self.free_at: float | None = None  # when a rate lets more start; of the last claim
         self.hints = 0  # changes whenever there may be something to claim
         self._position = 0
 
@@ -60,10 +63,10 @@ class Store:
         return job if fenced else None
 
     def due(self, lane: Lane) -> Iterator[Job[Any]]:
-        """The due jobs of a lane in order; each must have left it before the next is asked for."""
-        now = self.clock.now()
-        while (line := self.lines.get(lane)) and (head := line.head(now)):
-            yield self.jobs[head[1]]
+        """The due jobs of a lane in order; each may leave it before the next is asked for."""
+        line = self.lines.get(lane)
+        for _, job_id in line.due(self.clock.now()) if line else ():
+            yield self.jobs[job_id]
 
     def make_ready(self, job: Job[Any]) -> None:
         self.jobs[job.id] = job
@@ -88,7 +91,7 @@ class Store:
         if not self.lines[lane]:
             del self.lines[lane]
 
-    def start(self, job: Job[Any], worker: str) -> Job[Any]:
+    def start(self, job: Job[Any], worker: str, within: float | None = None) -> Job[Any]:
         """Hand a ready job to a worker."""
         self.take_out(job)
         self.keys.release(job, "started")
@@ -101,7 +104,49 @@ class Store:
             worker=worker,
         )
         self.jobs[job.id] = running
-        return running
+        if within is None:
+            return running
+        return msgspec.structs.replace(running, start_within=within)
+
+    def use_of(self, rule: Rule, key: str | None) -> Use:
+        """What stands against a limit, of this key or in all."""
+        running = sum(self.holders(rule, key).values())
+        return Use(running, self.starts.get((rule.place, key), []))
+
+    def holders(self, rule: Rule, key: str | None) -> dict[str, int]:
+        """How many jobs under this limit each worker holds."""
+        found: dict[str, int] = {}
+        for worker, held in self.held.items():
+            jobs = [self.jobs[job_id] for job_id in held]
+            number = sum(rule.fits(job) and key in {None, job.key} for job in jobs)
+            if number:
+                found[worker] = number
+        return found
+
+    def leaves_room(self, limits: Limits, job: Job[Any]) -> bool:
+        """Whether its limits let the job start; if so it is counted, else when they will."""
+        lane = lane_of(job)
+        rooms = [limits.room(lane, 1)]
+        if job.key is not None:
+            rooms.append(limits.room(lane, 1, job.key))
+        if all(room.jobs > 0 for room in rooms):
+            limits.took(lane, 1, job.key)
+            return True
+        times = [room.free_in for room in rooms if room.jobs <= 0]
+        if None not in times:
+            free_at = self.clock.monotonic() + max(time for time in times if time is not None)
+            self.free_at = free_at if self.free_at is None else min(free_at, self.free_at)
+        return False
+
+    def write_down(self, started: Mapping[tuple[Rule, str | None], int]) -> None:
+        """Remember what was started under rates, for as long as it counts."""
+        now = self.clock.monotonic()
+        for (rule, key), jobs in started.items():
+            if rule.rate is not None:
+                seconds = rule.rate[1]
+                starts = self.starts.get((rule.place, key), [])
+                kept = [start for start in starts if start[0] > now - seconds - slack_of(seconds)]
+                self.starts[rule.place, key] = [*kept, (now, jobs)]
 
     def settle(self, claimed: Job[Any], outcome: Outcome) -> bool:
         """Move a running job on, if this attempt still holds it."""

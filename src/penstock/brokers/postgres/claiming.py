@@ -30,6 +30,7 @@ class Claiming(Settling):
         self.ear.workers = self.registered
         self.ear.told = self.offers.hear
         self.moved = False  # jobs, since the counts were folded
+        self.limited = False
         self._news_at = -1.0
         self._lapsed = True  # as far as is known, somebody's lease ran out
 
@@ -65,6 +66,10 @@ class Claiming(Settling):
             if woken:
                 self.store.ring(connection, woken)
             self.moved = self.moved or bool(pairs or claim.jobs)
+            self.limited = claim.limited if limit > 0 else self.limited
+            if self.limited and len(claim.jobs) < len(pairs):
+                # What ended made room, and was not taken here.
+                self.store.ring(connection, {job.lane.hash for job, _ in pairs})
             return claim.accepted, claim.jobs
 
     def _exchange(
@@ -83,6 +88,12 @@ class Claiming(Settling):
         except LastOfNode:
             return None
         return claim
+
+    def settle(self, pairs: Sequence[Pair]) -> list[bool]:
+        accepted = super().settle(pairs)
+        if self.limited and pairs:
+            self._ring()
+        return accepted
 
     def heard_news(self, news: str, now: float) -> None:
         """What a look or a claim found on its way, besides jobs."""

@@ -77,6 +77,11 @@ class Offers:
         if lanes is None or unknown:
             self.forget(unknown)
 
+    def free_at(self, at: float) -> None:
+        """A limit lets more start then."""
+        with self._lock:
+            self.next_due = at if self.next_due is None else min(at, self.next_due)
+
     def exhausted(self, offer: Offer) -> None:
         """Nothing more was found in there."""
         with self._lock:

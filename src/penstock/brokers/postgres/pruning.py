@@ -132,7 +132,7 @@ class Pruning(Claiming):
         removed += self._pages(sql.prune_notes, parameters)
         removed += self._pages(sql.prune_batches, parameters)
         removed += self._pages(sql.prune_flows, parameters)
-        for statement in (sql.prune_tags, sql.prune_workers, sql.prune_unique):
+        for statement in (sql.prune_tags, sql.prune_workers, sql.prune_unique, sql.prune_starts):
             self._pages(statement, parameters)
         self.fold()
         return removed

@@ -27,10 +27,17 @@ class Ruling(Renewing):
         queue: str | None = None,
         task: str | None = None,
         author: str = "",
+        *,
+        version: int | None = None,
+        tag: tuple[str, str] | None = None,
+        key: str | None = None,
+        per_key: bool = False,
     ) -> bool:
         if kind is RuleKind.BLOCK:
             self._may_block("unblock")
-        return super().clear_rule(kind, queue, task, author)
+        return super().clear_rule(
+            kind, queue, task, author, version=version, tag=tag, key=key, per_key=per_key
+        )
 
     def _may_block(self, verb: str) -> None:
         with self.store.lend() as connection:

@@ -93,6 +93,7 @@ class Taking:
         self.looked = False
         self.bottom = False  # and from the bottom
         self.said = False  # the worker's row was looked at
+        self.limited = False  # limits cover some of what there is
         self.guesses: list[int] = []
 
     def exchange(self, settled: tuple[bytes | None, ...], place: Place | None = None) -> None:
@@ -114,6 +115,8 @@ class Taking:
             raise LastOfNode from error
         self.accepted = [bool(mark) for mark in rows[0][5] or b""]
         self._take_over(rows[1:], offers)
+        if self.limited and not self.jobs:
+            self.looked = self.bottom = False  # that was before these ended and made room
 
     def go_on(self) -> None:
         """Claim until there is enough, or nothing left."""
@@ -163,7 +166,14 @@ class Taking:
             seconds=seconds,
             bottom=bottom,
         )
-        broker.heard_news(b" ".join(row[4] for row in rows if row[4]).decode(), self.now)
+        self._hear(b" ".join(row[4] for row in rows if row[4]).decode())
+
+    def _hear(self, news: str) -> None:
+        self.limited = self.limited or "limited" in news
+        for word in news.split():
+            if word.startswith("free="):
+                self.broker.offers.free_at(self.now + float(word.removeprefix("free=")))
+        self.broker.heard_news(news, self.now)
 
     def _declared(self, share: float = 1 / 3) -> str | None:
         """What the worker's row is to say; None if it said so within this share of its lease."""
@@ -216,14 +226,21 @@ class Taking:
         for lane, *packed, job_rows, news in rows:
             if lane is not None:
                 offer = known[to_int(lane)]
+                before = len(self.jobs)
                 taken[offer.hash] = self._take(offer, packed, job_rows)
+                if news:
+                    within = float(news)
+                    self.jobs[before:] = [
+                        msgspec.structs.replace(job, start_within=within)
+                        for job in self.jobs[before:]
+                    ]
             elif news == b"unknown":
                 # Given up for dead, or never there: the next time it introduces itself.
                 self.broker.registered.pop(self.worker.id, None)
                 self.said = False
                 return
             else:
-                self.broker.heard_news((news or b"").decode(), self.now)
+                self._hear((news or b"").decode())
         for offer, guess in zip(offers, self.guesses, strict=True):
             want = self._most(offer.lane.task)
             jobs, parcels = taken.get(offer.hash, (0, 0))

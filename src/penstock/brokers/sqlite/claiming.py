@@ -12,6 +12,7 @@ from penstock.broker import WorkerRow
 from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.hand_over import HandOver
 from penstock.brokers.sqlite.offers import Offer
+from penstock.brokers.sqlite.picking import Picking
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Store, in_our_words
 from penstock.brokers.sqlite.wake import Waiter
@@ -19,7 +20,6 @@ from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
 from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, Outcome, State
-from penstock.rule import rule_over
 
 
 class Claiming(HandOver):
@@ -78,11 +78,12 @@ class Claiming(HandOver):
     ) -> list[Job[Any]]:
         if limit <= 0:
             return []
-        db, now = change.db, change.now
+        db, now = cast("SqliteDb", change.db), change.now
         self._keep_alive(db, worker, now)
         self._expire(change)
         rules = self._rules_in_force(db, now)
         left = None if sizes is None else dict(sizes)
+        picking = Picking(self.store, db, rules, now) if rules else None
         jobs: list[Job[Any]] = []
         looked = False
         while len(jobs) < limit and not looked:
@@ -91,12 +92,10 @@ class Claiming(HandOver):
                 looked = True
             short: set[int] = set()
             for offer in self.offers.lanes:
-                want = limit - len(jobs)
-                if left is not None:
-                    want = min(want, left.get(offer.lane.task, want))
-                if want <= 0 or rule_over(rules, offer.lane.queue, offer.lane.task, now):
+                want = _most(offer, limit - len(jobs), left, picking)
+                if want <= 0:
                     continue
-                taken = self._take(change, offer, want, worker)
+                taken = self._take(change, offer, want, worker, picking)
                 jobs += taken
                 if left is not None and offer.lane.task in left:
                     left[offer.lane.task] -= len(taken)
@@ -106,13 +105,19 @@ class Claiming(HandOver):
             if len(jobs) < limit:
                 self.offers.forget()
         change.finish()
+        self.offers.free_at = None if picking is None else picking.finish()
         return jobs
 
-    def _take(self, change: Change, offer: Offer, want: int, worker: WorkerRow) -> list[Job[Any]]:
+    def _take(
+        self, change: Change, offer: Offer, want: int, worker: WorkerRow, picking: Picking | None
+    ) -> list[Job[Any]]:
         """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
         db = cast("SqliteDb", change.db)
         due: list[tuple[float, bytes]] = []
-        if offer.loose:
+        picks = picking is not None and picking.by_job(offer.lane)
+        if picking is not None and picks:
+            due = picking.due(offer, want)
+        elif offer.loose:
             parameters = {"lane": offer.hash, "now": change.now, "limit": want}
             due = [(row["run_at"], row["id"]) for row in db.execute(sql.claim_due, parameters)]
         rows, left = 0, want
@@ -130,18 +135,29 @@ class Claiming(HandOver):
                 break
         cursor.close()
         rows += min(left, len(due) - rows)
-        jobs = self._take_rows(change, offer, rows, worker) if rows else []
+        picked = [raw for _, raw in due[:rows]] if picks else None
+        jobs = self._take_rows(change, offer, rows, worker, picked) if rows else []
         if parcels:
             jobs += self._take_parcels(change, offer, parcels, want - rows, worker)
-        return jobs
+        return jobs if picking is None else picking.took(offer.lane, jobs)
 
     def _take_rows(
-        self, change: Change, offer: Offer, limit: int, worker: WorkerRow
+        self,
+        change: Change,
+        offer: Offer,
+        limit: int,
+        worker: WorkerRow,
+        picked: Sequence[bytes] | None,
     ) -> list[Job[Any]]:
         db, tally = change.db, change.tally
         parameters = {"lane": offer.hash, "now": change.now, "limit": limit, "worker": worker.id}
         jobs: list[Job[Any]] = []
-        for row in db.execute(sql.claim, parameters).fetchall():
+        if picked is None:
+            rows = db.execute(sql.claim, parameters).fetchall()
+        else:
+            each = [{"id": raw, "now": change.now, "worker": worker.id} for raw in picked]
+            rows = [row for row in db.each(sql.claim_one, each) if row is not None]
+        for row in rows:
             job = job_of(offer.lane, row)
             tally[offer.hash, State.READY, row["minute"]] -= 1
             if job.unique is not None:
@@ -228,7 +244,12 @@ class Claiming(HandOver):
         me = threading.get_ident()
         if me not in self._waiters:
             self._waiters[me] = Waiter(self.bell.folder, self.store.data_version)
-        return self._waiters[me].wait(timeout)
+        free_at = self.offers.free_at
+        if free_at is None or free_at - self.clock.now() >= timeout:
+            return self._waiters[me].wait(timeout)
+        self._waiters[me].wait(max(0.0, free_at - self.clock.now()))
+        self.offers.free_at = None
+        return True
 
     def wake(self) -> None:
         for waiter in list(self._waiters.values()):
@@ -247,6 +268,13 @@ class Claiming(HandOver):
         self._waiters.clear()
         self.bell.close()
         self.store.close_connections()
+
+
+def _most(offer: Offer, want: int, left: Mapping[str, int] | None, picking: Picking | None) -> int:
+    """How many jobs to take from a lane: no more than are left for its task, or rules leave."""
+    if left is not None:
+        want = min(want, left.get(offer.lane.task, want))
+    return want if picking is None else picking.most(offer.lane, want)
 
 
 class SqliteTransaction:

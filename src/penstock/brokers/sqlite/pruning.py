@@ -84,4 +84,5 @@ class Pruning(Claiming):
         # Not counted: these are no rows that anybody put there.
         for statement in (sql.prune_tags, sql.prune_workers, sql.prune_tallies, sql.prune_unique):
             db.execute(statement, parameters)
+        db.execute(sql.prune_starts, parameters)
         return removed

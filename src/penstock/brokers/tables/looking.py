@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import ids_between, node_row, place_of
+from penstock.brokers.tables.limiting import Standing, Usage, limited
 from penstock.brokers.tables.looking_after import LookingAfter
 from penstock.brokers.tables.rows import (
     SETTLED,
@@ -30,7 +31,7 @@ from penstock.flow import FlowRow, Gift, NodeRow, in_order
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
-from penstock.why import explain
+from penstock.why import Held, explain, held_by
 
 MOST_EXAMINED = 100_000
 MOST_FOUND = 1000
@@ -146,7 +147,9 @@ class Looking(LookingAfter[StoreT]):
         now = self.clock.now()
         places: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
         with self.store.reading() as db:
-            kept_back = covered_by(self._rules_in_force(db, now), now)
+            rules = self._rules_in_force(db, now)
+            kept_back = covered_by(rules, now)
+            due: Counter[int] = Counter()
             for row in db.execute(self.store.sql.count).fetchall():
                 lane, state, jobs = self.store.lane(db, row["lane"]), row["state"], row["jobs"]
                 place = places[lane.queue, lane.task]
@@ -155,8 +158,16 @@ class Looking(LookingAfter[StoreT]):
                     continue
                 later = self._later(db, row, now)
                 place["scheduled"] += later
-                paused = kept_back(lane.queue, lane.task)
-                place["paused" if paused else "ready"] += jobs - later
+                if kept_back(lane.queue, lane.task, lane.version):
+                    place["paused"] += jobs - later
+                else:
+                    due[row["lane"]] += jobs - later
+            standing = Standing(self.store, db, now, rules)
+            for lane, paused, limited, ready in standing.sort(due):
+                place = places[lane.queue, lane.task]
+                place["paused"] += paused
+                place["limited"] += limited
+                place["ready"] += ready
         counts = [
             Count(
                 queue,
@@ -167,6 +178,7 @@ class Looking(LookingAfter[StoreT]):
                 place["paused"],
                 place["running"],
                 place["failed"],
+                place["limited"],
             )
             for (queue, task), place in sorted(places.items())
         ]
@@ -229,6 +241,7 @@ class Looking(LookingAfter[StoreT]):
         now = self.clock.now()
         job = self.get(job_id)
         ahead: int | None = None
+        held: Held | None = None
         if job is not None and job.state is State.READY:
             with self.store.reading() as db:
                 raw = to_bytes(job_id)
@@ -239,12 +252,16 @@ class Looking(LookingAfter[StoreT]):
                 ahead = (
                     int(db.execute(self.store.sql.ahead, parameters).fetchone()["jobs"]) + in_parcel
                 )
+                rules = self._rules_in_force(db, now)
+                if limited(rules):
+                    usage = Usage(self.store, db, now)
+                    held = held_by(usage.limits(rules), job, usage.holders)
         needs: list[NodeRow] = []
         if job is not None and job.state is State.WAITING and (place := place_of(job.body)):
             with self.store.reading() as db:
                 rows = db.execute(self.store.sql.unmet, (place[1],)).fetchall()
                 needs = [node_row(row) for row in rows]
-        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs)
+        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held)
 
     def flow(self, flow_id: str) -> FlowRow | None:
         raw = to_bytes(flow_id)

@@ -27,6 +27,7 @@ from penstock.brokers.tables.rows import (
     leased_jobs,
     lengths_of,
     packed_jobs,
+    rule_place,
     row_of,
     run_of,
     succeeded_job,
@@ -330,21 +331,25 @@ class LookingAfter(Working[StoreT]):
             made = db.execute(
                 self.store.sql.set_rule,
                 {
-                    "kind": rule.kind,
-                    "queue": rule.queue or "",
-                    "task": rule.task or "",
+                    **rule_place(rule),
                     "author": rule.author,
                     "reason": rule.reason,
                     "created_at": rule.created_at or now,
                     "now": now,
                     "until": rule.until,
+                    "running": rule.running,
+                    "rate_jobs": rule.rate and rule.rate[0],
+                    "rate_seconds": rule.rate and rule.rate[1],
                 },
             ).fetchone()
             rule = msgspec.structs.replace(rule, created_at=made["created_at"])
             change = Change(self.store, db, now)
             change.happened("rule", _rule_data(rule, in_force=True), None, None)
             change.finish()
-        self.store.rules_changed(stop=True)
+        limit = rule.kind is RuleKind.LIMIT
+        self.store.rules_changed(stop=not limit)
+        if limit:
+            self._ring()  # one that was raised lets more start
         return rule
 
     def clear_rule(
@@ -353,15 +358,23 @@ class LookingAfter(Working[StoreT]):
         queue: str | None = None,
         task: str | None = None,
         author: str = "",
+        *,
+        version: int | None = None,
+        tag: tuple[str, str] | None = None,
+        key: str | None = None,
+        per_key: bool = False,
     ) -> bool:
+        place = (kind, queue, task, version, tag, key, per_key)
         with self.store.writing() as db:
             now = self.clock.now()
-            cleared = db.execute(
-                self.store.sql.clear_rule,
-                {"kind": kind, "queue": queue or "", "task": task or "", "now": now},
-            ).rowcount
+            found = [rule for rule in self._rules_in_force(db, now) if rule.place == place]
+            cleared = 0
+            for rule in found:
+                parameters = {**rule_place(rule), "now": now}
+                cleared = db.execute(self.store.sql.clear_rule, parameters).rowcount
             if cleared:
-                data = _rule_data(Rule(kind, queue, task, author), in_force=False)
+                rule = msgspec.structs.replace(found[0], author=author, reason="")
+                data = _rule_data(rule, in_force=False)
                 change = Change(self.store, db, now)
                 change.happened("rule", data, None, None)
                 change.finish()
@@ -378,13 +391,4 @@ def _given_up(job: Job[Any], started: Collection[str] | None) -> Outcome:
 
 
 def _rule_data(rule: Rule, *, in_force: bool) -> bytes:
-    return msgspec.json.encode(
-        {
-            "kind": rule.kind,
-            "queue": rule.queue,
-            "task": rule.task,
-            "author": rule.author,
-            "reason": rule.reason,
-            "set": in_force,
-        }
-    )
+    return msgspec.json.encode(rule.data(in_force=in_force))

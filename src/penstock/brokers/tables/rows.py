@@ -11,6 +11,7 @@ import msgspec
 from penstock.brokers.tables.db import Row
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, State, Unique
+from penstock.rule import Rule, RuleKind
 
 _STATES = frozenset(State)
 HELD, SETTLED, ASKED = 0, 1, 2  # the marks of a lease
@@ -204,6 +205,41 @@ def row_of(job: Job[Any], lane: int, **changes: Any) -> dict[str, Any]:
     }
     row.update(changes)
     return row
+
+
+def rule_of(row: Row) -> Rule:
+    """A rule from its row."""
+    rate = None if row["rate_jobs"] is None else (row["rate_jobs"], row["rate_seconds"])
+    return Rule(
+        RuleKind(row["kind"]),
+        row["queue"] or None,
+        row["task"] or None,
+        row["author"],
+        row["reason"],
+        row["created_at"],
+        row["until"],
+        version=None if row["version"] < 0 else row["version"],
+        tag=(row["tag"], row["tag_value"]) if row["tag"] else None,
+        key=row["key"] or None,
+        running=row["running"],
+        rate=rate,
+        per_key=bool(row["per_key"]),
+    )
+
+
+def rule_place(rule: Rule) -> dict[str, Any]:
+    """What tells a rule from others, as parameters of set_rule.sql and clear_rule.sql."""
+    tag, tag_value = rule.tag or ("", "")
+    return {
+        "kind": rule.kind,
+        "queue": rule.queue or "",
+        "task": rule.task or "",
+        "version": -1 if rule.version is None else rule.version,
+        "tag": tag,
+        "tag_value": tag_value,
+        "key": rule.key or "",
+        "per_key": rule.per_key,
+    }
 
 
 def indexed(value: str) -> str:

@@ -11,29 +11,18 @@ from penstock.broker import Renewed, WorkerRow
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import lock_flows, place_of
-from penstock.brokers.tables.rows import ASKED, job_of, leased_jobs, moved
+from penstock.brokers.tables.rows import ASKED, job_of, leased_jobs, moved, rule_of
 from penstock.brokers.tables.settling import Settling, StoreT
 from penstock.ids import from_bytes
 from penstock.job import Job, Lane, State, put_back
-from penstock.rule import Rule, RuleKind
+from penstock.rule import Rule
 
 
 class Working(Settling[StoreT]):
     """Renew."""
 
     def _rules_in_force(self, db: Db, now: float) -> list[Rule]:
-        return [
-            Rule(
-                RuleKind(row["kind"]),
-                row["queue"] or None,
-                row["task"] or None,
-                row["author"],
-                row["reason"],
-                row["created_at"],
-                row["until"],
-            )
-            for row in db.execute(self.store.sql.rules, (now,))
-        ]
+        return [rule_of(row) for row in db.execute(self.store.sql.rules, (now,))]
 
     def _keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:
         """A claim stands for a renewal, written only when the lease is a third over."""

@@ -1,7 +1,9 @@
 -- Hand due jobs of these lanes, best first, to a worker: parcels move into one lease per lane, rows
 -- become running. Answers one row per lane that gave something; a row without a lane carries news:
 -- `unknown` (the worker is not registered, or was given up: nothing was taken), `expired` (ready
--- jobs whose time is over wait to be cancelled) and `lapsed` (a worker's lease ran out).
+-- jobs whose time is over wait to be cancelled), `lapsed` (a worker's lease ran out), `limited` (limits
+-- cover some of these lanes) and `free=` seconds (so long one of them lets nothing start). In the row of
+-- a lane under a rate the news are the seconds in which its jobs are to begin.
 -- The settings keep a plan made for an empty table from scanning a full one; and no plan is compiled:
 -- what they turn off, where there is no other way, costs so much on paper that it would be, for seconds.
 create or replace function penstock.claim(
@@ -39,6 +41,11 @@ declare
     v_news text;
     v_rules boolean;
     v_burned boolean := false;
+    v_limits boolean := false;
+    v_by_job boolean := false;  -- some rule or limit is about single jobs
+    v_room record;
+    v_only uuid[];
+    v_free double precision;
 begin
     if p_declared is not null then
         insert into penstock.worker as w (id, alive_since, alive_until, lease, claimed_at, listens, declared)
@@ -63,11 +70,30 @@ begin
     -- Held shared until the commit: whoever sets a rule waits for the claims that did not see it.
     perform pg_advisory_xact_lock_shared(4855284201);
     v_rules := exists (select 1 from penstock.rule r where r.until is null or r.until > p_now);
+    v_limits := v_rules and penstock.lock_limits(p_lanes, p_now, p_lease_time);
+    v_by_job := v_rules and exists (
+        select 1 from penstock.rule r where r.per_key or r.key <> '' or r.tag <> ''
+    );
     for i in 1 .. coalesce(array_length(p_lanes, 1), 0) loop
         exit when v_left <= 0;
         v_want := least(v_left, p_sizes[p_tasks[i]]);
         continue when v_want <= 0;
         continue when v_rules and penstock.kept_back(p_lanes[i], p_now);
+        if v_limits then
+            select * into v_room from penstock.room(p_lanes[i], v_want, null, p_now, p_lease_time);
+            v_want := v_room.jobs;
+            if v_want <= 0 then
+                v_free := least(v_free, v_room.free_in);
+                continue;
+            end if;
+        end if;
+        v_only := null;  -- all that are due
+        if v_by_job and p_row_floors[i] is not null and penstock.picks(p_lanes[i], p_now) then
+            select p.ids, p.free_in into v_room
+              from penstock.picked(p_lanes[i], v_want, p_row_floors[i], p_now, p_lease_time) p;
+            v_only := v_room.ids;
+            v_free := least(v_free, v_room.free_in);
+        end if;
         lane := p_lanes[i];
         job_rows := null;
         v_parcels := v_want;  -- jobs to take from parcels
@@ -81,8 +107,9 @@ begin
                    and j.run_at >= p_row_floors[i]
                    and j.run_at <= p_now
                    and (j.expires_at is null or j.expires_at > p_now)
+                   and (v_only is null or j.id = any(v_only))
                  order by j.run_at, j.id
-                 limit v_want
+                 limit coalesce(cardinality(v_only), v_want)
                    for update skip locked
             ),
             packed as materialized (
@@ -189,10 +216,20 @@ begin
             v_left := v_left - v_taken;
             p_sizes[p_tasks[i]] := p_sizes[p_tasks[i]] - v_taken;
             news := null;
+            if v_limits then
+                -- How long after its claim a job may begin, if a rate says so.
+                news := penstock.put_starts(p_lanes[i], v_taken, job_rows, p_now, p_lease_time);
+            end if;
             return next;
         end if;
     end loop;
     v_news := penstock.news(p_now, p_lease_time);
+    if v_limits then
+        v_news := v_news || ' limited';
+    end if;
+    if v_free < 'infinity' then
+        v_news := v_news || ' free=' || v_free;
+    end if;
     if v_news <> '' then
         lane := null;
         news := v_news;

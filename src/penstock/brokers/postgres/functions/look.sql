@@ -23,9 +23,18 @@ as $$
 declare
     v_lane bigint;
     v_rules boolean := exists (select 1 from penstock.rule r where r.until is null or r.until > p_now);
+    v_limits boolean := v_rules and exists (
+        select 1 from penstock.rule r where r.kind = 'limit' and (r.until is null or r.until > p_now)
+    );
+    v_held double precision;
+    v_free double precision;
 begin
     for i in 1 .. coalesce(array_length(p_lanes, 1), 0) loop
-        continue when v_rules and penstock.kept_back(p_lanes[i], p_now);
+        if v_rules then
+            v_held := penstock.held(p_lanes[i], v_limits, p_now, p_lease_time);
+            v_free := least(v_free, v_held);
+            continue when v_held is not null;
+        end if;
         lane := p_lanes[i];
         run_at := null;
         select p.id, p.jobs into first, jobs
@@ -52,7 +61,11 @@ begin
         select p.lane, p.id, p.jobs into v_lane, first, jobs
           from penstock.parcel p order by p.lane, p.id limit 1;
         while v_lane is not null loop
-            if not (v_rules and penstock.kept_back(v_lane, p_now)) then
+            if v_rules then
+                v_held := penstock.held(v_lane, v_limits, p_now, p_lease_time);
+                v_free := least(v_free, v_held);
+            end if;
+            if v_held is null then
                 lane := v_lane;
                 return next;
             end if;
@@ -64,7 +77,11 @@ begin
         select j.lane, j.run_at into v_lane, run_at
           from penstock.job j where j.state = 'ready' order by j.lane, j.run_at limit 1;
         while v_lane is not null loop
-            if not (v_rules and penstock.kept_back(v_lane, p_now)) then
+            if v_rules then
+                v_held := penstock.held(v_lane, v_limits, p_now, p_lease_time);
+                v_free := least(v_free, v_held);
+            end if;
+            if v_held is null then
                 lane := v_lane;
                 return next;
             end if;
@@ -81,14 +98,20 @@ begin
     if p_lanes is null and news !~ 'lapsed' and penstock.stranded() then
         news := news || 'lapsed';
     end if;
+    if v_limits and v_free is not null then
+        news := news || ' limited';
+    end if;
+    if v_free < 'infinity' then
+        news := news || ' free=' || v_free;
+    end if;
     if news <> '' then
         return next;
     end if;
 end
 $$;
 
--- Whether a rule covers this lane: one of the four ways to name it, so that a thousand rules cost
--- no more than one.
+-- Whether a rule covers this whole lane: one of the eight ways to name it, so that a thousand rules
+-- cost no more than one.
 create or replace function penstock.kept_back(p_lane bigint, p_now double precision) returns boolean
 language plpgsql stable
 set enable_seqscan = off
@@ -101,9 +124,37 @@ begin
             on r.kind in ('block', 'pause')
            and r.queue in ('', l.queue)
            and r.task in ('', l.task)
+           and r.version in (-1, l.version)
+           and r.tag = ''
+           and r.tag_value = ''
+           and r.key = ''
          where l.hash = p_lane
            and (r.until is null or r.until > p_now)
     );
+end
+$$;
+
+-- Null: jobs of this lane may be handed out. Else in how many seconds that may be, as far as that is
+-- known: infinity under a pause, a block, or a limit whose room is taken by jobs that run.
+create or replace function penstock.held(
+    p_lane bigint, p_limits boolean, p_now double precision, p_lease_time double precision
+) returns double precision
+language plpgsql
+as $$
+declare
+    v_room record;
+begin
+    if penstock.kept_back(p_lane, p_now) then
+        return 'infinity';
+    end if;
+    if not p_limits then
+        return null;
+    end if;
+    select * into v_room from penstock.room(p_lane, 1, null, p_now, p_lease_time);
+    if v_room.jobs > 0 then
+        return null;
+    end if;
+    return v_room.free_in;
 end
 $$;
 

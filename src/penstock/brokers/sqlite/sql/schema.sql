@@ -152,11 +152,19 @@ create table penstock_rule (
     kind text not null,
     queue text not null,  -- '' is any
     task text not null,
+    version integer not null,  -- -1 is any
+    tag text not null,  -- its name, '' is any
+    tag_value text not null,
+    key text not null,
+    per_key integer not null,  -- a limit that counts each key on its own
     author text not null,
     reason text not null,
     created_at real not null,
     until real,
-    primary key (kind, queue, task)
+    running integer,  -- of a limit: at most so many at a time
+    rate_jobs integer,  -- and so many starts in so many seconds
+    rate_seconds real,
+    primary key (kind, queue, task, version, tag, tag_value, key, per_key)
 ) without rowid, strict;
 
 -- Schedules by name. `declared` is JSON: what was asked for, how far its slots are decided, and a
@@ -165,6 +173,21 @@ create table penstock_schedule (
     name text primary key,
     declared text not null
 ) without rowid, strict;
+
+-- What was claimed under a limit's rate, for as long as it counts. Monotonic times, as of leases.
+create table penstock_start (
+    id integer primary key,
+    queue text not null,  -- these four are the limit's, and the key that is counted
+    task text not null,
+    per_key integer not null,
+    key text not null,
+    boot text not null,
+    at real not null,
+    made_at real not null,  -- by the wall clock: all that is left to go by after another boot
+    jobs integer not null
+) strict;
+-- Serves claim.
+create index penstock_start_limit on penstock_start (queue, task, per_key, key);
 
 -- One row per ended attempt, and the rarer events. Positions follow the order of commits, because
 -- SQLite has one writer at a time. body and result stand in the last row of a job that is kept.

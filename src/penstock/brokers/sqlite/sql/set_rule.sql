@@ -1,9 +1,17 @@
 -- Put a rule in force; set again while it is, it keeps the time it began.
-insert into penstock_rule (kind, queue, task, author, reason, created_at, until)
-values (:kind, :queue, :task, :author, :reason, :created_at, :until)
-    on conflict (kind, queue, task) do update
+insert into penstock_rule (
+    kind, queue, task, version, tag, tag_value, key, per_key, author, reason, created_at, until,
+    running, rate_jobs, rate_seconds
+) values (
+    :kind, :queue, :task, :version, :tag, :tag_value, :key, :per_key, :author, :reason, :created_at,
+    :until, :running, :rate_jobs, :rate_seconds
+)
+    on conflict (kind, queue, task, version, tag, tag_value, key, per_key) do update
    set author = excluded.author,
        reason = excluded.reason,
        created_at = case when until <= :now then excluded.created_at else created_at end,
-       until = excluded.until
+       until = excluded.until,
+       running = excluded.running,
+       rate_jobs = excluded.rate_jobs,
+       rate_seconds = excluded.rate_seconds
 returning created_at;

@@ -1,0 +1,113 @@
+"""What a claim may take where rules are in force: which lanes, how many, and which of their rows.
+
+A claim without rules has none of this. One writer at a time makes it exact: what is counted here
+cannot change before the claim is committed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.brokers.sqlite.offers import Offer
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import SqliteDb, Store
+from penstock.brokers.tables.db import Row
+from penstock.brokers.tables.limiting import Usage, limited
+from penstock.job import Job, Lane
+from penstock.rule import Room, Rule, rule_over
+
+
+class Picking:
+    """The rules and limits of one claim."""
+
+    def __init__(self, store: Store, db: SqliteDb, rules: list[Rule], now: float) -> None:
+        self._db = db
+        self._rules = rules
+        self._now = now
+        self._by_job = [rule for rule in rules if rule.by_job]
+        self._usage = Usage(store, db, now) if limited(rules) else None
+        self._limits = None if self._usage is None else self._usage.limits(rules)
+        self._free_in: float | None = None
+
+    def most(self, lane: Lane, want: int) -> int:
+        """How many jobs of this lane may be taken."""
+        if want <= 0 or rule_over(self._rules, lane.queue, lane.task, self._now, lane.version):
+            return 0
+        if self._limits is None:
+            return want
+        room = self._limits.room(lane, want)
+        if room.jobs <= 0:
+            self._note(room)
+        return room.jobs
+
+    def by_job(self, lane: Lane) -> bool:
+        """Whether jobs of this lane fare differently."""
+        per_key = self._limits is not None and bool(self._limits.over(lane, per_key=True))
+        return per_key or bool(self._over(lane))
+
+    def _over(self, lane: Lane) -> list[Rule]:
+        """The rules about single jobs of this lane."""
+        return [
+            rule
+            for rule in self._by_job
+            if rule.version in {None, lane.version} and rule.holds(lane.queue, lane.task, self._now)
+        ]
+
+    def due(self, offer: Offer, want: int) -> list[tuple[float, bytes]]:
+        """The first due rows of a lane that nothing keeps back."""
+        if not offer.loose:
+            return []
+        chosen: list[tuple[float, bytes]] = []
+        # A key that is paused is full from the start: that is looked at before rules by tag are.
+        left = {rule.key: 0 for rule in self._over(offer.lane) if rule.key and rule.tag is None}
+        at: tuple[float, bytes] = (float("-inf"), b"")
+        while len(chosen) < want:
+            row = self._next_due(offer, at, [key for key, jobs in left.items() if jobs <= 0])
+            if row is None:
+                break
+            at, key = (row["run_at"], row["id"]), row["key"]
+            if key is not None and self._limits is not None:
+                if key not in left:
+                    room = self._limits.room(offer.lane, want, key)
+                    left[key] = room.jobs
+                    if room.jobs <= 0:
+                        self._note(room)
+                        continue
+                left[key] -= 1
+            chosen.append(at)
+        return chosen
+
+    def _next_due(self, offer: Offer, after: tuple[float, bytes], full: list[str]) -> Row | None:
+        parameters = {
+            "lane": offer.hash,
+            "now": self._now,
+            "run_at": after[0],
+            "id": after[1],
+            "full": msgspec.json.encode(full).decode(),
+            "ruled": any(rule.tag is not None for rule in self._by_job),
+        }
+        return self._db.execute(sql.claim_picked, parameters).fetchone()
+
+    def _note(self, room: Room) -> None:
+        if room.free_in is not None and (self._free_in is None or room.free_in < self._free_in):
+            self._free_in = room.free_in
+
+    def took(self, lane: Lane, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Count these against their limits; as they are to be handed out."""
+        limits = self._limits
+        if limits is None or not jobs:
+            return jobs
+        for job in jobs:
+            limits.took(lane, 1, job.key)
+        within = limits.start_within(lane)
+        if within is None:
+            return jobs
+        return [msgspec.structs.replace(job, start_within=within) for job in jobs]
+
+    def finish(self) -> float | None:
+        """Write down what was started; when more may start than now, if a rate says so."""
+        if self._usage is not None and self._limits is not None:
+            self._usage.write_down(self._limits.started)
+        return None if self._free_in is None else self._now + self._free_in

@@ -1,0 +1,2 @@
+-- Serves claim: its window is over.
+delete from penstock_start where id = ?;

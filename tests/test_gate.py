@@ -1,0 +1,58 @@
+"""The last look before a start: rules that came since the claim, and rates that wait for nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.brokers.memory import MemoryBroker
+from penstock.rule import Rule, RuleKind
+from penstock.worker.gate import Gate
+from tests.factories import a_job, claim
+
+PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
+
+
+@pytest.fixture
+def claimed(memory_broker: MemoryBroker, clock):
+    memory_broker.enqueue([a_job(clock, key="ada", tags={"tenant": "a"})])
+    [job] = claim(memory_broker)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (Rule(PAUSE, key="ada"), "paused"),
+        (Rule(BLOCK, tag=("tenant", "a")), "blocked"),
+        (Rule(PAUSE, version=1), "paused"),
+        (Rule(PAUSE, key="bob"), None),
+        (Rule(PAUSE, tag=("tenant", "b")), None),
+        (Rule(PAUSE, version=2), None),
+        (Rule(RuleKind.LIMIT, "default", running=1), None),
+    ],
+    ids=str,
+)
+def test_a_rule_that_came_since_the_claim_is_obeyed(memory_broker, claimed, rule, reason):
+    gate = Gate(memory_broker)
+    version = gate.version()
+
+    memory_broker.set_rule(rule)
+
+    outcome = gate.last_look(version, claimed)
+    assert (outcome and outcome.reason) == reason
+
+
+def test_a_job_under_a_rate_begins_soon_after_its_claim_or_is_put_back(memory_broker, clock):
+    """Its window counts it from the claim: begun much later, another window would have too many."""
+    memory_broker.set_rule(Rule(RuleKind.LIMIT, "default", rate=(5, 1.0)))
+    memory_broker.enqueue([a_job(clock)])
+    [job] = claim(memory_broker)
+    gate = Gate(memory_broker)
+
+    clock.advance(seconds=0.09)
+    assert gate.last_look(gate.version(), job) is None
+    clock.advance(seconds=0.02)
+    outcome = gate.last_look(gate.version(), job)
+
+    assert outcome is not None
+    assert (outcome.reason, outcome.failures, outcome.lapses) == ("not started in time", 0, 0)
