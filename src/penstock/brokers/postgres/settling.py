@@ -112,15 +112,19 @@ class Settling(HandOver):
         leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place -> index
         rows: list[int] = []
         others: list[int] = []
+        told: set[tuple[str, int, float | None]] = set()
         for index, (job, outcome) in enumerate(pairs):
+            attempt = (job.id, job.attempt, job.claimed_at)
+            if attempt in told:
+                continue  # told twice: the first stands, whatever it said
+            told.add(attempt)
             if outcome.state is not State.SUCCEEDED:
                 others.append(index)
             elif job.lease is None:
                 rows.append(index)
             else:
                 lease = (job.lease[0], job.worker or "", job.claimed_at or 0.0)
-                # Each once: told twice, the second is stale.
-                leases.setdefault(lease, {}).setdefault(job.lease[1], index)
+                leases.setdefault(lease, {})[job.lease[1]] = index
         for (_, worker, _), places in sorted(leases.items()):
             some = [pairs[index] for index in places.values()]
             values = successes(some, change.now, relaxed=False) or ()
@@ -128,7 +132,7 @@ class Settling(HandOver):
             for index, mark in zip(places.values(), marks, strict=True):
                 accepted[index] = mark
         if rows:
-            first = {to_bytes(pairs[index][0].id): index for index in reversed(rows)}
+            first = {to_bytes(pairs[index][0].id): index for index in rows}
             done = self._succeed_rows(connection, [pairs[index] for index in first.values()])
             for raw in done:
                 accepted[first[raw]] = True
