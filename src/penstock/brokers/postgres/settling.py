@@ -93,7 +93,7 @@ class Settling(HandOver):
         if values is not None:
             accepted = self._succeed(connection, (text(pairs[0][0].worker), *values))
         else:
-            accepted = self._apply_each_kind(change, connection, pairs)
+            accepted = self._apply_once(change, connection, pairs)
         good = [
             pair
             for taken, pair in zip(accepted, pairs, strict=True)
@@ -105,6 +105,20 @@ class Settling(HandOver):
                 change.spawn(job.body, outcome)
         return accepted
 
+    def _apply_once(
+        self, change: Change, connection: Connection, pairs: Sequence[Pair]
+    ) -> list[bool]:
+        """Each job once: told twice, the first stands, whatever it said."""
+        first: dict[tuple[str, int, float | None], int] = {}
+        for index, (job, _) in enumerate(pairs):
+            first.setdefault((job.id, job.attempt, job.claimed_at), index)
+        accepted = [False] * len(pairs)
+        some = [pairs[index] for index in first.values()]
+        applied = self._apply_each_kind(change, connection, some)
+        for index, taken in zip(first.values(), applied, strict=True):
+            accepted[index] = taken
+        return accepted
+
     def _apply_each_kind(
         self, change: Change, connection: Connection, pairs: Sequence[Pair]
     ) -> list[bool]:
@@ -112,12 +126,7 @@ class Settling(HandOver):
         leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place -> index
         rows: list[int] = []
         others: list[int] = []
-        told: set[tuple[str, int, float | None]] = set()
         for index, (job, outcome) in enumerate(pairs):
-            attempt = (job.id, job.attempt, job.claimed_at)
-            if attempt in told:
-                continue  # told twice: the first stands, whatever it said
-            told.add(attempt)
             if outcome.state is not State.SUCCEEDED:
                 others.append(index)
             elif job.lease is None:
