@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, ca
 from penstock.broker import Broker, Enqueued
 from penstock.brokers import open_broker
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.coalesce import Coalescer, ToStore
+from penstock.coalesce import Coalescer, ToStore, may_wait
 from penstock.compose import Jobs, flow_of
 from penstock.current import refuse_inside_transaction
 from penstock.errors import Refused, UnknownOutcome
@@ -34,7 +34,7 @@ from penstock.joining import join_async
 from penstock.prepare import check_name
 from penstock.resource import Resources
 from penstock.retry import Retry, Strategy
-from penstock.rule import Rule, RuleKind, parse_rate
+from penstock.rule import Rule, limit_rule
 from penstock.schedules import Schedules
 from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
 from penstock.signature import check_function, visible_names
@@ -297,7 +297,7 @@ class App:
                 answer = broker.enqueue(stored, connection=joined, flow=flow)
         elif joined is not None:
             answer = broker.enqueue(stored, connection=joined)
-        elif _may_wait(stored):
+        elif may_wait(stored):
             answer = broker.enqueue(stored)
         else:
             answer = self._coalescer.enqueue(stored)
@@ -318,7 +318,7 @@ class App:
             with _told_as(named, flow):
                 return self._handles(listed, await join_async(broker, connection, stored, flow))
         refuse_inside_transaction("enqueue_async")
-        if flow is not None or _may_wait(stored):
+        if flow is not None or may_wait(stored):
             with _told_as(named, flow):
                 return self._handles(listed, await asyncio.to_thread(self._send, stored, flow))
         return self._handles(listed, await self._coalescer.enqueue_async(stored))
@@ -410,22 +410,9 @@ class App:
         or (jobs, seconds)) in any window of that length; `per_key`: each key on its own. Set again
         it takes the other's place. It stays until it is taken back: `penstock limit QUEUE --off`.
         """
-        if queue is None and task is None:
-            raise Refused("limit what? Name a queue, task=..., or both")
-        name = task if task is None or isinstance(task, str) else task.name
-        window = parse_rate(rate) if isinstance(rate, str) else rate
-        return self.broker.set_rule(
-            Rule(
-                RuleKind.LIMIT,
-                queue,
-                name,
-                author,
-                reason,
-                running=running,
-                rate=window,
-                per_key=per_key,
-            )
-        )
+        bounds = {"running": running, "rate": rate, "per_key": per_key}
+        name: str | None = getattr(task, "name", task)
+        return self.broker.set_rule(limit_rule(queue, name, author, reason, **bounds))
 
     def _relaxed(self) -> frozenset[str]:
         return frozenset(name for name, options in self._queues.items() if options["relaxed"])
@@ -455,11 +442,6 @@ def _caller() -> Any:
 def _origin(task: Task[..., Any]) -> str:
     code = task.function if not task.declared else task.__wrapped__
     return f"{code.__module__}.{code.__qualname__}"
-
-
-def _may_wait(jobs: ToStore) -> bool:
-    """A unique key may be held by a transaction that is still open: then nobody else waits too."""
-    return any(isinstance(job, Job) and job.unique is not None for job in jobs)
 
 
 Named = list[Job[Any] | Jobs[Any] | Parcel]

@@ -211,3 +211,8 @@ def _resolve(requests: list[_Request]) -> None:
                 future.set_result(request.outcome())
             except Exception as error:
                 future.set_exception(error)
+
+
+def may_wait(jobs: ToStore) -> bool:
+    """A unique key may be held by a transaction that is still open: then nobody else waits too."""
+    return any(isinstance(job, Job) and job.unique is not None for job in jobs)

@@ -216,6 +216,17 @@ _RATE = re.compile(r"\s*(\d{1,9})\s*/\s*(\d+(?:\.\d+)?)?\s*(ms|s|sec|m|min|h|d)\
 _UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
+def limit_rule(
+    queue: str | None, task: str | None, author: str = "", reason: str = "", **bounds: Any
+) -> Rule:
+    """A limit with these bounds; a rate may be a text, as people write it."""
+    if queue is None and task is None:
+        raise Refused("limit what? Name a queue, task=..., or both")
+    if isinstance(bounds.get("rate"), str):
+        bounds["rate"] = parse_rate(bounds["rate"])
+    return Rule(RuleKind.LIMIT, queue, task, author, reason, **bounds)
+
+
 def parse_rate(text: str) -> tuple[int, float]:
     """So many starts in so many seconds, as people write it: `10/s`, `100/min`, `5/30s`."""
     match = _RATE.fullmatch(text)

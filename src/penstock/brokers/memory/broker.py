@@ -466,13 +466,7 @@ class MemoryBroker:
     def gifts(self, node: str) -> list[Gift]:
         with self._lock:
             known = self._store.flows.node(node)
-            return [] if known is None else [self._gift(job_id) for job_id in known.ids()]
-
-    def _gift(self, job_id: str) -> Gift:
-        job = self._store.jobs.get(job_id)
-        if job is None:
-            return Gift(job_id, None, None)
-        return Gift(job_id, job.state, job.result if job.state is State.SUCCEEDED else None)
+            return [] if known is None else [self._store.gift(job_id) for job_id in known.ids()]
 
     def rules(self) -> list[Rule]:
         with self._lock:

@@ -15,7 +15,7 @@ from penstock.broker import Event, Note, WorkerRow
 from penstock.brokers.memory.flows import Flows, StoredNode
 from penstock.brokers.memory.places import Keys, Line, Worker, lane_of
 from penstock.clock import Clock
-from penstock.flow import Flow
+from penstock.flow import Flow, Gift
 from penstock.ids import time_of
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.redact import redact
@@ -55,6 +55,13 @@ class Store:
 
     def named(self, ids: Sequence[str]) -> list[Job[Any]]:
         return [self.jobs[job_id] for job_id in dict.fromkeys(ids) if job_id in self.jobs]
+
+    def gift(self, job_id: str) -> Gift:
+        """The output of a job, for whoever needs it."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return Gift(job_id, None, None)
+        return Gift(job_id, job.state, job.result if job.state is State.SUCCEEDED else None)
 
     def running(self, claimed: Job[Any]) -> Job[Any] | None:
         """The job as it is stored, if this attempt still holds it."""

@@ -27,8 +27,8 @@ from penstock.brokers.tables.rows import (
     leased_jobs,
     lengths_of,
     packed_jobs,
-    rule_place,
     row_of,
+    rule_place,
     run_of,
     succeeded_job,
 )
