@@ -411,7 +411,7 @@ class App:
         it takes the other's place. It stays until it is taken back: `penstock limit QUEUE --off`.
         """
         bounds = {"running": running, "rate": rate, "per_key": per_key}
-        name: str | None = getattr(task, "name", task)
+        name = task.name if isinstance(task, Task) else task
         return self.broker.set_rule(limit_rule(queue, name, author, reason, **bounds))
 
     def _relaxed(self) -> frozenset[str]:
