@@ -41,10 +41,14 @@ def bad(url: str, name: str) -> Finding:
 
 
 @pytest.fixture
-def store(postgres_url: str) -> str:
-    """A store in a database of its own."""
-    PostgresBroker(postgres_url).close()
-    return postgres_url
+def store(request: pytest.FixtureRequest) -> str:
+    """A store in a database of its own; and on a server of its own, for a test that looks at all."""
+    if "own_postgres" in request.fixturenames:
+        url = request.getfixturevalue("own_postgres").create_database()
+    else:
+        url = request.getfixturevalue("postgres_url")
+    PostgresBroker(url).close()
+    return url
 
 
 @pytest.fixture
@@ -137,6 +141,7 @@ def test_a_standby_is_red(own_postgres):
     assert "primary" in found.remedy
 
 
+@pytest.mark.usefixtures("own_postgres")
 def test_the_session_that_holds_the_horizon_is_named(look, store):
     with psycopg.connect(store, application_name="nightly-report") as reader:
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -160,6 +165,7 @@ def test_a_writer_that_freezes_the_history_is_told_apart(look, store):
     assert "readers of the history by position wait for it" in held.says
 
 
+@pytest.mark.usefixtures("own_postgres")
 def test_a_short_transaction_is_worth_a_fact_only(store):
     with psycopg.connect(store, application_name="quick") as reader:
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -212,6 +218,7 @@ def test_dead_rows_are_named_against_the_live_ones(store):
     assert "vacuum penstock.batch" in found.remedy
 
 
+@pytest.mark.usefixtures("own_postgres")
 def test_wal_for_each_job_is_measured_between_two_looks(look, store):
     broker = PostgresBroker(store)
     before = traffic.mark(look)
