@@ -42,7 +42,7 @@ def bad(url: str, name: str) -> Finding:
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> str:
-    """A store in a database of its own; on a server of its own for a test that looks at all of it."""
+    """A store of its own, on a server of its own for a test that looks at all of it."""
     if "own_postgres" in request.fixturenames:
         url = request.getfixturevalue("own_postgres").create_database()
     else:
