@@ -10,7 +10,8 @@ store keeps. The same values always make the same flow, so that sending it again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -25,7 +26,7 @@ from typing import (
 
 import msgspec
 
-from penstock.errors import Refused
+from penstock.errors import Refused, UnknownOutcome
 from penstock.flow import Fill, Flow, Member, Node, OnFailure, check_flow
 from penstock.job import Job, Parcel
 from penstock.outputs import Output, Path
@@ -308,3 +309,50 @@ def _with_tails(
         else Parcel(part.id, part.lane, [body[:-1] + each() for body in part.bodies])
         for part in parts
     ]
+
+
+Named = list[Job[Any] | Jobs[Any] | Parcel]
+
+
+def to_store(
+    named: Named, on_failure: OnFailure
+) -> tuple[Flow | None, list[Job[Any] | Parcel], list[Job[Any] | Parcel]]:
+    """The flow, if it is one; what is stored; and for what of it there is a handle."""
+    listed: list[Job[Any] | Parcel] = []
+    joined = False
+    for job in named:
+        if isinstance(job, Jobs):
+            listed += job.parts
+        else:
+            listed.append(job)
+        joined = joined or (not isinstance(job, Parcel) and job.given is not None)
+    if not joined:
+        return None, listed, listed
+    stored, flow = flow_of(named, on_failure)
+    return flow, stored, listed
+
+
+@contextmanager
+def told_as(named: Named, flow: Flow | None) -> Generator[None]:
+    """Of a flow whose answer was lost the jobs are told as they were named: they can be sent again.
+
+    As they were stored they would lack what joins them.
+    """
+    try:
+        yield
+    except UnknownOutcome as error:
+        if flow is None:
+            raise
+        raise UnknownOutcome(str(error), named) from error
+
+
+def named_jobs(jobs: Iterable[Job[Any] | Jobs[Any] | Parcel]) -> Named:
+    if isinstance(jobs, (Job, Jobs, Parcel)) or not isinstance(jobs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+        raise Refused(
+            f"enqueue takes a list of jobs, as app.enqueue([task.job(...)]), not {jobs!r}"
+        )
+    checked = list(jobs)
+    for job in checked:
+        if not isinstance(job, (Job, Jobs, Parcel)):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+            raise Refused(f"enqueue takes jobs, made by task.job(...), not {job!r}")
+    return checked

@@ -7,7 +7,7 @@ one, operation by operation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Never
 
 import msgspec
@@ -25,6 +25,7 @@ from penstock.broker import (
     WorkerRow,
 )
 from penstock.brokers.memory.places import lane_of, may_take
+from penstock.brokers.memory.rules import Rules
 from penstock.brokers.memory.schedules import Schedules
 from penstock.brokers.memory.store import Store, renewed, unpacked
 from penstock.checks import check_age, check_job, check_lane, legible
@@ -54,8 +55,7 @@ class MemoryBroker:
         self._lock = threading.Condition(threading.RLock())
         self._store = Store(clock)
         self._schedules = Schedules(self._store)
-        self._rules: dict[Hashable, Rule] = {}
-        self._rules_version = 0
+        self._rules = Rules(self._store)
         self._seen = threading.local()
 
     # Hand over
@@ -158,7 +158,7 @@ class MemoryBroker:
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         with self._lock:
             accepted = [self._store.settle(job, outcome) for job, outcome in pairs]
-            if any(rule.kind is RuleKind.LIMIT for rule in self._rules.values()):
+            if any(rule.kind is RuleKind.LIMIT for rule in self._rules.in_force()):
                 self._store.hints += 1  # what ended may have made room
             self._lock.notify_all()
             return accepted
@@ -223,7 +223,7 @@ class MemoryBroker:
             self._lock.notify_all()
 
     def rules_version(self) -> int:
-        return self._rules_version
+        return self._rules.version
 
     def begin(self) -> Never:
         raise Refused(
@@ -342,14 +342,7 @@ class MemoryBroker:
 
     def set_rule(self, rule: Rule) -> Rule:
         with self._lock:
-            place = rule.place
-            before = self._rules.get(place)
-            created_at = rule.created_at or self.clock.now()
-            if before is not None and before in self.rules():
-                created_at = before.created_at
-            self._rules[place] = msgspec.structs.replace(rule, created_at=created_at)
-            self._rules_changed(rule, in_force=True)
-            return self._rules[place]
+            return self._rules.put(rule)
 
     def clear_rule(
         self,
@@ -364,25 +357,17 @@ class MemoryBroker:
         per_key: bool = False,
     ) -> bool:
         with self._lock:
-            in_force = self.rules()
-            cleared = self._rules.pop((kind, queue, task, version, tag, key, per_key), None)
-            if cleared is None or cleared not in in_force:
-                return False
-            cleared = msgspec.structs.replace(cleared, author=author, reason="")
-            self._rules_changed(cleared, in_force=False)
-            self.wake()
-            return True
-
-    def _rules_changed(self, rule: Rule, *, in_force: bool) -> None:
-        self._rules_version += 1
-        data = rule.data(in_force=in_force)
-        self._store.record("rule", data=data, queue=rule.queue, task=rule.task)
+            place = (kind, queue, task, version, tag, key, per_key)
+            cleared = self._rules.clear(place, author)
+            if cleared:
+                self.wake()
+            return cleared
 
     def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
         with self._lock:
             before = self._schedules.all()
             kept = self._schedules.put(schedule, author)
-            self._rules_version += kept not in before
+            self._rules.version += kept not in before
             return kept
 
     def clear_schedule(self, name: str, author: str = "") -> bool:
@@ -470,8 +455,7 @@ class MemoryBroker:
 
     def rules(self) -> list[Rule]:
         with self._lock:
-            now = self.clock.now()
-            return [rule for rule in self._rules.values() if rule.until is None or now < rule.until]
+            return self._rules.in_force()
 
     def schedules(self) -> list[Schedule]:
         with self._lock:

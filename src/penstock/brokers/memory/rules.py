@@ -1,0 +1,50 @@
+"""The rules of the memory broker: a dictionary by what each one names.
+
+None of it locks; the broker holds its one lock around every verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+
+from penstock.brokers.memory.store import Store
+from penstock.rule import Rule
+
+
+class Rules:
+    """Every rule that was set and not taken back; `version` changes with them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[Hashable, Rule] = {}
+        self.version = 0
+
+    def in_force(self) -> list[Rule]:
+        now = self._store.clock.now()
+        return [rule for rule in self._kept.values() if rule.until is None or now < rule.until]
+
+    def put(self, rule: Rule) -> Rule:
+        place = rule.place
+        before = self._kept.get(place)
+        created_at = rule.created_at or self._store.clock.now()
+        if before is not None and before in self.in_force():
+            created_at = before.created_at
+        self._kept[place] = msgspec.structs.replace(rule, created_at=created_at)
+        self._record(rule, in_force=True)
+        return self._kept[place]
+
+    def clear(self, place: Hashable, author: str) -> bool:
+        in_force = self.in_force()
+        cleared = self._kept.pop(place, None)
+        if cleared is None or cleared not in in_force:
+            return False
+        cleared = msgspec.structs.replace(cleared, author=author, reason="")
+        self._record(cleared, in_force=False)
+        return True
+
+    def _record(self, rule: Rule, *, in_force: bool) -> None:
+        self.version += 1
+        data = rule.data(in_force=in_force)
+        self._store.record("rule", data=data, queue=rule.queue, task=rule.task)

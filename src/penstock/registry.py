@@ -1,0 +1,205 @@
+"""What a program registers: its tasks, and what is called around their calls.
+
+Tasks are known by name, so that a job never says what to import; two functions of one name are
+refused when the second is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+
+from penstock.errors import Refused
+from penstock.retry import Retry, Strategy
+from penstock.schedules import Schedules
+from penstock.signature import check_function, visible_names
+from penstock.task import AsyncTask, PlainTask, Task, stub
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Hook = Literal["claimed", "succeeded", "failed", "timed_out"]
+_HOOKS = ("claimed", "succeeded", "failed", "timed_out")
+
+
+class TaskMaker(Protocol):
+    """`@app.task(...)` with options: makes a Task of the function below it."""
+
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload]  the first that fits is meant
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+
+class Registry:
+    """The tasks of a program, its hooks and its middleware."""
+
+    schedules: Schedules
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self._aliases: dict[str, Task[..., Any]] = {}
+        self.hooks: dict[str, tuple[Callable[..., Any], ...]] = {}
+        self.middlewares: tuple[Callable[..., Any], ...] = ()
+        self.async_middlewares: tuple[Callable[..., Any], ...] = ()
+        self.enqueue_hooks: tuple[Callable[..., Any], ...] = ()
+
+    # Tasks
+
+    @overload
+    def task(  # pyright: ignore[reportOverlappingOverload]  the first that fits is meant
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        mode: Literal["thread", "process"] | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        at_most_once: bool = False,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> TaskMaker: ...
+    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", timeout=60)`.
+
+        `retry` answers exceptions; what is left goes to `on_error`, a timeout to `on_timeout`
+        (without one it is an error). `version` counts up when arguments change meaning: a worker is
+        handed no newer job than it knows. `aliases` are names that the task had before. `runs_on`
+        are worker tags it requires. `search` names argument fields that `find` has indexed, and
+        `secret` arguments that are never logged or shown. `at_most_once`: a crash ends it for good.
+        """
+        if function is not None:
+            return self._make(function, _caller(), options)
+        return self._maker(options)
+
+    def declare(
+        self,
+        name: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        version: int = 1,
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> TaskMaker:
+        """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here."""
+        options = {
+            "name": name,
+            "queue": queue,
+            "priority": priority,
+            "version": version,
+            "runs_on": runs_on,
+            "search": search,
+            "secret": secret,
+            "tags": tags,
+            "declared": True,
+        }
+        return cast("TaskMaker", self._maker(options))
+
+    def _maker(self, options: dict[str, Any]) -> Callable[[Any], Task[..., Any]]:
+        def make(function: Any) -> Task[..., Any]:
+            return self._make(function, _caller(), options)
+
+        return make
+
+    def _make(self, function: Any, frame: Any, options: dict[str, Any]) -> Task[..., Any]:
+        check_function(function)
+        written = function
+        kind: Any = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
+        names = visible_names(function, frame)
+        if options.get("declared"):
+            function = stub(options["name"], function)
+        task: Task[..., Any] = kind(self, function, names=names, **options)
+        self._register(task)
+        self.schedules.adopt(written, task)
+        return task
+
+    def _register(self, task: Task[..., Any]) -> None:
+        for name in (task.name, *task.aliases):
+            other = self.task_named(name)
+            if other is not None and _origin(other) != _origin(task):
+                raise Refused(
+                    f"two tasks are called {name}: {_origin(other)} and {_origin(task)};"
+                    " give one of them another name=..."
+                )
+        self.tasks[task.name] = task
+        self._aliases.update(dict.fromkeys(task.aliases, task))
+
+    def task_named(self, name: str) -> Task[..., Any] | None:
+        """The task of this name, or one that once had it; None if there is none."""
+        return self.tasks.get(name) or self._aliases.get(name)
+
+    def known_tasks(self) -> dict[str, int]:
+        """What a worker of this app can run: names, aliases too, each with its version."""
+        known = {**self._aliases, **self.tasks}
+        return {name: task.version for name, task in known.items() if not task.declared}
+
+    # Around the calls
+
+    def hook(self, kind: Hook) -> Callable[[F], F]:
+        """Call the function when a job was "claimed", "succeeded", "failed" or "timed_out".
+
+        It gets the job, and after an attempt the outcome: `outcome.state` says whether the job will
+        run again. What it raises is logged, and changes nothing.
+        """
+        if kind not in _HOOKS:
+            raise Refused(f"hook({kind!r}): there are {', '.join(_HOOKS)}")
+
+        def add(function: F) -> F:
+            self.hooks = {**self.hooks, kind: (*self.hooks.get(kind, ()), function)}
+            return function
+
+        return add
+
+    def middleware(self, function: F) -> F:
+        """Wrap every call: `function(call_next, job)` returns `call_next()`, or does otherwise.
+
+        A plain function wraps plain tasks; an `async def` one wraps `async def` tasks and awaits
+        `call_next()`. The first one registered is the outermost. `current_job()` is there.
+        """
+        if inspect.iscoroutinefunction(function):
+            self.async_middlewares = (*self.async_middlewares, function)
+        else:
+            self.middlewares = (*self.middlewares, function)
+        return function
+
+    def on_enqueue(self, function: F) -> F:
+        """Call `function(headers, task)` whenever jobs are made, once per `enqueue_many`.
+
+        It may add headers, such as a tenant or a trace id, that the job then finds in
+        `current_job().headers`.
+        """
+        self.enqueue_hooks = (*self.enqueue_hooks, function)
+        return function
+
+
+def _caller() -> Any:
+    return sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  to see the names around a nested task
+
+
+def _origin(task: Task[..., Any]) -> str:
+    code = task.function if not task.declared else task.__wrapped__
+    return f"{code.__module__}.{code.__qualname__}"
