@@ -154,7 +154,7 @@ def a_flow(clock: Clock, joins: str | None = None, /, **parts: Part) -> Parts:
     }
     nodes: list[Node] = []
     for name, each in parts.items():
-        place = msgspec.json.encode(Member(flow_id, ids[name]))
+        place = msgspec.json.encode(Member.of(flow_id, ids[name]))
         made[name] = [
             msgspec.structs.replace(job, body=b'{"args":{"n":%d},"flow":%s}' % (number, place))
             for number, job in enumerate(made[name])

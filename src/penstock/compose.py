@@ -195,7 +195,7 @@ def flow_of(
         given = _given(source)
         fills = ((),) if given is None else given.fills
         tails = [
-            b',"flow":' + msgspec.json.encode(Member(flow_id, source.id, each)) + b"}"
+            b',"flow":' + msgspec.json.encode(Member.of(flow_id, source.id, each)) + b"}"
             for each in fills
         ]
         parts = _with_tails(_parts(source), tails)

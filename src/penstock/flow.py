@@ -10,16 +10,18 @@ plain job of a map stays plain, and costs the store nothing of its own.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from penstock.errors import Refused
-from penstock.ids import offset_of, prefix_of
+from penstock.ids import from_bytes, offset_of, prefix_of, to_bytes
 from penstock.job import Job, Parcel, State
 
 OnFailure = Literal["cancel", "continue"]
+_TWO_IDS = 32  # bytes
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,11 +103,37 @@ class Fill(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Member(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A job's place in its flow, as its body says (`"flow": {...}`)."""
+    """A job's place in its flow, as its body says (`"flow": {...}`); made by `Member.of`."""
 
-    id: str  # of the flow
-    node: str
+    # Both ids in one short text: every job of a map carries it through all tables. Spelt out they
+    # were 110 bytes a job, and cost a tenth of the rate.
+    at: str
     fill: tuple[Fill, ...] = ()
+
+    @classmethod
+    def of(cls, flow: str, node: str, fill: tuple[Fill, ...] = ()) -> Member:
+        """The place in this node of this flow."""
+        return cls(urlsafe_b64encode(to_bytes(flow) + to_bytes(node)).decode().rstrip("="), fill)
+
+    @property
+    def place(self) -> tuple[bytes, bytes]:
+        """The flow and the node, as tables keep them; `Refused` for what are no ids."""
+        try:
+            raw = urlsafe_b64decode(self.at + "=")
+        except ValueError:
+            raw = b""
+        if len(raw) != _TWO_IDS:
+            raise Refused(f"{self.at!r} is no place in a flow")
+        return raw[:16], raw[16:]
+
+    @property
+    def id(self) -> str:
+        """Of the flow."""
+        return from_bytes(self.place[0])
+
+    @property
+    def node(self) -> str:
+        return from_bytes(self.place[1])
 
 
 class _Body(msgspec.Struct):
@@ -120,9 +148,12 @@ def member_of(body: bytes) -> Member | None:
     if b'"flow":' not in body:
         return None
     try:
-        return _read(body).flow
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        member = _read(body).flow
+        if member is not None:
+            _ = member.place
+    except (msgspec.DecodeError, UnicodeDecodeError, Refused):
         return None  # unreadable, so it will fail by itself; it was stored by no flow
+    return member
 
 
 def check_flow(flow: Flow, jobs: Sequence[Job[Any] | Parcel] | None = None) -> None:

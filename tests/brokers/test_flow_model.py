@@ -46,7 +46,7 @@ class FlowAgreement(Agreement):
         stored: list[Job[Any]] = []
         for node_id, jobs in parts:
             before = [node.id for node in nodes]
-            place = msgspec.json.encode(Member(flow_id, node_id))
+            place = msgspec.json.encode(Member.of(flow_id, node_id))
             stored += [
                 msgspec.structs.replace(job, body=job.body[:-1] + b',"flow":' + place + b"}")
                 for job in jobs

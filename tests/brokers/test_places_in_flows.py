@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from penstock.brokers.tables.flowing import place_of, places_of
+from penstock.flow import Member, member_of
 from penstock.ids import next_id, to_bytes
 
 FLOW, NODE = next_id(), next_id()
 PLACE = to_bytes(FLOW), to_bytes(NODE)
-MEMBER = {"id": FLOW, "node": NODE}
-OTHER = {"id": next_id(), "node": next_id()}
+MEMBER = Member.of(FLOW, NODE)
+OTHER = Member.of(next_id(), next_id())
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,8 @@ OTHER = {"id": next_id(), "node": next_id()}
         ({"args": {"flow": OTHER}}, None),
         ({"args": {"text": '"flow":{}'}}, None),
         ({"args": {"text": '"flow":'}, "flow": MEMBER}, PLACE),
-        ({"args": {}, "flow": {"id": "no id", "node": "none"}}, None),
+        ({"args": {}, "flow": {"at": "no ids"}}, None),
+        ({"args": {}, "flow": {"at": "Ü"}}, None),
         ({"args": {}, "flow": None}, None),
         ({"args": {}}, None),
     ],
@@ -39,6 +41,13 @@ def test_the_bodys_own_word_counts(body, place):
     )
 
 
+def test_a_place_is_told_as_the_ids_that_it_was_made_of():
+    read = member_of(msgspec.json.encode({"args": {}, "flow": MEMBER}))
+
+    assert read is not None
+    assert (read.id, read.node, read.place) == (FLOW, NODE, PLACE)
+
+
 @pytest.mark.parametrize("raw", [b"", b"{", b'"flow":', b'{"flow":', b'{"flow":[]}', b"\xff"])
 def test_what_cannot_be_read_is_in_no_flow(raw):
     assert place_of(raw) is None
@@ -48,7 +57,7 @@ def test_what_cannot_be_read_is_in_no_flow(raw):
 def test_many_bodies_are_counted_together():
     one = [msgspec.json.encode({"args": {"n": n}, "flow": MEMBER}) for n in range(100)]
     two = [msgspec.json.encode({"flow": OTHER, "args": {"n": n}}) for n in range(3)]
-    counted = dict.fromkeys([PLACE, (to_bytes(OTHER["id"]), to_bytes(OTHER["node"]))], 0)
+    counted = dict.fromkeys([PLACE, OTHER.place], 0)
 
     for place, jobs in places_of([*one, *two, b'{"args":{}}']):
         counted[place] += jobs

@@ -19,7 +19,6 @@ import msgspec
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.rows import job_of, moved
 from penstock.brokers.tables.statements import Statements
-from penstock.errors import Refused
 from penstock.flow import Flow, Member, NodeRow, in_order, member_of
 from penstock.ids import from_bytes, to_bytes
 from penstock.job import Job, State
@@ -40,36 +39,40 @@ def place_of(body: bytes) -> Place | None:
         return None
     # What follows is the same for all jobs of a map: read once, it is known. A part that is whole
     # by itself is the body's own; one out of its arguments would have a bracket too many.
-    whole, place = _place_at(body[at:])
-    return place if whole else _stored(member_of(body))
+    return _place_at(body[at:]) or _stored(member_of(body))
 
 
 def places_of(bodies: Sequence[bytes]) -> Iterator[tuple[Place, int]]:
     """The nodes that these jobs are in, with how many of them."""
-    parts = Counter([body[body.rfind(_FLOW) :] for body in bodies if _FLOW in body])
+    if not bodies:
+        return
+    # Mostly all jobs are of the same map, or none is in a flow; the rest is for other cases.
+    at = bodies[0].rfind(_FLOW)
+    part = bodies[0][at:] if at >= 0 else b""
+    place = _place_at(part) if part else None
+    if place is not None:
+        some = [body for body in bodies if not body.endswith(part)]
+        yield place, len(bodies) - len(some)
+    else:
+        some = bodies
+    parts = Counter([body[body.rfind(_FLOW) :] for body in some if _FLOW in body])
     for part, jobs in parts.items():
-        whole, place = _place_at(part)
-        if whole and place is not None:
+        place = _place_at(part)
+        if place is not None:
             yield place, jobs
-        elif not whole:
-            for body in bodies:
-                if body.endswith(part) and (found := place_of(body)) is not None:
-                    yield found, 1
+            continue
+        for body in some:
+            if body.endswith(part) and (found := place_of(body)) is not None:
+                yield found, 1
 
 
 @lru_cache(1024)
-def _place_at(part: bytes) -> tuple[bool, Place | None]:
-    member = member_of(b"{" + part)
-    return member is not None, _stored(member)
+def _place_at(part: bytes) -> Place | None:
+    return _stored(member_of(b"{" + part))
 
 
 def _stored(member: Member | None) -> Place | None:
-    if member is None:
-        return None
-    try:
-        return to_bytes(member.id), to_bytes(member.node)
-    except Refused:
-        return None  # no ids, so no flow of ours
+    return None if member is None else member.place
 
 
 def count_ends(change: Change) -> None:
