@@ -10,8 +10,9 @@ store keeps. The same values always make the same flow, so that sending it again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -302,11 +303,15 @@ def _with_tails(
     parts: Sequence[Job[Any] | Parcel], tails: Sequence[bytes]
 ) -> list[Job[Any] | Parcel]:
     """The same jobs, with what their bodies say about the flow; one tail is for all of them."""
-    each: Callable[[], bytes] = iter(tails).__next__ if len(tails) > 1 else lambda: tails[0]
+    each = iter(tails) if len(tails) > 1 else repeat(tails[0])
     return [
-        msgspec.structs.replace(part, body=part.body[:-1] + each())
+        msgspec.structs.replace(part, body=part.body[:-1] + next(each))
         if isinstance(part, Job)
-        else Parcel(part.id, part.lane, [body[:-1] + each() for body in part.bodies])
+        else Parcel(
+            part.id,
+            part.lane,
+            [body[:-1] + tail for body, tail in zip(part.bodies, each, strict=False)],
+        )
         for part in parts
     ]
 

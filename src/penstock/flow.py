@@ -86,7 +86,7 @@ class FlowRow(msgspec.Struct, frozen=True, kw_only=True):
 AnyNode = TypeVar("AnyNode", Node, NodeRow)
 
 
-class Gift(msgspec.Struct, frozen=True):
+class Gift(msgspec.Struct, frozen=True, gc=False):  # there may be a million of them
     """The output of one member of a node, for whoever needs it."""
 
     job: str

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.flowing import ids_between, node_row, place_of
+from penstock.brokers.tables.flowing import ids_between, names_between, node_row, place_of
 from penstock.brokers.tables.limiting import Standing, Usage, limited
 from penstock.brokers.tables.looking_after import LookingAfter
 from penstock.brokers.tables.rows import (
@@ -286,22 +286,24 @@ class Looking(LookingAfter[StoreT]):
 
     def gifts(self, node: str) -> list[Gift]:
         raw, sql = to_bytes(node), self.store.sql
+        gifts: list[Gift] = []
         with self.store.reading() as db:
-            found: dict[bytes, tuple[State | None, bytes | None]] = {}
-            for row in db.execute(sql.gifts, (raw,)):
-                found[row["job"]] = State.SUCCEEDED, row["result"]
-            for row in db.execute(sql.gifts_withheld, (raw,)):
-                found[row["id"]] = state_in(row["state"]), None
-            ids = [
-                job
-                for row in db.execute(sql.members, (raw,)).fetchall()
-                for job in ids_between(row["first"], row["last"])
-            ]
-            for job in ids:
-                if job not in found:  # it is about to run, or runs; or is not known any more
-                    kept = self._get(db, job)
-                    found[job] = kept and kept.state, None
-        return [Gift(from_bytes(job), *found[job]) for job in ids]
+            results = {row["job"]: row["result"] for row in db.execute(sql.gifts, (raw,))}
+            others = {
+                row["id"]: state_in(row["state"]) for row in db.execute(sql.gifts_withheld, (raw,))
+            }
+            for row in db.execute(sql.members, (raw,)).fetchall():
+                ids = ids_between(row["first"], row["last"])
+                names = names_between(row["first"], row["last"])
+                for job, name in zip(ids, names, strict=True):
+                    if job in others:  # a row that is there goes before a success that was
+                        gifts.append(Gift(name, others[job], None))
+                    elif job in results:
+                        gifts.append(Gift(name, State.SUCCEEDED, results[job]))
+                    else:  # it is about to run, or runs; or is not known any more
+                        kept = self._get(db, job)
+                        gifts.append(Gift(name, kept and kept.state, None))
+        return gifts
 
     def rules(self) -> list[Rule]:
         with self.store.reading() as db:
