@@ -14,7 +14,15 @@ app = penstock.App(work.URL)
 TASKS = {
     name: app.task(name=name, queue="bench")(function) for name, function in work.TASKS.items()
 }
-fan_out = None  # comes with flows
+
+
+@app.task(name="after", queue="bench")
+def after(results: list[None]) -> None:
+    """What needs the output of all others."""
+    del results
+    work.last()
+
+
 _PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
@@ -24,9 +32,8 @@ def about() -> dict[str, Any]:
         "library": "Penstock",
         "version": tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"]["version"],
         "bulk": "enqueue_many",
-        "no_fan_out": "next issue",
         "settings": f"{work.THREADS} threads a process, all defaults; "
-        "enqueue and settle committed durably, history on",
+        "enqueue and settle committed durably, history on; a flow for the fan-out",
         "kill": "defaults (lease of 15 s)",
     }
 
@@ -51,6 +58,11 @@ def enqueue(task: str, numbers: range, text: str) -> None:
 def enqueue_bulk(task: str, numbers: range, text: str) -> None:
     """`enqueue_many`: a commit for every 10,000."""
     TASKS[task].enqueue_many((number, text) for number in numbers)
+
+
+def fan_out(count: int) -> None:
+    """A flow: a job for each, and one that takes what they return."""
+    after.job(TASKS["nothing"].map(range(count), "").output).enqueue()
 
 
 def left() -> int:
