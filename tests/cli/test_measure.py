@@ -41,6 +41,9 @@ def test_bench_gives_all_figures(cli):
         "raw_bulk",
         "bulk_enqueue",
         "processing",
+        "fan_in",
+        "fan_in_plain",
+        "fan_in_ratio",
         "raw_single",
         "single_enqueue",
         "call_to_start_p50_ms",
@@ -69,6 +72,8 @@ def test_bench_on_postgres_gives_each_figure_beside_its_limit(cli):
         "processing_1",
         "processing_2",
         "processing_singles",
+        "fan_in",
+        "fan_in_ratio",
         "raw_single",
         "single_enqueue",
         "concurrent_enqueue",
@@ -81,4 +86,5 @@ def test_bench_on_postgres_gives_each_figure_beside_its_limit(cli):
     ):
         assert figures[name] > 0, name
     assert figures["machine"]["fsync"] == "on"
+    assert figures["ratios"]["fan-in / plain jobs"]["least"] == 0.7
     assert figures["ratios"]["bulk enqueue / COPY"]["least"] == 0.6

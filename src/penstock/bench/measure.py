@@ -58,7 +58,8 @@ def backlog(url: str, jobs: int, say: Say) -> dict[str, float]:
         enqueued = bulk(jobs)
         say(f"one worker process, {jobs:,} jobs")
         wall = drain(url)
-        first, last, ended = _span(say)
+        say("reading the history")
+        first, last, ended = span()
     if ended != jobs:
         raise PenstockError(f"{jobs:,} jobs were enqueued and {ended:,} ended")
     return {
@@ -89,9 +90,8 @@ def drain(url: str, *, processes: int = 1) -> float:
     return wall
 
 
-def _span(say: Say) -> tuple[float, float, int]:
+def span() -> tuple[float, float, int]:
     """First start, last end and number of the attempts in the history."""
-    say("reading the history")
     first, last, ended, position = float("inf"), 0.0, 0, 0
     while rows := app.broker.history(after=position, limit=10_000):
         position = rows[-1].position

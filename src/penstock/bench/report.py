@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from penstock.bench import measure, raw
 from penstock.bench.claim import claim as measure_claim
+from penstock.bench.fan_in import Stores, fan_in
 from penstock.cli import show
 
 SINGLE_JOBS = 2000
@@ -38,6 +42,7 @@ def bench(  # the one entry, called by the command line
         say(f"raw limit: {jobs:,} rows")
         figures["raw_bulk"] = raw.bulk(place, jobs)
         figures |= measure.backlog(f"sqlite:///{place / 'backlog.db'}", jobs, say)
+        figures |= fan_in(_stores(place), jobs, say)
         single, waited = min(SINGLE_JOBS, jobs // 2), min(LATENCY_JOBS, jobs // 20)
         say(f"{single:,} single enqueues")
         figures["raw_single"] = raw.single(place, single)
@@ -53,6 +58,18 @@ def bench(  # the one entry, called by the command line
     else:
         _put(figures)
     return figures
+
+
+def _stores(place: Path) -> Stores:
+    numbers = itertools.count(1)
+
+    @contextmanager
+    def store() -> Generator[str]:
+        path = place / f"store-{next(numbers)}.db"
+        yield f"sqlite:///{path}"
+        path.unlink(missing_ok=True)
+
+    return store
 
 
 def _say(ticker: show.Ticker, *, json: bool) -> measure.Say:
@@ -113,6 +130,12 @@ def _put(figures: dict[str, Any]) -> None:
             f"{figures['processing']:,.0f}",
             "jobs/s",
             f"the interpreter: one core; {wall:.1f} s with start and end of the worker",
+        ),
+        (
+            "fan-in, one process",
+            f"{figures['fan_in']:,.0f}",
+            "jobs/s",
+            f"{figures['fan_in_ratio']:.2f} of as many plain jobs; with one that takes all outputs",
         ),
         ("raw single commits", f"{single:,.0f}", "commits/s", "fsync of the disk"),
         (

@@ -1,4 +1,4 @@
-"""The tasks that the benchmark runs: one that does nothing, one that says when it began."""
+"""The tasks that the benchmark runs: most do nothing, one says when it began."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ app = App()
 def nothing(number: int, text: str) -> None:
     """Costs what a job costs when its function costs nothing."""
     del number, text
+
+
+@app.task(queue="bench")
+def gather(results: list[None]) -> None:
+    """Takes what many others returned."""
+    del results
 
 
 @app.task(queue="bench")

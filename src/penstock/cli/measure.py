@@ -39,7 +39,7 @@ def bench(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure enqueue, processing and latency here, beside the raw limit of the store.
+    """Measure enqueue, processing, fan-in and latency here, beside the raw limit of the store.
 
     In a temporary folder or on a server to throw away, in a few minutes; nothing is asserted.
 

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from penstock.bench import measure
+from penstock.bench.fan_in import pair
 from penstock.bench.postgres import meter
 from penstock.bench.postgres.place import Place, place
 from penstock.bench.postgres.rounds import CALLERS, Figures, round_of
@@ -36,6 +37,7 @@ FLOORS = (
     Floor("processing_1", "raw_copy", 0.12, "processing, one process / COPY"),
     Floor("processing_singles", "raw_copy", 0.06, "processing of single enqueues / COPY"),
     Floor("processing_2", "processing_1", 1.15, "two processes / one"),
+    Floor("fan_in", "fan_in_plain", 0.7, "fan-in / plain jobs"),
     Floor("single_enqueue", "raw_single", 0.7, "single enqueue / raw commit"),
     Floor("concurrent_enqueue", "raw_single", 8, f"{CALLERS} concurrent callers / raw commit"),
 )
@@ -89,14 +91,15 @@ def _rounds(server: Place, jobs: int, runs: int, say: measure.Say) -> dict[str, 
     singles = max(jobs // 10, 200)
     for number in range(1, runs + 1):
         say(f"round {number} of {runs}")
-        rounds.append(round_of(server, jobs, singles, say))
+        figures = round_of(server, jobs, singles, say)
+        rounds.append(figures | pair(server.database, jobs, say, number))
         with server.database() as url:
             say(f"latency at {LATENCY_RATE} jobs a second")
             waited += measure.waits(url, max(jobs // 3000, 20), LATENCY_RATE)
-    figures: dict[str, Any] = {name: median(each[name] for each in rounds) for name in rounds[0]}
-    figures |= measure.percentiles(waited)
-    figures["rounds"] = rounds
-    return figures
+    medians: dict[str, Any] = {name: median(each[name] for each in rounds) for name in rounds[0]}
+    medians |= measure.percentiles(waited)
+    medians["rounds"] = rounds
+    return medians
 
 
 def _machine(server: Place) -> dict[str, Any]:
@@ -153,6 +156,12 @@ def _rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         rate("processing, one process", "processing_1"),
         rate("processing, two processes", "processing_2"),
         rate("processing of single enqueues", "processing_singles"),
+        rate(
+            "fan-in, one process",
+            "fan_in",
+            f"{figures['fan_in_jobs']:,.0f} jobs and one that takes their outputs, beside "
+            f"{figures['fan_in_plain']:,.0f} plain jobs/s",
+        ),
         ("raw single commits", f"{figures['raw_single']:,.0f}", "commits/s", "prepared insert"),
         rate("single enqueue", "single_enqueue"),
         rate(f"{CALLERS} concurrent callers", "concurrent_enqueue", "enqueue_async, one process"),
