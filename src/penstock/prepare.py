@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 ROWS_PER_COMMIT = 10_000
 _LONGEST = 1000 * 366 * 86400.0  # beyond it a time is a mistake, and no calendar can show it
-_PLACE_BYTES = 62  # what a body says of its flow, without what is to be filled in
+_PLACE_BYTES = 70  # what a body says of its flow, without what is to be filled in
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 
 

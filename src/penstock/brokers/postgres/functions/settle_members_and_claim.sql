@@ -40,6 +40,12 @@ as $$
 declare
     v_jobs integer := array_length(p_ids, 1);
 begin
+    -- A look without a lock, so no more than a hint: to write all of it only to undo it costs as much
+    -- as the rest. What it lets through is counted below.
+    perform from penstock.node n where n.id = p_node and n.jobs_left > v_jobs;
+    if not found then
+        raise exception using errcode = 'PN003', message = 'these seem the last jobs of their node';
+    end if;
     bodies := penstock.succeed(
         p_worker, p_settled_lease, p_claimed_at, p_places, p_ids, p_ended, p_enqueued, p_started,
         p_bodies, p_results, p_keep_until, p_relaxed
