@@ -136,6 +136,16 @@ def test_a_batch(proxy, far, clock, postgres_broker, where):
         assert sum(run_all(postgres_broker, clock).values()) == 5
 
 
+def what_is_stored(broker, flow):
+    """Whether the flow is there, and the states of its jobs, all of one moment."""
+    while True:
+        stored = broker.flow(flow.flow.id) is not None
+        states = flow.states(broker, "work") + flow.states(broker, "last")
+        # The server may still have been committing what it was sent: then look again.
+        if stored == (broker.flow(flow.flow.id) is not None):
+            return stored, states
+
+
 @pytest.mark.parametrize("fields", [{}, {"tags": {"a": "b"}}], ids=["plain", "tagged"])
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("times", [1, 1000], ids=["once", "for good"])
@@ -149,8 +159,7 @@ def test_a_flow(proxy, far, postgres_broker, fields, where, times):  # noqa: PLR
             flow.send(far)
         except (UnknownOutcome, StoreUnreachable):
             proxy.heal()
-            stored = postgres_broker.flow(flow.flow.id) is not None
-            states = flow.states(postgres_broker, "work") + flow.states(postgres_broker, "last")
+            stored, states = what_is_stored(postgres_broker, flow)
             assert all((state is not None) == stored for state in states)
         proxy.heal()
 
