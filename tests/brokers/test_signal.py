@@ -38,7 +38,7 @@ def an_approval(clock, name: str = "approve-62", **fields: Any) -> Any:
 
 
 def test_it_ends_who_waits_and_whoever_needs_that_runs(broker, clock):
-    """A19: without a worker, and in one step."""
+    """Without a worker, and in one step."""
     flow = an_approval(clock)
     flow.send(broker)
     assert claim(broker, limit=10) == []
@@ -224,7 +224,6 @@ def test_a_wait_alone(broker, clock):
 
 
 def test_it_is_counted_found_and_explained_while_it_waits(broker, clock):
-    """B22: what a job waits for is said."""
     flow = an_approval(clock, expires_at=clock.now() + 3600)
     flow.send(broker)
     [wait], [ship] = flow.ids("wait"), flow.ids("ship")
@@ -278,7 +277,7 @@ def test_a_wait_outlives_pruning(broker, clock):
 
 
 def test_spawned_it_waits_and_whoever_needs_the_parent_waits_for_it(broker, clock):
-    """A20: stored with the success of the job that asked for it."""
+    """G63: a child that is handed to somebody outside, with its outcome."""
     whole = a_flow(clock, ask=part(), last=part("ask"))
     whole.send(broker)
     [parent] = claim(broker)
