@@ -227,6 +227,29 @@ def test_values_are_checked(t):
         app.signal("a", "x" * 1_000_000)
 
 
+def test_what_it_waits_for_is_said(t):
+    wait = wait_for("approve 7", timeout=60)
+    handle = ship.job(7, wait.output).enqueue()
+    [endless] = app.enqueue([wait_for("other")])
+
+    assert endless.why().sentence == (
+        "It waits for the signal 'other': `penstock signal other` ends it."
+    )
+    said = app.handle(wait.id).why().sentence
+    assert said.startswith("It waits for the signal 'approve 7' until ")
+    assert "`penstock signal 'approve 7'` ends it" in said
+    assert f"a signal, see `penstock why {wait.id}`" in handle.why().sentence
+    t.clock.advance(seconds=60)
+    assert "had not come by" in app.handle(wait.id).why().sentence
+    t.drain()
+    assert "had not come in time" in app.handle(wait.id).why().sentence
+
+
+def test_no_task_is_called_that():
+    with pytest.raises(Refused, match="wait_for"):
+        App("memory:").task(name=WAIT_TASK)(lambda: None)
+
+
 def test_it_is_a_value_like_any_other_job():
     job = wait_for("approve-7", timeout=60)
 

@@ -35,7 +35,7 @@ from penstock.resource import Resources
 from penstock.rule import Rule, limit_rule
 from penstock.schedules import Schedules
 from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
-from penstock.signals import checked, with_deadlines
+from penstock.signals import check_signal, with_deadlines
 from penstock.task import Task
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class App(Registry):
         Sent twice, for instance because the answer was lost, the first stands.
         """
         refuse_inside_transaction("signal")
-        encoded = encode_value(value, f"signal {checked(name)}")
+        encoded = encode_value(value, f"signal {check_signal(name)}")
         return len(self.broker.signal(name, encoded, author, reason))
 
     def queue(self, name: str, *, relaxed: bool = False, fair: bool = False) -> str:

@@ -5,7 +5,8 @@
     app.signal("approve-62", {"by": "ada"})                the wait ends, and ship runs with that
 
 The job of a wait is always in a flow, alone if need be, and the store keeps it as `waiting` from
-the start: no worker is ever handed it. All that a store looks at are its task and its tag.
+the start: no worker is ever handed it. All that a store looks at are its task and its tag; it does
+so by `awaits`, `signalled` and `told`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def wait_for(
     checkers; whoever is handed the output checks the value by its own annotation.
     """
     del returns
-    body = _Body(_Arguments(checked(name), _seconds(timeout)))
+    body = _Body(_Arguments(check_signal(name), _seconds(timeout)))
     return Job(
         task=WAIT_TASK,
         body=msgspec.json.encode(body),
@@ -76,7 +77,7 @@ def wait_for(
     )
 
 
-def checked(name: object) -> str:
+def check_signal(name: object) -> str:
     """The name of a signal, or a refusal."""
     if not isinstance(name, str):
         raise Refused(f"signal {name!r}: its name is a text")
@@ -111,9 +112,6 @@ def _with_deadline(job: Job[Any], now: float) -> Job[Any]:
     if timeout is None:
         return job
     return msgspec.structs.replace(job, expires_at=now + timeout)
-
-
-# What follows serves the brokers
 
 
 def awaits(job: Job[Any], name: str, now: float) -> bool:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from penstock.brokers.memory.store import Store
 from penstock.redact import redact
-from penstock.signals import awaits, checked, signalled, told
+from penstock.signals import awaits, check_signal, signalled, told
 
 
 def signal(store: Store, name: str, value: bytes, author: str, reason: str) -> list[str]:
     """End what waits for this signal; returns the ids."""
-    checked(name)
+    check_signal(name)
     now = store.clock.now()
     waiting = sorted(job.id for job in store.jobs.values() if awaits(job, name, now))
     ended = [signalled(store.jobs[job_id], value, now) for job_id in waiting]

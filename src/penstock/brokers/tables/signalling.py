@@ -16,14 +16,14 @@ from penstock.flow import WAIT_TASK
 from penstock.ids import to_bytes
 from penstock.job import Job, State
 from penstock.redact import redact
-from penstock.signals import TAG, awaits, checked, signalled, told
+from penstock.signals import TAG, awaits, check_signal, signalled, told
 
 
 class Signalling(LookingAfter[StoreT]):
     """Signal."""
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
-        wanted = {"tag": TAG, "name": checked(name), "task": WAIT_TASK}
+        wanted = {"tag": TAG, "name": check_signal(name), "task": WAIT_TASK}
         data = msgspec.json.encode(told(name, author, reason))
         ended: list[str] = []
         with self.store.writing() as db:
