@@ -112,6 +112,17 @@ def test_its_time_begins_when_it_is_stored(t):
     assert app.handle(approved.id).why().cause == "ended"
 
 
+@pytest.mark.parametrize("days", [-400, 0, 400])
+def test_whatever_time_a_test_lets_it_be(t, days):
+    t.clock.jump(days * 86400)
+    handle = tell.job(7, wait_for("approve-7", timeout=60).output).enqueue()
+
+    app.signal("approve-7", {"by": "ada"})
+
+    t.drain()
+    assert handle.result() == "7: Approval(by='ada', amount=0)"
+
+
 def test_whoever_goes_on_runs_without_it(t):
     approved = wait_for("approve-7", timeout=60)
     handle = tell.job(7, approved.output).enqueue(on_failure="continue")

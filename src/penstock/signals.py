@@ -11,6 +11,7 @@ so by `awaits`, `signalled` and `told`.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar, overload
@@ -21,6 +22,7 @@ from penstock.checks import check_name, legible
 from penstock.compose import Given
 from penstock.errors import Refused
 from penstock.flow import WAIT_TASK
+from penstock.ids import derived_id
 from penstock.job import Job, Parcel, State
 
 T = TypeVar("T")
@@ -71,6 +73,8 @@ def wait_for(
     return Job(
         task=WAIT_TASK,
         body=msgspec.json.encode(body),
+        # Without a time in it: there is no app here whose clock, perhaps a test's, could tell it.
+        id=derived_id(WAIT_TASK, uuid.uuid4().hex),
         tags={TAG: name},
         app=_Nowhere(),
         given=Given((), ((),)),

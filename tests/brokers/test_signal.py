@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock import App, wait_for
 from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.flow import WAIT_TASK, Gift
@@ -302,6 +303,27 @@ def test_spawned_by_a_job_in_no_flow(broker, clock):
     assert broker.signal("approve-62", VALUE) == more.ids("wait")
 
     assert ids_of(claim(broker, limit=10)) == more.ids("ship")
+
+
+def test_from_a_program_it_is_the_same(broker, clock):
+    """Its id holds no time: it is stored, ended, found and pruned as any other."""
+    app = App(broker=broker)
+    ship = app.task(name="mail:send")(lambda value: value)
+    wait = wait_for("approve-62", timeout=60)
+    handle = ship.job(wait.output).enqueue()
+    assert broker.get(wait.id).expires_at == clock.now() + 60
+
+    assert app.signal("approve-62", {"by": "ada"}, author="ada") == 1
+
+    [job] = claim(broker, limit=10)
+    assert job.id == handle.id
+    assert broker.gifts(wait.id) == [Gift(wait.id, SUCCEEDED, VALUE)]
+    assert broker.flow(handle.id).nodes[0].id == wait.id
+    settle(broker, job, succeeded())
+    clock.advance(days=40)
+    broker.prune(clock.now() - 86400)
+    assert broker.get(wait.id) is None
+    assert broker.flow(handle.id) is None
 
 
 def test_it_waits_for_nothing_else(broker, clock):
