@@ -22,6 +22,7 @@ from penstock.job import Job, Outcome, State
 from penstock.notes import Progress
 from penstock.resource import use
 from penstock.retry import Repeat, Retry
+from penstock.signals import wait_for
 from penstock.task import Task
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "current_job",
     "group",
     "use",
+    "wait_for",
 ]

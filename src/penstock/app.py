@@ -20,6 +20,7 @@ from penstock.broker import Broker, Enqueued
 from penstock.brokers import open_broker
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coalesce import Coalescer, ToStore, may_wait
+from penstock.codec import encode_value
 from penstock.compose import Jobs, named_jobs, to_store, told_as
 from penstock.current import refuse_inside_transaction
 from penstock.errors import Refused
@@ -34,6 +35,7 @@ from penstock.resource import Resources
 from penstock.rule import Rule, limit_rule
 from penstock.schedules import Schedules
 from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
+from penstock.signals import check_signal, with_deadlines
 from penstock.task import Task
 
 if TYPE_CHECKING:
@@ -163,6 +165,7 @@ class App(Registry):
         flow, stored, listed = to_store(named, on_failure)
         broker, joined = self.broker_for(connection)
         if flow is not None:
+            stored = with_deadlines(stored, broker.clock.now())
             with told_as(named, flow):
                 answer = broker.enqueue(stored, connection=joined, flow=flow)
         elif joined is not None:
@@ -183,6 +186,8 @@ class App(Registry):
         """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
         named = named_jobs(jobs)
         flow, stored, listed = to_store(named, on_failure)
+        if flow is not None:
+            stored = with_deadlines(stored, self.clock.now())
         if connection is not None:
             broker = self._broker or await asyncio.to_thread(lambda: self.broker)
             with told_as(named, flow):
@@ -207,6 +212,16 @@ class App(Registry):
     def handle(self, id: str) -> Handle[Any]:
         """The handle of a job that was stored before, here or anywhere."""
         return Handle(self, parse_id(id))
+
+    def signal(self, name: str, value: Any = None, *, author: str = "", reason: str = "") -> int:
+        """End every job that waits for this name (`wait_for`), with this value as its output.
+
+        Returns how many. 0: nobody waits, and nothing is kept for whoever comes to wait later.
+        Sent twice, for instance because the answer was lost, the first stands.
+        """
+        refuse_inside_transaction("signal")
+        encoded = encode_value(value, f"signal {check_signal(name)}")
+        return len(self.broker.signal(name, encoded, author, reason))
 
     def queue(self, name: str, *, relaxed: bool = False, fair: bool = False) -> str:
         """Register a queue with its options; registering it differently is refused.

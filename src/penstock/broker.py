@@ -107,7 +107,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     body: bytes | None = None  # with the last row of a job, declared secrets redacted
     result: bytes | None = None
-    data: bytes | None = None  # JSON, of the rarer events: who, why, how far
+    data: bytes | None = None  # JSON, of the rarer events and of signals: who, why, how far
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class Count(msgspec.Struct, frozen=True):
     task: str
     ready: int = 0  # may be claimed now
     scheduled: int = 0  # waits for its time
-    waiting: int = 0  # waits for the jobs it needs
+    waiting: int = 0  # waits for the jobs it needs, or for a signal
     paused: int = 0  # would be ready, but for a rule
     running: int = 0
     failed: int = 0
@@ -145,8 +145,8 @@ class Page(msgspec.Struct, frozen=True):
 class Why(msgspec.Struct, frozen=True):
     """Why a job is where it is: one sentence for people, a cause for programs.
 
-    Causes: unknown, ended, running, time, needs, paused, blocked, no_worker, no_task, no_queue,
-    no_version, no_tags, limit, next.
+    Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_task,
+    no_queue, no_version, no_tags, limit, next.
     """
 
     job: str
@@ -204,7 +204,8 @@ class Broker(Protocol):
         the caller's transaction, where the store can; another database is refused.
 
         With `flow`, these are the jobs of its nodes (their bodies say of which), and those of a
-        node with needs are stored as `waiting`. If one of the ids was stored before, all were.
+        node with needs, or of `flow.WAIT_TASK`, are stored as `waiting`. If one of the ids was
+        stored before, all were.
         """
         ...
 
@@ -328,12 +329,24 @@ class Broker(Protocol):
         """Make failed and cancelled jobs ready again, counters at zero; scheduled ones due now.
 
         In a flow, the jobs that were cancelled because of it wait again. One that was itself
-        cancelled because of a need waits, until that need is retried and succeeds.
+        cancelled because of a need waits, until that need is retried and succeeds. One that waited
+        for a signal does so again, without a time limit if that is over.
         """
         ...
 
     def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
         """Forget jobs that are not running: place, arguments and result. History rows stay."""
+        ...
+
+    def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
+        """End every job that waits for this signal, with the value (JSON) as its result.
+
+        Returns their ids; none if nobody waits, and then nothing is kept: whoever comes to wait
+        later waits for the next one. They succeed in one transaction, are counted in their flows,
+        and have a history row each, of the kind "attempt" and without a worker. What ended before,
+        by another signal, by its expiry or by a cancel, stays as it is; so does one whose time is
+        over.
+        """
         ...
 
     def set_rule(self, rule: Rule) -> Rule:

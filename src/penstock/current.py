@@ -20,6 +20,7 @@ from penstock.broker import Transaction
 from penstock.codec import ResultCodec, decode_value, encode_value
 from penstock.compose import Group, Jobs, Spawn, spawnable
 from penstock.errors import Refused
+from penstock.flow import WAIT_TASK
 from penstock.job import Job
 from penstock.notes import Line, Notebook, Progress
 from penstock.signature import hints_of
@@ -176,6 +177,11 @@ class CurrentJob:
         `then` runs once they have ended. In a flow, whoever needs this job waits for all of them
         and for `then` as well. Nothing waits here: the task goes on, and returns.
         """
+        if then is not None and then.task == WAIT_TASK:
+            raise Refused(
+                "spawn(then=wait_for(...)): it waits from when it is stored, so spawn it beside "
+                "the others, and let `then` be the job that is handed its output"
+            )
         self.spawns += (Spawn(spawnable(jobs), None if then is None else spawnable(then)[0]),)
 
     @property

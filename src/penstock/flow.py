@@ -23,6 +23,8 @@ from penstock.job import Job, Parcel, State
 OnFailure = Literal["cancel", "continue"]
 _TWO_IDS = 32  # bytes
 
+WAIT_TASK = "penstock:wait_for"  # its jobs wait for a signal, and no worker runs them
+
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """What others can need: one job, or all the jobs of a map."""
@@ -37,6 +39,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def jobs(self) -> int:
         return sum(count for _, count in self.members)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its jobs are stored as waiting: for what they need, or for a signal."""
+        return bool(self.needs) or self.task == WAIT_TASK
 
     def ids(self) -> list[str]:
         """Its jobs, in their order."""
@@ -168,6 +175,11 @@ def check_flow(flow: Flow, jobs: Sequence[Job[Any] | Parcel] | None = None) -> N
     for node in flow.nodes:
         if not node.jobs:
             raise Refused(f"flow {flow.id}: node {node.id} has no job, and would never end")
+        if node.needs and node.task == WAIT_TASK:
+            raise Refused(
+                f"flow {flow.id}: {node.id} waits for a signal, from when it is stored, and so "
+                "cannot need other jobs; spawn it in a job that needs them"
+            )
         for need in node.needs:
             if need not in known:
                 raise Refused(f"flow {flow.id}: it needs {need}, which is not in it")

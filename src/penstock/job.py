@@ -35,7 +35,7 @@ PARCEL_BYTES = 64 * 1024
 
 
 class State(StrEnum):
-    WAITING = "waiting"  # waits for the jobs it needs
+    WAITING = "waiting"  # waits for the jobs it needs, or for a signal
     READY = "ready"  # may be claimed once run_at has passed
     RUNNING = "running"  # claimed, until it is settled or its lease lapses
     SUCCEEDED = "succeeded"

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from penstock.errors import Refused
+from penstock.flow import WAIT_TASK
 from penstock.retry import Retry, Strategy
 from penstock.schedules import Schedules
 from penstock.signature import check_function, visible_names
@@ -139,6 +140,8 @@ class Registry:
 
     def _register(self, task: Task[..., Any]) -> None:
         for name in (task.name, *task.aliases):
+            if name == WAIT_TASK:
+                raise Refused(f"a task cannot be called {name}: that is what wait_for(...) makes")
             other = self.task_named(name)
             if other is not None and _origin(other) != _origin(task):
                 raise Refused(

@@ -32,6 +32,7 @@ from penstock.errors import (
 from penstock.filling import NeedsGone, filled, has_room
 from penstock.job import Job, Outcome, State
 from penstock.redact import redact_text
+from penstock.signals import with_deadlines
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -165,7 +166,9 @@ def _returned(
     if current.spawns:
         joins = None if options.flow is None else options.flow.id
         jobs, flow = spawned(current.spawns, joins)
-        outcome = msgspec.structs.replace(outcome, spawned=jobs, flow=flow)
+        outcome = msgspec.structs.replace(
+            outcome, spawned=tuple(with_deadlines(jobs, now)), flow=flow
+        )
     if current.open_transaction is not None:
         return _settled(app, current, outcome)
     current.close()

@@ -7,14 +7,16 @@ thing that keeps the job from running.
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from penstock.broker import Why, WorkerRow
-from penstock.flow import NodeRow
+from penstock.flow import WAIT_TASK, NodeRow
 from penstock.job import Job, State
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
+from penstock.signals import TAG
 
 
 class Held(NamedTuple):
@@ -61,6 +63,8 @@ def explain(  # noqa: PLR0917  seven facts, in the order in which a store gather
             f"No job {job_id} is stored here: it was never enqueued in this store, or it ended "
             "and was not kept.",
         )
+    if job.state is State.WAITING and job.task == WAIT_TASK:
+        return Why(job_id, job.state, "signal", _awaiting(job, now))
     if job.state is State.WAITING:
         return Why(job_id, job.state, "needs", _waiting(needs))
     cause, sentence = _cause(job, now, rules, workers, ahead, held)
@@ -95,6 +99,11 @@ def _ended(job: Job[Any]) -> str:
         return f"It succeeded{at}."
     again = f"`penstock retry {job.id}` runs it again."
     if job.state is State.CANCELLED:
+        if job.reason == "expired" and job.task == WAIT_TASK:
+            return (
+                f"It was cancelled{at}: the signal {_signal(job)!r} had not come in time. "
+                f"`penstock retry {job.id}` has it wait again, without a time limit."
+            )
         if job.reason == "expired":
             return f"It was cancelled{at}: nobody had started it before it expired. {again}"
         if job.reason == "needs":
@@ -119,7 +128,28 @@ def _waiting(needs: Sequence[NodeRow], most: int = 5) -> str:
     return said
 
 
+def _awaiting(job: Job[Any], now: float) -> str:
+    name = _signal(job)
+    ends = f"`penstock signal {shlex.quote(name)}` ends it"
+    if job.expires_at is None:
+        return f"It waits for the signal {name!r}: {ends}."
+    if job.expires_at <= now:
+        return (
+            f"The signal {name!r} had not come by {moment(job.expires_at)}: it ends as cancelled "
+            "as soon as a worker looks at it."
+        )
+    return f"It waits for the signal {name!r} until {moment(job.expires_at)}: {ends}."
+
+
+def _signal(job: Job[Any]) -> str:
+    return job.tags.get(TAG, "")
+
+
 def _need(need: NodeRow) -> str:
+    if need.jobs_left and need.task == WAIT_TASK:
+        return f"a signal, see `penstock why {need.id}`"
+    if need.task == WAIT_TASK:
+        return f"a signal that did not come, see `penstock why {need.id}`"
     if need.jobs_left:
         return f"{_jobs(need.jobs_left)} of {need.jobs} of the task {need.task!r} left"
     return f"{_jobs(need.bad)} of the task {need.task!r} did not succeed"

@@ -1,4 +1,4 @@
-"""Model of flows: random flows, ends, retries and spawned jobs; every broker agrees with memory.
+"""Model of flows: random flows, ends, retries, signals, spawned jobs; brokers agree with memory.
 
 As test_model, whose operations go on in between, so that parcels are cut, workers die and time
 passes while flows are under way.
@@ -14,11 +14,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
-from penstock.flow import Flow, Member, Node, member_of
+from penstock.flow import WAIT_TASK, Flow, Member, Node, member_of
 from penstock.job import Job, failed, succeeded
+from penstock.signals import TAG
 from tests.brokers.test_model import MAYBE, Agreement, a_maker, extras, lanes
 from tests.factories import a_worker
 
+SIGNALS = st.sampled_from(["approve", "decline"])
 STEPS = 40
 EXAMPLES = 40
 
@@ -35,6 +37,9 @@ class FlowAgreement(Agreement):
         parts: list[tuple[str, list[Job[Any]]]] = []
         for _ in range(data.draw(st.integers(1, 5))):
             fields = data.draw(lanes())
+            if data.draw(st.integers(0, 4)) == 0:
+                parts.append(self.a_wait(data))
+                continue
             if data.draw(MAYBE):
                 fields |= data.draw(extras(self.clock.now()))
                 fields.pop("unique", None)
@@ -58,11 +63,24 @@ class FlowAgreement(Agreement):
                 members=((jobs[0].id, len(jobs)),)
                 if together
                 else tuple((job.id, 1) for job in jobs),
-                needs=tuple(data.draw(st.sets(st.sampled_from(before)))) if before else (),
+                needs=tuple(data.draw(st.sets(st.sampled_from(before))))
+                if before and jobs[0].task != WAIT_TASK
+                else (),
                 on_failure=data.draw(st.sampled_from(["cancel", "cancel", "continue"])),
             )
             nodes.append(node)
         return Flow(id=flow_id, nodes=tuple(nodes)), stored
+
+    def a_wait(self, data: st.DataObject) -> tuple[str, list[Job[Any]]]:
+        fields: dict[str, Any] = {"task": WAIT_TASK, "tags": {TAG: data.draw(SIGNALS)}}
+        if data.draw(MAYBE):
+            fields["expires_at"] = self.clock.now() + data.draw(st.sampled_from([10.0, 100.0]))
+        jobs = self.neighbours(1, **fields)
+        return jobs[0].id, jobs
+
+    @rule(name=SIGNALS)
+    def signal(self, name: str) -> None:
+        self.both("signal", name, b"3", "ada", "because")
 
     @rule(data=st.data())
     def enqueue_flow(self, data: st.DataObject) -> None:

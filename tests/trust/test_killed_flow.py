@@ -13,7 +13,9 @@ import pytest
 
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.filter import Filter
+from penstock.flow import WAIT_TASK
 from penstock.job import failed, succeeded
+from penstock.signals import TAG
 from penstock.testing.clock import Clock
 from tests.factories import a_flow, a_worker, begun, claim, part
 
@@ -28,6 +30,12 @@ class World:
         self.clock = Clock(NOW)
         broker = SqliteBroker(path, clock=self.clock)
         self.fresh, self.open, self.lost = (self._flow(queue) for queue in ("fresh", "open", "bad"))
+        self.asked = a_flow(
+            self.clock,
+            wait=part(task=WAIT_TASK, tags={TAG: "approve"}),
+            ship=part("wait", queue="asked"),
+        )
+        self.asked.send(broker)
         self.open.send(broker)
         self.lost.send(broker)
         [bad, *others] = broker.claim(a_worker(), ["bad"], 10)
@@ -62,6 +70,7 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
     "cancel": lambda broker, world: broker.cancel(world.open.ids("middle", "last")),
     "delete": lambda broker, world: broker.delete(world.open.ids("middle", "anyway")),
     "retry": lambda broker, world: broker.retry([world.failed]),
+    "signal": lambda broker, world: broker.signal("approve", b"1"),
     "prune": lambda broker, world: broker.prune(NOW + 1),
 }
 
@@ -69,7 +78,7 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
 def picture(path: Path, world: World) -> dict[str, Any]:
     broker = SqliteBroker(path, clock=world.clock)
     jobs = broker.find(Filter(), limit=1000).jobs
-    flows = [flow.flow.id for flow in (world.fresh, world.open, world.lost)]
+    flows = [flow.flow.id for flow in (world.fresh, world.open, world.lost, world.asked)]
     seen = {
         "jobs": [(job.id, job.state, job.attempt, job.reason, job.run_at) for job in jobs],
         "counts": broker.count(),
@@ -106,6 +115,7 @@ def finish(path: Path, world: World, verb: str) -> list[Any]:
     """Do it again, as whoever was not answered would, and work off the rest; how jobs ended."""
     broker = SqliteBroker(path, clock=world.clock)
     VERBS[verb](broker, world)
+    broker.signal("approve", b"1")
     broker.recover(dead="worker-1", started=[])
     while jobs := claim(broker, 10):
         assert all(broker.settle([(job, begun(succeeded(b"1"), NOW)) for job in jobs]))

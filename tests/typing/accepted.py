@@ -27,6 +27,7 @@ from penstock import (
     current_job,
     group,
     use,
+    wait_for,
 )
 
 app = App("memory:")
@@ -275,3 +276,13 @@ def spawning() -> None:
     current_job().spawn([check.job(1), work])
     current_job().spawn(check.job(1))
     current_job().spawn(group(check.job(1), check.job(2)), then=bare.job(1))
+
+
+def signals() -> None:
+    assert_type(wait_for("approve"), Job[Any])
+    approved = wait_for("approve", timeout=timedelta(days=1), returns=bool)
+    assert_type(approved, Job[bool])
+    assert_type(reward.map(["discord"], access=approved.output), Jobs[int])
+    assert_type(app.signal("approve", value=Order(7), author="ada", reason="fine"), int)
+    app.enqueue([approved, wait_for("other", 60)])
+    assert_type(chain(wait_for("n", returns=int), bare), Job[str])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock import App, Handle, Job, Task, chain, current_job, group, use
+from penstock import App, Handle, Job, Task, chain, current_job, group, use, wait_for
 
 app = App("memory:")
 
@@ -113,3 +113,5 @@ mapped: list[str] = resize.map(["a"]).output  # pyright: ignore[reportAssignment
 chain(resize.job("a"), count)  # pyright: ignore[reportArgumentType]
 current_job().spawn("a")  # pyright: ignore[reportArgumentType]
 current_job().spawn([], then=count)  # pyright: ignore[reportArgumentType]
+count.job(wait_for("texts", returns=int).output)  # pyright: ignore[reportArgumentType]
+wait_for("texts", timeout="1h")  # pyright: ignore[reportArgumentType]

@@ -56,11 +56,12 @@ def flow(
             raise typer.Exit(1)
         now = broker.clock.now()
         running, failed = _by_node(broker, found)
+        awaited = _awaited(broker, found)
     if json:
-        show.put_json(_json(found, running, failed))
+        show.put_json(_json(found, running, failed, awaited))
         return
     show.say(_summary(found, now))
-    for line in _lines(found, running, failed, now):
+    for line in _lines(found, running, failed, awaited, now):
         show.console().print(line, soft_wrap=True)
 
 
@@ -87,6 +88,17 @@ def _by_node(broker: Broker, flow: FlowRow) -> tuple[Jobs, Jobs]:
     for jobs in running.values():
         jobs.sort(key=lambda job: job.claimed_at or 0.0)
     return running, _looked_up(broker, flow, bad, State.FAILED)
+
+
+def _awaited(broker: Broker, flow: FlowRow) -> dict[str, str]:
+    """The signals that are waited for, by node."""
+    from penstock.flow import WAIT_TASK
+    from penstock.job import State
+    from penstock.signals import TAG
+
+    tasks = [node.task for node in flow.nodes if node.task == WAIT_TASK and node.jobs_left]
+    waiting = _looked_up(broker, flow, tasks, State.WAITING)
+    return {node: jobs[0].tags.get(TAG, "") for node, jobs in waiting.items()}
 
 
 def _looked_up(broker: Broker, flow: FlowRow, tasks: Sequence[str], state: State) -> Jobs:
@@ -119,7 +131,9 @@ def _summary(flow: FlowRow, now: float) -> str:
     return f"flow{name} {flow.id}: {jobs - left:,} of {jobs:,} jobs ended, since {since}"
 
 
-def _lines(flow: FlowRow, running: Jobs, failed: Jobs, now: float) -> list[rich.text.Text]:
+def _lines(
+    flow: FlowRow, running: Jobs, failed: Jobs, awaited: dict[str, str], now: float
+) -> list[rich.text.Text]:
     import rich.text
 
     from penstock.cli import show
@@ -137,6 +151,8 @@ def _lines(flow: FlowRow, running: Jobs, failed: Jobs, now: float) -> list[rich.
         line.append(_counted(node))
         if node.needs_left and node.jobs_left:
             line.append(f", waits for {node.needs_left} of its {len(node.needs)} needs", "dim")
+        if node.id in awaited:
+            line.append(f", waits for the signal {awaited[node.id]!r}", "dim")
         if jobs := running.get(node.id):
             longest = jobs[0]
             for_ = span(now - (longest.claimed_at or now))
@@ -150,8 +166,10 @@ def _lines(flow: FlowRow, running: Jobs, failed: Jobs, now: float) -> list[rich.
 
 def _state(node: NodeRow, running: Jobs, failed: Jobs) -> str:
     """One word for all the jobs of a node: the state that they are in, or that matters most."""
+    from penstock.flow import WAIT_TASK
+
     if node.jobs_left:
-        if node.needs_left:
+        if node.needs_left or node.task == WAIT_TASK:
             return "waiting"
         return "running" if node.id in running else "ready"
     if not node.bad:
@@ -166,7 +184,7 @@ def _counted(node: NodeRow) -> str:
     return f"{ended:,} of {node.jobs:,} ended{bad}{goes_on}"
 
 
-def _json(flow: FlowRow, running: Jobs, failed: Jobs) -> dict[str, Any]:
+def _json(flow: FlowRow, running: Jobs, failed: Jobs, awaited: dict[str, str]) -> dict[str, Any]:
     from penstock.cli import show
     from penstock.flow import levels_of
 
@@ -190,6 +208,7 @@ def _json(flow: FlowRow, running: Jobs, failed: Jobs) -> dict[str, Any]:
                 "needs": node.needs,
                 "needs_left": node.needs_left,
                 "on_failure": node.on_failure,
+                "signal": awaited.get(node.id),
                 "running": [
                     {"id": job.id, "claimed_at": show.iso(job.claimed_at), "worker": job.worker}
                     for job in running.get(node.id, [])

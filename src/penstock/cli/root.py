@@ -22,6 +22,7 @@ from penstock.cli import (
     measure,
     rules,
     schedules,
+    signals,
     start,
     stores,
     work,
@@ -125,6 +126,7 @@ _add(HOLD_BACK, limits.limit)
 _add(JOBS, look_after.cancel, words=True)
 _add(JOBS, look_after.retry, words=True)
 _add(JOBS, look_after.delete, words=True)
+_add(JOBS, signals.signal, words=True)
 _add(LOOK, look.count)
 _add(LOOK, look.history)
 _add(LOOK, schedules.schedules)

@@ -11,8 +11,10 @@ import pytest
 
 from penstock.broker import Filter
 from penstock.brokers.postgres import PostgresBroker
+from penstock.flow import WAIT_TASK
 from penstock.ids import Ids
 from penstock.job import Job, State, Unique, failed, succeeded, try_again
+from penstock.signals import TAG
 from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
 from tests.factories import a_flow, part
@@ -128,6 +130,16 @@ def flow(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
     return 10 * BATCH
 
 
+def signal(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """Who waits for a name is found among all that have tags."""
+    for number in range(CLAIMS):
+        wait = part(task=WAIT_TASK, tags={TAG: f"approve-{number}"})
+        parts = a_flow(broker.clock, wait=wait, ship=part("wait", task="task-3", queue="flows"))
+        parts.send(broker)
+        assert broker.signal(f"approve-{number}", b"1") == parts.ids("wait")
+    return CLAIMS * 10
+
+
 WORK: list[Work] = [
     claim_and_settle,
     settle_and_claim,
@@ -139,6 +151,7 @@ WORK: list[Work] = [
     look_after,
     find_the_newest,
     flow,
+    signal,
 ]
 
 
@@ -176,7 +189,9 @@ def test_every_hot_statement_goes_by_its_index(crowded, work):
     check(crowded, jobs)
 
 
-@pytest.mark.parametrize("work", [claim_and_settle, settle_and_claim, send_again, look_after, flow])
+@pytest.mark.parametrize(
+    "work", [claim_and_settle, settle_and_claim, send_again, look_after, flow, signal]
+)
 def test_a_plan_that_was_made_for_an_empty_table_stays_good(postgres_url, work):
     crowded = Crowded(postgres_url)
     crowded.run("delete from penstock.parcel; delete from penstock.job; delete from penstock.sent")

@@ -40,6 +40,7 @@ HOT = [
     "parcel_before",
     "sent_before",
     "sent_between",
+    "signal",
     "succeeded",
     "unique_holder",
     "unmeet_bad",

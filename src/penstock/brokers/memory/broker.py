@@ -27,12 +27,13 @@ from penstock.broker import (
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.rules import Rules
 from penstock.brokers.memory.schedules import Schedules
+from penstock.brokers.memory.signals import signal
 from penstock.brokers.memory.store import Store, renewed, unpacked
 from penstock.checks import check_age, check_job, check_lane, legible
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 from penstock.filter import Filter
-from penstock.flow import Flow, FlowRow, Gift, check_flow
+from penstock.flow import WAIT_TASK, Flow, FlowRow, Gift, check_flow
 from penstock.job import ENDED, Job, Outcome, Parcel, State, lapsed, put_back
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.schedule import Decision, Schedule
@@ -316,7 +317,7 @@ class MemoryBroker:
             if holder is None:
                 store.keys.take(job, now)
         node = store.flows.node_of(job)
-        if node is None or node.freed:
+        if job.task != WAIT_TASK and (node is None or node.freed):
             store.make_ready(renewed(job, now))
         else:
             store.make_wait(renewed(job, now))
@@ -339,6 +340,12 @@ class MemoryBroker:
                     store.history[place] = msgspec.structs.replace(event, body=None, result=None)
             self._lock.notify_all()
             return list(gone)
+
+    def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
+        with self._lock:
+            ended = signal(self._store, name, value, author, reason)
+            self._lock.notify_all()
+            return ended
 
     def set_rule(self, rule: Rule) -> Rule:
         with self._lock:

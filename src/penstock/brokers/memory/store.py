@@ -83,7 +83,7 @@ class Store:
         self.hints += 1
 
     def make_wait(self, job: Job[Any]) -> None:
-        """Keep a job of a flow until its needs have ended."""
+        """Keep a job of a flow until its needs have ended, or its signal has come."""
         self.jobs[job.id] = msgspec.structs.replace(job, state=State.WAITING)
         if job.expires_at is not None:
             self.expiring.add(job.id)
@@ -200,7 +200,7 @@ class Store:
         waiting: frozenset[str] = frozenset()
         if flow is not None:
             self.flows.add(flow, now, None if parent is None else self.flows.node_of(parent))
-            waiting = frozenset(id for node in flow.nodes if node.needs for id in node.ids())
+            waiting = frozenset(id for node in flow.nodes if node.waits for id in node.ids())
         standing: dict[str, str] = {}
         for job in (as_new(job, now) for job in jobs):
             if job.id in self.sent:

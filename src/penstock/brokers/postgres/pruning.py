@@ -57,6 +57,10 @@ class Pruning(Claiming):
     def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
         return super()._each(ids, kind, legible(author), legible(reason), act)
 
+    @again
+    def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
+        return super().signal(name, value, author, reason)
+
     def _cancel_moving(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         return self._twice(super()._cancel_moving, change, wanted)
 

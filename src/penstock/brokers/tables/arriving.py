@@ -20,7 +20,7 @@ def packed(
 ) -> tuple[list[Parcel], list[Job[Any]]]:
     """What goes into parcels, and the jobs that need a row of their own; all are checked.
 
-    Those of a flow's nodes that have needs are among the latter, and wait.
+    Those of a flow's nodes that have needs, or wait for a signal, are among the latter.
     """
     if flow is not None:
         check_flow(flow, jobs)
@@ -107,7 +107,7 @@ def _sorted_out(
     jobs: Sequence[Job[Any] | Parcel], flow: Flow
 ) -> tuple[list[Job[Any] | Parcel], list[Job[Any]]]:
     """The jobs of a flow that are ready, and those that wait."""
-    waiting = {job_id for node in flow.nodes if node.needs for job_id in node.ids()}
+    waiting = {job_id for node in flow.nodes if node.waits for job_id in node.ids()}
     if not waiting:
         return list(jobs), []
     ready: list[Job[Any] | Parcel] = []

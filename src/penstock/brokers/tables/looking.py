@@ -13,7 +13,6 @@ from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import ids_between, names_between, node_row, place_of
 from penstock.brokers.tables.limiting import Standing, Usage, limited
-from penstock.brokers.tables.looking_after import LookingAfter
 from penstock.brokers.tables.rows import (
     SETTLED,
     contents,
@@ -26,6 +25,7 @@ from penstock.brokers.tables.rows import (
     succeeded_job,
 )
 from penstock.brokers.tables.settling import StoreT
+from penstock.brokers.tables.signalling import Signalling
 from penstock.filter import Filter
 from penstock.flow import FlowRow, Gift, NodeRow, in_order
 from penstock.ids import from_bytes, time_of, to_bytes
@@ -38,7 +38,7 @@ MOST_FOUND = 1000
 _ABOVE_ALL = b"\xff" * 16  # no id: they have a version
 
 
-class Looking(LookingAfter[StoreT]):
+class Looking(Signalling[StoreT]):
     """Get, find, count, history, why, flow, gifts."""
 
     def get(self, job_id: str) -> Job[Any] | None:

@@ -34,6 +34,7 @@ from penstock.brokers.tables.rows import (
 )
 from penstock.brokers.tables.settling import StoreT
 from penstock.brokers.tables.working import Working
+from penstock.flow import WAIT_TASK
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
 from penstock.rule import Rule, RuleKind
@@ -183,6 +184,8 @@ class LookingAfter(Working[StoreT]):
             place = places.get(raw)
             node = nodes.get(place[1]) if place else None
             state = State.READY if node is None or node["freed"] else State.WAITING
+            if self.store.lane(change.db, row["lane"]).task == WAIT_TASK:
+                state = State.WAITING  # for its signal, whatever the node says
             touched[raw] = revived_job(change, row, state), row["lane"]
             if place is not None and node is not None:
                 jobs = ends.get(place, (0, 0))[0] + 1

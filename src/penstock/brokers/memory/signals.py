@@ -1,0 +1,25 @@
+"""Signals in memory: all that wait for a name end in one step, and whoever needs them goes on.
+
+As everything here it does not lock: the broker does, around the verb.
+"""
+
+from __future__ import annotations
+
+from penstock.brokers.memory.store import Store
+from penstock.redact import redact
+from penstock.signals import awaits, check_signal, signalled, told
+
+
+def signal(store: Store, name: str, value: bytes, author: str, reason: str) -> list[str]:
+    """End what waits for this signal; returns the ids."""
+    check_signal(name)
+    now = store.clock.now()
+    waiting = sorted(job.id for job in store.jobs.values() if awaits(job, name, now))
+    ended = [signalled(store.jobs[job_id], value, now) for job_id in waiting]
+    for job in ended:
+        store.take_out(store.jobs[job.id])
+        store.jobs[job.id] = job
+        data = told(name, author, reason)
+        store.record("attempt", job, body=redact(job.body), result=value, data=data)
+    store.count_ends(ended)
+    return waiting

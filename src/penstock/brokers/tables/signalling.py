@@ -1,0 +1,54 @@
+"""Signal: jobs that wait for a word from outside succeed with it, in one transaction.
+
+Their rows are locked as those that a cancel ends: flows first, in the order of ids, then the rows.
+So a signal, an expiry and a cancel of the same job come one after the other, and the first stands.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.looking_after import LookingAfter
+from penstock.brokers.tables.rows import job_of, text_of
+from penstock.brokers.tables.settling import StoreT
+from penstock.flow import WAIT_TASK
+from penstock.ids import to_bytes
+from penstock.job import Job, State
+from penstock.redact import redact
+from penstock.signals import TAG, awaits, check_signal, signalled, told
+
+
+class Signalling(LookingAfter[StoreT]):
+    """Signal."""
+
+    def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
+        wanted = {"tag": TAG, "name": check_signal(name), "task": WAIT_TASK}
+        data = msgspec.json.encode(told(name, author, reason))
+        ended: list[str] = []
+        with self.store.writing() as db:
+            change = Change(self.store, db, self.clock.now())
+            found = [row["id"] for row in db.execute(self.store.sql.signal, wanted).fetchall()]
+            for row in self._locked_rows(db, found).values():
+                job = job_of(self.store.lane(db, row["lane"]), row)
+                if awaits(job, name, change.now):
+                    self._succeed_at_once(
+                        change, signalled(job, value, change.now), row["lane"], data
+                    )
+                    ended.append(job.id)
+            change.finish()
+        self._tell(change)
+        return ended
+
+    def _succeed_at_once(self, change: Change, job: Job[None], lane: int, data: bytes) -> None:
+        """A job that nobody ran: its row goes, and the history has the one it lives in from now."""
+        raw = to_bytes(job.id)
+        change.deleted.append((raw,))
+        change.tally[lane, State.WAITING, 0] -= 1
+        change.member_ended(job.body, good=True)
+        change.events += (
+            *("attempt", change.now, raw, lane, job.attempt),
+            *(job.failures, job.lapses, job.repeats, job.state, None, job.key),
+            *(job.enqueued_at, job.run_at, None, None, text_of(job.tags)),
+            *(None, redact(job.body), job.result, data, None),
+        )
