@@ -1,9 +1,10 @@
 """Penstock: durable background work for Python."""
 
 from penstock.app import App
+from penstock.batch_task import BatchTask
 from penstock.broker import Batch, Why
 from penstock.compose import Group, Jobs, chain, group
-from penstock.current import CurrentJob, current_job
+from penstock.current import CurrentJob, current_job, current_jobs
 from penstock.errors import (
     JobCancelled,
     JobFailed,
@@ -27,6 +28,7 @@ from penstock.task import Task
 __all__ = [
     "App",
     "Batch",
+    "BatchTask",
     "CurrentJob",
     "Group",
     "Handle",
@@ -52,6 +54,7 @@ __all__ = [
     "Why",
     "chain",
     "current_job",
+    "current_jobs",
     "group",
     "use",
 ]
