@@ -25,6 +25,7 @@ from penstock import (
     Why,
     chain,
     current_job,
+    current_jobs,
     group,
     use,
 )
@@ -275,3 +276,34 @@ def spawning() -> None:
     current_job().spawn([check.job(1), work])
     current_job().spawn(check.job(1))
     current_job().spawn(group(check.job(1), check.job(2)), then=bare.job(1))
+
+
+@app.batch_task(size=100, linger=0.2)
+def push(orders: list[Order], client: Client = use(make_client)) -> list[str | Exception]:
+    return [str(order.number) for order in orders]
+
+
+@app.batch_task(size=100, by_key=True)
+def push_some(orders: list[Order]) -> list[str | Exception] | None:
+    return None
+
+
+@app.batch_task(size=100)
+def push_all(orders: list[Order]) -> None: ...
+
+
+@app.batch_task(size=100)
+async def push_async(orders: list[Order]) -> list[int]:
+    return [order.number for order in orders]
+
+
+def batches(order: Order) -> None:
+    assert_type(push.enqueue(order), Handle[str])
+    assert_type(push.job(order), Job[str])
+    assert_type(push.options(key="ada").enqueue(order).result(), str)
+    assert_type(push.map([order]).output, list[str])
+    assert_type(push_some.enqueue(order), Handle[str | None])
+    assert_type(push_all.enqueue(order), Handle[None])
+    assert_type(push_async.enqueue(order), Handle[int])
+    push([order])
+    assert_type([each.id for each in current_jobs()], list[str])

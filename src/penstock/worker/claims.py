@@ -74,10 +74,12 @@ class Claims:
         self._paces: dict[str, Pace] = {}
         self._wait_until = 0.0
 
-    def know(self, modes: Mapping[str, str], batches: Mapping[str, BatchSize]) -> None:
+    def know(
+        self, modes: Mapping[str, str], batches: Mapping[str, BatchSize] | None = None
+    ) -> None:
         """The tasks there are, each with its mode, and those that take many jobs at once."""
         self._modes = modes
-        self.gathering.sizes = batches
+        self.gathering.sizes = batches or {}
 
     def wants(self, now: float) -> list[Want]:
         """The requests that are worth making, those for free hands first."""

@@ -8,7 +8,8 @@ Knows numbers and chunks, no store.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.job import Job
@@ -89,6 +90,17 @@ class Gathering:
             return []
         places = [place for place, due_at in self._due_at.items() if due_at <= now]
         return [self._close(place) for place in places]
+
+    def withdraw(self, ids: Collection[str]) -> list[tuple[Chunk, list[Job[Any]]]]:
+        """Take out the jobs of these ids; the chunks that had some, each with what it had."""
+        taken: list[tuple[Chunk, list[Job[Any]]]] = []
+        for place, chunk in list(self._open.items()):
+            if jobs := [job for job in chunk.jobs if job.id in ids]:
+                chunk.jobs = deque(job for job in chunk.jobs if job.id not in ids)
+                taken.append((chunk, jobs))
+                if not chunk.jobs:
+                    self._close(place)
+        return taken
 
     def forget(self) -> None:
         """The worker stops: whoever has their chunks puts the jobs back."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.batch_task import as_batch_task
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
-from penstock.job import Job, put_back
+from penstock.job import Job, Outcome, State, put_back
 from penstock.release import release
 from penstock.run_together import most_together
 from penstock.target import loading, target_of
@@ -263,7 +263,7 @@ class Worker:
                 self.health.answered()  # with full hands no claim could say so
             self._gate.cancelled = renewed.cancelled
             if renewed.cancelled:
-                self._crew.interrupt("cancelled", renewed.cancelled)
+                self._withdraw(renewed.cancelled)
         if now >= self._upkeep_at and self._phase is Phase.WORKING:
             self._upkeep_at = now + self.lease / 3
             self._know_tasks()
@@ -280,6 +280,13 @@ class Worker:
                     self._claims.pace(chunk.task).stalled()
                     self._put_back(chunk, "not started in time")
         return True
+
+    def _withdraw(self, ids: Collection[str]) -> None:
+        """End jobs that were cancelled: those that run, and those that wait for company."""
+        self._crew.interrupt("cancelled", ids)
+        for chunk, jobs in self._claims.gathering.withdraw(ids):
+            chunk.done.extend((job, Outcome(State.CANCELLED, "cancelled")) for job in jobs)
+            self._collect(chunk)
 
     def _renew_at(self) -> float:
         """When to renew: often while jobs run, to hear of cancellations; else for the lease."""
