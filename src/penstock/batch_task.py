@@ -60,13 +60,6 @@ class BatchTask(Task[[T], R], Generic[T, R]):
         if self.linger > _LONGEST_LINGER:
             raise Refused(f"{what}: linger={linger!r}: at most {_LONGEST_LINGER:.0f} seconds")
         self.by_key = bool(by_key)
-        if options.get("mode") is not None:
-            raise Refused(f"{what}: a batch runs on a thread, or on the event loop; leave out mode")
-        if options.get("at_most_once"):
-            raise Refused(
-                f"{what}: at_most_once is for a job whose start is recorded by itself; of a batch"
-                " that died nobody knows how far it came"
-            )
         super().__init__(app, _for_one(what, function), names=names, **options)
         self.__wrapped__ = function
 
@@ -186,6 +179,8 @@ def _item_of(what: str, annotation: Any) -> Any:
         return Any
     if isinstance(annotation, str):
         written = ast.parse(annotation, mode="eval").body
+        if isinstance(written, ast.Constant):  # a text within the text
+            return _item_of(what, written.value)
         if ast.unparse(written) == "list":
             return Any
         if isinstance(written, ast.Subscript):

@@ -119,7 +119,7 @@ class Claims:
         return {
             task: room
             for task, room in rooms.items()
-            if room and free["slots" if self._modes[task] == "async" else "hands"] > 0
+            if room > 0 and free["slots" if self._modes[task] == "async" else "hands"] > 0
         }
 
     def _names(self, kind: Kind, *, quick: bool) -> list[str]:

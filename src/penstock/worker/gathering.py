@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from penstock.job import Job
 from penstock.worker.chunk import Chunk, Lease
 
-_HANDS_BY_KEY = 4  # how many full batches' worth of jobs are held where each key has its own
+_KEYS = 4  # where each key has a batch of its own, so many full ones are the most that is held
 _LATEST = 0.5  # of the time within which a job under a rate has to begin
 
 
@@ -37,13 +37,12 @@ class Gathering:
 
     def rooms(self) -> dict[str, int]:
         """How many more jobs of each batch task are wanted."""
-        held = dict.fromkeys(self.sizes, 0)
+        rooms = {
+            task: size.most * _KEYS if size.by_key else size.most
+            for task, size in self.sizes.items()
+        }
         for (task, _), chunk in self._open.items():
-            held[task] += len(chunk.jobs)
-        rooms: dict[str, int] = {}
-        for task, size in self.sizes.items():
-            most = size.most * _HANDS_BY_KEY if size.by_key else size.most
-            rooms[task] = max(0, most - held[task])
+            rooms[task] -= len(chunk.jobs)
         return rooms
 
     def add(
@@ -85,10 +84,13 @@ class Gathering:
             self._due_at[place] = min(self._due_at[place], now + _LATEST * min(withins))
 
     def due(self, now: float) -> list[Chunk]:
-        """The chunks that have waited long enough."""
+        """The chunks that have waited long enough, or that nobody can join any more."""
         if not self._open:
             return []
-        places = [place for place, due_at in self._due_at.items() if due_at <= now]
+        rooms = self.rooms()
+        places = [
+            place for place, due_at in self._due_at.items() if due_at <= now or rooms[place[0]] <= 0
+        ]
         return [self._close(place) for place in places]
 
     def withdraw(self, ids: Collection[str]) -> list[tuple[Chunk, list[Job[Any]]]]:
