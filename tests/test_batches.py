@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +21,7 @@ from penstock import (
     current_jobs,
     use,
 )
-from penstock.brokers import open_broker
-from tests.workers import SOON, attempts, drain, until, working
+from tests.workers import SOON, attempts, doubling, drain
 
 
 @dataclass
@@ -34,35 +30,14 @@ class Message:
     text: str = ""
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
-    """An app on each store, with the machine's own clock."""
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_store_url")
-    else:
-        url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
-    broker = open_broker(url)
-    app = App(broker=broker)
-    yield app
-    app.close()
-    broker.close()
-
-
-def batch(app: App, **options: Any) -> tuple[BatchTask[int, int], list[list[int]]]:
-    """A batch task that doubles numbers, and the calls that it had."""
-    calls: list[list[int]] = []
-
-    @app.batch_task(name="double", **options)
-    def double(numbers: list[int]) -> list[int]:
-        calls.append(numbers)
-        return [2 * number for number in numbers]
-
-    return double, calls
+@pytest.fixture
+def app(store_app: App) -> App:
+    return store_app
 
 
 def test_one_call_takes_many_jobs_and_each_has_its_own_result(app: App):
     """G34, A51: up to `size` jobs a call, in order, a result for each."""
-    double, calls = batch(app, size=10, linger=0.05)
+    double, calls = doubling(app, size=10, linger=0.05)
     handles = [double.enqueue(n) for n in range(25)]
 
     worker = drain(app)
@@ -76,7 +51,7 @@ def test_one_call_takes_many_jobs_and_each_has_its_own_result(app: App):
 
 def test_jobs_in_bulk_fill_their_calls_without_waiting(app: App):
     """G34, B31: chunks of a bulk, with no linger."""
-    double, calls = batch(app, size=100)
+    double, calls = doubling(app, size=100)
     double.enqueue_many([(n,) for n in range(1000)], id="rows")
 
     drain(app)
@@ -309,7 +284,7 @@ def test_middleware_around_a_large_batch_does_not_exhaust_the_stack(app: App):
     def through(call_next: Any, job: Any) -> Any:
         return call_next()
 
-    double, calls = batch(app, size=1000)
+    double, calls = doubling(app, size=1000)
     double.enqueue_many([(n,) for n in range(1000)])
 
     drain(app)
@@ -335,124 +310,6 @@ def test_a_secret_of_one_job_is_not_told_by_the_error_of_another(app: App):
         assert "password" not in f"{failed.value.remote_traceback}"
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_call_has_one_deadline_and_its_end_is_every_jobs(app: App, *, asynchronous: bool):
-    over = threading.Event()
-
-    push: BatchTask[int, None]
-    if asynchronous:
-
-        @app.batch_task(size=2, linger=SOON, timeout=0.1)
-        async def push_async(numbers: list[int]) -> None:
-            await asyncio.sleep(SOON)
-
-        push = push_async
-    else:
-
-        @app.batch_task(size=2, linger=SOON, timeout=0.1)
-        def push_plain(numbers: list[int]) -> None:
-            while not over.wait(0.01):
-                pass
-
-        push = push_plain
-    handles = [push.enqueue(n) for n in range(2)]
-
-    drain(app)
-
-    over.set()
-    assert [attempts(app, handle.id) for handle in handles] == 2 * [[(State.FAILED, "timeout")]]
-
-
-def test_stopping_puts_back_what_waits_for_company_uncounted(app: App):
-    """SIGTERM while lingering: nothing was begun, nothing is counted."""
-    double, calls = batch(app, size=10, linger=SOON)
-    handles = [double.enqueue(n) for n in range(3)]
-
-    with working(app) as worker:
-        until(app.broker, lambda: all(handle.state() is State.RUNNING for handle in handles))
-        worker.stop()
-
-    jobs = [app.broker.get(handle.id) for handle in handles]
-    assert calls == []
-    assert [(job.state, job.failures, job.lapses) for job in jobs] == 3 * [(State.READY, 0, 0)]
-    assert [attempts(app, handle.id) for handle in handles] == [[], [], []]
-
-
-def test_a_job_that_is_cancelled_while_it_waits_for_company_is_not_called(app: App):
-    double, calls = batch(app, size=2, linger=SOON)
-    first = double.enqueue(1)
-
-    with working(app, lease=0.6):
-        until(app.broker, lambda: first.state() is State.RUNNING)
-        first.cancel()
-        until(app.broker, lambda: first.state() is State.CANCELLED)
-        handles = [double.enqueue(n) for n in (2, 3)]
-        assert [handle.result(timeout=SOON) for handle in handles] == [4, 6]
-
-    assert calls == [[2, 3]]
-
-
-def test_a_call_is_ended_only_when_all_of_its_jobs_are_cancelled(app: App):
-    """One that is cancelled alone ends as the call says."""
-    begun, over = threading.Semaphore(0), threading.Event()
-
-    @app.batch_task(size=2, linger=SOON)
-    def push(numbers: list[int]) -> list[int]:
-        begun.release()
-        while not over.wait(0.01):
-            pass
-        return numbers
-
-    with working(app, lease=0.6):
-        alone, other = push.enqueue(1), push.enqueue(2)
-        assert begun.acquire(timeout=SOON)
-        both = [push.enqueue(n) for n in (3, 4)]
-        assert begun.acquire(timeout=SOON)
-        app.broker.cancel([alone.id, *(handle.id for handle in both)])
-        until(app.broker, lambda: all(each.state() is State.CANCELLED for each in both))
-        assert (alone.state(), other.state()) == (State.RUNNING, State.RUNNING)
-        over.set()
-        assert (alone.result(timeout=SOON), other.result(timeout=SOON)) == (1, 2)
-
-
-def test_a_slow_batch_does_not_hold_up_other_tasks(app: App):
-    """One thread: while jobs wait for company it runs what there is."""
-    double, calls = batch(app, size=10, linger=SOON)
-    waiting = double.enqueue(1)
-
-    @app.task
-    def plain() -> str:
-        return "ran"
-
-    with working(app, threads=1):
-        until(app.broker, lambda: waiting.state() is State.RUNNING)
-        assert plain.enqueue().result(timeout=SOON) == "ran"
-        assert calls == []
-
-
-def test_limits_count_jobs_and_not_calls(app: App):
-    """G34 under D10: never more running than the limit says, whatever the batch could take."""
-    double, calls = batch(app, size=10, linger=0.05, queue="push")
-    app.limit("push", running=3)
-    handles = [double.enqueue(n) for n in range(9)]
-
-    drain(app)
-
-    assert max(map(len, calls)) <= 3
-    assert [handle.result(timeout=0) for handle in handles] == [2 * n for n in range(9)]
-
-
-def test_a_rate_is_kept_although_jobs_wait_for_company(app: App):
-    double, calls = batch(app, size=10, linger=SOON, queue="push")
-    app.limit("push", rate="3/min")
-    handles = [double.enqueue(n) for n in range(5)]
-
-    with working(app):
-        until(app.broker, lambda: sum(h.state() is State.SUCCEEDED for h in handles) == 3)
-
-    assert sum(map(len, calls)) == 3
-
-
 def test_resources_are_filled_in_for_the_call(app: App):
     made: list[str] = []
 
@@ -475,7 +332,7 @@ def test_resources_are_filled_in_for_the_call(app: App):
 
 def test_a_batch_of_jobs_that_need_others(app: App):
     """Their arguments are filled in, each with its own."""
-    double, calls = batch(app, size=10, linger=0.2)
+    double, calls = doubling(app, size=10, linger=0.2)
 
     @app.task
     def first(n: int) -> int:
@@ -510,7 +367,7 @@ def test_each_job_may_spawn_others(app: App):
 
 def test_the_testing_kit_runs_them_one_by_one():
     app = App("memory:")
-    double, calls = batch(app, size=10, linger=SOON)
+    double, calls = doubling(app, size=10, linger=SOON)
 
     with app.testing() as t:
         handles = [double.enqueue(n) for n in range(3)]
@@ -525,13 +382,17 @@ def test_what_cannot_be_a_batch_task_is_refused():
     app = App("memory:")
 
     def none() -> None: ...
+    def default(messages: list[int] = []) -> None: ...  # noqa: B006  refused, not called
     def two(messages: list[int], other: int) -> None: ...
+    def flag(messages: list[int], dry: bool = False) -> None: ...
     def bare(messages: Message) -> None: ...
     def fine(messages: list[int]) -> None: ...
 
     for function, message in [
         (none, "must take a list"),
+        (default, "must take a list"),
         (two, "one list and, beside it, resources only"),
+        (flag, "one list and, beside it, resources only"),
         (bare, r"write list\[\.\.\.\]"),
     ]:
         with pytest.raises(Refused, match=message):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock import App, State
+from penstock import App, BatchTask, State
 from penstock.broker import Broker
 from penstock.worker import Worker
 
@@ -51,3 +51,15 @@ def attempts(app: App, job_id: str) -> list[tuple[State | None, str | None]]:
         for event in app.broker.history(job=job_id)
         if event.kind == "attempt"
     ]
+
+
+def doubling(app: App, **options: Any) -> tuple[BatchTask[int, int], list[list[int]]]:
+    """A batch task that doubles numbers, and the calls that it had."""
+    calls: list[list[int]] = []
+
+    @app.batch_task(name="double", **options)
+    def double(numbers: list[int]) -> list[int]:
+        calls.append(numbers)
+        return [2 * number for number in numbers]
+
+    return double, calls

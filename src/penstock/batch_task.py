@@ -20,6 +20,7 @@ from penstock.codec import ResultCodec
 from penstock.current import CURRENT, gathered
 from penstock.errors import Refused
 from penstock.prepare import check_seconds
+from penstock.resource import Resource
 from penstock.signature import hints_of
 from penstock.task import Task
 
@@ -124,12 +125,14 @@ def _for_one(what: str, many: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(many)
     parameters = list(signature.parameters.values())
     name = many.__qualname__
-    if not parameters or parameters[0].kind not in {
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    }:
+    kinds = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    if (
+        not parameters
+        or parameters[0].kind not in kinds
+        or parameters[0].default is not inspect.Parameter.empty
+    ):
         raise Refused(f"{what}: it must take a list, one item for each job")
-    if any(each.default is each.empty for each in parameters[1:]):
+    if not all(isinstance(each.default, Resource) for each in parameters[1:]):
         raise Refused(
             f"{what}: it takes one list and, beside it, resources only: use(...); put the values of"
             " a job into one item, a dataclass or a tuple"

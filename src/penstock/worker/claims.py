@@ -104,7 +104,7 @@ class Claims:
         rooms = self._rooms(free) if self.gathering.sizes else {}
         if len(wants) + bool(wants and rooms) >= 2 and not self.live and not quick:
             # A look costs the store the same whatever it is for.
-            return [Want(any_kind, min(free.values()), None)]
+            return [Want(any_kind, min(want.limit for want in wants), None)]
         if quick:
             sizes = dict.fromkeys(self._modes, 0) | quick
             wants.append(Want(ahead, sum(quick.values()), sizes))

@@ -246,8 +246,8 @@ class Hand(threading.Thread):
         except (JobTimeout, JobInterrupted):  # it arrived outside the task's own code
             self._stand_still()
         except Exception:
-            log.exception("a hand failed with a batch of %s", chunk.task)
             self._stand_still()
+            log.exception("a hand failed with a batch of %s", chunk.task)
             outcomes = [lapsed()] * len(jobs)
         if self.lost:
             return
