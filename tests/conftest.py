@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock import App
 from penstock.broker import Broker
+from penstock.brokers import open_broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, create_database, drop_database
@@ -99,3 +101,17 @@ def postgres_broker(clock: Clock, postgres_store_url: str) -> Iterator[Broker]:
 def broker(request: pytest.FixtureRequest) -> Broker:
     """Each broker in turn, on the test's clock."""
     return request.getfixturevalue(f"{request.param}_broker")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store_app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
+    """An app on each store in turn, with the machine's own clock."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_store_url")
+    else:
+        url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
+    broker = open_broker(url)
+    app = App(broker=broker)
+    yield app
+    app.close()
+    broker.close()

@@ -1,9 +1,10 @@
 """Penstock: durable background work for Python."""
 
 from penstock.app import App
+from penstock.batch_task import BatchTask
 from penstock.broker import Batch, Why
 from penstock.compose import Group, Jobs, chain, group
-from penstock.current import CurrentJob, current_job
+from penstock.current import CurrentJob, current_job, current_jobs
 from penstock.errors import (
     JobCancelled,
     JobFailed,
@@ -28,6 +29,7 @@ from penstock.task import Task
 __all__ = [
     "App",
     "Batch",
+    "BatchTask",
     "CurrentJob",
     "Group",
     "Handle",
@@ -53,6 +55,7 @@ __all__ = [
     "Why",
     "chain",
     "current_job",
+    "current_jobs",
     "group",
     "use",
     "wait_for",

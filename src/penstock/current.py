@@ -44,7 +44,16 @@ def current_job() -> CurrentJob:
             "current_job(): no job is running here; it is there only inside a task that a worker"
             " runs (a plain call of the task is not a job)"
         )
+    if BATCH.get():
+        raise RuntimeError(
+            "current_job(): this call is for a batch of jobs; current_jobs() has one for each item"
+        )
     return current
+
+
+def current_jobs() -> list[CurrentJob]:
+    """The jobs that this call of a batch task is for, in the order of its items."""
+    return list(BATCH.get()) or [current_job()]
 
 
 class CurrentJob:
@@ -199,6 +208,11 @@ class CurrentJob:
         per attempt. To enqueue from inside, hand it on: `task.options(connection=...)`. Lines
         logged from here on reach the logger, but are not kept with the job once it has committed.
         """
+        if BATCH.get():
+            raise Refused(
+                "transaction(): a batch settles many jobs, and each would need a transaction of its"
+                " own; make it a task of one job"
+            )
         if self.tried:
             raise RuntimeError("transaction(): once per attempt; put both parts into one block")
         self.notebook.hold()
@@ -275,6 +289,17 @@ async def _at_once(value: T) -> T:
 
 
 CURRENT: ContextVar[CurrentJob | None] = ContextVar("penstock_current_job", default=None)
+BATCH: ContextVar[tuple[CurrentJob, ...]] = ContextVar("penstock_current_jobs", default=())
+
+
+@contextmanager
+def gathered(currents: Iterable[CurrentJob]) -> Generator[None]:
+    """Around a call that is made for these jobs together."""
+    token = BATCH.set(tuple(currents))
+    try:
+        yield
+    finally:
+        BATCH.reset(token)
 
 
 def refuse_inside_transaction(what: str) -> None:

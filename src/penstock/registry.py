@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
+from penstock.batch_task import AsyncBatchTask, PlainBatchTask
 from penstock.errors import Refused
 from penstock.flow import WAIT_TASK
 from penstock.retry import Retry, Strategy
@@ -21,6 +22,7 @@ from penstock.task import AsyncTask, PlainTask, Task, stub
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 Hook = Literal["claimed", "succeeded", "failed", "timed_out"]
@@ -36,6 +38,34 @@ class TaskMaker(Protocol):
     ) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+
+class BatchTaskMaker(Protocol):
+    """`@app.batch_task(...)`: makes a BatchTask of the function below it."""
+
+    # The first that fits is meant, from the narrowest result to the widest.
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /
+    ) -> AsyncBatchTask[T, None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+    ) -> AsyncBatchTask[T, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | Exception] | None]], /
+    ) -> AsyncBatchTask[T, R | None]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], None], /) -> PlainBatchTask[T, None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Sequence[R | Exception]], /
+    ) -> PlainBatchTask[T, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Sequence[R | Exception] | None], /
+    ) -> PlainBatchTask[T, R | None]: ...
 
 
 class Registry:
@@ -94,6 +124,38 @@ class Registry:
             return self._make(function, _caller(), options)
         return self._maker(options)
 
+    def batch_task(
+        self,
+        *,
+        size: int,
+        linger: float | timedelta = 0.0,
+        by_key: bool = False,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> BatchTaskMaker:
+        """Make a task of a function that takes the jobs of up to `size` calls at once, as a list.
+
+        A worker calls it when `size` jobs are there (with `by_key`: of one key), or `linger`
+        seconds after the first. It returns a list with an entry for each of them, in order: a value
+        succeeds the job, an exception fails it, as if raised by it alone, RetryLater puts it back.
+        None: all succeeded. What it raises fails them all, and then each is called alone.
+        """
+        options = {name: value for name, value in locals().items() if name != "self"}
+        return cast("BatchTaskMaker", self._maker({**options, "batch": True}))
+
     def declare(
         self,
         name: str,
@@ -129,7 +191,11 @@ class Registry:
     def _make(self, function: Any, frame: Any, options: dict[str, Any]) -> Task[..., Any]:
         check_function(function)
         written = function
-        kind: Any = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
+        kinds: Any = (PlainTask, AsyncTask)
+        if options.get("batch"):
+            kinds = (PlainBatchTask, AsyncBatchTask)
+            options = {name: each for name, each in options.items() if name != "batch"}
+        kind = kinds[inspect.iscoroutinefunction(function)]
         names = visible_names(function, frame)
         if options.get("declared"):
             function = stub(options["name"], function)

@@ -209,7 +209,13 @@ def _settled(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
     return None
 
 
-def _raised(app: App, task: Task[..., Any], current: CurrentJob, error: BaseException) -> Outcome:
+def _raised(
+    app: App,
+    task: Task[..., Any],
+    current: CurrentJob,
+    error: BaseException,
+    text: str | None = None,
+) -> Outcome:
     job = current.job
     try:
         current.roll_back()
@@ -222,7 +228,8 @@ def _raised(app: App, task: Task[..., Any], current: CurrentJob, error: BaseExce
         if error.args[:1] == ("cancelled",):
             return _ended(app, current, State.CANCELLED, "cancelled")
         return _ended(app, current, State.READY, "shutdown")
-    text = redact_text(traceback_text(error), current.body)
+    if text is None:
+        text = redact_text(traceback_text(error), current.body)
     now = app.clock.now()
     if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
         reason = _REASONS[type(error)]

@@ -98,6 +98,18 @@ def test_a_unique_job_that_stands_is_named(shop):
     assert "not stored: this job holds the unique key" in said.stderr
 
 
+def test_how_long_a_unique_job_stands_can_be_said(shop):
+    options = ("--unique", "digest", "--unique-until", "time", "--unique-for", "1h")
+    first = shop.json("enqueue", "shop:send", "ada", *options)
+    shop("cancel", first["id"])
+
+    second = shop.json("enqueue", "shop:send", "ada", *options)
+
+    assert (second["stored"], second["id"]) == (False, first["id"])
+    wrong = shop("enqueue", "shop:send", "a", "--unique", "k", "--unique-until", "noon", code=2)
+    assert '"started", "ended" or "time"' in wrong.stderr
+
+
 def test_a_job_sent_again_under_its_id_is_stored_once(shop):
     job_id = shop.json("enqueue", "shop:send", "ada")["id"]
 

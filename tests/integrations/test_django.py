@@ -107,6 +107,23 @@ def test_a_job_of_an_atomic_block_is_committed_with_it_and_only_then(alias):
     assert (Order.objects.using(alias).count(), seen_from_outside(alias)) == (2, 2)
 
 
+def test_inside_of_a_block_the_job_that_holds_a_unique_key_is_named(alias):
+    """A51: the caller is told which job stands, also before anything is committed."""
+    from django.db import transaction
+
+    from tests.integrations.shop.tasks import confirm
+
+    standing = confirm.options(unique="one").enqueue(1)
+    with transaction.atomic(using=alias):
+        joined = confirm.options(unique="one").enqueue(2)
+        fresh = confirm.options(unique="two").enqueue(3)
+        within = confirm.options(unique="two").enqueue(4)
+
+    assert (joined.id, joined.stored) == (standing.id, False)
+    assert (within.id, within.stored) == (fresh.id, False)
+    assert ready() == 2
+
+
 def _refused(alias: str) -> None:
     from django.db import transaction
 

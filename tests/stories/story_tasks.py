@@ -42,7 +42,8 @@ def make_app(url: str | None = None) -> App:
     """The tasks on a store of one's own."""
     app = App(url)
     for function, options in TASKS:
-        app.task(**options)(function)
+        make = app.batch_task if "size" in options else app.task
+        make(**options)(function)
     return app
 
 
@@ -143,6 +144,21 @@ def poison(n: int, *, deadly: bool) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.005)
     return n
+
+
+@task(size=8, linger=0.05)
+def poison_batch(numbers: list[int]) -> list[int]:
+    """Die of a negative number."""
+    ledger("poison_batch", *numbers)
+    if min(numbers) < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return numbers
+
+
+@task(size=10, linger=0.05)
+async def nap_batch(naps: list[float]) -> None:
+    ledger("nap_batch", *naps)
+    await asyncio.sleep(max(naps))
 
 
 @task(at_most_once=True)

@@ -25,6 +25,7 @@ from penstock import (
     Why,
     chain,
     current_job,
+    current_jobs,
     group,
     use,
     wait_for,
@@ -286,3 +287,34 @@ def signals() -> None:
     assert_type(app.signal("approve", value=Order(7), author="ada", reason="fine"), int)
     app.enqueue([approved, wait_for("other", 60)])
     assert_type(chain(wait_for("n", returns=int), bare), Job[str])
+
+
+@app.batch_task(size=100, linger=0.2)
+def push(orders: list[Order], client: Client = use(make_client)) -> list[str | Exception]:
+    return [str(order.number) for order in orders]
+
+
+@app.batch_task(size=100, by_key=True)
+def push_some(orders: list[Order]) -> list[str | Exception] | None:
+    return None
+
+
+@app.batch_task(size=100)
+def push_all(orders: list[Order]) -> None: ...
+
+
+@app.batch_task(size=100)
+async def push_async(orders: list[Order]) -> list[int]:
+    return [order.number for order in orders]
+
+
+def batches(order: Order) -> None:
+    assert_type(push.enqueue(order), Handle[str])
+    assert_type(push.job(order), Job[str])
+    assert_type(push.options(key="ada").enqueue(order).result(), str)
+    assert_type(push.map([order]).output, list[str])
+    assert_type(push_some.enqueue(order), Handle[str | None])
+    assert_type(push_all.enqueue(order), Handle[None])
+    assert_type(push_async.enqueue(order), Handle[int])
+    push([order])
+    assert_type([each.id for each in current_jobs()], list[str])

@@ -115,3 +115,17 @@ current_job().spawn("a")  # pyright: ignore[reportArgumentType]
 current_job().spawn([], then=count)  # pyright: ignore[reportArgumentType]
 count.job(wait_for("texts", returns=int).output)  # pyright: ignore[reportArgumentType]
 wait_for("texts", timeout="1h")  # pyright: ignore[reportArgumentType]
+
+
+@app.batch_task(size=100)
+def push(orders: list[Order]) -> list[str | Exception]:
+    return []
+
+
+# The wrong batch
+push.enqueue([order])  # pyright: ignore[reportArgumentType]
+push.enqueue("ada")  # pyright: ignore[reportArgumentType]
+push(order)  # pyright: ignore[reportArgumentType]
+pushed: Handle[int] = push.enqueue(order)  # pyright: ignore[reportAssignmentType]
+app.batch_task(size="many")  # pyright: ignore[reportArgumentType]
+app.batch_task(linger=1)  # pyright: ignore[reportCallIssue]

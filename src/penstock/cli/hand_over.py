@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -202,6 +202,12 @@ def enqueue(
     unique: Annotated[
         str | None, typer.Option(help="While a job under this key stands, store no second one.")
     ] = None,
+    unique_until: Annotated[
+        str, typer.Option(help="It stands until it has ended or started, or for a time.")
+    ] = "ended",
+    unique_for: Annotated[
+        str | None, typer.Option(help="It stands no longer than this: 90s, 5m, 2h.")
+    ] = None,
     queue: Annotated[str | None, typer.Option(help="Another queue than the task's.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="name=value; may be repeated.")] = None,
     many: Annotated[
@@ -235,6 +241,8 @@ def enqueue(
             priority=priority,
             key=key,
             unique=unique,
+            unique_until=cast("Any", unique_until),  # what is none of the three is refused there
+            unique_for=None if unique_for is None else span_of(unique_for, "--unique-for"),
             queue=queue,
             tags=pairs_of(tag, "--tag"),
         )

@@ -11,15 +11,18 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.batch_task import BatchTask, as_batch_task
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Job, Outcome, lapsed, put_back
 from penstock.run import run_async
+from penstock.run_together import run_together_async
 from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
-from penstock.worker.hands import cut_short, once
+from penstock.worker.hands import begin_together, cut_short, leave_out, once
 
 if TYPE_CHECKING:
     from penstock.task import Task
@@ -32,6 +35,7 @@ class Flight:
     """One job that runs on the loop."""
 
     __slots__ = (
+        "batch",
         "began",
         "chunk",
         "deadline",
@@ -48,6 +52,7 @@ class Flight:
     def __init__(self, chunk: Chunk, job: Job[Any], task: Task[..., Any], slot: int) -> None:
         self.chunk = chunk
         self.job = job
+        self.batch: Sequence[Job[Any]] = ()  # that and those in the same call, of a batch task
         self.task = task
         self.slot = slot
         self.began = monotonic()
@@ -70,6 +75,7 @@ class AsyncHands:
     ) -> None:
         self.count = count
         self.flights: dict[int, Flight] = {}  # by slot
+        self._bench = bench
         self._app = bench.app
         self._slots = bench.slots
         self._gate = bench.gate
@@ -100,8 +106,10 @@ class AsyncHands:
         """It will not end: settle it without its word; what it still does counts for nothing."""
         if self.flights.pop(flight.slot, None) is flight:
             flight.lost = True
-            outcome = cut_short(self._app, flight.task, flight.job, verdict, flight.began)
-            self._landed(flight, outcome)
+            for job in flight.batch or (flight.job,):
+                outcome = cut_short(self._app, flight.task, job, verdict, flight.began)
+                self._landed(flight, job, outcome)
+            flight.chunk.finished = flight.chunk.together
             self._report(flight.chunk)
 
     def settled(self, slot: int) -> None:
@@ -139,6 +147,9 @@ class AsyncHands:
     def _start_more(self) -> None:
         while self._waiting and self._free:
             chunk = self._waiting[0]
+            if chunk.together:
+                self._start_together(self._waiting.popleft())
+                continue
             try:
                 job = chunk.jobs.popleft()
             except IndexError:
@@ -156,6 +167,55 @@ class AsyncHands:
         self.flights[flight.slot] = flight
         loop = asyncio.get_running_loop()
         flight.running = loop.create_task(self._fly(flight), name=f"{job.task} {job.id}")
+
+    def _start_together(self, chunk: Chunk) -> None:
+        task = as_batch_task(self._app.task_named(chunk.task))
+        if task is None:
+            chunk.done.extend((job, put_back("unknown task")) for job in chunk.take_back())
+            jobs, deadline = list[Job[Any]](), 0.0
+        else:
+            jobs, deadline = begin_together(self._bench, chunk, task)
+        if task is None or not jobs:
+            chunk.finished = True
+            self._tell(chunk)
+            return
+        flight = Flight(chunk, jobs[0], task, self._free.pop())
+        places = self._slots.hold_beside(jobs[1:], deadline)
+        flight.batch = leave_out(chunk, jobs, 1 + len(places))
+        self._slots.hold(flight.slot, flight.job, deadline)
+        self.flights[flight.slot] = flight
+        loop = asyncio.get_running_loop()
+        if deadline:
+            flight.deadline = deadline
+            flight.timer = loop.call_at(
+                loop.time() + deadline - flight.began, self._time_is_up, flight
+            )
+        flight.running = loop.create_task(self._fly_together(flight, task, places), name=chunk.task)
+
+    async def _fly_together(
+        self, flight: Flight, task: BatchTask[Any, Any], places: Sequence[int]
+    ) -> None:
+        chunk, jobs = flight.chunk, flight.batch
+        outcomes: Sequence[Outcome | None] = ()
+        try:
+            last_look = partial(self._gate.last_look, chunk.rules)
+            outcomes = await run_together_async(self._app, task, jobs, last_look)
+        except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
+            verdict = error.args[0] if error.args else "shutdown"
+            outcomes = [cut_short(self._app, task, job, verdict, flight.began) for job in jobs]
+        except Exception:
+            log.exception("a batch of %s could not be run", chunk.task)
+            outcomes = [lapsed()] * len(jobs)
+        if flight.timer is not None:
+            flight.timer.cancel()
+        if not flight.lost and self.flights.pop(flight.slot, None) is flight:
+            chunk.ran += len(jobs)
+            chunk.seconds += monotonic() - flight.began
+            chunk.done.extend(zip(jobs, outcomes, strict=True))
+            chunk.finished = True
+        self._slots.free_beside(places)
+        self._release(flight.slot)
+        self._tell(chunk)
 
     def _begin(self, flight: Flight) -> Outcome | None:
         """The last look and the note that it starts; or what becomes of it instead.
@@ -200,16 +260,16 @@ class AsyncHands:
             flight.timer.cancel()
         if not flight.lost and self.flights.pop(flight.slot, None) is flight:
             flight.chunk.seconds += monotonic() - flight.began
-            self._landed(flight, outcome)
+            self._landed(flight, flight.job, outcome)
         if not flight.job.at_most_once:  # of these `settled` does it, also if it was given up
             self._release(flight.slot)
         self._tell(flight.chunk)
 
-    def _landed(self, flight: Flight, outcome: Outcome | None) -> None:
-        if flight.job.at_most_once:
+    def _landed(self, flight: Flight, job: Job[Any], outcome: Outcome | None) -> None:
+        if job.at_most_once:
             flight.chunk.slot = flight.slot
             outcome = outcome and once(outcome)
-        flight.chunk.done.append((flight.job, outcome))
+        flight.chunk.done.append((job, outcome))
 
     def _release(self, slot: int) -> None:
         self._slots.free(slot)

@@ -51,6 +51,7 @@ class Chunk:
         "slow",
         "start_until",
         "task",
+        "together",
     )
 
     def __init__(
@@ -66,6 +67,7 @@ class Chunk:
         self.start_until = start_until  # monotonic: what has not begun by then is put back
         self.alone = False  # in a process of its own
         self.asynchronous = False  # on the event loop
+        self.together = False  # in one call, of a batch task
         self.slow = False  # its hand has stopped at one job: the others should not wait
         self.finished = False  # no hand has it any more
         self.counted = False  # and the loop knows
@@ -74,6 +76,22 @@ class Chunk:
         # Of an at-most-once job, whose slot says that it began until the store knows how it ended:
         self.settled: threading.Event | None = None  # the hand waits for this
         self.slot: int | None = None  # on the event loop
+
+    def grow(self, jobs: Sequence[Job[Any]]) -> None:
+        """Add jobs, as long as no hand has it."""
+        self.claimed = [*self.claimed, *jobs]
+        self.jobs.extend(jobs)
+        self.left += len(jobs)
+        self.lease.left += len(jobs)
+
+    def take_all(self) -> list[Job[Any]]:
+        """The jobs, for a hand that begins them together."""
+        taken: list[Job[Any]] = []
+        while True:
+            try:
+                taken.append(self.jobs.popleft())
+            except IndexError:
+                return taken
 
     def take_back(self) -> list[Job[Any]]:
         """The jobs that no hand has begun; the hand that has this chunk finds no more."""

@@ -1,9 +1,10 @@
 """Claims: what to ask the store for next, and how to cut what it gave into chunks.
 
-Three kinds of request, so that one cannot take another's place: `ahead` for tasks whose jobs are
+Kinds of request, so that one cannot take another's place: `ahead` for tasks whose jobs are
 quick (many at once, for hands that will be free in a moment), `hands` for all others (as many as
 there are free hands), `slots` for those on the event loop. While nothing runs one request, `any`,
-stands for the last two. Knows numbers and chunks, no store.
+stands for the last two. A fourth kind, `batches`, is for jobs that are gathered before they start.
+Knows numbers and chunks, no store.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from penstock.job import Job
 from penstock.worker.chunk import Chunk, Lease
+from penstock.worker.gathering import BatchSize, Gathering
 from penstock.worker.pace import Pace
 
 START_SECONDS = 1.0  # a job that has not begun so long after its claim is put back
@@ -58,11 +60,12 @@ class Claims:
     """The worker's view of what it holds and what it could take."""
 
     def __init__(self, threads: int, async_slots: int, *, processes: bool, apart: bool) -> None:
-        self.kinds = [Kind("hands"), Kind("slots"), Kind("ahead"), Kind("any")]
+        self.kinds = [Kind("hands"), Kind("slots"), Kind("ahead"), Kind("any"), Kind("batches")]
         self.live: dict[int, Chunk] = {}  # chunks that the store has not answered for
         self.held: Counter[str] = Counter()  # jobs per task that have not ended
         self.busy = 0  # chunks that hands have, or are about to take
         self.flying = 0  # jobs on the event loop, or about to be
+        self.gathering = Gathering()
         self._modes: Mapping[str, str] = {}
         self._processes = processes  # a job can have one of its own
         self._leases = 2 if apart else 1  # of quick jobs: one that runs while one is on its way
@@ -71,15 +74,18 @@ class Claims:
         self._paces: dict[str, Pace] = {}
         self._wait_until = 0.0
 
-    def know(self, modes: Mapping[str, str]) -> None:
-        """The tasks there are, each with its mode."""
+    def know(
+        self, modes: Mapping[str, str], batches: Mapping[str, BatchSize] | None = None
+    ) -> None:
+        """The tasks there are, each with its mode, and those that take many jobs at once."""
         self._modes = modes
+        self.gathering.sizes = batches or {}
 
     def wants(self, now: float) -> list[Want]:
         """The requests that are worth making, those for free hands first."""
         if self.patient_until(now):
             return []
-        hands, slots, ahead, any_kind = self.kinds
+        hands, slots, ahead, any_kind, batches = self.kinds
         free = {"hands": self._threads - self.busy, "slots": self._async_slots - self.flying}
         quick = {
             task: min(pace.size, self._leases * pace.size - self.held[task])
@@ -95,13 +101,26 @@ class Claims:
                     None if len(names) == len(self._modes) else self._sizes(names, free[kind.name])
                 )
                 wants.append(Want(kind, free[kind.name], sizes))
-        if len(wants) == 2 and not self.live and not quick:
+        rooms = self._rooms(free) if self.gathering.sizes else {}
+        if len(wants) + bool(wants and rooms) >= 2 and not self.live and not quick:
             # A look costs the store the same whatever it is for.
-            wants = [Want(any_kind, min(free.values()), None)]
+            return [Want(any_kind, min(want.limit for want in wants), None)]
         if quick:
             sizes = dict.fromkeys(self._modes, 0) | quick
             wants.append(Want(ahead, sum(quick.values()), sizes))
+        if rooms:
+            sizes = dict.fromkeys(self._modes, 0) | rooms
+            wants.append(Want(batches, sum(rooms.values()), sizes))
         return wants
+
+    def _rooms(self, free: Mapping[str, int]) -> dict[str, int]:
+        """How many jobs of each batch task could be gathered; one call of them takes one hand."""
+        rooms = self.gathering.rooms()
+        return {
+            task: room
+            for task, room in rooms.items()
+            if room > 0 and free["slots" if self._modes[task] == "async" else "hands"] > 0
+        }
 
     def _names(self, kind: Kind, *, quick: bool) -> list[str]:
         slow = self._paces
@@ -109,6 +128,7 @@ class Claims:
             name
             for name, mode in self._modes.items()
             if (mode == "async") == (kind.name == "slots")
+            and name not in self.gathering.sizes
             and (name not in slow or (slow[name].size > slow[name].first) == quick)
         ]
 
@@ -127,7 +147,11 @@ class Claims:
         return self._wait_until
 
     def take(self, jobs: Sequence[Job[Any]], want: Want, rules: int, now: float) -> list[Chunk]:
-        """Cut what a request brought into chunks."""
+        """Cut what a request brought into chunks; what is gathered comes when it is `due`."""
+        chunks: list[Chunk] = []
+        if self.gathering.sizes:
+            jobs, chunks = self._gather(jobs, rules, now)
+        gathered = len(chunks)
         together: dict[str, list[Job[Any]]] = {}
         alone: list[Job[Any]] = []
         for job in jobs:
@@ -138,10 +162,10 @@ class Claims:
             else:
                 together[job.task] = [job]
         self._note_absent(want, together)
-        chunks: list[Chunk] = []
         for task, group in together.items():
             asked = want.limit if want.sizes is None else want.sizes.get(task, want.limit)
-            lease = Lease(task, len(group), now, full=len(group) >= asked)
+            full = len(group) >= asked and task not in self.gathering.sizes
+            lease = Lease(task, len(group), now, full=full)
             chunks += self._cut(lease, group, rules, now)
         for job in alone:
             lease = Lease(job.task, 1, now, full=False)
@@ -149,9 +173,44 @@ class Claims:
             if job.lapses and self._processes:
                 chunk.alone, chunk.asynchronous = True, False
             chunks.append(chunk)
-        for chunk in chunks:
+        for chunk in chunks[gathered:]:
             self.add(chunk)
         return chunks
+
+    def _gather(
+        self, jobs: Sequence[Job[Any]], rules: int, now: float
+    ) -> tuple[list[Job[Any]], list[Chunk]]:
+        """Have batch jobs wait for company: the jobs that are none, and the chunks that are full.
+
+        One that failed or lapsed before is called alone, lest it spoil another call.
+        """
+        rest: list[Job[Any]] = []
+        batches: dict[str, list[Job[Any]]] = {}
+        for job in jobs:
+            if job.task in self.gathering.sizes and not (job.lapses or job.failures):
+                batches.setdefault(job.task, []).append(job)
+            else:
+                rest.append(job)
+        chunks: list[Chunk] = []
+        for task, group in batches.items():
+            asynchronous = self._modes.get(task) == "async"
+            begun, full = self.gathering.add(group, rules, now, asynchronous=asynchronous)
+            self.live.update((id(chunk), chunk) for chunk in begun)
+            self.held[task] += len(group)
+            chunks += full
+        return rest, [self._closed(chunk, now) for chunk in chunks]
+
+    def due(self, now: float) -> list[Chunk]:
+        """The chunks that were gathered and whose call is to be made."""
+        return [self._closed(chunk, now) for chunk in self.gathering.due(now)]
+
+    def _closed(self, chunk: Chunk, now: float) -> Chunk:
+        chunk.start_until = now + START_SECONDS
+        if chunk.asynchronous:
+            self.flying += 1
+        else:
+            self.busy += 1
+        return chunk
 
     def _note_absent(self, want: Want, came: Mapping[str, Any]) -> None:
         if want.kind.name == "ahead" and want.sizes is not None:
@@ -203,14 +262,17 @@ class Claims:
         lease = chunk.lease
         self.held[chunk.task] -= jobs
         lease.left -= jobs
-        if chunk.asynchronous:
+        if chunk.asynchronous and not chunk.together:
             self.flying -= jobs
         if jobs and not lease.left:
             self.pace(lease.task).lease_ended(now - lease.began, full=lease.full)
 
     def put_down(self, chunk: Chunk) -> None:
-        """A hand is free again."""
-        self.busy -= 1
+        """A hand is free again, or a slot that jobs had together."""
+        if chunk.asynchronous:
+            self.flying -= 1
+        else:
+            self.busy -= 1
         if chunk.ran:
             self.pace(chunk.task).ran(chunk.ran, chunk.seconds)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from penstock.worker.async_hands import AsyncHands
 from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
-from penstock.worker.hands import Hands, cut_short
+from penstock.worker.hands import Hands, all_among, cut_short
 from penstock.worker.monitor import Monitor
 
 
@@ -49,10 +49,10 @@ class Crew:
         """End these jobs, or all of them, for this reason."""
         for hand in self._hands.hands:
             job = hand.current
-            if job is not None and (ids is None or job.id in ids):
+            if job is not None and all_among(hand.batch or (job,), ids):
                 hand.interrupt(job, verdict)
         for flight in list(self._async_hands.flights.values()):
-            if ids is None or flight.job.id in ids:
+            if all_among(flight.batch or (flight.job,), ids):
                 self._async_hands.interrupt(flight, verdict)
 
     def abandon(self) -> bool:
@@ -62,7 +62,7 @@ class Crew:
         """
         abandoned = False
         for hand in self._hands.hands:
-            job, chunk = hand.current, hand.chunk
+            job, chunk, jobs = hand.current, hand.chunk, hand.running
             task = None if job is None else self._bench.app.task_named(job.task)
             if job is None or chunk is None or task is None:
                 continue
@@ -70,8 +70,9 @@ class Crew:
                 hand.interrupt(job, "shutdown")
             elif hand.give_up(job):
                 abandoned = True
-                outcome = cut_short(self._bench.app, task, job, "shutdown", hand.began)
-                chunk.done.append((job, outcome))
+                for each in jobs:
+                    outcome = cut_short(self._bench.app, task, each, "shutdown", hand.began)
+                    chunk.done.append((each, outcome))
                 self._bench.report(chunk)
         for flight in list(self._async_hands.flights.values()):
             abandoned = True

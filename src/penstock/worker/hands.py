@@ -13,14 +13,17 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.batch_task import BatchTask, as_batch_task
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Job, Outcome, State, lapsed, put_back
 from penstock.run import fire, run, run_async, timed_out
+from penstock.run_together import run_together
 from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
 from penstock.worker.interrupt import forget, interrupt
@@ -78,6 +81,8 @@ class Hand(threading.Thread):
         self.index = index
         self.chunk: Chunk | None = None
         self.current: Job[Any] | None = None  # the job that may be interrupted
+        self.batch: Sequence[Job[Any]] = ()  # that and those in the same call, of a batch task
+        self.places: Sequence[int] = ()  # which they have among the slots
         self.began = 0.0
         self.deadline = 0.0
         self.strikes = 0  # how often the current job was interrupted
@@ -144,12 +149,20 @@ class Hand(threading.Thread):
         """Whether the job runs in a process of its own."""
         return self.chunk is not None and self.chunk.alone
 
+    @property
+    def running(self) -> Sequence[Job[Any]]:
+        """The jobs that end with the current one."""
+        current = self.current
+        return self.batch or (() if current is None else (current,))
+
     def _take(self, chunk: Chunk) -> None:
         task = self._app.task_named(chunk.task)
         began = monotonic()
-        if task is None:
+        if chunk.together and (batch := as_batch_task(task)) is not None:
+            self._take_together(chunk, batch)
+        elif task is None:
             chunk.done.extend((job, put_back("unknown task")) for job in chunk.take_back())
-        while task is not None:
+        while task is not None and not chunk.together:
             try:
                 self._run_through(chunk, task)
                 break
@@ -213,6 +226,38 @@ class Hand(threading.Thread):
                 self._job = None
                 done((job, self._outcome))
 
+    def _take_together(self, chunk: Chunk, task: BatchTask[Any, Any]) -> None:
+        jobs, deadline = begin_together(self._bench, chunk, task)
+        if not jobs:
+            return
+        slots = self._bench.slots
+        slots.hold(self.index, jobs[0], deadline)
+        self.places = slots.hold_beside(jobs[1:], deadline)
+        self.batch = jobs = leave_out(chunk, jobs, 1 + len(self.places))
+        self.began, self.deadline, self._verdict, self.strikes = monotonic(), deadline, None, 0
+        outcomes: list[Outcome | None] = []
+        last_look = partial(self._bench.gate.last_look, chunk.rules)
+        try:
+            self.current = jobs[0]
+            outcomes = run_together(self._app, task, jobs, last_look)
+            self.current = None
+            if self._verdict is not None or self._target is not None:
+                self._stand_still()
+        except (JobTimeout, JobInterrupted):  # it arrived outside the task's own code
+            self._stand_still()
+        except Exception:
+            self._stand_still()
+            log.exception("a hand failed with a batch of %s", chunk.task)
+            outcomes = [lapsed()] * len(jobs)
+        if self.lost:
+            return
+        if not outcomes:
+            outcomes = [self._cut_short(task, job) for job in jobs]
+        slots.free_beside(self.places)
+        self.batch, self.places = (), ()
+        chunk.done.extend(zip(jobs, outcomes, strict=True))
+        chunk.ran += len(jobs)
+
     def _put_down(self, chunk: Chunk, job: Job[Any], outcome: Outcome | None) -> None:
         self._job = None
         if not job.at_most_once:
@@ -271,6 +316,33 @@ class Hand(threading.Thread):
 
     def _cut_short(self, task: Task[..., Any], job: Job[Any]) -> Outcome:
         return cut_short(self._app, task, job, self._verdict, self.began)
+
+
+def begin_together(
+    bench: Bench, chunk: Chunk, task: BatchTask[Any, Any]
+) -> tuple[list[Job[Any]], float]:
+    """The jobs of a chunk that may start in one call, and the deadline of that call, the first."""
+    now = monotonic()
+    jobs: list[Job[Any]] = []
+    for job in chunk.take_all():
+        refused = bench.gate.refuse(chunk, job, now)
+        if refused is None:
+            jobs.append(job)
+        else:
+            chunk.done.append((job, refused))
+    timeouts = [timeout for job in jobs if (timeout := task.timeout_of(job))]
+    return jobs, now + min(timeouts) if timeouts else 0.0
+
+
+def leave_out(chunk: Chunk, jobs: Sequence[Job[Any]], count: int) -> Sequence[Job[Any]]:
+    """The first `count` of them; a start that nobody could tell of is none, so others go back."""
+    chunk.done.extend((job, put_back("too many at once")) for job in jobs[count:])
+    return jobs[:count]
+
+
+def all_among(jobs: Collection[Job[Any]], ids: Collection[str] | None) -> bool:
+    """Whether a call is to be ended: that of a batch, when it is for nobody any more."""
+    return ids is None or all(job.id in ids for job in jobs)
 
 
 def cut_short(

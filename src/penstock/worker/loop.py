@@ -21,10 +21,12 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from penstock.batch_task import as_batch_task
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
-from penstock.job import Job, put_back
+from penstock.job import Job, Outcome, State, put_back
 from penstock.release import release
+from penstock.run_together import most_together
 from penstock.target import loading, target_of
 from penstock.upkeep import Upkeep
 from penstock.worker.bench import Bench
@@ -32,6 +34,7 @@ from penstock.worker.chunk import Chunk
 from penstock.worker.claims import Claims, Want
 from penstock.worker.crew import Crew
 from penstock.worker.gate import Gate
+from penstock.worker.gathering import BatchSize
 from penstock.worker.health import Health
 from penstock.worker.left import anything_left
 from penstock.worker.line import Line
@@ -191,16 +194,20 @@ class Worker:
         if tasks == self._tasks:
             return
         modes: dict[str, str] = {}
+        batches: dict[str, BatchSize] = {}
         for name in tasks:
             task = self.app.task_named(name)
             modes[name] = task.mode if task is not None else "thread"
+            if (batch := as_batch_task(task)) is not None:
+                most = most_together(self.app, batch)
+                batches[name] = BatchSize(most, batch.linger, batch.by_key)
             if modes[name] == "process" and self._target is None:
                 raise Refused(
                     f"task {name} runs in a process of its own, which must find the app: "
                     "keep the App in a module or a file, as `app = App()`"
                 )
         self._tasks = tasks
-        self._claims.know(modes)
+        self._claims.know(modes, batches)
 
     def _turn(self) -> None:
         while True:
@@ -212,6 +219,8 @@ class Worker:
         self._proceed(now)
         if self._phase is Phase.OVER:
             return
+        for chunk in self._claims.due(now):
+            self._crew.give(chunk)
         if now < self._line.retry_at:
             self._rest(self._line.retry_at - now)
             return
@@ -225,6 +234,7 @@ class Worker:
             self._gate.closed = "shutdown"
             self.health.draining = True
             log.info("draining: %d jobs are held", self._claims.running())
+            self._claims.gathering.forget()
             for chunk in list(self._claims.live.values()):
                 self._put_back(chunk, "shutdown")
         if self._phase is Phase.DRAINING and (self._stops > 1 or now >= self._until):
@@ -253,7 +263,7 @@ class Worker:
                 self.health.answered()  # with full hands no claim could say so
             self._gate.cancelled = renewed.cancelled
             if renewed.cancelled:
-                self._crew.interrupt("cancelled", renewed.cancelled)
+                self._withdraw(renewed.cancelled)
         if now >= self._upkeep_at and self._phase is Phase.WORKING:
             self._upkeep_at = now + self.lease / 3
             self._know_tasks()
@@ -270,6 +280,13 @@ class Worker:
                     self._claims.pace(chunk.task).stalled()
                     self._put_back(chunk, "not started in time")
         return True
+
+    def _withdraw(self, ids: Collection[str]) -> None:
+        """End jobs that were cancelled: those that run, and those that wait for company."""
+        self._crew.interrupt("cancelled", ids)
+        for chunk, jobs in self._claims.gathering.withdraw(ids):
+            chunk.done.extend((job, Outcome(State.CANCELLED, "cancelled")) for job in jobs)
+            self._collect(chunk)
 
     def _renew_at(self) -> float:
         """When to renew: often while jobs run, to hear of cancellations; else for the lease."""
@@ -344,6 +361,7 @@ class Worker:
         claims, outbox, working = self._claims, self._outbox, self._phase is Phase.WORKING
         wants = claims.wants(now) if working else []
         until = [now + self.lease / 3, self._renew_at(), *(want.kind.due_at for want in wants)]
+        until.append(claims.gathering.next_due)
         if outbox.pairs:
             until.append(outbox.flush_at)
         if claims.live:

@@ -76,16 +76,19 @@ class Monitor(threading.Thread):
         between = _TERM_SECONDS if hand.elsewhere else _STRIKE_SECONDS
         if hand.strikes and waited < between:
             return
+        jobs = hand.running
         if hand.strikes < 2 or hand.elsewhere:
             hand.interrupt(job, "timeout")
         elif hand.give_up(job):
             task = self._hands.bench.app.task_named(job.task)
             if task is not None:
-                outcome = cut_short(self._hands.bench.app, task, job, "timeout", hand.began)
-                chunk.done.append((job, outcome))
+                for each in jobs:
+                    outcome = cut_short(self._hands.bench.app, task, each, "timeout", hand.began)
+                    chunk.done.append((each, outcome))
             chunk.finished = True
             if not job.at_most_once:
                 self._hands.bench.slots.free(hand.index)
+                self._hands.bench.slots.free_beside(hand.places)
             self._report(chunk)
             self._hands.replace(hand)
             self._stuck(f"job {job.id} ({job.task}) does not end at its timeout")

@@ -5,6 +5,7 @@ left behind. Written before every start, so `hold` must stay cheap (0.15 us).
 
     header   pulse · last claim · last answer · settled · stale · memory · running · flags
     slot     attempt (0: free) · at most once · deadline (monotonic, 0: none) · job id
+    place    as a slot, for a job of a batch beside the first
 
 There is no lock: the supervisor acts on a slot only when the child is gone or stands still.
 """
@@ -15,6 +16,8 @@ import mmap
 import os
 import struct
 import tempfile
+from collections import deque
+from collections.abc import Sequence
 from enum import IntFlag
 from typing import Any, NamedTuple
 
@@ -25,6 +28,11 @@ _REST = struct.Struct("<ddQQQII")  # of the header: the pulse is another thread'
 _SLOT = struct.Struct("<IId36s")
 _ATTEMPT = struct.Struct("<I")
 _STRIDE = 64
+_PLACES = 8192  # memory that no batch has touched costs nothing
+
+
+def _size(count: int) -> int:
+    return _STRIDE * (1 + count + _PLACES)
 
 
 class Flag(IntFlag):
@@ -63,7 +71,8 @@ class Slots:
     def __init__(self, count: int, descriptor: int | None = None) -> None:
         self.count = count
         self.descriptor = descriptor
-        size = _STRIDE * (count + 1)
+        self._places = deque(range(count, count + _PLACES))
+        size = _size(count)
         # Without a descriptor nobody else looks: a worker without a supervisor.
         self._memory = mmap.mmap(-1 if descriptor is None else descriptor, size)
 
@@ -75,7 +84,7 @@ class Slots:
         else:
             with tempfile.TemporaryFile() as file:
                 descriptor = os.dup(file.fileno())
-        os.ftruncate(descriptor, _STRIDE * (count + 1))
+        os.ftruncate(descriptor, _size(count))
         return cls(count, descriptor)
 
     def hold(self, index: int, job: Job[Any], deadline: float) -> None:
@@ -92,10 +101,30 @@ class Slots:
     def free(self, index: int) -> None:
         _ATTEMPT.pack_into(self._memory, _STRIDE + index * _STRIDE, 0)
 
+    def hold_beside(self, jobs: Sequence[Job[Any]], deadline: float) -> list[int]:
+        """Say that these start, too, in the same call; the places that they have, one for each.
+
+        Fewer when there is no more room: the rest must not start.
+        """
+        places: list[int] = []
+        for job in jobs:
+            try:
+                place = self._places.popleft()
+            except IndexError:
+                break
+            self.hold(place, job, deadline)
+            places.append(place)
+        return places
+
+    def free_beside(self, places: Sequence[int]) -> None:
+        for place in places:
+            self.free(place)
+        self._places.extend(places)
+
     def held(self) -> list[Held]:
         """What runs now, or ran when the child died."""
         found: list[Held] = []
-        for index in range(self.count):
+        for index in range(self.count + _PLACES):
             attempt, once, deadline, job_id = _SLOT.unpack_from(
                 self._memory, _STRIDE + index * _STRIDE
             )

@@ -1,0 +1,233 @@
+"""A worker whose store is lost, slow or unwilling, in this process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from penstock import App, State
+from penstock.broker import Renewed, WorkerRow
+from penstock.brokers.memory import MemoryBroker
+from penstock.errors import StoreUnreachable
+from penstock.job import Job, Outcome
+from penstock.testing.clock import Clock
+from penstock.worker import Worker
+from penstock.worker.claims import Kind, Want
+from penstock.worker.health import Health
+from penstock.worker.line import Line
+from tests.workers import SOON, attempts, drain, until, working
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    """An app on a memory broker, with the machine's own clock."""
+    app = App(broker=MemoryBroker())
+    yield app
+    app.close()
+
+
+class Shaky(MemoryBroker):
+    """A store that can be unplugged, before or after it did what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unplugged = False
+        self.lose_answers = 0
+        self.calls = 0
+
+    def _work(self) -> None:
+        self.calls += 1
+        if self.unplugged:
+            raise StoreUnreachable("nobody answers")
+
+    def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+        self._work()
+        for _, outcome in pairs:
+            if outcome.result == b'"cursed"':
+                raise ValueError("this result cannot be stored")
+        return super().settle(pairs)
+
+    def settle_and_claim(
+        self,
+        pairs: Sequence[tuple[Job[Any], Outcome]],
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[list[bool], list[Job[Any]]]:
+        self._work()
+        answer = super().settle_and_claim(pairs, worker, queues, limit, sizes)
+        if self.lose_answers and (pairs or answer[1]):
+            self.lose_answers -= 1
+            raise StoreUnreachable("the answer was lost")
+        return answer
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        self._work()
+        return super().renew(workers, holding)
+
+    def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
+        self._work()
+        return super().wait(queues, timeout)
+
+
+def test_losing_the_store_loses_nothing(caplog):
+    broker = Shaky()
+    app = App(broker=broker)
+    started, release = threading.Event(), threading.Event()
+
+    @app.task
+    def work(n: int) -> int:
+        started.set()
+        release.wait(SOON)
+        return n
+
+    handles = app.enqueue([work.job(n) for n in range(8)])
+
+    with caplog.at_level(logging.ERROR), working(app, threads=4) as worker:
+        assert started.wait(SOON)
+        broker.unplugged = True
+        release.set()
+        calls, patient = broker.calls, threading.Event()
+        while broker.calls < calls + 4:
+            patient.wait(0.02)
+        broker.unplugged = False
+        assert [handle.result(timeout=SOON) for handle in handles] == list(range(8))
+
+    assert all(len(attempts(app, handle.id)) == 1 for handle in handles)
+    assert worker.stale == 0
+    assert caplog.text.count("does not answer") == 1
+
+
+def test_a_claim_whose_answer_was_lost_strands_nothing():
+    broker = Shaky()
+    broker.lose_answers = 2
+    app = App(broker=broker)
+
+    @app.task
+    def work(n: int) -> int:
+        return n
+
+    handles = app.enqueue([work.job(n) for n in range(20)])
+
+    worker = drain(app)
+
+    assert [handle.result(timeout=0) for handle in handles] == list(range(20))
+    assert worker.stale == 0
+
+
+class Late(Shaky):
+    """A store that carries out its first claim after all, when nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: tuple[WorkerRow, Collection[str] | None, int] | None = None
+        self.late = 0
+
+    def settle_and_claim(
+        self,
+        pairs: Sequence[tuple[Job[Any], Outcome]],
+        worker: WorkerRow,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        sizes: Mapping[str, int] | None = None,
+    ) -> tuple[list[bool], list[Job[Any]]]:
+        if not self.late and self._due is None:
+            self._due = worker, queues, limit
+            raise StoreUnreachable("no answer in time")
+        return super().settle_and_claim(pairs, worker, queues, limit, sizes)
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        renewed = super().renew(workers, holding)
+        if self._due is not None and holding is not None:
+            due, self._due = self._due, None
+            self.late = len(self.claim(*due))
+        return renewed
+
+
+def test_a_claim_that_is_carried_out_after_it_was_given_up_strands_nothing():
+    broker = Late()
+    app = App(broker=broker)
+
+    @app.task
+    def work(n: int) -> int:
+        return n
+
+    handles = app.enqueue([work.job(n) for n in range(3)])
+
+    with working(app, lease=0.3):
+        assert [handle.result(timeout=SOON) for handle in handles] == [0, 1, 2]
+
+    assert broker.late == 3
+    assert [len(attempts(app, handle.id)) for handle in handles] == [1, 1, 1]
+
+
+def test_every_trouble_begins_with_a_short_pause():
+    broker = Shaky()
+    line = Line(broker, Health(broker.clock))
+    want, row = Want(Kind("hands"), 1, None), WorkerRow(id="worker-1")
+    pauses: list[float] = []
+    for _ in range(5):
+        broker.unplugged = True
+        assert line.exchange([], row, None, want) is None
+        pauses.append(line.retry_at - time.monotonic())
+        broker.unplugged = False
+        assert line.renew(row, set()) is not None
+        assert line.exchange([], row, None, want) == []
+
+    assert max(pauses) <= 0.1
+
+
+class Barren(MemoryBroker):
+    """A store that answers everything but claims."""
+
+    def settle_and_claim(self, *args: Any, **kwargs: Any) -> Any:
+        raise StoreUnreachable("not this")
+
+
+def test_renewals_alone_do_not_keep_it_green():
+    app = App(broker=Barren())
+
+    @app.task
+    def work() -> None: ...
+
+    with working(app, lease=0.1) as worker:
+        worker.health.red_after = 0.3
+        until(app.broker, lambda: not worker.health.green)
+
+
+def test_one_outcome_that_cannot_be_stored_fails_alone():
+    app = App(broker=Shaky())
+
+    @app.task
+    def work(text: str) -> str:
+        return text
+
+    good, cursed, fine = app.enqueue([work.job(text) for text in ("good", "cursed", "fine")])
+
+    drain(app)
+
+    assert (good.result(timeout=0), fine.result(timeout=0)) == ("good", "fine")
+    assert attempts(app, cursed.id) == [(State.FAILED, "unstorable")]
+
+
+def test_health_turns_red_when_the_store_is_silent(clock: Clock):
+    app = App(broker=MemoryBroker(clock))
+
+    worker = Worker(app)
+    assert worker.health.ready
+
+    clock.advance(seconds=31)
+    assert not worker.health.green
+
+    worker.health.claimed()
+    assert worker.health.green
