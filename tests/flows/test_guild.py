@@ -6,56 +6,12 @@ what a step needs is its argument. Every row is proved by what a caller can see.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import json
 
 import pytest
 
-from penstock import App, RetryLater, State, Task, chain, current_job
-from penstock.filter import Filter
-from penstock.retry import Retry
-from penstock.testing import Testing
-
-CHILDREN = ["discord", "telegram", "email"]
-
-
-class Guild(NamedTuple):
-    """The app under test, its tasks, and what they were called with."""
-
-    t: Testing
-    check: Task[..., Any]
-    reward: Task[..., Any]
-    finish: Task[..., Any]
-    calls: list[tuple[str, dict[str, Any]]]
-
-    def access_flow(self, user: int = 62) -> Any:
-        access = self.check.job(user)
-        rewards = self.reward.map(CHILDREN, access=access.output)
-        return self.finish.job(rewards.output)
-
-
-@pytest.fixture
-def guild(url: str) -> Any:
-    app = App("memory:")
-    calls: list[tuple[str, dict[str, Any]]] = []
-
-    @app.task(name="access-check", queue="access-check")
-    def check(user: int) -> bool:
-        calls.append(("access-check", {"user": user}))
-        return user > 10
-
-    @app.task(name="manage-reward:platform", queue="manage-reward:platform")
-    def reward(platform: str, access: bool) -> str:
-        calls.append(("manage-reward:platform", {"platform": platform, "access": access}))
-        return f"{platform} {'granted' if access else 'revoked'}"
-
-    @app.task(name="finish", queue="finish")
-    def finish(rewards: list[str]) -> list[str]:
-        calls.append(("finish", {"rewards": rewards}))
-        return rewards
-
-    with app.testing(url=url) as t:
-        yield Guild(t, check, reward, finish, calls)
-        app.resources.close()
+from penstock import State, current_job
+from tests.flows.conftest import CHILDREN
 
 
 def test_a_flow_visits_its_queues_in_order(guild):
@@ -215,47 +171,6 @@ def test_a_parent_whose_worker_dies_has_one_set_of_children(guild, point):
     assert len(guild.t.jobs("finish", State.SUCCEEDED)) == 1
 
 
-def test_the_last_step_of_a_worker_that_lost_its_lease_is_refused(guild):
-    """G48: the right verdict where nothing follows, too."""
-    broker = guild.t.broker
-    handle = guild.access_flow().enqueue()
-    guild.t.drain(limit=4)
-
-    with guild.t.crash_at("settle", "finish"):
-        ran = guild.t.drain()
-
-    assert [attempt.job.attempt for attempt in ran] == [1, 2]
-    assert broker.flow(handle.id).ended_at is not None
-    attempts = [event for event in broker.history(job=handle.id) if event.kind == "attempt"]
-    assert [event.state for event in attempts] == [State.READY, State.SUCCEEDED]
-
-
-def test_what_is_gone_is_told_and_never_run_with_nothing(guild):
-    """G49: a step whose arguments are not there any more fails with a reason, and is not called."""
-    first = guild.check.job(62)
-    handle = guild.reward.job("discord", access=first.output).enqueue()
-    guild.t.drain(limit=1)
-    guild.t.broker.delete([first.id])
-
-    guild.t.drain()
-
-    job = guild.t.broker.get(handle.id)
-    assert (job.state, job.reason) == (State.FAILED, "needs")
-    assert [task for task, _ in guild.calls] == ["access-check"]
-
-
-def test_a_step_nobody_began_in_time_is_told_as_expired(guild):
-    """G49: reported, not run."""
-    handle = guild.check.options(expires=60).enqueue(62)
-    guild.t.clock.advance(seconds=61)
-
-    guild.t.drain()
-
-    job = guild.t.broker.get(handle.id)
-    assert (job.state, job.reason) == (State.CANCELLED, "expired")
-    assert guild.calls == []
-
-
 def test_one_correlation_id_from_the_first_step_to_the_last_child(guild):
     """G62: it rides along in headers; ids are in the order of time, and the flow knows its age."""
     app = guild.t.app
@@ -311,119 +226,72 @@ def test_work_handed_to_another_system_is_traced_to_its_end(guild):
     assert there.result(timeout=0) == "discord granted by others"
 
 
-def test_a_task_asks_to_run_later_and_says_why(guild):
-    """G41: at that time, with no retry consumed, and the reason is there to be read."""
-    app = guild.t.app
-    runs: list[int] = []
+def test_what_is_done_is_told_at_every_stage(guild):
+    """G22, G50: which step was the last to end, its children, and that all of it has, by itself."""
+    handle = guild.access_flow().enqueue()
+    stages: list[tuple[list[str], bool]] = []
+    for _ in range(6):
+        flow = guild.t.broker.flow(handle.id)
+        done = [node.task for node in flow.nodes if not node.jobs_left]
+        stages.append((done, flow.ended_at is not None))
+        guild.t.drain(limit=1)
 
-    @app.task(name="busy", retry=Retry(limit=0))
-    def busy() -> None:
-        runs.append(current_job().attempt)
-        if len(runs) == 1:
-            raise RetryLater(after=90, note="the platform is rate limited")
-
-    handle = busy.enqueue()
-    guild.t.drain()
-    job = guild.t.broker.get(handle.id)
-    assert (job.state, job.failures, job.run_at) == (State.READY, 0, guild.t.clock.now() + 90)
-    assert "the platform is rate limited" in handle.why().sentence
-    guild.t.clock.advance(seconds=89)
-    assert guild.t.drain() == []
-    guild.t.clock.advance(seconds=1)
-    guild.t.drain()
-
-    assert runs == [1, 2]
-    assert handle.state() is State.SUCCEEDED
-    [put_back, _] = guild.t.broker.history(job=handle.id)
-    assert (put_back.reason, put_back.error) == ("later", "the platform is rate limited")
-
-
-def test_each_step_has_retries_of_its_own(guild):
-    """G42: one retry is two runs; the next step begins at zero; the task can see the count."""
-    app = guild.t.app
-    seen: list[tuple[str, int]] = []
-
-    @app.task(name="first", retry=Retry(limit=1, delay=0))
-    def first() -> int:
-        seen.append(("first", current_job().attempt))
-        if len(seen) == 1:
-            raise OSError("once")
-        return 1
-
-    @app.task(name="second", retry=Retry(limit=1, delay=0))
-    def second(n: int) -> int:
-        seen.append(("second", current_job().attempt))
-        raise OSError("always")
-
-    @app.task(name="never-again")
-    def plain() -> None:
-        seen.append(("plain", current_job().attempt))
-        raise OSError("no retry unless asked for")
-
-    handle = chain(first.job(), second).enqueue()
-    plain.enqueue()
-    guild.t.drain()
-
-    assert sorted(seen) == [("first", 1), ("first", 2), ("plain", 1), ("second", 1), ("second", 2)]
-    job = guild.t.broker.get(handle.id)
-    assert (job.state, job.failures) == (State.FAILED, 2)
-
-
-def test_what_is_delayed_is_listed_with_its_time(guild):
-    """G38."""
-    soon = guild.check.options(delay=60).enqueue(1)
-    late = guild.check.options(delay=7200).enqueue(2)
-    now = guild.t.clock.now()
-
-    jobs = {job.id: job.run_at for job in guild.t.broker.find(Filter(queue=("access-check",))).jobs}
-
-    assert jobs == {soon.id: now + 60, late.id: now + 7200}
-    [count] = guild.t.broker.count()
-    assert (count.scheduled, count.ready) == (2, 0)
-
-
-def test_a_step_may_go_on_with_another_priority(guild):
-    """G53: the higher first, and a flow may change it from one step to the next."""
-    app = guild.t.app
-    order: list[str] = []
-
-    @app.task(name="step")
-    def step(name: str) -> str:
-        order.append(name)
-        return f"{name}, then"
-
-    app.enqueue(
-        [
-            chain(step.options(priority=1).job("low"), step.options(priority=9)),
-            step.options(priority=2).job("middle"),
-            step.options(priority=5).job("high"),
-        ]
-    )
-
-    guild.t.drain()
-
-    assert order == ["high", "middle", "low", "low, then"]
-    assert [job.priority for job in sorted(guild.t.jobs("step"), key=lambda job: job.priority)] == [
-        1,
-        2,
-        5,
-        9,
+    check, rewards, finish = "access-check", "manage-reward:platform", "finish"
+    assert stages == [
+        ([], False),
+        *[([check], False)] * 3,
+        ([check, rewards], False),
+        ([check, rewards, finish], True),
     ]
 
 
-def test_a_step_beyond_its_time_fails_and_says_so(guild):
-    """G45: a deadline is a failure, not silence; and it ends the flow by its policy."""
-    app = guild.t.app
-
-    @app.task(name="slow", timeout=60)
-    def slow() -> bool:
-        guild.t.clock.advance(seconds=61)
-        return True
-
-    first = slow.job()
-    handle = guild.reward.job("discord", access=first.output).enqueue()
+def test_what_children_were_given_and_returned_is_kept_with_their_flow(guild):
+    """G28: by the node of the parent's flow that they are in, in their order."""
+    handle = guild.access_flow().enqueue()
     guild.t.drain()
 
-    job = guild.t.broker.get(first.id)
-    assert (job.state, job.reason) == (State.FAILED, "timeout")
-    assert handle.state() is State.CANCELLED
+    children = guild.t.broker.gifts(guild.t.broker.flow(handle.id).nodes[1].id)
+
+    assert [gift.result for gift in children] == [b'"%s granted"' % n.encode() for n in CHILDREN]
+    given = [json.loads(guild.t.broker.get(gift.job).body)["args"] for gift in children]
+    assert [arguments["platform"] for arguments in given] == CHILDREN
+
+
+@pytest.mark.parametrize("stage", range(6))
+def test_what_is_deleted_at_any_stage_does_not_come_back(guild, stage):
+    """G56: nobody writes it again; what needed it ends by its policy, and so does the flow."""
+    handle = guild.access_flow().enqueue()
+    guild.t.drain(limit=stage)
+    flow = guild.t.broker.flow(handle.id)
+    ids = [gift.job for node in flow.nodes for gift in guild.t.broker.gifts(node.id)]
+    assert sorted(guild.t.broker.delete(ids)) == sorted(ids)
+
+    guild.t.drain()
+    guild.t.clock.advance(days=1)
+    guild.t.drain()
+
+    assert [guild.t.broker.get(id) for id in ids] == [None] * 5
+    assert guild.t.broker.flow(handle.id).ended_at is not None
+    assert sum(count.total for count in guild.t.broker.count()) == 0
+    assert len(guild.calls) == stage
+
+
+def test_two_flows_share_a_queue_and_part_after_it(guild):
+    """G55: what follows is the flow's, or what the step itself found out."""
+    app = guild.t.app
+
+    @app.task(name="choose")
+    def choose(user: int) -> None:
+        current_job().spawn(guild.check.job(user) if user > 100 else guild.finish.job(["none"]))
+
+    granted = guild.reward.job("discord", access=guild.check.job(62).output)
+    chosen = [choose.job(7), choose.job(107)]
+    app.enqueue([granted, *chosen])
+    guild.t.drain()
+
+    assert sorted(task for task, _ in guild.calls) == [
+        "access-check",
+        "access-check",
+        "finish",
+        "manage-reward:platform",
+    ]
