@@ -112,7 +112,7 @@ def work_on(story: Story, seconds: float) -> list[int]:
 
 
 def test_a_worker_with_its_chores_does_not_grow(story: Story):
-    """G60, B12: the shortened run."""
+    """G60: the shortened run."""
     seen = work_on(story, seconds=5)
 
     assert flat(seen, 24 * MEGABYTE), seen
@@ -121,7 +121,7 @@ def test_a_worker_with_its_chores_does_not_grow(story: Story):
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_worker_with_its_chores_does_not_grow_for_long(story: Story):
-    """G60, B12: ten minutes."""
+    """G60: ten minutes."""
     seen = work_on(story, seconds=600)
 
     assert flat(seen, 24 * MEGABYTE), [size // MEGABYTE for size in seen[::50]]
