@@ -111,6 +111,13 @@ def test_retry_later_puts_it_back_uncounted(app: App, clock: Clock) -> None:
     )
 
 
+def test_retry_later_says_why(app: App) -> None:
+    """G41."""
+    task, job = raising(app, RetryLater(after=30, note="the account is being moved"))
+
+    assert done(run(app, task, job)).error == "the account is being moved"
+
+
 def test_a_timeout_has_its_strategy_and_its_words(app: App) -> None:
     task, job = raising(app, JobTimeout(), timeout=5, on_timeout=Repeat(limit=1))
 

@@ -43,6 +43,14 @@ def test_a_job_that_failed_and_waits():
     assert "due in 1 min" in answer.sentence
 
 
+def test_a_job_that_asked_to_run_later():
+    """G41: why, in its own words."""
+    answer = why(run_at=NOW + 60, reason="later", error="the platform is rate limited")
+
+    assert answer.cause == "time"
+    assert answer.sentence.startswith("It asked to run later (the platform is rate limited): due")
+
+
 def test_a_job_that_waits_and_whose_queue_is_paused_says_both():
     answer = why(run_at=NOW + 60, rules=[Rule(RuleKind.PAUSE, "mail", created_at=NOW)])
 

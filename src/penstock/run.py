@@ -223,7 +223,8 @@ def _raised(
         logger.exception("job %s: its transaction could not be rolled back", job.id)
     current.close()
     if isinstance(error, RetryLater):
-        return _ended(app, current, State.READY, "later", after=error.after)
+        said = redact_text(error.note, current.body) if error.note else None
+        return _ended(app, current, State.READY, "later", after=error.after, said=said)
     if isinstance(error, JobInterrupted):
         if error.args[:1] == ("cancelled",):
             return _ended(app, current, State.CANCELLED, "cancelled")
@@ -258,11 +259,23 @@ def _out_of_time(task: Task[..., Any], job: Job[Any]) -> str:
 
 
 def _ended(
-    app: App, current: CurrentJob, state: State, reason: str, *, after: float | None = None
+    app: App,
+    current: CurrentJob,
+    state: State,
+    reason: str,
+    *,
+    after: float | None = None,
+    said: str | None = None,
 ) -> Outcome:
     now = app.clock.now()
-    run_at = None if after is None else now + after
-    return Outcome(state, reason, run_at=run_at, started_at=current.started_at, ended_at=now)
+    return Outcome(
+        state,
+        reason,
+        error=said,
+        run_at=None if after is None else now + after,
+        started_at=current.started_at,
+        ended_at=now,
+    )
 
 
 def _policy(task: Task[..., Any], job: Job[Any]) -> Policy:

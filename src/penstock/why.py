@@ -185,7 +185,10 @@ def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, s
     if job.run_at is not None and job.run_at > now:
         due = f"due in {span(job.run_at - now)} ({moment(job.run_at)})"
         said = _last_line(job.error)
-        if job.failures and said:
+        if job.reason == "later":
+            asked = f" ({said})" if said and not job.failures else ""
+            sentence = f"It asked to run later{asked}: {due}."
+        elif job.failures and said:
             times = "once" if job.failures == 1 else f"{job.failures} times"
             sentence = f"It failed {times} ({said}) and waits to be tried again: {due}."
         else:

@@ -150,7 +150,7 @@ def test_every_claim_raises_the_attempt(broker, clock, fields):
 
 
 def test_the_higher_priority_goes_first(broker, clock, fields):
-    """C19, V44."""
+    """C19, G33."""
     low, high, middle = (a_job(clock, priority=p, **fields) for p in (-5, 9, 0))
     broker.enqueue([low, high, middle])
 
@@ -176,7 +176,7 @@ def test_between_equals_the_lane_with_the_oldest_head_goes_first(broker, clock, 
 
 
 def test_a_minute_of_waiting_is_worth_a_step_of_priority(broker, clock, fields):
-    """C19, D64: nothing waits for ever behind higher priorities."""
+    """C19, D64, G33, G54: nothing waits for ever behind higher priorities."""
     old = a_job(clock, priority=0, **fields)
     broker.enqueue([old])
     clock.advance(minutes=5, seconds=-1)

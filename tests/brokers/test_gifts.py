@@ -61,6 +61,7 @@ def test_who_did_not_succeed_hands_on_nothing_but_its_state(broker, clock, field
 
 
 def test_a_job_that_is_gone_is_told_of(broker, clock, fields):
+    """G58: between those that are there, each with its own id."""
     flow = a_flow(clock, work=part(jobs=2, **fields), last=part("work", **fields))
     flow.send(broker)
     first, second = claim(broker, limit=2)

@@ -116,7 +116,7 @@ def race(store: Broker, url: str, rounds: int, words: tuple[str, str]) -> list[i
 
 @pytest.mark.parametrize("words", [("end", "end"), ("end", "fail")], ids=["well", "badly"])
 def test_what_follows_starts_once(store, url, words):
-    """D38: whichever process was the last."""
+    """G26, V46: whichever process was the last."""
     freed = race(store, url, ROUNDS // 2, words)
 
     assert freed == [2 if "fail" not in words else 1] * (ROUNDS // 2)
@@ -125,4 +125,5 @@ def test_what_follows_starts_once(store, url, words):
 
 @pytest.mark.soak
 def test_what_follows_starts_once_a_thousand_times(store, url):
+    """G26, V46: the full number."""
     assert race(store, url, 1000, ("end", "end")) == [2] * 1000

@@ -65,7 +65,7 @@ def test_fifty_threads_take_and_settle_each_job_once(broker, clock):
 
 
 def test_everybody_settles_the_same_jobs_and_each_is_settled_once(broker, clock):
-    """C3, D35: late finishers and duplicates; one completion each."""
+    """C3, D35, G37: late finishers and duplicates; one completion each."""
     broker.enqueue(some_jobs(clock, 40))
     claimed = broker.claim(a_worker(), limit=40)
     wins = []

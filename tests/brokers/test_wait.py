@@ -55,6 +55,12 @@ def test_an_enqueue_wakes_the_one_that_waits(broker, clock):
     assert hinted_by(broker, lambda: broker.enqueue([a_job(clock)]))
 
 
+@pytest.mark.parametrize("priority", [-100, -1, 0, 1, 100])
+def test_a_job_of_any_priority_wakes_the_one_that_waits(broker, clock, priority):
+    """G54: with many priorities nobody falls back on looking now and then."""
+    assert hinted_by(broker, lambda: broker.enqueue([a_job(clock, priority=priority)]))
+
+
 @pytest.mark.parametrize("queues", [["default"], None])
 def test_what_was_enqueued_before_the_wait_is_not_missed(broker, clock, queues):
     """C14: no gap between the last look and the sleep."""

@@ -40,6 +40,20 @@ SAYS = {
         "timeout, repeat 1, else delete: runs 2 times, then is gone",
         "40 seconds: 10 beats, 39 others",
     ],
+    "bee_map_reduce": [  # B32, B33: on every store, by message passing alone
+        f"{store}{line}"
+        for store in ("memory", "sqlite", "postgresql")
+        for line in (
+            ", from_outside: 25 squares, 1 reduce, 5525",
+            ", from_inside: 25 squares, 1 reduce, 5525",
+            ": 0 left behind",
+        )
+    ],
+    "vitess_group": [  # V25, V26, V46
+        "closed 20 orders, after all 20: True",
+        "21 events, never more than five at once: True",
+        "21 events, never more than ten a second: True",
+    ],
     "rewards_flow": [
         "finish is cancelled, because rewards_flow:reward is failed",
         "after the retry, finish is waiting",

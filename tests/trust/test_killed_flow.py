@@ -129,7 +129,7 @@ def finish(path: Path, world: World, verb: str) -> list[Any]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_flow_is_never_left_half_way(tmp_path, verb):
-    """Done or not done; and whoever does it again brings every flow to its one end."""
+    """G14, G30: done or not done; and whoever does it again brings every flow to its one end."""
     original = tmp_path / "original.db"
     world = World(original)
     before = picture(original, world)

@@ -179,6 +179,7 @@ def crowded(request: pytest.FixtureRequest, postgres_server_url: str) -> Iterato
 
 @pytest.mark.parametrize("work", WORK, ids=lambda work: work.__name__)
 def test_every_hot_statement_goes_by_its_index(crowded, work):
+    """G8, G12: enqueue, take, read and end cost the same, however many wait or run."""
     packed, rows = crowded.ids("parcel", 20), crowded.ids("job", 20)
     crowded.watch()
     broker = PostgresBroker(crowded.url)

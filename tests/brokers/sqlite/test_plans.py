@@ -69,6 +69,7 @@ def crowded(tmp_path_factory):
 
 @pytest.mark.parametrize("name", HOT)
 def test_a_hot_statement_scans_no_table(crowded, name):
+    """G8, G12: enqueue, take, read and end cost the same, however many wait or run."""
     statement = getattr(sql, name)
     marks = re.sub(r"--[^\n]*", "", statement).count("?")
     named = dict.fromkeys(re.findall(r":(\w+)", statement), 0)

@@ -49,6 +49,8 @@ class Pruning(Claiming):
         started: Collection[str] | None = None,
     ) -> int:
         moved = super().recover(by, dead, started)
+        if dead is not None:
+            self.registered.pop(dead, None)  # a process may see many workers come and go
         if by is not None:
             self._keep_house()
         return moved

@@ -1,0 +1,127 @@
+"""Model of schedules: put, cleared, decided by two who read them at different times; all agree.
+
+As test_model, whose operations go on in between: jobs of slots are taken, cancelled, deleted and
+pruned while the next slots fall due.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+
+from penstock.job import ENDED
+from penstock.schedule import Decision, Schedule, plan
+from tests.brokers.test_model import MAYBE, Agreement, a_maker, told
+from tests.factories import a_schedule
+
+NAMES = st.sampled_from(["first", "second"])
+STEPS = 40
+EXAMPLES = 20
+
+
+class ScheduleAgreement(Agreement):
+    """Schedules as well as jobs."""
+
+    @property
+    def read(self) -> list[tuple[Schedule, Schedule]]:
+        """The schedules as somebody read them a while ago, from both brokers."""
+        self.__dict__.setdefault("_read", [])
+        return self.__dict__["_read"]
+
+    @rule(
+        name=NAMES,
+        times=st.sampled_from([{"every": 5.0}, {"every": 60.0}, {"cron": "*/2 * * * *"}]),
+        missed=st.sampled_from(["one", "skip", "all"]),
+        overlap=st.sampled_from(["allow", "skip", "cancel"]),
+        at_once=MAYBE,
+        paused=st.sampled_from([False, False, True]),
+    )
+    def put_schedule(self, name: str, times: Any, **options: Any) -> None:
+        schedule = a_schedule(name, "mail:sweep", window=200.0, **times, **options)
+        self.both("put_schedule", schedule, "ada")
+
+    @rule(name=NAMES)
+    def clear_schedule(self, name: str) -> None:
+        self.both("clear_schedule", name, "ada")
+
+    @rule()
+    def read_schedules(self) -> None:
+        """Kept for later, when somebody else may have been quicker."""
+        mine, theirs = self.model.schedules(), self.broker.schedules()
+        assert theirs == mine
+        self.read[:] = zip(mine, theirs, strict=True)
+
+    @precondition(lambda self: self.read)
+    @rule(pick=st.integers(0, 1))
+    def decide_schedule(self, pick: int) -> None:
+        mine, theirs = self.read[pick % len(self.read)]
+        self.decide(mine, theirs)
+
+    @precondition(lambda self: self.model.schedules())
+    @rule(pick=st.integers(0, 1))
+    def decide_what_is_due(self, pick: int) -> None:
+        kept = self.model.schedules()
+        mine = kept[pick % len(kept)]
+        [theirs] = [each for each in self.broker.schedules() if each.name == mine.name]
+        assert theirs == mine
+        self.decide(mine, theirs)
+
+    def decide(self, mine: Schedule, theirs: Schedule) -> None:
+        last = None if mine.last_job is None else self.model.get(mine.last_job)
+        unended = last is not None and last.state not in ENDED
+        decisions = plan(mine, self.clock.now(), unended=unended).decisions
+        if not decisions:
+            return
+        expected = self.model.decide_schedule(mine, decisions)
+        assert self.broker.decide_schedule(theirs, decisions) == expected
+        if expected:
+            self.sent += self.jobs_of(decisions)
+
+    def jobs_of(self, decisions: tuple[Decision, ...]) -> list[Any]:
+        known = {job.id for job in self.sent}
+        made = [decision.job for decision in decisions if decision.job is not None]
+        return [job for job in made if job.id not in known]
+
+    @invariant()
+    def agree_on_schedules(self) -> None:
+        if not hasattr(self, "broker"):
+            return
+        assert self.broker.schedules() == self.model.schedules()
+        mine, theirs = (
+            [told(row) for row in broker.history(limit=10_000) if row.kind == "schedule"]
+            for broker in (self.model, self.broker)
+        )
+        assert theirs == mine
+
+
+def agree(make: Any, examples: int, **options: Any) -> None:
+    run_state_machine_as_test(
+        type("SchedulesOn" + make.__name__, (ScheduleAgreement,), {"make": staticmethod(make)}),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=STEPS,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+            **options,
+        ),
+    )
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
+def test_every_broker_agrees_with_memory_about_schedules(store, request):
+    """D10, D11, D60, D61, G32: each slot is decided once, whatever becomes of its job."""
+    examples = EXAMPLES // 5 if store == "postgres" else EXAMPLES  # each step is a round trip
+    agree(a_maker(store, request), examples, derandomize=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_every_broker_agrees_with_memory_about_schedules_for_long(store, request):
+    """The same with other steps each time, and many more of them."""
+    agree(a_maker(store, request), 50 * EXAMPLES)
