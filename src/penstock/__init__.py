@@ -19,6 +19,7 @@ from penstock.errors import (
 )
 from penstock.handle import Handle
 from penstock.job import Job, Outcome, State
+from penstock.named_flow import FlowHandle, FlowJob, NamedFlow
 from penstock.notes import Progress
 from penstock.resource import use
 from penstock.retry import Repeat, Retry
@@ -28,12 +29,15 @@ __all__ = [
     "App",
     "Batch",
     "CurrentJob",
+    "FlowHandle",
+    "FlowJob",
     "Group",
     "Handle",
     "Job",
     "JobCancelled",
     "JobFailed",
     "Jobs",
+    "NamedFlow",
     "Outcome",
     "PenstockError",
     "Progress",
