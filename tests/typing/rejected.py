@@ -113,3 +113,8 @@ mapped: list[str] = resize.map(["a"]).output  # pyright: ignore[reportAssignment
 chain(resize.job("a"), count)  # pyright: ignore[reportArgumentType]
 current_job().spawn("a")  # pyright: ignore[reportArgumentType]
 current_job().spawn([], then=count)  # pyright: ignore[reportArgumentType]
+
+# The wrong flow
+app.flow("access", find=62)  # pyright: ignore[reportArgumentType]
+outcome: str = app.flow("access").enqueue(resize.job("a")).result()  # pyright: ignore[reportAssignmentType]
+current_job().flow.state.merge({"a": 1})  # pyright: ignore[reportCallIssue]
