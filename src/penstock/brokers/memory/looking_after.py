@@ -29,11 +29,11 @@ class LookingAfter:
     ) -> list[str]:
         store, data = self._store, _who_and_why(author, reason)
         unended = [job for job in self._meant(ids, flow) if job.state not in ENDED]
+        self._tell(flow, "cancel", unended, data)
         for job in unended:
             if job.state is State.RUNNING:
                 store.asked.add(job.id)
                 store.record("cancel", job, data=data)
-        self._tell(flow, "cancel", unended, data)
         idle = [job for job in unended if job.state is not State.RUNNING]
         store.cancel(idle, "cancelled", data)
         return [job.id for job in unended]

@@ -77,11 +77,13 @@ class WholeFlows(LookingAfter[StoreT]):
             if row is None:
                 return []
             touched = act(change, raw)
+            says = event_of(kind, row["jobs"], row["name"], find_in(row["find"]), **said)
+            if touched and kind == "cancel":
+                change.flow_says(raw, says)  # before the flow ends because of it
             for job, lane in touched.values():
                 change.happened(kind, data, job, lane)
-            if touched or kind == "delete":
-                find = find_in(row["find"])
-                change.flow_says(raw, event_of(kind, row["jobs"], row["name"], find, **said))
+            if kind == "delete" or (touched and kind == "retry"):
+                change.flow_says(raw, says)
             change.finish()
         if touched:
             self._look_again()
