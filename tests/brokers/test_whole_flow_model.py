@@ -17,7 +17,7 @@ from penstock.broker import Note
 from tests.brokers.test_flow_model import FlowAgreement, shown
 from tests.brokers.test_model import a_maker
 
-STEPS = 40
+STEPS = 30
 EXAMPLES = 40
 
 
@@ -58,7 +58,8 @@ class WholeFlowAgreement(FlowAgreement):
         if not hasattr(self, "broker"):
             return
         for name, find in ((None, {}), ("access", {}), ("access", {"user": "1", "role": "a"})):
-            mine, theirs = self.model.flows(name, find), self.broker.flows(name, find)
+            mine = self.model.flows(name, find, limit=2)
+            theirs = self.broker.flows(name, find, limit=2)
             assert [shown(row) for row in theirs.flows] == [shown(row) for row in mine.flows]
             assert theirs.after == mine.after
 
@@ -80,7 +81,7 @@ def agree(make: Any, examples: int, **options: Any) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_whole_flows(store, request):
-    examples = EXAMPLES // 5 if store == "postgres" else EXAMPLES  # each step is a round trip
+    examples = EXAMPLES // 10 if store == "postgres" else EXAMPLES  # each step is a round trip
     agree(a_maker(store, request), examples, derandomize=True)
 
 
