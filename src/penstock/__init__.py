@@ -20,6 +20,7 @@ from penstock.errors import (
 )
 from penstock.handle import Handle
 from penstock.job import Job, Outcome, State
+from penstock.named_flow import FlowHandle, FlowJob, NamedFlow
 from penstock.notes import Progress
 from penstock.resource import use
 from penstock.retry import Repeat, Retry
@@ -31,12 +32,15 @@ __all__ = [
     "Batch",
     "BatchTask",
     "CurrentJob",
+    "FlowHandle",
+    "FlowJob",
     "Group",
     "Handle",
     "Job",
     "JobCancelled",
     "JobFailed",
     "Jobs",
+    "NamedFlow",
     "Outcome",
     "PenstockError",
     "Progress",

@@ -11,10 +11,10 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from penstock.broker import Broker, Enqueued
 from penstock.brokers import open_broker
@@ -29,6 +29,7 @@ from penstock.handle import Handle
 from penstock.ids import Ids, parse_id
 from penstock.job import Job, Parcel
 from penstock.joining import join_async
+from penstock.named_flow import FlowHandle, NamedFlow, find_flows
 from penstock.prepare import check_name
 from penstock.registry import Registry
 from penstock.resource import Resources
@@ -36,6 +37,7 @@ from penstock.rule import Rule, limit_rule
 from penstock.schedules import Schedules
 from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
 from penstock.signals import check_signal, with_deadlines
+from penstock.state_codec import StateCodec
 from penstock.task import Task
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What a fork inherits must be neither used nor closed in the child: it stays referenced here.
@@ -77,6 +80,7 @@ class App(Registry):
         self.schedules = Schedules(self)
         self.schedule = self.schedules.decorate
         self.resources = Resources()
+        self.state_codecs: dict[str, StateCodec] = {}  # by the name of the flow
         self.ids: Ids = Ids(self._clock)
         _apps.add(self)
 
@@ -156,18 +160,20 @@ class App(Registry):
         *,
         connection: Any = None,
         on_failure: OnFailure = "cancel",
+        flow: NamedFlow[Any] | None = None,
     ) -> list[Handle[Any]]:
         """Store all of these jobs and every job that they need, or none; a handle for each.
 
-        `on_failure` is for those in a flow, see `Job.enqueue`.
+        `on_failure` is for those in a flow, see `Job.enqueue`; `flow`, as which they are stored,
+        see `NamedFlow.enqueue`.
         """
         named = named_jobs(jobs)
-        flow, stored, listed = to_store(named, on_failure)
+        joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         broker, joined = self.broker_for(connection)
-        if flow is not None:
+        if joins is not None:
             stored = with_deadlines(stored, broker.clock.now())
-            with told_as(named, flow):
-                answer = broker.enqueue(stored, connection=joined, flow=flow)
+            with told_as(named, joins):
+                answer = broker.enqueue(stored, connection=joined, flow=joins)
         elif joined is not None:
             answer = broker.enqueue(stored, connection=joined)
         elif may_wait(stored):
@@ -182,20 +188,21 @@ class App(Registry):
         *,
         connection: Any = None,
         on_failure: OnFailure = "cancel",
+        flow: NamedFlow[Any] | None = None,
     ) -> list[Handle[Any]]:
         """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
         named = named_jobs(jobs)
-        flow, stored, listed = to_store(named, on_failure)
-        if flow is not None:
+        joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
+        if joins is not None:
             stored = with_deadlines(stored, self.clock.now())
         if connection is not None:
             broker = self._broker or await asyncio.to_thread(lambda: self.broker)
-            with told_as(named, flow):
-                return self._handles(listed, await join_async(broker, connection, stored, flow))
+            with told_as(named, joins):
+                return self._handles(listed, await join_async(broker, connection, stored, joins))
         refuse_inside_transaction("enqueue_async")
-        if flow is not None or may_wait(stored):
-            with told_as(named, flow):
-                return self._handles(listed, await asyncio.to_thread(self._send, stored, flow))
+        if joins is not None or may_wait(stored):
+            with told_as(named, joins):
+                return self._handles(listed, await asyncio.to_thread(self._send, stored, joins))
         return self._handles(listed, await self._coalescer.enqueue_async(stored))
 
     def _send(self, jobs: ToStore, flow: Flow | None = None) -> Enqueued:
@@ -222,6 +229,45 @@ class App(Registry):
         refuse_inside_transaction("signal")
         encoded = encode_value(value, f"signal {check_signal(name)}")
         return len(self.broker.signal(name, encoded, author, reason))
+
+    # Flows
+
+    @overload
+    def flow(
+        self, name: str, *, find: Mapping[str, Any] | None = None, state: type[S]
+    ) -> NamedFlow[S]: ...
+    @overload
+    def flow(
+        self, name: str, *, find: Mapping[str, Any] | None = None, state: S
+    ) -> NamedFlow[S]: ...
+    @overload
+    def flow(
+        self, name: str, *, find: Mapping[str, Any] | None = None
+    ) -> NamedFlow[dict[str, Any]]: ...
+    def flow(
+        self, name: str, *, find: Mapping[str, Any] | None = None, state: Any = None
+    ) -> NamedFlow[Any]:
+        """A name to enqueue jobs under: `app.flow("access", find={"user": 62}).enqueue(job)`.
+
+        It is found by its properties (`app.find_flow`). `state` is what its jobs share: a type that
+        is made with its defaults, or a value; a dataclass, a Struct, a pydantic model or a dict.
+        """
+        return NamedFlow(self, check_name("flow", name), find, state)
+
+    def find_flow(self, name: str, /, **find: Any) -> FlowHandle[Any, Any] | None:
+        """The newest flow of this name that has all of these properties; None if there is none.
+
+        One whose property is a list has each of its elements.
+        """
+        return next(self.find_flows(name, **find), None)
+
+    def find_flows(self, name: str, /, **find: Any) -> Iterator[FlowHandle[Any, Any]]:
+        """As `find_flow`, all of them, newest first, read as far as you go."""
+        return find_flows(self, name, find)
+
+    def flow_handle(self, id: str) -> FlowHandle[Any, Any]:
+        """The handle of a flow that was stored before, named or not, by its id."""
+        return FlowHandle(self, parse_id(id))
 
     def queue(self, name: str, *, relaxed: bool = False, fair: bool = False) -> str:
         """Register a queue with its options; registering it differently is refused.

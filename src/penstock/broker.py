@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.filter import Filter
-from penstock.flow import Flow, FlowRow, Gift
+from penstock.flow import Flow, FlowPage, FlowRow, Gift
 from penstock.job import Job, Outcome, Parcel, State
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import Decision, Schedule
@@ -70,7 +70,8 @@ class Renewed(msgspec.Struct, frozen=True):
 class Note(msgspec.Struct, frozen=True):
     """Something a running job leaves behind: the latest per (kind, name) is kept with the job.
 
-    Kinds: progress, snapshot, step, log; and event, which goes to the history alone.
+    Kinds: progress, snapshot, step, log; event, which goes to the history alone; and state, which
+    goes to the state of the job's flow.
     """
 
     kind: str
@@ -82,7 +83,9 @@ class Note(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event.
+    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event; and flow, of a flow as
+    a whole, under the flow's id: `data` has `says` (queued, ended, cancel, retry, delete), `jobs`,
+    and the flow's name and properties, if it has any.
     """
 
     position: int
@@ -270,7 +273,11 @@ class Broker(Protocol):
         ...
 
     def note(self, job: Job[Any], note: Note) -> bool:
-        """Keep a note of a running job; False if this attempt no longer holds it."""
+        """Keep a note of a running job; False if this attempt no longer holds it.
+
+        One of the kind "state" is a JSON object, and is merged into the state of the job's flow as
+        it stands at that moment (see flow_state); False also if there is no such flow any more.
+        """
         ...
 
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
@@ -317,25 +324,37 @@ class Broker(Protocol):
         """Forget what ended before this time: history, kept jobs, notes, ids; returns the rows."""
         ...
 
-    def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+    def cancel(
+        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+    ) -> list[str]:
         """End jobs that have not ended; returns those it applied to.
 
         A ready one is cancelled at once. A running one is told, and whichever comes first, its own
-        end or the worker's word, stands.
+        end or the worker's word, stands. With `flow`, all jobs of that flow, in one transaction.
         """
         ...
 
-    def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+    def retry(
+        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+    ) -> list[str]:
         """Make failed and cancelled jobs ready again, counters at zero; scheduled ones due now.
 
         In a flow, the jobs that were cancelled because of it wait again. One that was itself
-        cancelled because of a need waits, until that need is retried and succeeds. One that waited
-        for a signal does so again, without a time limit if that is over.
+        cancelled because of a need waits, until that need is retried and succeeds; if the need is
+        not there any more to be retried, it is left as it is. One that waited for a signal does so
+        again, without a time limit if that is over. With `flow`, all jobs of that flow that ended
+        without success, in one transaction.
         """
         ...
 
-    def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
-        """Forget jobs that are not running: place, arguments and result. History rows stay."""
+    def delete(
+        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+    ) -> list[str]:
+        """Forget jobs that are not running: place, arguments and result. History rows stay.
+
+        With `flow`, that flow as a whole: its jobs, its state, and what it is found by. Those that
+        run are taken from their workers: whatever these still write of them is stale.
+        """
         ...
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
@@ -426,6 +445,19 @@ class Broker(Protocol):
 
     def flow(self, flow_id: str) -> FlowRow | None:
         """A flow and its nodes, needs before those who need them; None if it is not known."""
+        ...
+
+    def flows(
+        self,
+        name: str | None = None,
+        find: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        """Flows of this name that have all of these properties, newest id first.
+
+        A property that is a list is found by each of its elements. Costs the same among a million.
+        """
         ...
 
     def gifts(self, node: str) -> list[Gift]:

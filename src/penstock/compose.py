@@ -10,7 +10,7 @@ store keeps. The same values always make the same flow, so that sending it again
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from typing import (
@@ -320,9 +320,12 @@ Named = list[Job[Any] | Jobs[Any] | Parcel]
 
 
 def to_store(
-    named: Named, on_failure: OnFailure
+    named: Named, on_failure: OnFailure, carried: Mapping[str, Any] | None = None
 ) -> tuple[Flow | None, list[Job[Any] | Parcel], list[Job[Any] | Parcel]]:
-    """The flow, if it is one; what is stored; and for what of it there is a handle."""
+    """The flow, if it is one; what is stored; and for what of it there is a handle.
+
+    `carried` is what a named flow has beside its jobs: with it, they are one in any case.
+    """
     listed: list[Job[Any] | Parcel] = []
     joined = False
     for job in named:
@@ -331,6 +334,11 @@ def to_store(
         else:
             listed.append(job)
         joined = joined or (not isinstance(job, Parcel) and job.given is not None)
+    if carried is not None:
+        if not listed:
+            raise Refused(f"flow {carried['name']}: there is no job in it, and it would never end")
+        stored, flow = flow_of(named, on_failure, joins=listed[0].id)
+        return flow and msgspec.structs.replace(flow, **carried), stored, listed
     if not joined:
         return None, listed, listed
     stored, flow = flow_of(named, on_failure)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from penstock.broker import Transaction
 from penstock.codec import ResultCodec, decode_value, encode_value
 from penstock.compose import Group, Jobs, Spawn, spawnable
+from penstock.current_flow import CurrentFlow
 from penstock.errors import Refused
-from penstock.flow import WAIT_TASK
+from penstock.flow import WAIT_TASK, member_of
 from penstock.job import Job
 from penstock.notes import Line, Notebook, Progress
 from penstock.signature import hints_of
@@ -192,6 +193,17 @@ class CurrentJob:
                 "the others, and let `then` be the job that is handed its output"
             )
         self.spawns += (Spawn(spawnable(jobs), None if then is None else spawnable(then)[0]),)
+
+    @property
+    def flow(self) -> CurrentFlow:
+        """The flow that the job is in, with the state that its members share."""
+        member = member_of(self.job.body)
+        if member is None:
+            raise RuntimeError(
+                f"job {self.job.id} is in no flow: enqueue it by app.flow(...).enqueue(job), or let"
+                " another job need it"
+            )
+        return CurrentFlow(self._app, member.id, self.notebook)
 
     @property
     def log(self) -> JobLog:

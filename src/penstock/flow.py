@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from penstock.errors import Refused
+from penstock.flow_state import check_carried
 from penstock.ids import from_bytes, offset_of, prefix_of, to_bytes
 from penstock.job import Job, Parcel, State
 
@@ -60,8 +61,12 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # the id of the job that was enqueued: the last one
     nodes: tuple[Node, ...]
     name: str = ""
-    find: Mapping[str, str] = {}  # properties that it is found by
-    state: bytes = b"{}"  # JSON, which its members read and merge into
+    find: Mapping[str, Any] = {}  # properties that it is found by, see flow_state
+    state: bytes = b"{}"  # a JSON object, which its members read and merge into
+
+    @property
+    def jobs(self) -> int:
+        return sum(node.jobs for node in self.nodes)
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +88,26 @@ class FlowRow(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     name: str = ""
-    find: Mapping[str, str] = {}
+    find: Mapping[str, Any] = {}
     state: bytes = b"{}"
     created_at: float = 0.0
     ended_at: float | None = None  # when its last job ended
     nodes: tuple[NodeRow, ...] = ()
+
+
+class FlowPage(msgspec.Struct, frozen=True):
+    """What `flows` found. `after` goes into the next call; None: there is no more."""
+
+    flows: Sequence[FlowRow]
+    after: str | None = None
+
+
+def event_of(
+    says: str, jobs: int, name: str = "", find: Mapping[str, Any] | None = None, **more: object
+) -> bytes:
+    """What the history says of a flow as a whole, in an event of the kind "flow"."""
+    named = {"name": name, "find": find or {}} if name else {}
+    return msgspec.json.encode({"says": says, "jobs": jobs, **more, **named})
 
 
 AnyNode = TypeVar("AnyNode", Node, NodeRow)
@@ -169,6 +189,7 @@ def check_flow(flow: Flow, jobs: Sequence[Job[Any] | Parcel] | None = None) -> N
     With `jobs`, the ones that are stored with it: all that it counts on, and none that another
     could stand in for.
     """
+    check_carried(flow.name, flow.find, flow.state)
     known = {node.id: node for node in flow.nodes}
     if len(known) < len(flow.nodes):
         raise Refused(f"flow {flow.id}: a node stands in it twice")

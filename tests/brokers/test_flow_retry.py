@@ -34,7 +34,8 @@ def test_retry_revives_what_was_cancelled_because_of_it(broker, clock, fields):
     assert flow.states(broker, "work") == [WAITING] * 3
     assert flow.states(broker, "last") == [WAITING]
     assert broker.get(flow.ids("last")[0]).reason is None
-    assert [event.kind for event in history_of(broker, flow.ids("last")[0])] == ["cancel", "retry"]
+    kinds = [event.kind for event in history_of(broker, flow.ids("last")[0])]
+    assert [kind for kind in kinds if kind != "flow"] == ["cancel", "retry"]
     assert broker.flow(flow.flow.id).ended_at is None
     assert [
         (row.needs_left, row.jobs_left, row.bad) for row in broker.flow(flow.flow.id).nodes
@@ -120,7 +121,8 @@ def test_both_can_be_retried_in_one_call(broker, clock, fields, names):
 
     assert broker.retry(flow.ids(*names)) == flow.ids(*names)
 
-    assert [event.kind for event in history_of(broker, flow.ids("last")[0])] == ["cancel", "retry"]
+    kinds = [event.kind for event in history_of(broker, flow.ids("last")[0])]
+    assert [kind for kind in kinds if kind != "flow"] == ["cancel", "retry"]
     assert end_all(broker, succeeded()) == flow.ids("need")
     assert end_all(broker, succeeded()) == flow.ids("last")
 

@@ -137,3 +137,58 @@ def test_what_is_no_flow_is_said_to_be_none(flows):
     assert flows.json("flow", alone.id, code=1) == {"id": alone.id, "known": False}
     assert "is not a job id" in flows("flow", "seven", code=2).stderr
     app.close()
+
+
+def named(cli, user, *platforms):
+    """The same flow, under a name."""
+    import flows
+
+    rewards = flows.reward.map(platforms, access=flows.check.job(user).output)
+    access = flows.app.flow(
+        "access", find={"user": user, "role": ["admin", "guest"]}, state={"n": 1}
+    )
+    return access.enqueue(flows.finish.job(rewards.output)), flows.app
+
+
+def test_a_flow_is_found_by_its_name_and_properties(flows):
+    """G21: lookup by property, at the command line."""
+    first, app = named(flows, 62, "discord")
+    second, _ = named(flows, 63, "discord")
+
+    text = flows("flow", "--name", "access", "--find", "user=62", "--find", "role=guest").stdout
+    assert f'flow access user=62 role=["admin","guest"] {first.id}: 0 of 3 jobs' in text
+    assert 'state {"n":1}' in text
+    document = flows.json("flow", "--name", "access")
+    assert (document["id"], document["find"]["user"]) == (second.id, 63)
+    assert document["state"] == {"n": 1}
+    assert (
+        "no flow access user=64"
+        in flows("flow", "--name", "access", "--find", "user=64", code=1).stdout
+    )
+    app.close()
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--find", "a=b"), ("--name", "a", "0" * 32), ("--name", "a", "--find", "b")]
+)
+def test_what_flow_is_meant_must_be_said_in_one_way(flows, words):
+    assert "--find" in flows("flow", *words, code=2).stderr
+
+
+def test_a_whole_flow_is_cancelled_retried_and_deleted(flows):
+    handle, app = named(flows, 62, "discord", "bad")
+    work(app)
+    member = app.broker.flow(handle.id).nodes[0].id
+
+    assert "3 jobs cancelled" in flows("cancel", "--flow", handle.id, "--reason", "enough").stdout
+    assert handle.ended
+    assert len(flows.json("retry", "--flow", member)["done"]) == 3
+    assert not handle.ended
+    work(app)
+    work(app)
+    assert "2 jobs ready again" in flows("retry", "--flow", handle.id).stdout
+    assert "4 jobs deleted" in flows("delete", "--flow", handle.id).stdout
+    assert app.find_flow("access", user=62) is None
+    assert "is no flow" in flows("cancel", "--flow", handle.id, code=2).stderr
+    assert "--flow" in flows("cancel", "--flow", handle.id, "state:failed", code=2).stderr
+    app.close()

@@ -61,6 +61,16 @@ SAYS = {
         "with what there is: discord: revoked",
         "words on all pages: 21",
     ],
+    "guild_access": [  # G13, G17, G19 to G29, G42, G43, G50, G56, G57
+        "access True, member True, rewards ['discord', 'github']",
+        "done: True, without success: 2, told: ''",
+        "failed in manage-reward:telegram: ConnectionError: telegram does not answer",
+        "tried again: 2 jobs",
+        "rewarded on discord, telegram, github, without success: 0",
+        "user 62 is member of 1985",
+        "found by its role as well: True",
+        "deleted, and found no more: True",
+    ],
     "transactional": [
         "mallory: not from you",
         "mallory, once more: not from you",

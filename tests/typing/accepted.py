@@ -12,10 +12,12 @@ from typing import Any, assert_type
 from penstock import (
     App,
     Batch,
+    FlowHandle,
     Group,
     Handle,
     Job,
     Jobs,
+    NamedFlow,
     Outcome,
     Progress,
     Repeat,
@@ -318,3 +320,26 @@ def batches(order: Order) -> None:
     assert_type(push_async.enqueue(order), Handle[int])
     push([order])
     assert_type([each.id for each in current_jobs()], list[str])
+
+
+@dataclass
+class AccessState:
+    user: int = 0
+
+
+def named_flows(connection: object) -> None:
+    access = app.flow("access", find={"user": 62, "role": ["a", 1]}, state=AccessState)
+    assert_type(access, NamedFlow[AccessState])
+    assert_type(app.flow("access", state=AccessState(62)), NamedFlow[AccessState])
+    assert_type(app.flow("other"), NamedFlow[dict[str, Any]])
+    handle = access.enqueue(bare_length.job("a"), on_failure="continue", connection=connection)
+    assert_type(handle, FlowHandle[int, AccessState])
+    assert_type(handle.result(timeout=1), int)
+    assert_type(handle.state, AccessState)
+    assert_type(handle.state_as(Order), Order)
+    assert_type(
+        access.enqueue(fetch.map(["a"]), bare_length.job("b")), FlowHandle[Any, AccessState]
+    )
+    assert_type(app.find_flow("access", user=62), FlowHandle[Any, Any] | None)
+    assert_type(current_job().flow.state.read(AccessState), AccessState)
+    current_job().flow.state.merge(user=62)

@@ -129,3 +129,9 @@ push(order)  # pyright: ignore[reportArgumentType]
 pushed: Handle[int] = push.enqueue(order)  # pyright: ignore[reportAssignmentType]
 app.batch_task(size="many")  # pyright: ignore[reportArgumentType]
 app.batch_task(linger=1)  # pyright: ignore[reportCallIssue]
+
+
+# The wrong flow
+app.flow("access", find=62)  # pyright: ignore[reportArgumentType]
+outcome: str = app.flow("access").enqueue(resize.job("a")).result()  # pyright: ignore[reportAssignmentType]
+current_job().flow.state.merge({"a": 1})  # pyright: ignore[reportCallIssue]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +27,22 @@ MOST_LOOKED_UP = 1000
 
 def flow(
     id: Annotated[
-        str, typer.Argument(metavar="ID", help="A flow, or any job of it.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(metavar="ID", help="A flow, or any job of it.", show_default=False),
+    ] = None,
     *,
+    name: Annotated[
+        str | None,
+        typer.Option(help="The newest flow of this name, instead of an id.", show_default=False),
+    ] = None,
+    find: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROPERTY=VALUE",
+            help="With --name: one that has this property; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
@@ -36,18 +50,27 @@ def flow(
 ) -> None:
     """Draw a flow: what has ended, what runs and since when, what waits.
 
-    Example: penstock flow 0190a6c4-5e1f-7000-8000-00000a1b2000
+    Example: penstock flow --name access --find user=62
     """
     from penstock.cli import show
     from penstock.cli.place import opened
     from penstock.ids import parse_id
 
-    wanted = parse_id(id)
+    if (id is None) == (name is None) or (find and name is None):
+        raise Refused("flow takes an id, or --name with any number of --find PROPERTY=VALUE")
+    wanted = None if id is None else parse_id(id)
+    properties = dict(_property(word) for word in find or [])
     with opened(url, profile, app) as broker:
-        found = _flow(broker, wanted)
+        if wanted is None:
+            found = next(iter(broker.flows(name, properties, limit=1).flows), None)
+        else:
+            found = flow_with(broker, wanted)
         if found is None:
             if json:
-                show.put_json({"id": wanted, "known": False})
+                asked = {"name": name, "find": properties} if wanted is None else {"id": wanted}
+                show.put_json({**asked, "known": False})
+            elif wanted is None:
+                show.say(f"no flow {' '.join([name or '', *(find or [])])} is stored here.")
             else:
                 show.say(
                     f"{wanted} is no flow that is stored here, and no job of one: it was never "
@@ -61,11 +84,21 @@ def flow(
         show.put_json(_json(found, running, failed, awaited))
         return
     show.say(_summary(found, now))
+    if found.state != b"{}":
+        show.say(f"  state {found.state.decode()}")
     for line in _lines(found, running, failed, awaited, now):
         show.console().print(line, soft_wrap=True)
 
 
-def _flow(broker: Broker, wanted: str) -> FlowRow | None:
+def _property(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not name or not equals:
+        raise Refused(f"--find {word}: write PROPERTY=VALUE, as --find user=62")
+    return name, value
+
+
+def flow_with(broker: Broker, wanted: str) -> FlowRow | None:
+    """The flow of this id, or the one that has this job; None if there is none."""
     from penstock.flow import member_of
 
     found = broker.flow(wanted)
@@ -118,10 +151,12 @@ def _looked_up(broker: Broker, flow: FlowRow, tasks: Sequence[str], state: State
 
 
 def _summary(flow: FlowRow, now: float) -> str:
+    from penstock.filter import as_text
     from penstock.why import span
 
     left, jobs = sum(node.jobs_left for node in flow.nodes), sum(node.jobs for node in flow.nodes)
-    name = f" {flow.name}" if flow.name else ""
+    find = [f"{name}={as_text(value)}" for name, value in flow.find.items()]
+    name = " ".join(["", flow.name, *find]) if flow.name else ""
     if flow.ended_at is not None:
         bad = sum(node.bad for node in flow.nodes)
         how = f", {bad:,} of them without success" if bad else ""

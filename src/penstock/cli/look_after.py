@@ -1,4 +1,4 @@
-"""Cancel, retry, delete: by ids, or by the filter that `find` takes.
+"""Cancel, retry, delete: by ids, by the filter that `find` takes, or a whole flow.
 
 A filter may mean a million jobs: the number is shown and asked about first, and then it is done
 page by page, each page one transaction. What is interrupted is done as far as it got, and can be
@@ -37,6 +37,15 @@ Words = Annotated[
         show_default=False,
     ),
 ]
+WholeFlow = Annotated[
+    str | None,
+    typer.Option(
+        "--flow",
+        metavar="ID",
+        help="All jobs of a flow, by its id or that of any of them, in one step.",
+        show_default=False,
+    ),
+]
 PAGE = 1000
 
 
@@ -54,6 +63,7 @@ _DELETE = _Verb("delete", "deleted", ("waiting", "ready", "succeeded", "failed",
 def cancel(
     words: Words = None,
     *,
+    flow: WholeFlow = None,
     reason: Reason = "",
     yes: Yes = False,
     url: Url = None,
@@ -68,12 +78,13 @@ def cancel(
     from penstock.cli.place import opened
 
     with opened(url, profile, app) as broker:
-        _act(broker, _CANCEL, words or [], reason, yes=yes, json=json)
+        _act(broker, _CANCEL, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def retry(
     words: Words = None,
     *,
+    flow: WholeFlow = None,
     reason: Reason = "",
     yes: Yes = False,
     url: Url = None,
@@ -88,12 +99,13 @@ def retry(
     from penstock.cli.place import opened
 
     with opened(url, profile, app) as broker:
-        _act(broker, _RETRY, words or [], reason, yes=yes, json=json)
+        _act(broker, _RETRY, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def delete(
     words: Words = None,
     *,
+    flow: WholeFlow = None,
     reason: Reason = "",
     yes: Yes = False,
     url: Url = None,
@@ -108,15 +120,27 @@ def delete(
     from penstock.cli.place import opened
 
     with opened(url, profile, app) as broker:
-        _act(broker, _DELETE, words or [], reason, yes=yes, json=json)
+        _act(broker, _DELETE, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def _act(
-    broker: Broker, verb: _Verb, words: list[str], reason: str, *, yes: bool, json: bool
+    broker: Broker,
+    verb: _Verb,
+    words: list[str],
+    reason: str,
+    *,
+    flow: str | None,
+    yes: bool,
+    json: bool,
 ) -> None:
     from penstock.ids import parse_id
 
     no_stray_options(words)
+    if flow is not None:
+        if words:
+            raise Refused("--flow means all jobs of a flow: leave out other ids and filters")
+        _whole_flow(broker, verb, parse_id(flow), reason, json=json)
+        return
     if not words:
         raise Refused(
             f"{verb.name} what? Give ids, or a filter such as state:failed task:mail:send"
@@ -128,6 +152,22 @@ def _act(
         raise Refused("ids and a filter do not go together: give one of the two")
     else:
         _by_filter(broker, verb, words, reason, yes=yes, json=json)
+
+
+def _whole_flow(broker: Broker, verb: _Verb, wanted: str, reason: str, *, json: bool) -> None:
+    from penstock.cli import show
+    from penstock.cli.flows import flow_with
+
+    found = flow_with(broker, wanted)
+    if found is None:
+        raise Refused(f"{wanted} is no flow that is stored here, and no job of one")
+    done = getattr(broker, verb.name)((), author(), reason, flow=found.id)
+    if json:
+        show.put_json({"verb": verb.name, "flow": found.id, "done": done})
+        return
+    several = "job" if len(done) == 1 else "jobs"
+    told = ", or told to stop" if verb is _CANCEL else ""
+    show.say(f"flow {found.id}: {len(done):,} {several} {verb.done}{told}")
 
 
 def _by_ids(broker: Broker, verb: _Verb, ids: list[str], reason: str, *, json: bool) -> None:

@@ -24,17 +24,18 @@ from penstock.broker import (
     Why,
     WorkerRow,
 )
+from penstock.brokers.memory.looking_after import LookingAfter
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.rules import Rules
 from penstock.brokers.memory.schedules import Schedules
 from penstock.brokers.memory.signals import signal
-from penstock.brokers.memory.store import Store, renewed, unpacked
-from penstock.checks import check_age, check_job, check_lane, legible
+from penstock.brokers.memory.store import Store, unpacked
+from penstock.checks import check_age, check_job, check_lane
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 from penstock.filter import Filter
-from penstock.flow import WAIT_TASK, Flow, FlowRow, Gift, check_flow
-from penstock.job import ENDED, Job, Outcome, Parcel, State, lapsed, put_back
+from penstock.flow import Flow, FlowPage, FlowRow, Gift, check_flow
+from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.schedule import Decision, Schedule
 from penstock.why import explain, held_by
@@ -57,6 +58,7 @@ class MemoryBroker:
         self._store = Store(clock)
         self._schedules = Schedules(self._store)
         self._rules = Rules(self._store)
+        self._look_after = LookingAfter(self._store)
         self._seen = threading.local()
 
     # Hand over
@@ -199,6 +201,8 @@ class MemoryBroker:
             if running is None:
                 return False
             note = msgspec.structs.replace(note, at=note.at or self.clock.now())
+            if note.kind == "state":
+                return self._store.flows.merge(running, note.value)
             if note.kind != "event":
                 self._store.notes[job.id][note.kind, note.name] = note
             if note.kind in {"event", "progress"}:
@@ -277,69 +281,29 @@ class MemoryBroker:
             store.given_up = {name: at for name, at in store.given_up.items() if at >= before}
             return rows - store.rows()
 
-    def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+    def cancel(
+        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+    ) -> list[str]:
         with self._lock:
-            data = _who_and_why(author, reason)
-            unended = [job for job in self._store.named(ids) if job.state not in ENDED]
-            for job in unended:
-                if job.state is State.RUNNING:
-                    self._store.asked.add(job.id)
-                    self._store.record("cancel", job, data=data)
-            idle = [job for job in unended if job.state is not State.RUNNING]
-            self._store.cancel(idle, "cancelled", data)
+            done = self._look_after.cancel(ids, author, reason, flow)
             self._lock.notify_all()
-            return [job.id for job in unended]
+            return done
 
-    def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+    def retry(
+        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+    ) -> list[str]:
         with self._lock:
-            data, changed = _who_and_why(author, reason), set[str]()
-            asked = [job.id for job in self._store.named(ids)]
-            for job_id in asked:
-                if job_id not in changed:
-                    changed |= self._retry(self._store.jobs[job_id], data)
+            done = self._look_after.retry(ids, author, reason, flow)
             self._lock.notify_all()
-            return [job_id for job_id in asked if job_id in changed]
+            return done
 
-    def _retry(self, job: Job[Any], data: dict[str, str]) -> set[str]:
-        """Make one job due now; returns every job that this changed, none if it may not be."""
-        now, store = self.clock.now(), self._store
-        if job.state is State.READY and job.run_at is not None and job.run_at > now:
-            store.take_out(job)
-            store.make_ready(msgspec.structs.replace(job, run_at=now))
-            store.record("retry", store.jobs[job.id], data=data)
-            return {job.id}
-        if job.state not in {State.FAILED, State.CANCELLED}:
-            return set()
-        if job.unique:
-            holder = store.keys.holder(job.unique.key, now)
-            if holder not in {None, job.id}:
-                return set()
-            if holder is None:
-                store.keys.take(job, now)
-        node = store.flows.node_of(job)
-        if job.task != WAIT_TASK and (node is None or node.freed):
-            store.make_ready(renewed(job, now))
-        else:
-            store.make_wait(renewed(job, now))
-        store.record("retry", store.jobs[job.id], data=data)
-        return {job.id} | store.take_back_end(job, data)
-
-    def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
+    def delete(
+        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+    ) -> list[str]:
         with self._lock:
-            store = self._store
-            gone = {job.id: job for job in store.named(ids) if job.state is not State.RUNNING}
-            for job in gone.values():
-                store.take_out(job)
-                store.keys.release(job, "started", "ended")
-                del store.jobs[job.id]
-                store.notes.pop(job.id, None)
-                store.record("delete", job, data=_who_and_why(author, reason))
-            store.count_ends([job for job in gone.values() if job.state not in ENDED])
-            for place, event in enumerate(store.history):
-                if event.job in gone:
-                    store.history[place] = msgspec.structs.replace(event, body=None, result=None)
+            done = self._look_after.delete(ids, author, reason, flow)
             self._lock.notify_all()
-            return list(gone)
+            return done
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         with self._lock:
@@ -455,6 +419,16 @@ class MemoryBroker:
         with self._lock:
             return self._store.flows.flow(flow_id)
 
+    def flows(
+        self,
+        name: str | None = None,
+        find: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        with self._lock:
+            return self._store.flows.page(name, find or {}, after, min(max(limit, 1), MOST_FOUND))
+
     def gifts(self, node: str) -> list[Gift]:
         with self._lock:
             known = self._store.flows.node(node)
@@ -482,7 +456,3 @@ class MemoryBroker:
 
     def close(self) -> None:
         self.wake()
-
-
-def _who_and_why(author: str, reason: str) -> dict[str, str]:
-    return {"author": legible(author), "reason": legible(reason)}

@@ -7,17 +7,18 @@ back an end, and must not count it twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from penstock.flow import Flow, FlowRow, Node, NodeRow, in_order, member_of
+from penstock.flow import Flow, FlowPage, FlowRow, Node, NodeRow, event_of, in_order, member_of
+from penstock.flow_state import found_by, merged
 from penstock.job import Job
 
 
-@dataclass
+@dataclass(eq=False)
 class StoredNode:
     """A node, and how far it got."""
 
@@ -56,17 +57,22 @@ class StoredFlow:
 
 
 class Flows:
-    """Every flow that is stored, by its id, and every node."""
+    """Every flow that is stored, by its id, and every node.
 
-    def __init__(self) -> None:
+    `says` writes down what the history is to say of a flow: its id, and the event's data.
+    """
+
+    def __init__(self, says: Callable[[str, bytes], None]) -> None:
         self._flows: dict[str, StoredFlow] = {}
         self._nodes: dict[str, StoredNode] = {}
+        self._says = says
 
     def __len__(self) -> int:
         return len(self._flows) + len(self._nodes)
 
     def add(self, flow: Flow, now: float, parent: StoredNode | None = None) -> None:
         """Store a flow; or, spawned by a job of the node `parent`, more of the flow it is in."""
+        new = flow.id not in self._flows
         kept = self._flows.setdefault(flow.id, StoredFlow(flow, (), now, 0))
         kept.nodes += tuple(node.id for node in flow.nodes)
         kept.jobs_left += sum(node.jobs for node in flow.nodes)
@@ -84,6 +90,8 @@ class Flows:
                 after.node = msgspec.structs.replace(after.node, needs=(*after.node.needs, *last))
                 for node_id in last:
                     self._nodes[node_id].wanted_by.append(after)
+        if new:
+            self.tell(flow.id, "queued")
 
     def node_of(self, job: Job[Any]) -> StoredNode | None:
         """The node that the job is in, if it is in one that is known."""
@@ -98,8 +106,11 @@ class Flows:
         kept.jobs_left -= 1
         if not kept.jobs_left:
             kept.ended_at = now
-        if stored.jobs_left:
-            return []
+            self.tell(stored.flow, "ended", bad=sum(self._nodes[node].bad for node in kept.nodes))
+        return [] if stored.jobs_left else self._met(stored)
+
+    def _met(self, stored: StoredNode) -> list[StoredNode]:
+        """All jobs of the node have ended; returns the nodes that are decided by it."""
         decided: list[StoredNode] = []
         for after in stored.wanted_by:
             if stored.node.id in after.unmet:
@@ -154,6 +165,66 @@ class Flows:
             nodes=tuple(in_order([self._nodes[node].row() for node in kept.nodes])),
         )
 
+    def tell(self, flow_id: str, says: str, **more: object) -> None:
+        """The history says this of the flow as a whole."""
+        kept = self._flows[flow_id]
+        jobs = sum(self._nodes[node].node.jobs for node in kept.nodes)
+        self._says(flow_id, event_of(says, jobs, kept.flow.name, kept.flow.find, **more))
+
+    def page(
+        self, name: str | None, find: Mapping[str, str], after: str | None, limit: int
+    ) -> FlowPage:
+        """Flows that are found by these, newest id first."""
+        found: list[FlowRow] = []
+        for flow_id in sorted(self._flows, reverse=True):
+            flow = self._flows[flow_id].flow
+            if name not in {None, flow.name} or (after is not None and flow_id >= after):
+                continue
+            if found_by(flow.find, find) and (row := self.flow(flow_id)) is not None:
+                if len(found) == limit:
+                    return FlowPage(found, found[-1].id)
+                found.append(row)
+        return FlowPage(found)
+
+    def merge(self, job: Job[Any], patch: bytes) -> bool:
+        """Merge into the state of the flow that the job is in; False if there is none."""
+        node = self.node_of(job)
+        if node is None:
+            return False
+        kept = self._flows[node.flow]
+        kept.flow = msgspec.structs.replace(kept.flow, state=merged(kept.flow.state, patch))
+        return True
+
+    def ids(self, flow_id: str) -> list[str]:
+        """Every job of a flow; none if it is not known."""
+        kept = self._flows.get(flow_id)
+        nodes = () if kept is None else kept.nodes
+        return [job_id for node in nodes for job_id in self._nodes[node].node.ids()]
+
+    def cannot_come_good(self, stored: StoredNode, kept: Callable[[Node], int]) -> bool:
+        """Whether the node was cancelled because of jobs that are gone, and cannot be retried.
+
+        `kept` counts the jobs of a node that are there, and ended without success.
+        """
+        asked = [stored]
+        for node in asked:  # grows; no call of itself: a chain may be longer than the stack
+            if node.freed or node.unmet:
+                continue
+            for need in self._needs(node):
+                if need.bad and not need.jobs_left and need not in asked:
+                    if kept(need.node) < need.bad:
+                        return True
+                    asked.append(need)
+        return False
+
+    def give_up(self, stored: StoredNode) -> list[StoredNode]:
+        """A job of this node, ended badly, is gone; returns who is decided, and need not wait."""
+        return [] if stored.jobs_left else self._met(stored)
+
+    def forget(self, flow_id: str) -> None:
+        for node in self._flows.pop(flow_id).nodes:
+            del self._nodes[node]
+
     def node(self, node_id: str) -> Node | None:
         stored = self._nodes.get(node_id)
         return None if stored is None else stored.node
@@ -161,6 +232,4 @@ class Flows:
     def forget_ended(self, before: float) -> None:
         for flow_id, kept in list(self._flows.items()):
             if kept.ended_at is not None and kept.ended_at < before:
-                del self._flows[flow_id]
-                for node in kept.nodes:
-                    del self._nodes[node]
+                self.forget(flow_id)

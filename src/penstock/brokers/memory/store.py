@@ -36,7 +36,7 @@ class Store:
         self.sent: dict[str, float] = {}
         self.pruned_before = 0.0  # ids from before are not remembered any more
         self.keys = Keys()
-        self.flows = Flows()
+        self.flows = Flows(self._flow_says)
         self.batches: dict[str, tuple[int, float]] = {}
         self.workers: dict[str, Worker] = {}
         self.given_up: dict[str, float] = {}
@@ -97,6 +97,12 @@ class Store:
         self.lines[lane].remove(job)
         if not self.lines[lane]:
             del self.lines[lane]
+
+    def take_away(self, job: Job[Any]) -> None:
+        """Take a running job from its worker, which will find that it is stale."""
+        if job.state is State.RUNNING:
+            del self.held[job.worker or ""][job.id]
+            self.asked.discard(job.id)
 
     def start(self, job: Job[Any], worker: str, within: float | None = None) -> Job[Any]:
         """Hand a ready job to a worker."""
@@ -223,6 +229,16 @@ class Store:
         for job in ended:
             if (node := self.flows.node_of(job)) is not None:
                 decided += self.flows.count_end(node, now, good=job.state is State.SUCCEEDED)
+        self._decide(decided)
+
+    def give_up(self, gone: Iterable[Job[Any]]) -> None:
+        """Jobs that ended without success are gone: nobody need wait until they are retried."""
+        for job in gone:
+            if (node := self.flows.node_of(job)) is not None:
+                self._decide(self.flows.give_up(node))
+
+    def _decide(self, decided: list[StoredNode]) -> None:
+        now = self.clock.now()
         while decided:  # a list, and no call of itself: a chain may be longer than the stack
             node = decided.pop()
             for job in self.named(node.node.ids()):
@@ -277,12 +293,14 @@ class Store:
         """Forget what ended before this time; some jobs say themselves how long they stay."""
         now = self.clock.now()
         over: set[str] = set()
+        gone: list[Job[Any]] = []
         for job in list(self.jobs.values()):
             if job.keep_until is not None and job.keep_until <= now:
                 over.add(job.id)
-                del self.jobs[job.id]
+                gone.append(self.jobs.pop(job.id))
             elif job.keep_until is None and job.ended_at is not None and job.ended_at < before:
-                del self.jobs[job.id]
+                gone.append(self.jobs.pop(job.id))
+        self.give_up(job for job in gone if job.state is not State.SUCCEEDED)
         self.flows.forget_ended(before)
         self.history = [
             msgspec.structs.replace(event, body=None, result=None) if event.job in over else event
@@ -334,16 +352,16 @@ class Store:
                 "run_at": job.enqueued_at if job.run_at is None else job.run_at,
                 "tags": job.tags,
             }
+        encoded = None if data is None else msgspec.json.encode(data)
+        self._write(kind, self.clock.now() if at is None else at, encoded, **fields)
+
+    def _flow_says(self, flow: str, data: bytes) -> None:
+        self._write("flow", self.clock.now(), data, job=flow)
+
+    def _write(self, kind: str, at: float, data: bytes | None, **fields: Any) -> None:
         self._position += 1
-        self.history.append(
-            Event(
-                position=self._position,
-                kind=kind,
-                at=self.clock.now() if at is None else at,
-                data=None if data is None else msgspec.json.encode(data),
-                **fields,
-            )
-        )
+        event = Event(position=self._position, kind=kind, at=at, data=data, **fields)
+        self.history.append(event)
 
 
 def unpacked(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any]]:

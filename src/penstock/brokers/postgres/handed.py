@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.brokers.tables.flowing import flow_rows, last_of
+from penstock.brokers.tables.flowing import flow_rows, found_keys, last_of, queued
 from penstock.brokers.tables.rows import indexed, lengths_of, run_of, text_of
 from penstock.flow import Flow
 from penstock.ids import from_bytes, time_of, to_bytes
@@ -90,10 +90,12 @@ def flow_values(flow: Flow) -> dict[str, Any]:
         values[node]["members"].append((from_bytes(first), from_bytes(last)))
     return {
         "id": flow.id,
-        "name": shown(flow.name),
-        "find": text_of({name: shown(value) for name, value in flow.find.items()}),
+        "name": flow.name,
+        "find": text_of(flow.find),
+        "found": [from_bytes(key) for key in found_keys(flow)],
+        "queued": queued(flow).decode(),
         "state": flow.state.decode(),
-        "jobs": sum(node.jobs for node in flow.nodes),
+        "jobs": flow.jobs,
         "nodes": list(values.values()),
         "last": [from_bytes(node) for node in last_of(flow)],
     }

@@ -23,6 +23,7 @@ from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.flowing import Place, place_of
 from penstock.brokers.tables.looking_after import Act, Touched
+from penstock.brokers.tables.whole_flows import ActOnFlow
 from penstock.checks import legible
 from penstock.job import State
 
@@ -63,6 +64,13 @@ class Pruning(Claiming):
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         return super().signal(name, value, author, reason)
 
+    @again
+    def _all_of(self, flow: str, kind: str, author: str, reason: str, act: ActOnFlow) -> list[str]:
+        return super()._all_of(flow, kind, author, reason, act)
+
+    def _keep_claims_out(self, change: Change) -> None:
+        change.db.execute(sql.keep_claims_out)
+
     def _cancel_moving(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         return self._twice(super()._cancel_moving, change, wanted)
 
@@ -82,7 +90,7 @@ class Pruning(Claiming):
         touched = act(change, wanted)
         if left := [raw for raw in wanted if raw not in touched]:
             change.write_places()  # nothing is counted yet: locks of flows come last
-            change.db.execute(sql.keep_claims_out)
+            self._keep_claims_out(change)
             touched |= act(change, left)
         return touched
 
@@ -163,9 +171,21 @@ class Pruning(Claiming):
                     change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
                     change.deleted.append((row["id"],))
                 change.finish()
+            self._give_up(
+                {place for row in rows if row["body"] and (place := place_of(row["body"]))}
+            )
             removed += len(rows)
             if len(rows) < PRUNED_AT_ONCE:
                 return removed
+
+    def _give_up(self, places: set[Place]) -> None:
+        # In a transaction of its own: the lock of a flow comes before those of its jobs that ended.
+        if places:
+            with self.store.writing() as db:
+                change = Change(self.store, db, self.clock.now())
+                change.lost |= places
+                change.finish()
+            self._tell(change)
 
     def _drop_days(self, before: float, now: float) -> int:
         """Days that are over as a whole, where nothing is to be kept longer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
+from penstock.broker import Note
 from penstock.brokers.postgres.arrays import blobs, floats, floats_or_none, ints, uuids
 from penstock.brokers.postgres.calls import (
     BIG,
@@ -47,6 +48,10 @@ _SUCCEED_ROWS = Call(
 
 class Settling(HandOver):
     """Settle."""
+
+    @again
+    def note(self, job: Job[Any], note: Note) -> bool:
+        return super().note(job, note)
 
     def settle(self, pairs: Sequence[Pair]) -> list[bool]:
         if not pairs:

@@ -38,6 +38,7 @@ R = TypeVar("R")
 
 CONNECT_SECONDS = 5
 _TRIES = 3
+_AT_ONCE = 5000
 IDLE_CONNECTIONS = 8  # more are closed when they come back
 RING_SECONDS = 0.005  # at most one notification in this time
 CHANNEL = "penstock"
@@ -60,7 +61,11 @@ class PostgresDb:
         return cursor.execute(statement.encode(), parameters)
 
     def executemany(self, statement: str, parameters: Iterable[Any]) -> None:
-        self.connection.cursor().executemany(statement.encode(), list(parameters))
+        sets = list(parameters)
+        # A page at a time: all of them are one call, and a call may take only so long.
+        for start in range(0, len(sets), _AT_ONCE):
+            page = sets[start : start + _AT_ONCE]
+            self.connection.cursor().executemany(statement.encode(), page)
 
     def each(self, statement: str, parameters: Iterable[Any]) -> Sequence[Mapping[str, Any] | None]:
         return [rows[0] if rows else None for rows in self.every(statement, parameters)]

@@ -22,7 +22,7 @@ from penstock.brokers.tables.arriving import (
 )
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
-from penstock.brokers.tables.flowing import flow_rows, last_of
+from penstock.brokers.tables.flowing import flow_rows, found_keys, last_of, queued
 from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of, text_of
 from penstock.brokers.tables.scheduling import Scheduling
 from penstock.checks import check_age, check_lane
@@ -224,19 +224,22 @@ class HandOver(Scheduling[Store]):
         return known
 
     def _enqueue_flow(self, change: Change, flow: Flow) -> None:
-        db = change.db
+        db, raw = change.db, to_bytes(flow.id)
+        if db.execute(sql.lock_flow, (raw,)).fetchone() is None:
+            db.executemany(sql.put_found, [(key, raw) for key in found_keys(flow)])
+            change.flow_says(raw, queued(flow))
         db.execute(
             sql.put_flow,
             {
-                "id": to_bytes(flow.id),
+                "id": raw,
                 "name": flow.name,
                 "find": text_of(flow.find),
                 "state": flow.state,
                 "now": change.now,
-                "jobs": sum(node.jobs for node in flow.nodes),
+                "jobs": flow.jobs,
             },
         )
-        place = db.execute(sql.next_node, (to_bytes(flow.id),)).fetchone()["place"]
+        place = db.execute(sql.next_node, (raw,)).fetchone()["place"]
         nodes, needs, members = flow_rows(flow, place)
         db.executemany(sql.put_node, nodes)
         db.executemany(sql.put_need, needs)

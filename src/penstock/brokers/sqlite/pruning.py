@@ -9,6 +9,7 @@ from penstock.brokers.sqlite.claiming import Claiming
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.flowing import place_of
 from penstock.brokers.tables.looking_after import Act
 from penstock.checks import legible
 from penstock.job import State
@@ -51,6 +52,8 @@ class Pruning(Claiming):
         for row in jobs:
             change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
             change.deleted.append((row["id"],))
+            if place := place_of(row["body"]):
+                change.lost.add(place)
         change.finish()
         page = db.execute(sql.prune_page, {**parameters, "after": after}).fetchone()
         last, young = page["last"] or after, page["young"]
@@ -62,7 +65,10 @@ class Pruning(Claiming):
         ]
         flows = [
             db.execute(statement, parameters).rowcount
-            for statement in (sql.prune_members, sql.prune_needs, sql.prune_nodes, sql.prune_flows)
+            for statement in (
+                *(sql.prune_members, sql.prune_needs, sql.prune_nodes, sql.prune_found),
+                sql.prune_flows,
+            )
         ]
         # Not counted: the rows stay.
         bodies = db.execute(sql.prune_bodies, parameters).rowcount

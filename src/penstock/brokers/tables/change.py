@@ -25,8 +25,8 @@ class Change:
     """Made by every verb that writes: `finish` goes last before the commit."""
 
     __slots__ = (
-        *("db", "deleted", "ended", "ends", "events", "freed", "marked", "moved", "now", "readied"),
-        *("rows", "spawned", "sql", "store", "successes", "tally", "woken"),
+        *("db", "deleted", "ended", "ends", "events", "freed", "lost", "marked", "moved", "now"),
+        *("readied", "rows", "spawned", "sql", "store", "successes", "tally", "woken"),
     )
 
     def __init__(self, store: Store, db: Db, now: float) -> None:
@@ -44,6 +44,7 @@ class Change:
         self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them
         self.ended: list[tuple[int]] = []  # and those of which nothing is
         self.ends: flowing.Ends = {}  # jobs of flows that ended, by their nodes
+        self.lost: set[flowing.Place] = set()  # where jobs that ended without success are gone
         # What ended, or runs again, spawned: its place in a flow, and the outcome that says so.
         self.spawned: list[tuple[flowing.Place | None, Outcome]] = []
         self.woken: set[int] = set()  # once finished, lanes whose jobs waited for others until now
@@ -84,6 +85,10 @@ class Change:
                 *(None, None, None, data, None),
             )
 
+    def flow_says(self, flow: bytes, data: bytes) -> None:
+        """An event of a flow as a whole."""
+        self.events += ("flow", self.now, flow, None, None, 0, 0, 0, *(None,) * 11, data, None)
+
     def write_places(self) -> None:
         """Write where jobs are, so that it can be read."""
         sql, db = self.sql, self.db
@@ -103,6 +108,8 @@ class Change:
         """Write it all: places, the history, and the counts, one per lane, state and minute."""
         sql, db = self.sql, self.db
         self.write_places()
+        if self.lost:
+            flowing.give_up(self)
         if self.ends:
             flowing.count_ends(self)
         if self.successes:

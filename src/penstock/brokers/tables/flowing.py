@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.rows import job_of, moved
+from penstock.brokers.tables.rows import find_in, job_of, moved
 from penstock.brokers.tables.statements import Statements
-from penstock.flow import Flow, Member, NodeRow, in_order, member_of
+from penstock.flow import Flow, Member, NodeRow, event_of, in_order, member_of
+from penstock.flow_state import key_of, properties
 from penstock.ids import from_bytes, to_bytes
 from penstock.job import Job, State
 
@@ -79,16 +80,56 @@ def count_ends(change: Change) -> None:
     """All that ended is counted, and whoever waited for the last of it goes on, or ends as well."""
     while change.ends:
         ends, change.ends = change.ends, {}
-        known = _count_flows(change, ends)
-        counted = _count_nodes(change, {place: ends[place] for place in ends if place[0] in known})
+        left = _count_flows(change, ends)
+        counted = _count_nodes(change, {place: ends[place] for place in ends if place[0] in left})
+        _tell_ended(change, [flow for flow, jobs in left.items() if not jobs])
         decided = _needs_ended(change, [row["id"] for row in counted if row["jobs_left"] == 0])
         _free(change, [row for row in decided if row["freed"]])
         _cancel(change, [row for row in decided if not row["freed"]])
         change.write_places()
 
 
-def _count_flows(change: Change, ends: Ends) -> set[bytes]:
-    """Count flows as a whole, which locks them; answers those that are there."""
+def _tell_ended(change: Change, flows: Sequence[bytes]) -> None:
+    found = change.db.each(change.sql.flow_end, [{"id": flow} for flow in flows])
+    for flow, row in zip(flows, found, strict=True):
+        if row is not None:
+            find = find_in(row["find"])
+            says = event_of("ended", row["jobs"], row["name"], find, bad=row["bad"])
+            change.flow_says(flow, says)
+
+
+def give_up(change: Change) -> None:
+    """Whoever waits until a job is retried that is gone by now is decided without."""
+    places, change.lost = change.lost, set()
+    nodes = nodes_at(change, places)
+    decided = _needs_ended(change, [raw for raw, row in nodes.items() if row["jobs_left"] == 0])
+    _free(change, [row for row in decided if row["freed"]])
+    _cancel(change, [row for row in decided if not row["freed"]])
+    change.write_places()
+
+
+def hopeless(change: Change, flow: bytes) -> set[bytes]:
+    """The nodes that were cancelled because of jobs that are gone, and cannot be retried."""
+    db, sql = change.db, change.sql
+    nodes = {row["id"]: row for row in db.execute(sql.nodes, (flow,)).fetchall()}
+    kept = {row["node"]: row["jobs"] for row in db.execute(sql.kept_bad, (flow,)).fetchall()}
+    wanted_by: dict[bytes, list[bytes]] = {}
+    for edge in db.execute(sql.needs, (flow,)).fetchall():
+        wanted_by.setdefault(edge["need"], []).append(edge["node"])
+    ended_badly = {raw for raw, row in nodes.items() if row["bad"] and not row["jobs_left"]}
+    asked = [raw for raw in ended_badly if kept.get(raw, 0) < nodes[raw]["bad"]]
+    found: set[bytes] = set()
+    for node in asked:  # grows
+        new = {
+            after for after in wanted_by.get(node, ()) if cancelled_by_needs(nodes[after])
+        } - found
+        found |= new
+        asked += new & ended_badly
+    return found
+
+
+def _count_flows(change: Change, ends: Ends) -> dict[bytes, int]:
+    """Count flows as a whole, which locks them; answers the jobs left of those that are there."""
     jobs: Counter[bytes] = Counter()
     for (flow, _), (ended, _) in ends.items():
         jobs[flow] += ended
@@ -96,7 +137,7 @@ def _count_flows(change: Change, ends: Ends) -> set[bytes]:
         change.sql.count_flow,
         [{"id": flow, "jobs": jobs[flow], "now": change.now} for flow in sorted(jobs)],
     )
-    return {row["id"] for row in rows if row is not None}
+    return {row["id"]: row["jobs_left"] for row in rows if row is not None}
 
 
 def _count_nodes(change: Change, ends: Ends) -> list[Row]:
@@ -179,7 +220,7 @@ def take_back_ends(change: Change, ends: Ends) -> dict[bytes, tuple[Job[Any], in
             change, {place: (-jobs, -bad) for place, (jobs, bad) in there.items()}
         )
         if first:
-            _blame(change, [row["id"] for row in counted if _undecided(row)])
+            _blame(change, [row["id"] for row in counted if cancelled_by_needs(row)])
         jobs = {node: jobs for (_, node), (jobs, _) in there.items()}
         reopened = [row["id"] for row in counted if row["jobs_left"] == jobs[row["id"]]]
         ends = _wait_again(change, reopened, revived)
@@ -187,7 +228,8 @@ def take_back_ends(change: Change, ends: Ends) -> dict[bytes, tuple[Job[Any], in
     return revived
 
 
-def _undecided(node: Row) -> bool:
+def cancelled_by_needs(node: Row) -> bool:
+    """Whether the node's needs have ended, and its jobs did not run because of them."""
     return not node["freed"] and node["needs_left"] == 0
 
 
@@ -250,6 +292,16 @@ def last_of(flow: Flow) -> list[bytes]:
     """The nodes that no other of the flow needs."""
     needed = {need for node in flow.nodes for need in node.needs}
     return [to_bytes(node.id) for node in flow.nodes if node.id not in needed]
+
+
+def found_keys(flow: Flow) -> list[bytes]:
+    """What stands for the flow's properties in the index."""
+    return [key_of(flow.name, *pair) for pair in properties(flow.find)]
+
+
+def queued(flow: Flow) -> bytes:
+    """What the history says of a flow that is stored."""
+    return event_of("queued", flow.jobs, flow.name, flow.find)
 
 
 def node_row(row: Row, needs: Sequence[str] = ()) -> NodeRow:

@@ -26,8 +26,9 @@ from penstock.brokers.tables.rows import (
 )
 from penstock.brokers.tables.settling import StoreT
 from penstock.brokers.tables.signalling import Signalling
+from penstock.brokers.tables.whole_flows import WholeFlows
 from penstock.filter import Filter
-from penstock.flow import FlowRow, Gift, NodeRow, in_order
+from penstock.flow import Gift, NodeRow
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
@@ -38,8 +39,8 @@ MOST_FOUND = 1000
 _ABOVE_ALL = b"\xff" * 16  # no id: they have a version
 
 
-class Looking(Signalling[StoreT]):
-    """Get, find, count, history, why, flow, gifts."""
+class Looking(Signalling[StoreT], WholeFlows[StoreT]):
+    """Get, find, count, history, why, gifts."""
 
     def get(self, job_id: str) -> Job[Any] | None:
         with self.store.reading() as db:
@@ -262,27 +263,6 @@ class Looking(Signalling[StoreT]):
                 rows = db.execute(self.store.sql.unmet, (place[1],)).fetchall()
                 needs = [node_row(row) for row in rows]
         return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held)
-
-    def flow(self, flow_id: str) -> FlowRow | None:
-        raw = to_bytes(flow_id)
-        with self.store.reading() as db:
-            row = db.execute(self.store.sql.flow, (raw,)).fetchone()
-            if row is None:
-                return None
-            needs: dict[bytes, list[str]] = defaultdict(list)
-            for edge in db.execute(self.store.sql.needs, (raw,)):
-                needs[edge["node"]].append(from_bytes(edge["need"]))
-            nodes = db.execute(self.store.sql.nodes, (raw,)).fetchall()
-        return FlowRow(
-            id=flow_id,
-            name=row["name"],
-            find=names_in(row["find"]) or {},
-            state=row["state"],
-            created_at=row["created_at"],
-            ended_at=row["ended_at"],
-            # Those that were spawned are in the table after those that need them.
-            nodes=tuple(in_order([node_row(node, needs[node["id"]]) for node in nodes])),
-        )
 
     def gifts(self, node: str) -> list[Gift]:
         raw, sql = to_bytes(node), self.store.sql

@@ -13,6 +13,8 @@ from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import (
     Ends,
     Place,
+    cancelled_by_needs,
+    hopeless,
     lock_flows,
     nodes_at,
     place_of,
@@ -39,12 +41,13 @@ from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
 from penstock.rule import Rule, RuleKind
 
+_BAD = frozenset({State.FAILED, State.CANCELLED})
 Touched = tuple[Job[Any], int]  # a job as it stands now, and its lane
 Act = Callable[[Change, Sequence[bytes]], dict[bytes, Touched]]
 
 
 class LookingAfter(Working[StoreT]):
-    """Recover, cancel, retry, delete, and rules."""
+    """Recover, what cancel, retry and delete do to jobs one by one, and rules."""
 
     def recover(
         self,
@@ -87,15 +90,6 @@ class LookingAfter(Working[StoreT]):
             and found["alive_until"] > lease_time
             and lease_time - found["alive_since"] >= found["lease"]
         )
-
-    def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
-        return self._each(ids, "cancel", author, reason, self._cancel)
-
-    def retry(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
-        return self._each(ids, "retry", author, reason, self._retry)
-
-    def delete(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
-        return self._each(ids, "delete", author, reason, self._delete)
 
     def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
         """Do it to every job it applies to, and note who asked, in one transaction."""
@@ -170,11 +164,21 @@ class LookingAfter(Working[StoreT]):
         return touched
 
     def _retry(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        rows = self._locked_rows(change.db, wanted)
-        again = {raw: row for raw, row in rows.items() if self._may_run_again(change, raw, row)}
-        ended = [row for row in again.values() if row["state"] != State.READY]
+        return self._retry_rows(change, self._locked_rows(change.db, wanted))
+
+    def _retry_rows(self, change: Change, rows: Mapping[bytes, Row]) -> dict[bytes, Touched]:
+        ended = [row for row in rows.values() if row["state"] in _BAD]
         places = {row["id"]: place for row in ended if (place := place_of(row["body"]))}
         nodes = nodes_at(change, set(places.values())) if places else {}
+        # Nobody asks for those who need somebody that is gone: they would wait for ever.
+        undecided = {row["flow"] for row in nodes.values() if cancelled_by_needs(row)}
+        left = {node for flow in undecided for node in hopeless(change, flow)}
+        again = {
+            raw: row
+            for raw, row in rows.items()
+            if (raw not in places or places[raw][1] not in left)
+            and self._may_run_again(change, raw, row)
+        }
         touched: dict[bytes, Touched] = {}
         ends: Ends = {}
         for raw, row in again.items():
@@ -237,6 +241,8 @@ class LookingAfter(Working[StoreT]):
             if job.state is not State.RUNNING:
                 if job.state not in ENDED:
                     change.member_ended(job.body, good=False)
+                elif place := place_of(job.body):
+                    change.lost.add(place)
                 change.tally[row["lane"], job.state, row["minute"]] -= 1
                 change.free(job, raw, "ended")
                 change.free(job, raw, "started")
@@ -280,12 +286,21 @@ class LookingAfter(Working[StoreT]):
             if parcel is not None:
                 found[parcel["id"]] = parcel
                 leaving[parcel["id"]].append(raw)
+        return self._take_out(change, found, leaving)
+
+    def _take_out(
+        self, change: Change, found: Mapping[bytes, Row], leaving: Mapping[bytes, Sequence[bytes]]
+    ) -> dict[bytes, Touched]:
+        """Of these parcels, the jobs that are leaving, in order; the rest is written anew."""
+        db, sql = change.db, self.store.sql
         unpacked: dict[bytes, Touched] = {}
         rest: list[tuple[bytes, int, int, bytes, bytes]] = []
         for first, parcel in found.items():
             lane = parcel["lane"]
             ids, bodies = contents(first, parcel["jobs"], parcel["lengths"], parcel["bodies"])
-            places = [ids.index(raw) for raw in leaving[first] if raw in ids]
+            begin = int.from_bytes(first[14:], "big")
+            offsets = (int.from_bytes(raw[14:], "big") - begin for raw in leaving[first])
+            places = [offset for offset in offsets if offset < len(ids)]
             if not places:
                 continue
             db.execute(sql.take_parcel, {"lane": lane, "id": first})

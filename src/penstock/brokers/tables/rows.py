@@ -269,6 +269,14 @@ def names_in(text: str | None) -> dict[str, str] | None:
         return None
 
 
+def find_in(text: str | None) -> dict[str, Any]:
+    """The properties of a flow; none if they are damaged."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any]) if text else {}
+    except msgspec.DecodeError:
+        return {}
+
+
 def minute_of(run_at: float, now: float) -> int:
     """The bucket that a ready job is counted in."""
     return int(run_at // 60) if run_at > now else 0

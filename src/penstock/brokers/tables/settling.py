@@ -11,7 +11,7 @@ import msgspec
 from penstock.broker import Note
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, Store
-from penstock.brokers.tables.flowing import lock_flows, spawned_places
+from penstock.brokers.tables.flowing import lock_flows, place_of, spawned_places
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
@@ -22,6 +22,7 @@ from penstock.brokers.tables.rows import (
     row_of,
     text_of,
 )
+from penstock.flow_state import merged
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.redact import redact
@@ -243,6 +244,8 @@ class Settling(Generic[StoreT]):
             if lane is None:
                 return False
             at = note.at or self.clock.now()
+            if note.kind == "state":
+                return self._merge(db, job, note.value)
             if note.kind != "event":
                 db.execute(
                     self.store.sql.note,
@@ -258,6 +261,18 @@ class Settling(Generic[StoreT]):
                 change = Change(self.store, db, at)
                 change.happened(note.kind, noted(note), job, lane)
                 change.finish()
+        return True
+
+    def _merge(self, db: Db, job: Job[Any], patch: bytes) -> bool:
+        """Merge into the state of the job's flow, which is locked from here on."""
+        place = place_of(job.body)
+        row = None
+        if place is not None:
+            row = db.execute(self.store.sql.locked_state, (place[0],)).fetchone()
+        if place is None or row is None:
+            return False
+        state = merged(row["state"], patch)
+        db.execute(self.store.sql.put_state, {"id": place[0], "state": state})
         return True
 
 

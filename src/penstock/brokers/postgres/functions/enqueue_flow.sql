@@ -1,6 +1,7 @@
 -- Store a flow and its nodes; its jobs are stored beside it. {"id", "name", "find", "state", "jobs",
 -- "nodes": [{id, place, task, jobs, on_failure, needs: [ids], members: [[first, last]]}],
--- "last": [the nodes that no other of these needs]}. Answers whether it is new: whoever sends it at
+-- "last": [the nodes that no other of these needs], "found": [hashes of what it is found by],
+-- "queued": what the history says}. Answers whether it is new: whoever sends it at
 -- the same moment waits for the other, and is told so.
 create or replace function penstock.enqueue_flow(p_flow jsonb, p_now double precision)
 returns boolean
@@ -18,6 +19,7 @@ begin
         return false;
     end if;
     perform penstock.put_nodes(p_flow, 0);
+    perform penstock.put_found(p_flow, p_now);
     return true;
 end
 $$;
@@ -33,6 +35,7 @@ set jit = off
 as $$
 declare
     v_waiting uuid[];
+    v_new boolean;
 begin
     insert into penstock.flow as f (id, name, find, state, created_at, jobs_left)
     values (
@@ -40,7 +43,11 @@ begin
         convert_to(p_flow ->> 'state', 'UTF8'), p_now, (p_flow ->> 'jobs')::bigint
     )
         on conflict (id) do update
-       set jobs_left = f.jobs_left + excluded.jobs_left, ended_at = null;
+       set jobs_left = f.jobs_left + excluded.jobs_left, ended_at = null
+    returning f.xmax = 0 into v_new;
+    if v_new then
+        perform penstock.put_found(p_flow, p_now);
+    end if;
     perform penstock.put_nodes(p_flow, (
         select coalesce(max(n.place) + 1, 0)
           from penstock.node n
@@ -61,6 +68,18 @@ begin
        set needs_left = n.needs_left + jsonb_array_length(p_flow -> 'last')
      where n.id = any(v_waiting);
 end
+$$;
+
+-- What a new flow is found by, and the event that says so.
+create or replace function penstock.put_found(p_flow jsonb, p_now double precision) returns void
+language sql
+as $$
+    insert into penstock.find (property, flow)
+    select p.property::uuid, (p_flow ->> 'id')::uuid
+      from jsonb_array_elements_text(p_flow -> 'found') as p (property);
+    insert into penstock.history (kind, at, job, data)
+    select 'flow', p_now, (p_flow ->> 'id')::uuid, convert_to(p_flow ->> 'queued', 'UTF8')
+     where p_flow ? 'queued';  -- a worker of the release before says nothing
 $$;
 
 -- The nodes of a flow, from this place on, with what they need and their members.

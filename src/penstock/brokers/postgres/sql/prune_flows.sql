@@ -15,5 +15,8 @@ needs as (
 ),
 members as (
     delete from penstock.member m using nodes where m.node = nodes.id
+),
+found as (
+    delete from penstock.find p using old where p.flow = old.id
 )
 delete from penstock.flow f using old where f.id = old.id;

@@ -304,6 +304,17 @@ create table penstock.flow (
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 -- Serves prune.
 create index flow_ended on penstock.flow (ended_at) where ended_at is not null;
+-- Serves flows of a name.
+create index flow_name on penstock.flow (name, id) where name <> '';
+
+-- The properties that flows are found by: a hash of the flow's name, the property and its value.
+create table penstock.find (
+    property uuid not null,
+    flow uuid not null,
+    primary key (property, flow)
+);
+-- Serves delete and prune.
+create index find_flow on penstock.find (flow);
 
 -- What others can need: one job, or all jobs of a map. Counts, so that an end is one write, whatever
 -- the number of jobs.

@@ -232,6 +232,17 @@ create table penstock_flow (
 ) without rowid, strict;
 -- Serves prune.
 create index penstock_flow_ended on penstock_flow (ended_at) where ended_at is not null;
+-- Serves flows of a name.
+create index penstock_flow_name on penstock_flow (name, id) where name <> '';
+
+-- The properties that flows are found by: a hash of the flow's name, the property and its value.
+create table penstock_find (
+    property blob not null check (length(property) = 16),
+    flow blob not null check (length(flow) = 16),
+    primary key (property, flow)
+) without rowid, strict;
+-- Serves delete and prune.
+create index penstock_find_flow on penstock_find (flow);
 
 -- What others can need: one job, or all jobs of a map. Counts, so that an end is one write, whatever
 -- the number of jobs.

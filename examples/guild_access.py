@@ -1,0 +1,114 @@
+"""Guild's access flow: check access, update the membership, then reward on every platform.
+
+    python examples/guild_access.py
+
+One state belongs to the whole flow: every job of it reads what others left there, and merges what
+came out. The rewards are children on queues of their own (`manage-reward:discord`), made when it is
+known which they are; when all have ended, the next job runs, once. The flow is found by its user.
+Nobody waits on a worker, and the jobs are run by the testing kit, in this process.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock import App, Retry, State, current_job
+
+app = App("memory:")
+down = {"telegram"}
+
+
+@dataclass
+class Reward:
+    platform: str
+    role: str
+
+
+@dataclass
+class AccessState:
+    """What the jobs of the flow share."""
+
+    user: int = 0
+    guild: int = 0
+    access: bool | None = None
+    member: bool = False
+    rewards: dict[str, str] = field(default_factory=dict)
+    told: str = ""
+
+
+@app.task(queue="access-check")
+def check_access(user: int) -> bool:
+    access = user > 10
+    current_job().flow.state.merge(access=access)
+    return access
+
+
+@app.task(queue="update-membership")
+def update_membership(access: bool) -> list[Reward]:
+    state = current_job().flow.state
+    state.merge(member=access)
+    guild = state.read(AccessState).guild
+    return [
+        Reward(platform, f"member of {guild}") for platform in ("discord", "telegram", "github")
+    ]
+
+
+@app.task(queue="prepare-rewards")
+def manage_rewards(rewards: list[Reward]) -> int:
+    """The parent: one child per reward, each on the queue of its platform, and what follows."""
+    children = [
+        manage_reward.options(queue=f"manage-reward:{reward.platform}").job(reward)
+        for reward in rewards
+    ]
+    current_job().spawn(children, then=tell_user.job([child.output for child in children]))
+    return len(children)
+
+
+@app.task(retry=Retry(limit=1, delay=0, on=(ConnectionError,)))
+def manage_reward(reward: Reward) -> str:
+    """A child: it reads what its parent knows, and leaves its result there."""
+    flow = current_job().flow
+    if reward.platform in down:
+        raise ConnectionError(f"{reward.platform} does not answer")
+    user = flow.state.read(AccessState).user
+    flow.state.merge(rewards={reward.platform: f"user {user} is {reward.role}"})
+    return reward.platform
+
+
+@app.task(queue="tell-user")
+def tell_user(platforms: list[str]) -> str:
+    said = f"rewarded on {', '.join(platforms)}"
+    current_job().flow.state.merge(told=said)
+    return said
+
+
+def main() -> None:
+    """A user joins while one platform is down; somebody looks, and tries the rest again."""
+    with app.testing() as t:
+        joins = app.flow("access", find={"user": 62, "role": [7, 9]}, state=AccessState(62, 1985))
+        members = update_membership.job(check_access.job(62).output)
+        joins.enqueue(manage_rewards.job(members.output))
+        t.drain()
+
+        flow = app.find_flow("access", user=62)
+        assert flow is not None
+        state = flow.state_as(AccessState)
+        print(f"access {state.access}, member {state.member}, rewards {sorted(state.rewards)}")
+        print(f"done: {flow.ended}, without success: {flow.bad}, told: {state.told!r}")
+        [failed] = [job for job in flow.jobs if job.state is State.FAILED]
+        stored = t.broker.get(failed.id)
+        assert stored is not None
+        print(f"failed in {stored.queue}: {(stored.error or '').splitlines()[-1]}")
+
+        down.clear()
+        print(f"tried again: {flow.retry()} jobs")
+        t.drain()
+        print(f"{flow.state_as(AccessState).told}, without success: {flow.bad}")
+        print(flow.state_as(AccessState).rewards["telegram"])
+
+        by_role = app.find_flow("access", role=9)
+        print(f"found by its role as well: {by_role is not None and by_role.id == flow.id}")
+        flow.delete()
+        print(f"deleted, and found no more: {app.find_flow('access', user=62) is None}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,2 @@
+-- Serves delete: of a flow as a whole.
+delete from penstock.node where flow = %s;

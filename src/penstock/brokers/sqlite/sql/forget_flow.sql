@@ -1,0 +1,2 @@
+-- Serves delete: a flow, after all that belongs to it.
+delete from penstock_flow where id = ?;
