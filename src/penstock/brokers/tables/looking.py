@@ -14,6 +14,7 @@ from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import ids_between, node_row, place_of
 from penstock.brokers.tables.limiting import Standing, Usage, limited
 from penstock.brokers.tables.looking_after import LookingAfter
+from penstock.brokers.tables.ordering import behind
 from penstock.brokers.tables.rows import (
     SETTLED,
     contents,
@@ -242,6 +243,7 @@ class Looking(LookingAfter[StoreT]):
         job = self.get(job_id)
         ahead: int | None = None
         held: Held | None = None
+        before: Job[Any] | None = None
         if job is not None and job.state is State.READY:
             with self.store.reading() as db:
                 raw = to_bytes(job_id)
@@ -256,12 +258,14 @@ class Looking(LookingAfter[StoreT]):
                 if limited(rules):
                     usage = Usage(self.store, db, now)
                     held = held_by(usage.limits(rules), job, usage.holders)
+                head = behind(self.store, db, rules, job)
+                before = None if head is None else self._get(db, head)
         needs: list[NodeRow] = []
         if job is not None and job.state is State.WAITING and (place := place_of(job.body)):
             with self.store.reading() as db:
                 rows = db.execute(self.store.sql.unmet, (place[1],)).fetchall()
                 needs = [node_row(row) for row in rows]
-        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held)
+        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held, before)
 
     def flow(self, flow_id: str) -> FlowRow | None:
         raw = to_bytes(flow_id)
