@@ -71,7 +71,7 @@ begin
          order by coalesce(hashtextextended(nullif(j.key, ''), 0), 0), j.run_at, j.id
          limit 1;
         if v_packed > 0 and not v_keyless and v_turn < 0 and coalesce(v_next.turn > 0, true) then
-            select 0 as turn, null as key, p_now as run_at into v_next;  -- parcels alone
+            select 0::bigint as turn, null::text as key, p_now as run_at into v_next;  -- parcels alone
         end if;
         if v_next.turn is null or (v_wrapped and v_next.turn > v_start) then
             exit when v_wrapped;
@@ -111,7 +111,7 @@ begin
         if v_got > 0 then
             v_last := v_turn;
             v_turns := v_turns || v_turn;
-            v_ats := v_ats || v_line.run_at;
+            v_ats := v_ats || coalesce(v_line.run_at, '-infinity');
             v_ends := v_ends || v_line.id;
             v_lefts := v_lefts || (v_most - v_got);
         end if;
