@@ -340,13 +340,13 @@ def test_many_that_claim_at_once_keep_the_order(broker, clock, policy):
     """V44: eight threads, two tasks, late heads: never two of a key, never out of order."""
     keys = ("ada", "bob", "cy")
     expected = {key: [] for key in keys}
-    for round in range(10):
+    for number in range(10):
         for key in keys:
-            task = "mail:send" if round % 2 else "mail:sweep"
+            task = "mail:send" if number % 2 else "mail:sweep"
             expected[key] += in_order(broker, clock, 1, key, task=task)
     ran = {key: [] for key in keys}
     running, wrong = set(), []
-    counting, left = threading.Lock(), threading.Semaphore(30)
+    counting = threading.Lock()
 
     def work(name):
         worker = a_worker(name)

@@ -95,6 +95,7 @@ class Taking:
         self.bottom = False  # and from the bottom
         self.said = False  # the worker's row was looked at
         self.limited = False  # limits cover some of what there is
+        self.ordered = False  # or an order per key
         self.guesses: list[int] = []
 
     def exchange(self, settled: tuple[bytes | None, ...], place: Place | None = None) -> None:
@@ -171,6 +172,7 @@ class Taking:
 
     def _hear(self, news: str) -> None:
         self.limited = self.limited or "limited" in news
+        self.ordered = self.ordered or "ordered" in news
         for word in news.split():
             if word.startswith("free="):
                 self.broker.offers.free_at(self.now + float(word.removeprefix("free=")))

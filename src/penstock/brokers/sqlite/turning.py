@@ -6,8 +6,8 @@ exact: what stands before a job cannot change before the claim is committed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.brokers.sqlite.offers import Offer
 from penstock.brokers.sqlite.statements import sql
@@ -15,6 +15,7 @@ from penstock.brokers.sqlite.store import SqliteDb, Store
 from penstock.brokers.tables.ordering import Lines
 
 Place = tuple[float, bytes]
+Room = Callable[[Offer, int, str], int]
 _FIRST: Place = (float("-inf"), b"")
 
 
@@ -25,6 +26,10 @@ class Picked:
         self.rows: list[bytes] = []
         self.loose: list[Place] = []  # rows without a key: they are one line with the parcels
         self.plain = 0  # how many of that line
+
+    @property
+    def jobs(self) -> int:
+        return len(self.rows) + self.plain
 
 
 @dataclass
@@ -39,7 +44,7 @@ class _Line:
 class Turning:
     """The turns of one claim."""
 
-    def __init__(self, store: Store, db: SqliteDb, now: float, room: Any, *, ruled: bool) -> None:
+    def __init__(self, store: Store, db: SqliteDb, now: float, room: Room, *, ruled: bool) -> None:
         self._db = db
         self._now = now
         self._room = room  # how many jobs of a key may start, rules and limits considered
@@ -50,43 +55,46 @@ class Turning:
         self, offer: Offer, policy: str, want: int, packed: int, cursors: dict[int, str]
     ) -> Picked:
         """Rows of a lane, key after key; `packed`: how many jobs its parcels hold, at least."""
-        picked, live = Picked(), list[_Line]()
-        last = cursors.get(offer.hash)
-        # NUL is in no key: this is the one after it.
-        start = turn = "" if last is None else f"{last}\x00"
-        wrapped = False
-        keyless = False  # that line had its turn
-        while len(picked.rows) + picked.plain < want:
-            row = self._db.execute(sql.next_turn, {"lane": offer.hash, "turn": turn}).fetchone()
-            if packed and not keyless and not turn:
-                key = ""  # parcels alone
-            elif row is None or (wrapped and row["turn"] >= start):
-                if wrapped or not start:
-                    break
-                wrapped, turn = True, ""
-                continue
-            else:
-                key = row["turn"]
-            turn = f"{key}\x00"
-            keyless = keyless or not key
+        picked = Picked()
+        live: list[_Line] = []
+        for key in self._keys(offer, packed, cursors.get(offer.hash)):
             if policy != "fair" and key:
                 if self._take_head(offer, policy, key, picked):
                     cursors[offer.hash] = key
-                continue
-            line = _Line(key, _FIRST, want if not key else self._room(offer, want, key))
-            if self._take(offer, line, 1, packed, picked):
-                cursors[offer.hash] = key
-                live.append(line)
-        while live and (left := want - len(picked.rows) - picked.plain) > 0:
-            share = max(1, left // len(live))
+            else:
+                line = _Line(key, _FIRST, want if not key else self._room(offer, want, key))
+                if self._take(offer, line, 1, packed, picked):
+                    cursors[offer.hash] = key
+                    live.append(line)
+            if picked.jobs >= want:
+                return picked
+        while live and picked.jobs < want:
+            share = max(1, (want - picked.jobs) // len(live))
             live = [
                 line
                 for line in live
-                if self._take(
-                    offer, line, min(share, want - len(picked.rows) - picked.plain), packed, picked
-                )
+                if self._take(offer, line, min(share, want - picked.jobs), packed, picked)
             ]
         return picked
+
+    def _keys(self, offer: Offer, packed: int, last: str | None) -> Iterator[str]:
+        """The keys that have anything ready, once round, beginning after the last one."""
+        # NUL is in no key: this is the one after it.
+        start = turn = "" if last is None else f"{last}\x00"
+        wrapped = not start
+        while True:
+            if packed and not turn:
+                key = ""  # it may have parcels alone
+            else:
+                row = self._db.execute(sql.next_turn, {"lane": offer.hash, "turn": turn}).fetchone()
+                if row is None or (wrapped and start and row["turn"] >= start):
+                    if wrapped:
+                        return
+                    wrapped, turn = True, ""
+                    continue
+                key = row["turn"]
+            yield key
+            turn = f"{key}\x00"
 
     def _take(self, offer: Offer, line: _Line, share: int, packed: int, picked: Picked) -> bool:
         """Up to so many jobs of a line; False if it had none left."""
@@ -102,9 +110,7 @@ class Turning:
             "ruled": self._ruled,
             "limit": share,
         }
-        found = [
-            (row["run_at"], row["id"]) for row in self._db.execute(sql.turn_rows, parameters)
-        ]
+        found = [(row["run_at"], row["id"]) for row in self._db.execute(sql.turn_rows, parameters)]
         if found:
             line.at = found[-1]
         if line.key:

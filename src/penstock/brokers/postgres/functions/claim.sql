@@ -2,7 +2,7 @@
 -- become running. Answers one row per lane that gave something; a row without a lane carries news:
 -- `unknown` (the worker is not registered, or was given up: nothing was taken), `expired` (ready
 -- jobs whose time is over wait to be cancelled), `lapsed` (a worker's lease ran out), `limited` (limits
--- cover some of these lanes) and `free=` seconds (so long one of them lets nothing start). In the row of
+-- cover some of these lanes), `ordered` (so does an order per key) and `free=` seconds (so long one of them lets nothing start). In the row of
 -- a lane under a rate the news are the seconds in which its jobs are to begin, and `turn` if its queue is
 -- handed out by key.
 -- The settings keep a plan made for an empty table from scanning a full one; and no plan is compiled:
@@ -99,7 +99,9 @@ begin
             v_policy := penstock.policy_of(p_lanes[i]);
         end if;
         if v_policy is not null and p_row_floors[i] is not null then
-            v_news := ' limited';  -- what ends here lets its key go
+            if v_policy <> 'fair' then
+                v_news := ' limited ordered';  -- what ends here lets its key go
+            end if;
             select t.ids, t.loose, t.plain, t.free_in into v_room
               from penstock.turns(p_lanes[i], v_policy, v_want, p_floors[i], p_guesses[i], p_now, p_lease_time) t;
             v_first := v_room.ids;
