@@ -372,3 +372,35 @@ def test_many_that_claim_at_once_keep_the_order(broker, clock, policy):
 
     assert wrong == []
     assert ran == expected
+
+
+def test_heads_that_are_stored_late_never_run_beside_another(broker, clock, policy):
+    """V44: each job comes before all that are stored already, while four claim at once."""
+    jobs = [a_job(clock, queue="orders", key="ada") for _ in range(60)]
+    running, wrong, ran = [], [], []
+    counting, sending = threading.Lock(), threading.Event()
+
+    def work(name):
+        worker = a_worker(name)
+        while not wrong and len(ran) < len(jobs):
+            for job in broker.claim(worker, limit=3):
+                with counting:
+                    running.append(job.id)
+                    if len(running) > 1:
+                        wrong.append(list(running))
+                sending.wait(0.001)
+                with counting:
+                    running.remove(job.id)
+                    ran.append(job.id)
+                broker.settle([(job, succeeded())])
+
+    threads = [threading.Thread(target=work, args=(f"worker-{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for job in reversed(jobs):
+        broker.enqueue([job])
+    for thread in threads:
+        thread.join(60)
+
+    assert wrong == []
+    assert sorted(ran) == ids_of(jobs)

@@ -17,7 +17,7 @@ def order(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue.")],
     policy: Annotated[
         str | None,
-        typer.Argument(metavar="[wait|skip|fair]", help="The order to set.", show_default=False),
+        typer.Argument(metavar="POLICY", help="wait, skip or fair.", show_default=False),
     ] = None,
     *,
     off: Annotated[bool, typer.Option("--off", help="Take the order back.")] = False,
