@@ -422,7 +422,7 @@ def test_queues_are_registered_once(app: App) -> None:
     app.queue("media", fair=True)
     with pytest.raises(Refused, match='fair=True, relaxed=False, and now with ordered="skip"'):
         app.queue("media", ordered="skip")
-    with pytest.raises(Refused, match='ordered=\'fifo\' is not known: write "wait"'):
+    with pytest.raises(Refused, match="ordered='fifo' is not known: write \"wait\""):
         app.queue("films", ordered="fifo")  # pyright: ignore[reportArgumentType]
 
 

@@ -27,6 +27,7 @@ declare
     v_lanes bigint[];
     v_full text[];  -- keys that a rule keeps back
     v_ruled boolean;
+    v_limited boolean;  -- some limit counts each key
     v_room record;
     v_share integer;
     v_got integer;
@@ -45,6 +46,7 @@ begin
     select l.queue into v_queue from penstock.lane l where l.hash = p_lane;
     v_lanes := array(select l.hash from penstock.lane l where l.queue = v_queue);
     v_ruled := exists (select 1 from penstock.rule r where r.kind in ('block', 'pause') and r.tag <> '');
+    v_limited := exists (select 1 from penstock.rule r where r.kind = 'limit' and r.per_key);
     v_full := array(
         select r.key
           from penstock.lane l
@@ -83,7 +85,7 @@ begin
         v_keyless := v_keyless or v_turn = 0;
         continue when v_next.run_at > p_now or v_next.key = any(v_full);
         v_most := p_want;
-        if v_next.key <> '' then
+        if v_limited and v_next.key <> '' then
             select * into v_room from penstock.room(p_lane, p_want, v_next.key, p_now, p_lease_time);
             v_most := v_room.jobs;
             if v_most <= 0 then
@@ -224,8 +226,6 @@ $$;
 create or replace function penstock.is_behind(p_lanes bigint[], p_turn bigint, p_id uuid, p_wait boolean)
 returns boolean
 language plpgsql
-set enable_seqscan = off
-set enable_bitmapscan = off
 as $$
 begin
     return exists (
