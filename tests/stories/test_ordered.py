@@ -131,3 +131,16 @@ def test_no_job_starts_before_the_one_before_it_has_ended_for_long(
     story: Story, policy: str, seed: int
 ):
     sweep(story, policy, seconds=60, count=6_000, seed=seed)
+
+
+def test_a_stuck_head_is_ended_by_its_timeout_and_the_next_one_starts(story: Story):
+    """V45: with skip the queue goes on after the timeout of the head."""
+    story.broker.set_rule(Rule(RuleKind.ORDER, queue="default", policy="skip"))
+    stuck = story.task("sleep_for_ever").options(key="ada").enqueue()
+    following = story.task("nap").options(key="ada").enqueue(1)
+
+    story.start(threads=4)
+
+    eventually(lambda: following.state() is State.SUCCEEDED)
+    assert stuck.state() is State.FAILED
+    assert [line[0] for line in story.ledger()] == ["sleep_for_ever", "nap"]
