@@ -404,3 +404,23 @@ def test_heads_that_are_stored_late_never_run_beside_another(broker, clock, poli
 
     assert wrong == []
     assert sorted(ran) == ids_of(jobs)
+
+
+def test_however_many_keys_are_held_back_the_others_are_found(broker, clock):
+    """A claim looks at a thousand of them at most, and the next one goes on there."""
+    broker.set_rule(Rule(ORDER, queue="orders", policy="wait"))
+    stuck = [a_job(clock, queue="orders", key=f"key-{number:04}") for number in range(1_200)]
+    clock.advance(seconds=1)
+    behind = [a_job(clock, queue="orders", key=f"key-{number:04}") for number in range(1_200)]
+    broker.enqueue([*stuck, *behind])
+    left = len(stuck)
+    while left:
+        jobs = claim(broker, limit=400)
+        broker.settle([(job, failed("no")) for job in jobs])
+        left -= len(jobs)
+    free = in_order(broker, clock, 1, "key-0600-free")
+
+    found = [taken(broker) for _ in range(4)]
+
+    assert free in found
+    assert sum(map(len, found)) == 1

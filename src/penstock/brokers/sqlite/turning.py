@@ -17,6 +17,7 @@ from penstock.brokers.tables.ordering import Lines
 Place = tuple[float, bytes]
 Room = Callable[[Offer, int, str], int]
 _FIRST: Place = (float("-inf"), b"")
+_MOST_HELD = 1000  # keys with nothing to give that one claim looks at; the next one goes on there
 
 
 class Picked:
@@ -57,7 +58,10 @@ class Turning:
         """Rows of a lane, key after key; `packed`: how many jobs its parcels hold, at least."""
         picked = Picked()
         live: list[_Line] = []
-        for key in self._keys(offer, packed, cursors.get(offer.hash)):
+        for looked, key in enumerate(self._keys(offer, packed, cursors.get(offer.hash))):
+            if looked - picked.jobs >= _MOST_HELD:
+                cursors[offer.hash] = key
+                break
             if policy != "fair" and key:
                 if self._take_head(offer, policy, key, picked):
                     cursors[offer.hash] = key
