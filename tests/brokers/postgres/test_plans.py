@@ -13,6 +13,7 @@ from penstock.broker import Filter
 from penstock.brokers.postgres import PostgresBroker
 from penstock.ids import Ids
 from penstock.job import Job, State, Unique, failed, succeeded, try_again
+from penstock.rule import Rule, RuleKind
 from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
 from tests.factories import a_flow, part
@@ -128,6 +129,26 @@ def flow(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
     return 10 * BATCH
 
 
+def take_turns(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """Queues that are handed out by key: 20 keys of 60 jobs, in a crowded lane and in another."""
+    ids, ended = Ids(), 0
+    for queue, policy in (("task-3", "fair"), ("orders", "wait"), ("more", "skip")):
+        broker.set_rule(Rule(RuleKind.ORDER, queue=queue, policy=policy))
+        broker.enqueue(
+            [
+                Job(task="task-3", queue=queue, id=ids.next(), key=f"key-{number % 20}")
+                for number in range(1_200)
+            ]
+        )
+        for _ in range(CLAIMS):
+            jobs = broker.claim(WORKER, (queue,), 10)
+            assert len(jobs) == 10
+            assert all(broker.settle([(job, succeeded()) for job in jobs]))
+            ended += 10
+        broker.clear_rule(RuleKind.ORDER, queue=queue)
+    return ended
+
+
 WORK: list[Work] = [
     claim_and_settle,
     settle_and_claim,
@@ -139,6 +160,7 @@ WORK: list[Work] = [
     look_after,
     find_the_newest,
     flow,
+    take_turns,
 ]
 
 
@@ -176,7 +198,9 @@ def test_every_hot_statement_goes_by_its_index(crowded, work):
     check(crowded, jobs)
 
 
-@pytest.mark.parametrize("work", [claim_and_settle, settle_and_claim, send_again, look_after, flow])
+@pytest.mark.parametrize(
+    "work", [claim_and_settle, settle_and_claim, send_again, look_after, flow, take_turns]
+)
 def test_a_plan_that_was_made_for_an_empty_table_stays_good(postgres_url, work):
     crowded = Crowded(postgres_url)
     crowded.run("delete from penstock.parcel; delete from penstock.job; delete from penstock.sent")

@@ -245,13 +245,15 @@ begin
                           and j.key is not null
                           and j.state = 'running'
                           and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn)
-            or exists (select 1
-                         from penstock.job j
-                        where j.lane = l.hash
-                          and j.key is not null
-                          and j.state = 'ready'
-                          and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
-                          and j.id < p_id)
+            -- The first by id, and not whether one is lower: that might be read by time, all of them.
+            or (select j.id
+                  from penstock.job j
+                 where j.lane = l.hash
+                   and j.key is not null
+                   and j.state = 'ready'
+                   and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
+                 order by j.id
+                 limit 1) < p_id
             or (p_wait
                 and exists (select 1
                               from penstock.job j
