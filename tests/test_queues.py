@@ -61,10 +61,11 @@ def test_another_program_that_declares_it_differently_is_refused(store):
         ship.options(key="ada").enqueue(2)
 
 
-def test_a_program_that_never_heard_of_it_keeps_the_order(store):
+def test_a_program_that_never_heard_of_it_keeps_the_order(store, clock):
     app, ship = an_app(store)
     app.queue("orders", ordered="wait")
     first = ship.options(key="ada").enqueue(1)
+    clock.advance(seconds=1)  # ids of two programs are in the order of their times
     other, ship = an_app(store)
     ship.options(key="ada").enqueue(2)
 
