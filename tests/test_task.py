@@ -419,8 +419,11 @@ def test_queues_are_registered_once(app: App) -> None:
     assert app.queue("mail", relaxed=False) == "mail"
     with pytest.raises(Refused, match="registered with"):
         app.queue("mail", relaxed=True)
-    with pytest.raises(Refused, match="comes with limits"):
-        app.queue("media", fair=True)
+    app.queue("media", fair=True)
+    with pytest.raises(Refused, match='fair=True, relaxed=False, and now with ordered="skip"'):
+        app.queue("media", ordered="skip")
+    with pytest.raises(Refused, match="ordered='fifo' is not known: write \"wait\""):
+        app.queue("films", ordered="fifo")  # pyright: ignore[reportArgumentType]
 
 
 def test_the_broker_hears_which_queues_are_relaxed(app: App) -> None:

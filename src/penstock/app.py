@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from penstock.broker import Broker, Enqueued
 from penstock.brokers import open_broker
@@ -31,6 +31,7 @@ from penstock.job import Job, Parcel
 from penstock.joining import join_async
 from penstock.named_flow import FlowHandle, NamedFlow, find_flows
 from penstock.prepare import check_name
+from penstock.queues import Queues
 from penstock.registry import Registry
 from penstock.resource import Resources
 from penstock.rule import Rule, limit_rule
@@ -76,7 +77,7 @@ class App(Registry):
         self._clock = clock or (SYSTEM_CLOCK if broker is None else broker.clock)
         self._lock = threading.Lock()
         self._coalescer = Coalescer(self._send)
-        self._queues: dict[str, dict[str, bool]] = {}
+        self.queues = Queues()
         self.schedules = Schedules(self)
         self.schedule = self.schedules.decorate
         self.resources = Resources()
@@ -96,16 +97,21 @@ class App(Registry):
 
     @property
     def broker(self) -> Broker:
-        """The store, opened now if it was not yet."""
-        broker = self._broker
-        if broker is None:
-            with self._lock:
-                broker = self._broker
-                if broker is None:
-                    broker = open_broker(self.resolved_url.url, self._own_clock)
-                    broker.relaxed = self._relaxed()
-                    self._clock, self.ids = broker.clock, Ids(broker.clock)
-                    self._broker = broker
+        """The store, opened now if it was not yet, and told of this program's queues."""
+        broker = self._broker or self._open()
+        if self.queues.undeclared:
+            self.queues.declare(broker)
+        return broker
+
+    def _open(self) -> Broker:
+        with self._lock:
+            broker = self._broker
+            if broker is None:
+                broker = open_broker(self.resolved_url.url, self._own_clock)
+                broker.relaxed = self.queues.relaxed
+                self._clock, self.ids = broker.clock, Ids(broker.clock)
+                self._broker = broker
+                self.queues.declare_anew()
         return broker
 
     @property
@@ -118,7 +124,8 @@ class App(Registry):
         """The broker, and the connection to join, if there is one."""
         connection = self.connection_for(connection)
         if connection is not None:
-            return self.broker, connection
+            # Telling the store of queues would wait for the caller's own transaction.
+            return self._broker or self._open(), connection
         refuse_inside_transaction("enqueue")
         return self.broker, None
 
@@ -132,10 +139,12 @@ class App(Registry):
         before = (self._broker, self._given, self._clock, self.ids)
         self._broker = self._given = broker
         self._clock, self.ids = broker.clock, Ids(broker.clock)
+        self.queues.declare_anew()
         try:
             yield
         finally:
             self._broker, self._given, self._clock, self.ids = before
+            self.queues.declare_anew()
 
     def close(self) -> None:
         """Close resources and the store; a later call opens them again."""
@@ -269,21 +278,25 @@ class App(Registry):
         """The handle of a flow that was stored before, named or not, by its id."""
         return FlowHandle(self, parse_id(id))
 
-    def queue(self, name: str, *, relaxed: bool = False, fair: bool = False) -> str:
+    def queue(
+        self,
+        name: str,
+        *,
+        relaxed: bool = False,
+        fair: bool = False,
+        ordered: Literal["wait", "skip"] | None = None,
+    ) -> str:
         """Register a queue with its options; registering it differently is refused.
 
         `relaxed`: enqueue and settle do not wait for the disk; see the guarantees for what that
-        may cost.
+        may cost. `fair`: keys take turns, so that none waits for all the jobs of another.
+        `ordered`: of each key one job at a time, in the order in which they were made; one that
+        failed for good keeps its key back ("wait") or not ("skip"). Both are kept in the store, for
+        every program that uses it: another order than the one there is refused, too.
         """
-        check_name("queue", name)
-        if fair:
-            raise Refused(f"queue {name}: fair=True is not available yet; it comes with limits")
-        options = {"relaxed": relaxed, "fair": fair}
-        registered = self._queues.setdefault(name, options)
-        if registered != options:
-            raise Refused(f"queue {name} is registered with {registered}, and now with {options}")
+        self.queues.register(name, relaxed=relaxed, fair=fair, ordered=ordered)
         if self._broker is not None:
-            self._broker.relaxed = self._relaxed()
+            self._broker.relaxed = self.queues.relaxed
         return name
 
     def limit(
@@ -306,9 +319,6 @@ class App(Registry):
         bounds = {"running": running, "rate": rate, "per_key": per_key}
         name = task.name if isinstance(task, Task) else task
         return self.broker.set_rule(limit_rule(queue, name, author, reason, **bounds))
-
-    def _relaxed(self) -> frozenset[str]:
-        return frozenset(name for name, options in self._queues.items() if options["relaxed"])
 
     def replace(self, factory: Callable[[], Any], value: Any) -> AbstractContextManager[None]:
         """In tests: hand out `value` where tasks `use(factory)`."""

@@ -149,7 +149,8 @@ class Why(msgspec.Struct, frozen=True):
     """Why a job is where it is: one sentence for people, a cause for programs.
 
     Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_task,
-    no_queue, no_version, no_tags, limit, next.
+    no_queue, no_version, no_tags, limit, order (it waits behind a job of its key), stuck (behind
+    one that failed), next.
     """
 
     job: str
@@ -227,8 +228,10 @@ class Broker(Protocol):
         jobs that require tags only where the worker has them all; none that a rule keeps back, and
         no more than its limits leave, whoever else claims at the same time.
         Higher priority first, with ageing: a minute of waiting is worth one step of priority.
-        Between equals the oldest first; first in, first out per lane. `sizes` bounds the number per
-        task. A job that lapsed before, and an at-most-once job, come in a lease of their own.
+        Between equals the oldest first; first in, first out per lane. A queue under an order is
+        handed out by key in turn, and under "wait" and "skip" one job of a key at a time, by id,
+        whoever else claims: see `penstock.order`. `sizes` bounds the number per task. A job that
+        lapsed before, and an at-most-once job, come in a lease of their own.
         Registers or renews the worker's row on the way.
         """
         ...
@@ -371,7 +374,8 @@ class Broker(Protocol):
     def set_rule(self, rule: Rule) -> Rule:
         """Put a rule in force: once this returned, nothing it covers starts. Twice is once.
 
-        Of a limit: no more than it says is claimed from then on; what was claimed before goes on.
+        Of a limit or an order: what was claimed before goes on. An order whose queue has another
+        is refused: that one is to be taken back before.
         """
         ...
 

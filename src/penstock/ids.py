@@ -62,6 +62,9 @@ class Ids:
         """The first id of a parcel that nobody else adds to."""
         with self._lock:
             tick = self._last = max(self._tick(), self._last + 1)
+            # Jobs that travel alone go by their ids, whichever way each was made: the next of them
+            # must not go on in a run of before this one.
+            self._runs.pop(None, None)
             return f"{_prefix(tick)}000"
 
     def _tick(self) -> int:

@@ -237,6 +237,7 @@ class Prepared(Generic[P, R]):
 
     def _encoded_options(self) -> bytes:
         """What goes into the body beside the arguments; hooks may add headers, once per call."""
+        self._task.app.queues.check_key(self._lane.queue, self._chosen.key)
         hooks = self._task.app.enqueue_hooks
         if not hooks:
             return self._options

@@ -3,6 +3,7 @@
 A rule stands beside the jobs, never in them: pausing a million jobs is one write. `pause` is the
 user's, `block` is the operator's and wins: resuming leaves a block in force. `limit` bounds how
 many run, and how many start in a time, over all workers together: `Limits` is the arithmetic.
+`order` says whose turn it is in a queue; see `penstock.order`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class RuleKind(StrEnum):
     PAUSE = "pause"
     BLOCK = "block"
     LIMIT = "limit"
+    ORDER = "order"
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -32,7 +34,7 @@ class Rule(msgspec.Struct, frozen=True):
     Queue, task and version are those of the job, `tag` one of its tags with its value, `key` its
     key. A limit names a queue, a task or both, and `per_key` counts each key on its own (jobs
     without one are not counted): at most `running` at a time, and at most `rate[0]` starts in any
-    `rate[1]` seconds.
+    `rate[1]` seconds. An order names a queue and one `policy`: "wait", "skip" or "fair".
     """
 
     kind: RuleKind
@@ -48,6 +50,7 @@ class Rule(msgspec.Struct, frozen=True):
     running: int | None = None
     rate: tuple[int, float] | None = None
     per_key: bool = False
+    policy: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("queue", "task", "author", "reason", "key"):
@@ -66,6 +69,17 @@ class Rule(msgspec.Struct, frozen=True):
         if self.key == "":
             raise Refused("a rule about the key '': name the key, or leave it out")
         self._check_limit()
+        self._check_order()
+
+    def _check_order(self) -> None:
+        if self.kind is not RuleKind.ORDER:
+            if self.policy is not None:
+                raise Refused(f"a {self.kind} has no policy: that is of an order")
+            return
+        if self.policy not in POLICIES:
+            raise Refused(f"an order {self.policy!r}: there are {', '.join(POLICIES)}")
+        if self.queue is None or self.until is not None or self.place != _order_of(self.queue):
+            raise Refused("an order is about a whole queue, until it is taken back")
 
     def _check_limit(self) -> None:
         if self.kind is not RuleKind.LIMIT:
@@ -161,14 +175,21 @@ class Rule(msgspec.Struct, frozen=True):
             "reason": self.reason,
             "set": in_force,
         }
-        for name in ("version", "tag", "key", "running", "rate"):
+        for name in ("version", "tag", "key", "running", "rate", "policy"):
             value = getattr(self, name)
             if value is not None:
                 data[name] = value
         return data | ({"per_key": True} if self.per_key else {})
 
 
+POLICIES = ("wait", "skip", "fair")
 _LONGEST_WINDOW = 86400.0
+
+
+def _order_of(queue: str) -> Hashable:
+    return RuleKind.ORDER, queue, None, None, None, None, False
+
+
 _HOLDING = (RuleKind.PAUSE, RuleKind.BLOCK)
 
 

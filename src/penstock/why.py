@@ -41,7 +41,7 @@ def held_by(
     return None
 
 
-def explain(  # noqa: PLR0917  seven facts, in the order in which a store gathers them
+def explain(  # noqa: PLR0917  nine facts, in the order in which a store gathers them
     job_id: str,
     job: Job[Any] | None,
     now: float,
@@ -50,10 +50,11 @@ def explain(  # noqa: PLR0917  seven facts, in the order in which a store gather
     ahead: int | None,
     needs: Sequence[NodeRow] = (),
     held: Held | None = None,
+    behind: Job[Any] | None = None,
 ) -> Why:
     """The first cause that applies; `ahead` is how many due jobs of its lane come before it.
 
-    `needs` are those that a job of a flow still waits for.
+    `needs` are those that a job of a flow still waits for, `behind` is the job whose turn it is.
     """
     if job is None:
         return Why(
@@ -67,7 +68,7 @@ def explain(  # noqa: PLR0917  seven facts, in the order in which a store gather
         return Why(job_id, job.state, "signal", _awaiting(job, now))
     if job.state is State.WAITING:
         return Why(job_id, job.state, "needs", _waiting(needs))
-    cause, sentence = _cause(job, now, rules, workers, ahead, held)
+    cause, sentence = _cause(job, now, rules, workers, ahead, held, behind)
     return Why(job_id, job.state, cause, sentence)
 
 
@@ -78,6 +79,7 @@ def _cause(  # noqa: PLR0917  as explain
     workers: Sequence[WorkerRow],
     ahead: int | None,
     held: Held | None,
+    behind: Job[Any] | None,
 ) -> tuple[str, str]:
     match job.state:
         case State.SUCCEEDED | State.FAILED | State.CANCELLED:
@@ -88,6 +90,7 @@ def _cause(  # noqa: PLR0917  as explain
             return (
                 _held_back(job, now, rules)
                 or _not_taken(job, workers)
+                or (behind and _ordered(behind, now))
                 or (held and _limited(held, now))
                 or _next(ahead)
             )
@@ -211,6 +214,23 @@ def _ruled(rule: Rule) -> str:
         f"{target} is {'blocked' if block else 'paused'}{author} since {moment(rule.created_at)}"
         f"{until}{reason}. `{' '.join(words)}` lets it run."
     )
+
+
+def _ordered(behind: Job[Any], now: float) -> tuple[str, str]:
+    first = f"job {behind.id} of the same key {behind.key!r}"
+    if behind.state is State.FAILED:
+        return "stuck", (
+            f"It waits behind {first}, which failed ({behind.reason or 'error'}): "
+            f"`penstock retry {behind.id}` runs that one again, `penstock delete {behind.id}` goes "
+            "on without it."
+        )
+    if behind.state is State.RUNNING:
+        since = "" if behind.claimed_at is None else f" since {moment(behind.claimed_at)}"
+        return "order", f"It waits behind {first}, which runs{since} on worker {behind.worker}."
+    if behind.run_at is not None and behind.run_at > now:
+        again = "is tried again" if behind.failures else "is due"
+        return "order", f"It waits behind {first}, which {again} at {moment(behind.run_at)}."
+    return "order", f"It waits behind {first}, which is ready and comes first."
 
 
 def _limited(held: Held, now: float) -> tuple[str, str]:

@@ -190,6 +190,8 @@ def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
     now = broker.clock.now()
     findings: list[Finding] = []
     for rule in broker.rules():
+        if rule.kind == "order":
+            continue  # it holds nothing back for good, and belongs to the programs
         limit = rule.kind == "limit"
         held = sum(
             count.limited if limit else count.paused

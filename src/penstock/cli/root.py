@@ -20,6 +20,7 @@ from penstock.cli import (
     look,
     look_after,
     measure,
+    orders,
     rules,
     schedules,
     signals,
@@ -123,6 +124,7 @@ _add(HOLD_BACK, rules.resume)
 _add(HOLD_BACK, rules.block)
 _add(HOLD_BACK, rules.unblock)
 _add(HOLD_BACK, limits.limit)
+_add(HOLD_BACK, orders.order)
 _add(JOBS, look_after.cancel, words=True)
 _add(JOBS, look_after.retry, words=True)
 _add(JOBS, look_after.delete, words=True)

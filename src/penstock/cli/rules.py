@@ -286,7 +286,7 @@ def _still_over(broker: Broker, rule: Rule) -> Rule | None:
     left = [
         each
         for each in broker.rules()
-        if each.kind is not RuleKind.LIMIT
+        if each.kind in {RuleKind.BLOCK, RuleKind.PAUSE}
         and each.place != rule.place
         and each.queue in {None, rule.queue}
         and each.task in {None, rule.task}

@@ -220,6 +220,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
         "running": rule.running,
         "rate": None if rule.rate is None else {"jobs": rule.rate[0], "seconds": rule.rate[1]},
         "per_key": rule.per_key,
+        "policy": rule.policy,
     }
 
 

@@ -13,7 +13,7 @@ def anything_left(broker: Broker, worker: WorkerRow) -> bool:
     """Whether this worker may still be needed. Asked after a claim came back empty.
 
     Scheduled jobs count, and those that run elsewhere: they may come back. Paused ones do not, nor
-    those that only another worker can run.
+    those that only another worker can run, nor those behind a failed one of their key.
     """
     return any(_left(broker, worker, count) for count in broker.count())
 
@@ -30,6 +30,8 @@ def _left(broker: Broker, worker: WorkerRow, count: Count) -> bool:
     # Ready, and yet not handed out: perhaps for workers with other tags, or with newer code.
     wanted = Filter(task=(count.task,), queue=(count.queue,), state=(State.READY,))
     return any(
-        job.version <= worker.tasks[count.task] and worker.tags.issuperset(job.runs_on)
+        job.version <= worker.tasks[count.task]
+        and worker.tags.issuperset(job.runs_on)
+        and (job.key is None or broker.why(job.id).cause != "stuck")
         for job in broker.find(wanted, limit=_LOOK_AT).jobs
     )

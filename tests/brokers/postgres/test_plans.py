@@ -14,6 +14,7 @@ from penstock.brokers.postgres import PostgresBroker
 from penstock.flow import WAIT_TASK
 from penstock.ids import Ids
 from penstock.job import Job, State, Unique, failed, succeeded, try_again
+from penstock.rule import Rule, RuleKind
 from penstock.signals import TAG
 from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
@@ -140,6 +141,26 @@ def signal(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
     return CLAIMS * 10
 
 
+def take_turns(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """Queues that are handed out by key: 20 keys of 60 jobs, in a crowded lane and in another."""
+    ids, ended = Ids(), 0
+    for queue, policy in (("task-3", "fair"), ("orders", "wait"), ("more", "skip")):
+        broker.set_rule(Rule(RuleKind.ORDER, queue=queue, policy=policy))
+        broker.enqueue(
+            [
+                Job(task="task-3", queue=queue, id=ids.next(), key=f"key-{number % 20}")
+                for number in range(1_200)
+            ]
+        )
+        for _ in range(CLAIMS):
+            jobs = broker.claim(WORKER, (queue,), 10)
+            assert len(jobs) == 10
+            assert all(broker.settle([(job, succeeded()) for job in jobs]))
+            ended += 10
+        broker.clear_rule(RuleKind.ORDER, queue=queue)
+    return ended
+
+
 WORK: list[Work] = [
     claim_and_settle,
     settle_and_claim,
@@ -152,6 +173,7 @@ WORK: list[Work] = [
     find_the_newest,
     flow,
     signal,
+    take_turns,
 ]
 
 
@@ -191,7 +213,7 @@ def test_every_hot_statement_goes_by_its_index(crowded, work):
 
 
 @pytest.mark.parametrize(
-    "work", [claim_and_settle, settle_and_claim, send_again, look_after, flow, signal]
+    "work", [claim_and_settle, settle_and_claim, send_again, look_after, flow, signal, take_turns]
 )
 def test_a_plan_that_was_made_for_an_empty_table_stays_good(postgres_url, work):
     crowded = Crowded(postgres_url)

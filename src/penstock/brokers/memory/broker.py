@@ -30,17 +30,20 @@ from penstock.brokers.memory.rules import Rules
 from penstock.brokers.memory.schedules import Schedules
 from penstock.brokers.memory.signals import signal
 from penstock.brokers.memory.store import Store, unpacked
+from penstock.brokers.memory.turns import Turns
 from penstock.checks import check_age, check_job, check_lane
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.flow import Flow, FlowPage, FlowRow, Gift, check_flow
 from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
+from penstock.order import in_turn, policies
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.schedule import Decision, Schedule
 from penstock.why import explain, held_by
 
 MOST_FOUND = 1000
+_LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)
 
 
 class MemoryBroker:
@@ -59,6 +62,7 @@ class MemoryBroker:
         self._schedules = Schedules(self._store)
         self._rules = Rules(self._store)
         self._look_after = LookingAfter(self._store)
+        self._turns = Turns(self._store)
         self._seen = threading.local()
 
     # Hand over
@@ -143,8 +147,10 @@ class MemoryBroker:
             by_job = [rule for rule in rules if rule.by_job]
             store.free_at = None
             taken: list[Job[Any]] = []
-            for _, _, _, lane in sorted(offers, key=lambda offer: offer[:3]):
-                for job in store.due(lane):
+            turns, best = policies(rules), sorted(offers, key=lambda offer: offer[:3])
+            for _, _, _, lane in in_turn(best, turns, lambda offer: offer[3]):
+                policy = turns.get(lane.queue)
+                for job in self._turns.due(lane, policy) if policy else store.due(lane):
                     if len(taken) >= limit or left.get(lane.task, 1) <= 0:
                         break
                     if by_job and rule_over_job(by_job, job, now):
@@ -155,14 +161,16 @@ class MemoryBroker:
                         continue
                     left[lane.task] = left.get(lane.task, limit) - 1
                     taken.append(store.start(job, worker.id, limits.start_within(lane)))
+                    if policy:
+                        self._turns.took(lane, job)
             store.write_down(limits.started)
             return taken
 
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         with self._lock:
             accepted = [self._store.settle(job, outcome) for job, outcome in pairs]
-            if any(rule.kind is RuleKind.LIMIT for rule in self._rules.in_force()):
-                self._store.hints += 1  # what ended may have made room
+            if any(rule.kind in _LETTING_GO for rule in self._rules.in_force()):
+                self._store.hints += 1  # what ended may have made room, or let its key go
             self._lock.notify_all()
             return accepted
 
@@ -413,7 +421,11 @@ class MemoryBroker:
             needs = [] if job is None else self._store.flows.needs_of(job)
             limits = Limits(self.rules(), self._store.use_of, self.clock.monotonic())
             held = None if job is None else held_by(limits, job, self._store.holders)
-            return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held)
+            policy = None if job is None else policies(self.rules()).get(job.queue)
+            behind = self._turns.behind(job, policy) if job and policy else None
+            return explain(
+                job_id, job, now, self.rules(), self.workers(), ahead, needs, held, behind
+            )
 
     def flow(self, flow_id: str) -> FlowRow | None:
         with self._lock:

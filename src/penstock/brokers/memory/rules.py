@@ -10,6 +10,7 @@ from collections.abc import Hashable
 import msgspec
 
 from penstock.brokers.memory.store import Store
+from penstock.order import check_same
 from penstock.rule import Rule
 
 
@@ -30,6 +31,8 @@ class Rules:
         before = self._kept.get(place)
         created_at = rule.created_at or self._store.clock.now()
         if before is not None and before in self.in_force():
+            if rule.queue is not None:
+                check_same(rule.queue, before.policy, rule.policy)
             created_at = before.created_at
         self._kept[place] = msgspec.structs.replace(rule, created_at=created_at)
         self._record(rule, in_force=True)

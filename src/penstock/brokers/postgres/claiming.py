@@ -31,6 +31,7 @@ class Claiming(Settling):
         self.ear.told = self.offers.hear
         self.moved = False  # jobs, since the counts were folded
         self.limited = False
+        self.ordered = False  # jobs that were taken here held keys back
         self._news_at = -1.0
         self._lapsed = True  # as far as is known, somebody's lease ran out
 
@@ -67,8 +68,11 @@ class Claiming(Settling):
                 self.store.ring(connection, woken)
             self.moved = self.moved or bool(pairs or claim.jobs)
             self.limited = claim.limited if limit > 0 else self.limited
-            if self.limited and len(claim.jobs) < len(pairs):
-                # What ended made room, and was not taken here.
+            self.ordered = self.ordered or claim.ordered
+            if (self.limited and len(claim.jobs) < len(pairs)) or (
+                self.ordered and _lines_of(pairs) - {(job.queue, job.key) for job in claim.jobs}
+            ):
+                # What ended made room, or let its key go, and that was not taken here.
                 self.store.ring(connection, {job.lane.hash for job, _ in pairs})
             return claim.accepted, claim.jobs
 
@@ -91,7 +95,7 @@ class Claiming(Settling):
 
     def settle(self, pairs: Sequence[Pair]) -> list[bool]:
         accepted = super().settle(pairs)
-        if self.limited and pairs:
+        if pairs and (self.limited or (self.ordered and _lines_of(pairs))):
             self._ring()
         return accepted
 
@@ -139,3 +143,7 @@ class Claiming(Settling):
     def begin(self) -> PostgresTransaction:
         with in_our_words(self.store.where):
             return PostgresTransaction(self.store, self._settle, self._tell)
+
+
+def _lines_of(pairs: Sequence[Pair]) -> set[tuple[str, str | None]]:
+    return {(job.queue, job.key) for job, _ in pairs if job.key is not None}

@@ -18,6 +18,7 @@ from penstock.brokers.postgres.calls import Answer, to_int
 from penstock.brokers.tables.rows import made_at
 from penstock.brokers.tables.working import can_run
 from penstock.job import Lane
+from penstock.order import in_turn
 
 FRESH_SECONDS = 0.05
 _SHARE = 100  # looking from the bottom takes at most a hundredth of the time
@@ -30,7 +31,17 @@ _ENDS = 10_000  # lanes whose end is remembered
 class Offer:
     """One lane, as far as this worker knows it."""
 
-    __slots__ = ("floor", "hash", "head", "lane", "loose", "packed", "per_parcel", "row_floor")
+    __slots__ = (
+        "floor",
+        "hash",
+        "head",
+        "lane",
+        "loose",
+        "packed",
+        "per_parcel",
+        "policy",
+        "row_floor",
+    )
 
     def __init__(self, number: int, lane: Lane) -> None:
         self.hash = number
@@ -41,6 +52,7 @@ class Offer:
         self.floor = _LOWEST
         self.row_floor = 0.0
         self.per_parcel = 1.0
+        self.policy: str | None = None  # its queue is handed out by key
 
     def guess(self, want: int) -> int:
         """How many parcels hold so many jobs."""
@@ -127,7 +139,7 @@ class Offers:
         """Take over what a look found, and how long that took."""
         known, found = self.lanes, dict[int, Offer]()
         next_due: float | None = None
-        for lane, first, jobs, run_at, _ in rows:
+        for lane, first, jobs, run_at, news in rows:
             if lane is None:
                 continue
             number = to_int(lane)
@@ -135,6 +147,7 @@ class Offers:
             if offer is None:
                 offer = found[number] = Offer(number, lane_of(number))
                 offer.head = float("inf")
+            offer.policy = news.decode() if news else None
             before = known.get(number)
             if first is not None:
                 offer.packed = True
@@ -176,4 +189,7 @@ class Offers:
             and (sizes is None or sizes.get(offer.lane.task, 1) > 0)
         ]
         offers.sort(key=lambda offer: offer.rank(now))
+        policies = {offer.lane.queue: offer.policy for offer in offers if offer.policy}
+        if policies:
+            offers = in_turn(offers, policies, lambda offer: offer.lane)
         return offers[:AT_ONCE]

@@ -29,6 +29,7 @@ from penstock.brokers.postgres.calls import (
     integer,
     number,
     text,
+    to_ids,
     to_int,
 )
 from penstock.brokers.postgres.connection import Connection
@@ -94,6 +95,7 @@ class Taking:
         self.bottom = False  # and from the bottom
         self.said = False  # the worker's row was looked at
         self.limited = False  # limits cover some of what there is
+        self.ordered = False  # or an order per key
         self.guesses: list[int] = []
 
     def exchange(self, settled: tuple[bytes | None, ...], place: Place | None = None) -> None:
@@ -166,10 +168,11 @@ class Taking:
             seconds=seconds,
             bottom=bottom,
         )
-        self._hear(b" ".join(row[4] for row in rows if row[4]).decode())
+        self._hear(b" ".join(row[4] for row in rows if row[4] and row[0] is None).decode())
 
     def _hear(self, news: str) -> None:
         self.limited = self.limited or "limited" in news
+        self.ordered = self.ordered or "ordered" in news
         for word in news.split():
             if word.startswith("free="):
                 self.broker.offers.free_at(self.now + float(word.removeprefix("free=")))
@@ -227,9 +230,10 @@ class Taking:
             if lane is not None:
                 offer = known[to_int(lane)]
                 before = len(self.jobs)
-                taken[offer.hash] = self._take(offer, packed, job_rows)
-                if news:
-                    within = float(news)
+                words = (news or b"").decode().split()
+                taken[offer.hash] = self._take(offer, packed, job_rows, turn="turn" in words)
+                if words and words[0] != "turn":
+                    within = float(words[0])
                     self.jobs[before:] = [
                         msgspec.structs.replace(job, start_within=within)
                         for job in self.jobs[before:]
@@ -252,10 +256,14 @@ class Taking:
         if self.left > 0 and not self.broker.offers.lanes:
             self.broker.offers.forget()
 
-    def _take(self, offer: Offer, packed: Sequence[Any], job_rows: bytes | None) -> tuple[int, int]:
+    def _take(
+        self, offer: Offer, packed: Sequence[Any], job_rows: bytes | None, *, turn: bool
+    ) -> tuple[int, int]:
         """How many jobs came out of a lane, and out of how many parcels."""
         before = len(self.jobs)
-        if job_rows:
+        if job_rows and turn:
+            self._take_turns(offer, job_rows)
+        elif job_rows:
             self._take_rows(offer, job_rows)
         lease, firsts, counts, lengths, bodies = packed
         if lease is None:
@@ -270,6 +278,12 @@ class Taking:
         jobs.sort(key=lambda job: (job.run_at or 0.0, job.id))
         self.jobs += jobs
         offer.row_floor = max(offer.row_floor, jobs[-1].run_at or 0.0) if jobs else offer.row_floor
+
+    def _take_turns(self, offer: Offer, ids: bytes) -> None:
+        """As they were picked; keys that had no turn yet have older ones: the floor stays."""
+        rows = PostgresDb(self.connection).execute(sql.claimed_rows, (ids,)).fetchall()
+        jobs = {row["id"]: job_of(offer.lane, row) for row in rows}
+        self.jobs += [jobs[raw] for raw in to_ids(ids)]
 
     def _take_parcels(
         self, offer: Offer, lease: int, firsts: bytes, counts: bytes, packed: tuple[bytes, bytes]

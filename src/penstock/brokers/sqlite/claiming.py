@@ -15,11 +15,13 @@ from penstock.brokers.sqlite.offers import Offer
 from penstock.brokers.sqlite.picking import Picking
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Store, in_our_words
+from penstock.brokers.sqlite.turning import Place
 from penstock.brokers.sqlite.wake import Waiter
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
 from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, Outcome, State
+from penstock.order import in_turn
 
 
 class Claiming(HandOver):
@@ -91,7 +93,10 @@ class Claiming(HandOver):
                 self.offers.refresh(self.store, db, worker, queues, now)
                 looked = True
             short: set[int] = set()
-            for offer in self.offers.lanes:
+            lanes = self.offers.lanes
+            if picking is not None and picking.policies:
+                lanes = in_turn(lanes, picking.policies, lambda offer: offer.lane)
+            for offer in lanes:
                 want = _most(offer, limit - len(jobs), left, picking)
                 if want <= 0:
                     continue
@@ -113,13 +118,33 @@ class Claiming(HandOver):
     ) -> list[Job[Any]]:
         """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
         db = cast("SqliteDb", change.db)
-        due: list[tuple[float, bytes]] = []
-        picks = picking is not None and picking.by_job(offer.lane)
-        if picking is not None and picks:
-            due = picking.due(offer, want)
+        due: list[Place] = []
+        chosen: list[bytes] | None = None  # the rows to take before those that are merged
+        if picking is not None and offer.loose and offer.lane.queue in picking.policies:
+            _, parcels = self._merged(db, offer, [], want)
+            packed = sum(max(1, parcel["jobs"]) for parcel in parcels)
+            picked = picking.in_turn(offer, want, packed, self.offers.cursors)
+            due, want, chosen = picked.loose, picked.plain, picked.rows
+        elif picking is not None and picking.by_job(offer.lane):
+            due, chosen = picking.due(offer, want), []
         elif offer.loose:
             parameters = {"lane": offer.hash, "now": change.now, "limit": want}
             due = [(row["run_at"], row["id"]) for row in db.execute(sql.claim_due, parameters)]
+        rows, parcels = self._merged(db, offer, due, want)
+        jobs: list[Job[Any]] = []
+        if chosen is not None:
+            chosen += [raw for _, raw in due[:rows]]
+        if rows or chosen:
+            jobs = self._take_rows(change, offer, rows, worker, chosen)
+        if parcels:
+            jobs += self._take_parcels(change, offer, parcels, want - rows, worker)
+        return jobs if picking is None else picking.took(offer.lane, jobs)
+
+    @staticmethod
+    def _merged(
+        db: SqliteDb, offer: Offer, due: Sequence[Place], want: int
+    ) -> tuple[int, list[sqlite3.Row]]:
+        """So many of the due rows come before others, with these parcels."""
         rows, left = 0, want
         parcels: list[sqlite3.Row] = []
         cursor = db.execute(sql.claim_parcels, (offer.hash,))
@@ -134,12 +159,7 @@ class Claiming(HandOver):
             if not left:
                 break
         cursor.close()
-        rows += min(left, len(due) - rows)
-        picked = [raw for _, raw in due[:rows]] if picks else None
-        jobs = self._take_rows(change, offer, rows, worker, picked) if rows else []
-        if parcels:
-            jobs += self._take_parcels(change, offer, parcels, want - rows, worker)
-        return jobs if picking is None else picking.took(offer.lane, jobs)
+        return rows + min(left, len(due) - rows), parcels
 
     def _take_rows(
         self,
@@ -164,6 +184,8 @@ class Claiming(HandOver):
                 change.free(job, row["id"], "started")
             jobs.append(job)
         tally[offer.hash, State.RUNNING, 0] += len(jobs)
+        if picked is not None:
+            return jobs
         return sorted(jobs, key=lambda job: (job.run_at, job.id))
 
     def _take_parcels(

@@ -35,6 +35,7 @@ class Offers:
 
     def __init__(self) -> None:
         self.lanes: list[Offer] = []
+        self.cursors: dict[int, str] = {}  # the key that had the last turn in a lane
         self.free_at: float | None = None  # when a limit lets more start than at the last claim
         self._for: Any = None
         self._at = 0.0

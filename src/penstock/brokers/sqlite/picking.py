@@ -13,9 +13,11 @@ import msgspec
 from penstock.brokers.sqlite.offers import Offer
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteDb, Store
+from penstock.brokers.sqlite.turning import Picked, Turning
 from penstock.brokers.tables.db import Row
 from penstock.brokers.tables.limiting import Usage, limited
 from penstock.job import Job, Lane
+from penstock.order import policies
 from penstock.rule import Room, Rule, rule_over
 
 
@@ -30,6 +32,9 @@ class Picking:
         self._usage = Usage(store, db, now) if limited(rules) else None
         self._limits = None if self._usage is None else self._usage.limits(rules)
         self._free_in: float | None = None
+        self.policies = policies(rules)  # of the queues that are handed out by key
+        ruled = any(rule.tag is not None for rule in self._by_job)
+        self._turning = Turning(store, db, now, self._room_of, ruled=ruled)
 
     def most(self, lane: Lane, want: int) -> int:
         """How many jobs of this lane may be taken."""
@@ -78,6 +83,21 @@ class Picking:
                 left[key] -= 1
             chosen.append(at)
         return chosen
+
+    def in_turn(self, offer: Offer, want: int, packed: int, cursors: dict[int, str]) -> Picked:
+        """Rows of a lane whose queue is handed out by key, and how many jobs without one."""
+        policy = self.policies[offer.lane.queue]
+        return self._turning.pick(offer, policy, want, packed, cursors)
+
+    def _room_of(self, offer: Offer, want: int, key: str) -> int:
+        if any(rule.key == key and rule.tag is None for rule in self._over(offer.lane)):
+            return 0
+        if self._limits is None:
+            return want
+        room = self._limits.room(offer.lane, want, key)
+        if room.jobs <= 0:
+            self._note(room)
+        return room.jobs
 
     def _next_due(self, offer: Offer, after: tuple[float, bytes], full: list[str]) -> Row | None:
         parameters = {

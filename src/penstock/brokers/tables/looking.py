@@ -13,6 +13,7 @@ from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import ids_between, names_between, node_row, place_of
 from penstock.brokers.tables.limiting import Standing, Usage, limited
+from penstock.brokers.tables.ordering import behind
 from penstock.brokers.tables.rows import (
     SETTLED,
     contents,
@@ -243,6 +244,7 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
         job = self.get(job_id)
         ahead: int | None = None
         held: Held | None = None
+        before: Job[Any] | None = None
         if job is not None and job.state is State.READY:
             with self.store.reading() as db:
                 raw = to_bytes(job_id)
@@ -257,12 +259,14 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
                 if limited(rules):
                     usage = Usage(self.store, db, now)
                     held = held_by(usage.limits(rules), job, usage.holders)
+                head = behind(self.store, db, rules, job)
+                before = None if head is None else self._get(db, head)
         needs: list[NodeRow] = []
         if job is not None and job.state is State.WAITING and (place := place_of(job.body)):
             with self.store.reading() as db:
                 rows = db.execute(self.store.sql.unmet, (place[1],)).fetchall()
                 needs = [node_row(row) for row in rows]
-        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held)
+        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held, before)
 
     def gifts(self, node: str) -> list[Gift]:
         raw, sql = to_bytes(node), self.store.sql

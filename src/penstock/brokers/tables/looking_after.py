@@ -39,6 +39,7 @@ from penstock.brokers.tables.working import Working
 from penstock.flow import WAIT_TASK
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
+from penstock.order import check_same
 from penstock.rule import Rule, RuleKind
 
 _BAD = frozenset({State.FAILED, State.CANCELLED})
@@ -358,16 +359,19 @@ class LookingAfter(Working[StoreT]):
                     "running": rule.running,
                     "rate_jobs": rule.rate and rule.rate[0],
                     "rate_seconds": rule.rate and rule.rate[1],
+                    "policy": rule.policy,
                 },
             ).fetchone()
+            if rule.queue is not None:
+                check_same(rule.queue, made["policy"], rule.policy)
             rule = msgspec.structs.replace(rule, created_at=made["created_at"])
             change = Change(self.store, db, now)
             change.happened("rule", _rule_data(rule, in_force=True), None, None)
             change.finish()
-        limit = rule.kind is RuleKind.LIMIT
-        self.store.rules_changed(stop=not limit)
-        if limit:
-            self._ring()  # one that was raised lets more start
+        holds = rule.kind in {RuleKind.PAUSE, RuleKind.BLOCK}
+        self.store.rules_changed(stop=holds)
+        if not holds:
+            self._ring()  # a limit that was raised lets more start
         return rule
 
     def clear_rule(

@@ -224,6 +224,7 @@ def rule_of(row: Row) -> Rule:
         running=row["running"],
         rate=rate,
         per_key=bool(row["per_key"]),
+        policy=row["policy"],
     )
 
 

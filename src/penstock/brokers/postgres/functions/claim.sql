@@ -2,8 +2,9 @@
 -- become running. Answers one row per lane that gave something; a row without a lane carries news:
 -- `unknown` (the worker is not registered, or was given up: nothing was taken), `expired` (ready
 -- jobs whose time is over wait to be cancelled), `lapsed` (a worker's lease ran out), `limited` (limits
--- cover some of these lanes) and `free=` seconds (so long one of them lets nothing start). In the row of
--- a lane under a rate the news are the seconds in which its jobs are to begin.
+-- cover some of these lanes), `ordered` (so does an order per key) and `free=` seconds (so long one of them lets nothing start). In the row of
+-- a lane under a rate the news are the seconds in which its jobs are to begin, and `turn` if its queue is
+-- handed out by key.
 -- The settings keep a plan made for an empty table from scanning a full one; and no plan is compiled:
 -- what they turn off, where there is no other way, costs so much on paper that it would be, for seconds.
 create or replace function penstock.claim(
@@ -45,6 +46,9 @@ declare
     v_by_job boolean := false;  -- some rule or limit is about single jobs
     v_room record;
     v_only uuid[];
+    v_orders boolean := false;  -- some queue is handed out by key
+    v_policy text;
+    v_first uuid[];  -- rows that were picked, in their order
     v_free double precision;
 begin
     if p_declared is not null then
@@ -74,6 +78,7 @@ begin
     v_by_job := v_rules and exists (
         select 1 from penstock.rule r where r.per_key or r.key <> '' or r.tag <> ''
     );
+    v_orders := v_rules and exists (select 1 from penstock.rule r where r.kind = 'order');
     for i in 1 .. coalesce(array_length(p_lanes, 1), 0) loop
         exit when v_left <= 0;
         v_want := least(v_left, p_sizes[p_tasks[i]]);
@@ -88,7 +93,22 @@ begin
             end if;
         end if;
         v_only := null;  -- all that are due
-        if v_by_job and p_row_floors[i] is not null and penstock.picks(p_lanes[i], p_now) then
+        v_first := '{}';
+        v_policy := null;
+        if v_orders then
+            v_policy := penstock.policy_of(p_lanes[i]);
+        end if;
+        if v_policy is not null and p_row_floors[i] is not null then
+            if v_policy <> 'fair' then
+                v_news := ' limited ordered';  -- what ends here lets its key go
+            end if;
+            select t.ids, t.loose, t.plain, t.free_in into v_room
+              from penstock.turns(p_lanes[i], v_policy, v_want, p_floors[i], p_guesses[i], p_now, p_lease_time) t;
+            v_first := v_room.ids;
+            v_only := v_room.loose;
+            v_want := v_room.plain;
+            v_free := least(v_free, v_room.free_in);
+        elsif v_by_job and p_row_floors[i] is not null and penstock.picks(p_lanes[i], p_now) then
             select p.ids, p.free_in into v_room
               from penstock.picked(p_lanes[i], v_want, p_row_floors[i], p_now, p_lease_time) p;
             v_only := v_room.ids;
@@ -99,18 +119,28 @@ begin
         v_parcels := v_want;  -- jobs to take from parcels
         if p_row_floors[i] is not null then
             -- Rows and parcels merged: which come first is decided by when they were due.
-            with due as materialized (
+            with any_due as materialized (
                 select j.id, j.run_at
                   from penstock.job j
-                 where j.lane = p_lanes[i]
+                 where v_only is null
+                   and j.lane = p_lanes[i]
                    and j.state = 'ready'
                    and j.run_at >= p_row_floors[i]
                    and j.run_at <= p_now
                    and (j.expires_at is null or j.expires_at > p_now)
-                   and (v_only is null or j.id = any(v_only))
                  order by j.run_at, j.id
-                 limit coalesce(cardinality(v_only), v_want)
+                 limit v_want
                    for update skip locked
+            ),
+            picked_due as materialized (
+                select j.id, j.run_at
+                  from penstock.job j
+                 where j.id = any(v_only)
+                   and j.state = 'ready'
+                   for update skip locked
+            ),
+            due as (
+                select * from any_due union all select * from picked_due
             ),
             packed as materialized (
                 select p.id, p.jobs, penstock.made_at(p.id) as at
@@ -128,6 +158,8 @@ begin
             select array_agg(ranked.id order by ranked.run_at, ranked.id) into v_rows
               from ranked
              where place <= v_want;
+            v_parcels := v_want - coalesce(array_length(v_rows, 1), 0);
+            v_rows := nullif(v_first || coalesce(v_rows, '{}'), '{}');
             if v_rows is not null then
                 update penstock.job j
                    set state = 'running', attempt = j.attempt + 1, worker = p_worker,
@@ -148,7 +180,6 @@ begin
                     select 1 from penstock.job j where j.id = any(v_rows) and j.at_most_once
                 );
                 job_rows := v_rows;
-                v_parcels := v_want - array_length(v_rows, 1);
             end if;
         end if;
         v_taken := coalesce(array_length(job_rows, 1), 0);
@@ -220,10 +251,13 @@ begin
                 -- How long after its claim a job may begin, if a rate says so.
                 news := penstock.put_starts(p_lanes[i], v_taken, job_rows, p_now, p_lease_time);
             end if;
+            if v_policy is not null then
+                news := concat_ws(' ', news, 'turn');
+            end if;
             return next;
         end if;
     end loop;
-    v_news := penstock.news(p_now, p_lease_time);
+    v_news := penstock.news(p_now, p_lease_time) || coalesce(v_news, '');
     if v_limits then
         v_news := v_news || ' limited';
     end if;

@@ -1,5 +1,6 @@
 -- What there is to claim: the lanes that have anything ready, with their oldest parcel and their
--- earliest row; and, in a row without a lane, the news that claim has too. Skips from lane to lane:
+-- earliest row; its queue's policy, if it is handed out by key, in `news`; and, in a row without a lane,
+-- the news that claim has too. Skips from lane to lane:
 -- the cost is that of the lanes, however many jobs are in them.
 --
 -- With lanes it looks only there, and from where the caller was: what is dead before that, because
@@ -26,6 +27,7 @@ declare
     v_limits boolean := v_rules and exists (
         select 1 from penstock.rule r where r.kind = 'limit' and (r.until is null or r.until > p_now)
     );
+    v_orders boolean := v_rules and exists (select 1 from penstock.rule r where r.kind = 'order');
     v_held double precision;
     v_free double precision;
 begin
@@ -37,6 +39,9 @@ begin
         end if;
         lane := p_lanes[i];
         run_at := null;
+        if v_orders then
+            news := penstock.policy_of(lane);
+        end if;
         select p.id, p.jobs into first, jobs
           from penstock.parcel p
          where p.lane = p_lanes[i] and p.id >= p_floors[i]
@@ -67,6 +72,9 @@ begin
             end if;
             if v_held is null then
                 lane := v_lane;
+                if v_orders then
+                    news := penstock.policy_of(lane);
+                end if;
                 return next;
             end if;
             select p.lane, p.id, p.jobs into v_lane, first, jobs
@@ -83,6 +91,9 @@ begin
             end if;
             if v_held is null then
                 lane := v_lane;
+                if v_orders then
+                    news := penstock.policy_of(lane);
+                end if;
                 return next;
             end if;
             select j.lane, j.run_at into v_lane, run_at

@@ -1,6 +1,6 @@
 -- The rules in force.
 select kind, queue, task, version, tag, tag_value, key, per_key, author, reason, created_at, until,
-       running, rate_jobs, rate_seconds
+       running, rate_jobs, rate_seconds, policy
   from penstock.rule
  where until is null or until > %s
  order by created_at, kind, queue, task, version, tag, tag_value, key, per_key;

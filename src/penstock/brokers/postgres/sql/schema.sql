@@ -113,6 +113,15 @@ create table penstock.job (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 -- Serves claim.
 create index job_due on penstock.job (lane, run_at, id) where state = 'ready';
+-- Serves claim by keys in turn: the due rows of each key, those without one together. Keys go by a hash
+-- of 64 bits: they may be longer than an entry of an index; those without one are the line 0.
+create index job_turn on penstock.job
+    (lane, (coalesce(hashtextextended(nullif(key, ''), 0), 0)), run_at, id)
+ where state = 'ready';
+-- Serves claim and why in an ordered queue: what stands before a job of a key.
+create index job_order on penstock.job
+    (lane, (coalesce(hashtextextended(nullif(key, ''), 0), 0)), state, id)
+ where key is not null and state in ('failed', 'ready', 'running');
 -- Serves recover and renew.
 create index job_held on penstock.job (worker) where state = 'running';
 -- Serves expire.
@@ -205,6 +214,7 @@ create table penstock.rule (
     running integer,  -- of a limit: at most so many at a time
     rate_jobs integer,  -- and so many starts in so many seconds
     rate_seconds double precision,
+    policy text,  -- of an order: wait, skip or fair
     primary key (kind, queue, task, version, tag, tag_value, key, per_key)
 );
 -- Blocks are for the owner and for members of penstock_admin; everybody else may pause and resume.

@@ -78,6 +78,11 @@ create table penstock_job (
 ) strict;
 -- Serves claim.
 create index penstock_job_due on penstock_job (lane, run_at, id) where state = 'ready';
+-- Serves claim by keys in turn: the due rows of each key, those without one together.
+create index penstock_job_turn on penstock_job (lane, coalesce(key, ''), run_at, id) where state = 'ready';
+-- Serves claim and why in an ordered queue: what stands before a job of a key.
+create index penstock_job_order on penstock_job (lane, key, state, id)
+ where key is not null and state in ('failed', 'ready', 'running');
 -- Serves recover and renew.
 create index penstock_job_held on penstock_job (worker) where state = 'running';
 -- Serves expire.
@@ -164,6 +169,7 @@ create table penstock_rule (
     running integer,  -- of a limit: at most so many at a time
     rate_jobs integer,  -- and so many starts in so many seconds
     rate_seconds real,
+    policy text,  -- of an order: wait, skip or fair
     primary key (kind, queue, task, version, tag, tag_value, key, per_key)
 ) without rowid, strict;
 

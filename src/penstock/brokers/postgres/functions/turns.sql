@@ -1,0 +1,301 @@
+-- Whose turn it is in a lane whose queue is handed out by key: rows to take in the order of their
+-- turns (`ids`, locked), rows without a key (`loose`) and how many of those and of parcels (`plain`),
+-- which are one line. Keys go by the hash that their index has; the claims of a connection go on after
+-- the key that had the last turn. Skips from key to key, however many jobs are in them; after 1,000 keys
+-- that have nothing to give it stops, and the next claim goes on there, in half a second if not before.
+create or replace function penstock.turns(
+    p_lane bigint, p_policy text, p_want integer, p_floor uuid, p_guess integer,
+    p_now double precision, p_lease_time double precision,
+    out ids uuid[], out loose uuid[], out plain integer, out free_in double precision
+)
+language plpgsql
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+declare
+    v_setting text := 'penstock.turn_' || replace(p_lane::text, '-', 'm');
+    v_lowest constant bigint := -9223372036854775808;
+    v_start bigint := coalesce(nullif(current_setting(v_setting, true), '')::bigint,
+                               ((random() * 2 - 1) * 9e18)::bigint);
+    v_turn bigint := v_start;
+    v_last bigint;
+    v_next record;
+    v_wrapped boolean := false;
+    v_keyless boolean := false;  -- that line had its turn
+    v_looked integer := 0;
+    v_packed integer;
+    v_queue text;
+    v_lanes bigint[];
+    v_full text[];  -- keys that a rule keeps back
+    v_ruled boolean;
+    v_limited boolean;  -- some limit counts each key
+    v_room record;
+    v_share integer;
+    v_got integer;
+    -- The lines that may have more: how far each was read, and how many of it may start.
+    v_turns bigint[] := '{}';
+    v_ats double precision[] := '{}';
+    v_ends uuid[] := '{}';
+    v_lefts integer[] := '{}';
+    v_line record;
+    v_head uuid;
+    v_most integer;
+begin
+    ids := '{}';
+    loose := '{}';
+    plain := 0;
+    select l.queue into v_queue from penstock.lane l where l.hash = p_lane;
+    v_lanes := array(select l.hash from penstock.lane l where l.queue = v_queue);
+    v_ruled := exists (select 1 from penstock.rule r where r.kind in ('block', 'pause') and r.tag <> '');
+    v_limited := exists (select 1 from penstock.rule r where r.kind = 'limit' and r.per_key);
+    v_full := array(
+        select r.key
+          from penstock.lane l
+          join penstock.rule r
+            on r.kind in ('block', 'pause')
+           and r.key <> ''
+           and r.tag = ''
+           and r.queue in ('', l.queue)
+           and r.task in ('', l.task)
+           and r.version in (-1, l.version)
+         where l.hash = p_lane
+           and (r.until is null or r.until > p_now)
+    );
+    select coalesce(sum(p.jobs), 0) into v_packed
+      from (select parcel.jobs from penstock.parcel
+             where parcel.lane = p_lane and parcel.id >= p_floor order by parcel.id limit p_guess) p;
+    -- One of each key.
+    while cardinality(ids) + plain < p_want loop
+        select coalesce(hashtextextended(nullif(j.key, ''), 0), 0) as turn, j.key, j.run_at into v_next
+          from penstock.job j
+         where j.lane = p_lane
+           and j.state = 'ready'
+           and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) > v_turn
+         order by coalesce(hashtextextended(nullif(j.key, ''), 0), 0), j.run_at, j.id
+         limit 1;
+        if v_packed > 0 and not v_keyless and v_turn < 0 and coalesce(v_next.turn > 0, true) then
+            select 0::bigint as turn, null::text as key, p_now as run_at into v_next;  -- parcels alone
+        end if;
+        if v_next.turn is null or (v_wrapped and v_next.turn > v_start) then
+            exit when v_wrapped;
+            v_wrapped := true;
+            v_turn := v_lowest;
+            continue;
+        end if;
+        v_turn := v_next.turn;
+        v_looked := v_looked + 1;
+        if v_looked - cardinality(ids) - plain > 1000 then
+            v_last := v_turn;
+            free_in := 0.5;
+            exit;
+        end if;
+        v_keyless := v_keyless or v_turn = 0;
+        continue when v_next.run_at > p_now or v_next.key = any(v_full);
+        v_most := p_want;
+        if v_limited and v_next.key <> '' then
+            select * into v_room from penstock.room(p_lane, p_want, v_next.key, p_now, p_lease_time);
+            v_most := v_room.jobs;
+            if v_most <= 0 then
+                free_in := least(free_in, v_room.free_in);
+                continue;
+            end if;
+        end if;
+        if p_policy <> 'fair' and v_turn <> 0 then
+            v_head := penstock.head_of(v_lanes, p_lane, v_turn, v_queue, p_policy = 'wait', v_ruled, p_now);
+            if v_head is not null then
+                ids := ids || v_head;
+                v_last := v_turn;
+            end if;
+            continue;
+        end if;
+        v_line := penstock.line_rows(p_lane, v_turn, 1, '-infinity', null, v_ruled, p_now);
+        v_got := cardinality(v_line.ids);
+        if v_turn = 0 then
+            loose := v_line.ids;
+            plain := least(1, v_got + v_packed);
+            v_got := plain;
+        else
+            ids := ids || v_line.ids;
+        end if;
+        if v_got > 0 then
+            v_last := v_turn;
+            v_turns := v_turns || v_turn;
+            v_ats := v_ats || coalesce(v_line.run_at, '-infinity');
+            v_ends := v_ends || v_line.id;
+            v_lefts := v_lefts || (v_most - v_got);
+        end if;
+    end loop;
+    if v_last is not null then
+        perform set_config(v_setting, v_last::text, false);
+    end if;
+    -- Then the same of each, until there is enough or nothing left.
+    while cardinality(v_turns) > 0 and cardinality(ids) + plain < p_want loop
+        v_share := greatest(1, (p_want - cardinality(ids) - plain) / cardinality(v_turns));
+        for i in reverse cardinality(v_turns) .. 1 loop
+            v_most := least(v_share, v_lefts[i], p_want - cardinality(ids) - plain);
+            exit when cardinality(ids) + plain >= p_want;
+            v_got := 0;
+            if v_most > 0 then
+                v_line := penstock.line_rows(p_lane, v_turns[i], v_most, v_ats[i], v_ends[i], v_ruled, p_now);
+                v_got := cardinality(v_line.ids);
+                if v_got > 0 then
+                    v_ats[i] := v_line.run_at;
+                    v_ends[i] := v_line.id;
+                end if;
+                if v_turns[i] = 0 then
+                    loose := loose || v_line.ids;
+                    v_got := least(plain + v_most, cardinality(loose) + v_packed) - plain;
+                    plain := plain + v_got;
+                else
+                    ids := ids || v_line.ids;
+                end if;
+                v_lefts[i] := v_lefts[i] - v_got;
+            end if;
+            if v_got = 0 then
+                v_turns := v_turns[:i - 1] || v_turns[i + 1:];
+                v_ats := v_ats[:i - 1] || v_ats[i + 1:];
+                v_ends := v_ends[:i - 1] || v_ends[i + 1:];
+                v_lefts := v_lefts[:i - 1] || v_lefts[i + 1:];
+            end if;
+        end loop;
+    end loop;
+end
+$$;
+
+-- Due rows of one line after a place, locked, with the place of the last. Locked by others means that
+-- they are being taken: their claims and this one go on together.
+create or replace function penstock.line_rows(
+    p_lane bigint, p_turn bigint, p_limit integer, p_at double precision, p_after uuid,
+    p_ruled boolean, p_now double precision,
+    out ids uuid[], out run_at double precision, out id uuid
+)
+language plpgsql
+as $$
+begin
+    select coalesce(array_agg(t.id order by t.run_at, t.id), '{}'), max(t.run_at),
+           (array_agg(t.id order by t.run_at desc, t.id desc))[1]
+      into ids, run_at, id
+      from (
+        select j.id, j.run_at
+          from penstock.job j
+         where j.lane = p_lane
+           and j.state = 'ready'
+           and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
+           and j.run_at <= p_now
+           and (j.run_at, j.id) > (p_at, coalesce(p_after, '00000000-0000-0000-0000-000000000000'))
+           and (j.expires_at is null or j.expires_at > p_now)
+           and (not p_ruled or not penstock.kept_by_tag(j.id, j.lane, j.key, p_now))
+         order by j.run_at, j.id
+         limit p_limit
+           for update skip locked
+      ) t;
+end
+$$;
+
+-- The first ready job of a line in this lane, locked, if it is due and nothing stands before it in any
+-- lane of its queue; else null. A lock on the line, until the commit: two claims that see different
+-- heads, because one was stored late, would otherwise take both. Looked at again under the lock, for
+-- what was committed before it was given.
+create or replace function penstock.head_of(
+    p_lanes bigint[], p_lane bigint, p_turn bigint, p_queue text, p_wait boolean, p_ruled boolean,
+    p_now double precision
+) returns uuid
+language plpgsql
+as $$
+declare
+    v_head record;
+begin
+    select j.id, j.key, j.run_at, j.expires_at into v_head
+      from penstock.job j
+     where j.lane = p_lane
+       and j.key is not null
+       and j.state = 'ready'
+       and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
+     order by j.id
+     limit 1;
+    if not found or v_head.run_at > p_now or v_head.expires_at <= p_now
+       or (p_ruled and penstock.kept_by_tag(v_head.id, p_lane, v_head.key, p_now))
+       or penstock.is_behind(p_lanes, p_turn, v_head.id, p_wait)
+       or not pg_try_advisory_xact_lock(485528422, hashtext(p_queue || E'\x01' || p_turn::text))
+    then
+        return null;
+    end if;
+    perform 1 from penstock.job j where j.id = v_head.id and j.state = 'ready' for update skip locked;
+    if not found or penstock.is_behind(p_lanes, p_turn, v_head.id, p_wait) then
+        return null;
+    end if;
+    return v_head.id;
+end
+$$;
+
+-- Whether a job of the line runs, or one that comes before this one is ready (or failed, where that
+-- keeps the line back). Lane by lane, so that each is one step in the index.
+create or replace function penstock.is_behind(p_lanes bigint[], p_turn bigint, p_id uuid, p_wait boolean)
+returns boolean
+language plpgsql
+as $$
+begin
+    return exists (
+        select 1
+          from unnest(p_lanes) as l (hash)
+         where exists (select 1
+                         from penstock.job j
+                        where j.lane = l.hash
+                          and j.key is not null
+                          and j.state = 'running'
+                          and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn)
+            -- The first by id, and not whether one is lower: that might be read by time, all of them.
+            or (select j.id
+                  from penstock.job j
+                 where j.lane = l.hash
+                   and j.key is not null
+                   and j.state = 'ready'
+                   and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
+                 order by j.id
+                 limit 1) < p_id
+            or (p_wait
+                and exists (select 1
+                              from penstock.job j
+                             where j.lane = l.hash
+                               and j.key is not null
+                               and j.state = 'failed'
+                               and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
+                               and j.id < p_id))
+    );
+end
+$$;
+
+-- Whether a rule by tag keeps a job back.
+create or replace function penstock.kept_by_tag(p_id uuid, p_lane bigint, p_key text, p_now double precision)
+returns boolean
+language plpgsql
+as $$
+begin
+    return exists (
+        select 1
+          from penstock.lane l
+          join penstock.rule r
+            on r.kind in ('block', 'pause')
+           and r.tag <> ''
+           and r.queue in ('', l.queue)
+           and r.task in ('', l.task)
+           and r.version in (-1, l.version)
+           and r.key in ('', p_key)
+         where l.hash = p_lane
+           and exists (select 1 from penstock.tag t
+                        where t.name = r.tag and t.value = r.tag_value and t.job = p_id)
+           and (r.until is null or r.until > p_now)
+    );
+end
+$$;
+
+-- How the queue of a lane is handed out by key; null: it is like any other.
+create or replace function penstock.policy_of(p_lane bigint) returns text
+language sql stable
+as $$
+    select r.policy
+      from penstock.lane l
+      join penstock.rule r on r.kind = 'order' and r.queue = l.queue
+     where l.hash = p_lane
+$$;

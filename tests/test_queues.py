@@ -1,0 +1,138 @@
+"""Queues as programs declare them: the store keeps their order, and everybody is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import App
+from penstock.brokers.memory import MemoryBroker
+from penstock.errors import Refused
+from penstock.order import in_turn, policies
+from penstock.rule import Rule, RuleKind
+from tests.factories import a_worker
+
+
+@pytest.fixture
+def store(clock):
+    return MemoryBroker(clock)
+
+
+def an_app(store):
+    app = App(broker=store)
+
+    @app.task(name="ship", queue="orders")
+    def ship(number: int) -> None: ...
+
+    return app, ship
+
+
+def test_a_store_is_told_of_an_order_when_it_is_used(store):
+    app, ship = an_app(store)
+    app.queue("orders", ordered="wait")
+    app.queue("mail", fair=True)
+    app.queue("clicks", relaxed=True)
+    assert store.rules() == []
+
+    ship.options(key="ada").enqueue(1)
+
+    assert policies(store.rules()) == {"orders": "wait", "mail": "fair"}
+
+
+def test_telling_it_again_writes_nothing(store):
+    for _ in range(2):
+        app, ship = an_app(store)
+        app.queue("orders", ordered="wait")
+        ship.options(key="ada").enqueue(1)
+
+    assert len([event for event in store.history() if event.kind == "rule"]) == 1
+
+
+def test_another_program_that_declares_it_differently_is_refused(store):
+    """V44: the error shows both, and what to do."""
+    app, ship = an_app(store)
+    app.queue("orders", ordered="wait")
+    ship.options(key="ada").enqueue(1)
+    other, ship = an_app(store)
+    other.queue("orders", ordered="skip")
+
+    with pytest.raises(
+        Refused, match=r'ordered="wait" in the store, and ordered="skip" here.*--off'
+    ):
+        ship.options(key="ada").enqueue(2)
+
+
+def test_a_program_that_never_heard_of_it_keeps_the_order(store, clock):
+    app, ship = an_app(store)
+    app.queue("orders", ordered="wait")
+    first = ship.options(key="ada").enqueue(1)
+    clock.advance(seconds=1)  # ids of two programs are in the order of their times
+    other, ship = an_app(store)
+    ship.options(key="ada").enqueue(2)
+
+    jobs = other.broker.claim(a_worker(tasks={"ship": 1}), limit=9)
+
+    assert [job.id for job in jobs] == [first.id]
+
+
+def test_a_queue_that_is_declared_late_is_told_as_well(store):
+    app, ship = an_app(store)
+    ship.enqueue(1)
+    app.queue("orders", ordered="skip")
+
+    ship.options(key="ada").enqueue(2)
+
+    assert policies(store.rules()) == {"orders": "skip"}
+
+
+def test_a_job_without_a_key_is_refused_by_an_ordered_queue(store):
+    app, ship = an_app(store)
+    app.queue("orders", ordered="wait")
+
+    for enqueue in (ship.enqueue, ship.options(delay=5).enqueue, ship.job):
+        with pytest.raises(Refused, match="queue orders is ordered by key, and this job has none"):
+            enqueue(1)
+    with pytest.raises(Refused, match="ordered by key"):
+        ship.enqueue_many([(1,), (2,)])
+
+    assert store.count() == []
+
+
+def test_tests_of_an_app_have_its_order(store):
+    app, ship = an_app(store)
+    app.queue("orders", ordered="wait")
+
+    with app.testing():
+        ship.options(key="ada").enqueue(1)
+        assert policies(app.broker.rules()) == {"orders": "wait"}
+
+    assert store.rules() == []
+
+
+def test_an_order_names_a_queue_and_a_policy():
+    with pytest.raises(Refused, match="about a whole queue"):
+        Rule(RuleKind.ORDER, policy="wait")
+    with pytest.raises(Refused, match="about a whole queue"):
+        Rule(RuleKind.ORDER, queue="orders", task="ship", policy="wait")
+    with pytest.raises(Refused, match="there are wait, skip, fair"):
+        Rule(RuleKind.ORDER, queue="orders", policy="fifo")
+    with pytest.raises(Refused, match="a pause has no policy"):
+        Rule(RuleKind.PAUSE, queue="orders", policy="wait")
+
+
+def test_lanes_of_one_queue_and_priority_change_places_and_no_others(clock):
+    from penstock.job import Lane
+
+    lanes = [Lane("mail", f"task-{n}") for n in range(4)]
+    offers = [
+        lanes[0],
+        Lane("media", "a"),
+        lanes[1],
+        Lane("mail", "urgent", priority=9),
+        *lanes[2:],
+    ]
+
+    seen = {tuple(in_turn(offers, {"mail": "fair"}, lambda lane: lane)) for _ in range(200)}
+
+    assert len(seen) > 5
+    assert {(order[1].queue, order[3].task) for order in seen} == {("media", "urgent")}
+    assert in_turn(offers, {}, lambda lane: lane) == offers
