@@ -77,17 +77,28 @@ def flow(
                     "enqueued, or it ended and was not kept."
                 )
             raise typer.Exit(1)
-        now = broker.clock.now()
-        running, failed = _by_node(broker, found)
-        awaited = _awaited(broker, found)
+        described = _json(found, *_looked_at(broker, found)) if json else {}
+        lines = [] if json else drawn(broker, found)
     if json:
-        show.put_json(_json(found, running, failed, awaited))
-        return
-    show.say(_summary(found, now))
-    if found.state != b"{}":
-        show.say(f"  state {found.state.decode()}")
-    for line in _lines(found, running, failed, awaited, now):
+        show.put_json(described)
+    for line in lines:
         show.console().print(line, soft_wrap=True)
+
+
+def drawn(broker: Broker, flow: FlowRow) -> list[rich.text.Text]:
+    """How far a flow is, for people: a summary, its state, and a line for each node."""
+    import rich.text
+
+    now = broker.clock.now()
+    lines = [rich.text.Text(_summary(flow, now))]
+    if flow.state != b"{}":
+        lines.append(rich.text.Text(f"  state {flow.state.decode()}"))
+    return lines + _lines(flow, *_looked_at(broker, flow), now)
+
+
+def _looked_at(broker: Broker, flow: FlowRow) -> tuple[Jobs, Jobs, dict[str, str]]:
+    """What runs, what failed, and which signals are waited for, each by node."""
+    return *_by_node(broker, flow), _awaited(broker, flow)
 
 
 def _property(word: str) -> tuple[str, str]:

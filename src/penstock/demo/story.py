@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.broker import Broker
 from penstock.cli import show
+from penstock.cli.flows import drawn
 from penstock.cli.place import chosen
 from penstock.demo import tasks
 from penstock.demo.narrator import Narrator
@@ -27,6 +28,7 @@ from penstock.errors import PenstockError, Refused
 from penstock.filter import Filter
 from penstock.job import State
 from penstock.rule import Rule, RuleKind
+from penstock.signals import wait_for
 
 _PATIENCE = 120.0
 _THREADS = 4
@@ -56,6 +58,7 @@ class Story:
         self.watch_the_rest()
         self.pause()
         self.retry_by_hand()
+        self.flow()
         self.stop_worker()
         return self.prove()
 
@@ -171,6 +174,34 @@ class Story:
         narrator.tell("the provider is up again: penstock retry state:failed")
         result = tasks.app.handle(failed.id).result(timeout=_PATIENCE)
         narrator.tell(f"  {result}", "green")
+
+    def flow(self) -> None:
+        narrator, broker = self.narrator, self.broker
+        narrator.step("A flow: one job needs forty others, and the word of a person.")
+        tasks.app.limit(task=tasks.measure, running=4, author="you")
+        narrator.tell(
+            f"penstock limit --task {tasks.measure.name} --running 4   for all workers together"
+        )
+        pictures = tasks.measure.map([f"picture-{number}.png" for number in range(40)])
+        approval = wait_for("album-approved", timeout=600, returns=str)
+        last = tasks.album.job(pictures.output, approval.output).enqueue()
+        self.enqueued += 42
+        most = 0
+
+        def all_measured() -> bool:
+            nonlocal most
+            counts = broker.count()
+            most = max(most, *(c.running for c in counts if c.task == tasks.measure.name), 0)
+            return not any(c.total for c in counts if c.task == tasks.measure.name)
+
+        self.wait(all_measured, "forty pictures")
+        narrator.tell(f"never more than 4 at a time (seen: {most}); now penstock flow {last.id}")
+        stored = broker.flow(last.id)
+        for line in () if stored is None else drawn(broker, stored):
+            narrator.put(line)
+        narrator.tell("nobody waits on a worker. penstock signal album-approved Ada")
+        tasks.app.signal("album-approved", "Ada", author="you")
+        narrator.tell(f"  {last.result(timeout=_PATIENCE)}", "green")
 
     def stop_worker(self) -> None:
         if self.worker is None or self.worker.poll() is not None:

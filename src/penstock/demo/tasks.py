@@ -62,6 +62,21 @@ def charge(order: int, card: str) -> str:
     return f"order {order} paid with the card that ends in {card[-4:]}"
 
 
+@app.task(queue="media")
+def measure(picture: str) -> int:
+    """One picture of an album."""
+    _write_down()
+    time.sleep(0.05)
+    return len(picture)
+
+
+@app.task(queue="media")
+def album(sizes: list[int], approval: str) -> str:
+    """What follows when all pictures are measured, and somebody has agreed."""
+    _write_down()
+    return f"an album of {len(sizes)} pictures, approved by {approval}"
+
+
 def _folder() -> Path:
     return Path(os.environ[FOLDER])
 
