@@ -208,12 +208,7 @@ declare
 begin
     select j.id, j.key, j.run_at, j.expires_at into v_head
       from penstock.job j
-     where j.lane = p_lane
-       and j.key is not null
-       and j.state = 'ready'
-       and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
-     order by j.id
-     limit 1;
+     where j.id = penstock.first_in_line(p_lane, p_turn, 'ready');
     if not found or v_head.run_at > p_now or v_head.expires_at <= p_now
        or (p_ruled and penstock.kept_by_tag(v_head.id, p_lane, v_head.key, p_now))
        or penstock.is_behind(p_lanes, p_turn, v_head.id, p_wait)
@@ -229,6 +224,28 @@ begin
 end
 $$;
 
+-- The first job of a line in a lane that is in this state; null if there is none. Ordered by state as
+-- well, which is asked for as a range: no index but that of the line has this order, whatever the
+-- statistics say, so that neither the ids of all jobs nor all that failed are gone through.
+create or replace function penstock.first_in_line(p_lane bigint, p_turn bigint, p_state text)
+returns uuid
+language plpgsql stable
+as $$
+begin
+    return (
+        select j.id
+          from penstock.job j
+         where j.lane = p_lane
+           and j.key is not null
+           and j.state in ('failed', 'ready', 'running')
+           and j.state between p_state and p_state
+           and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
+         order by j.state, j.id
+         limit 1
+    );
+end
+$$;
+
 -- Whether a job of the line runs, or one that comes before this one is ready (or failed, where that
 -- keeps the line back). Lane by lane, so that each is one step in the index.
 create or replace function penstock.is_behind(p_lanes bigint[], p_turn bigint, p_id uuid, p_wait boolean)
@@ -239,29 +256,9 @@ begin
     return exists (
         select 1
           from unnest(p_lanes) as l (hash)
-         where exists (select 1
-                         from penstock.job j
-                        where j.lane = l.hash
-                          and j.key is not null
-                          and j.state = 'running'
-                          and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn)
-            -- The first by id, and not whether one is lower: that might be read by time, all of them.
-            or (select j.id
-                  from penstock.job j
-                 where j.lane = l.hash
-                   and j.key is not null
-                   and j.state = 'ready'
-                   and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
-                 order by j.id
-                 limit 1) < p_id
-            or (p_wait
-                and exists (select 1
-                              from penstock.job j
-                             where j.lane = l.hash
-                               and j.key is not null
-                               and j.state = 'failed'
-                               and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
-                               and j.id < p_id))
+         where penstock.first_in_line(l.hash, p_turn, 'running') is not null
+            or penstock.first_in_line(l.hash, p_turn, 'ready') < p_id
+            or (p_wait and penstock.first_in_line(l.hash, p_turn, 'failed') < p_id)
     );
 end
 $$;
