@@ -340,3 +340,25 @@ create table penstock.member (
     last uuid not null,
     primary key (node, place)
 );
+
+-- Writes in parts: what is kept unseen until its write is published. Not in the log of the server:
+-- what a crash takes away is missed by publish, and the write is made again.
+create unlogged table penstock.staged (
+    write text not null,
+    part text not null,
+    id uuid not null,
+    lane bigint not null,
+    jobs integer not null,
+    lengths bytea,  -- null: bodies is one job of its own, as penstock.enqueue_jobs takes it
+    bodies bytea not null,
+    at double precision not null,
+    primary key (write, part, id)
+);
+alter table penstock.staged alter column bodies set storage external, alter column lengths set storage external;
+
+-- Which writes were published, so that each is once.
+create table penstock.published (
+    write text primary key,
+    jobs bigint not null,
+    at double precision not null
+);
