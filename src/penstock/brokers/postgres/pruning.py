@@ -135,8 +135,10 @@ class Pruning(Staging):
         removed += self._pages(sql.prune_flows, parameters)
         for statement in (sql.prune_tags, sql.prune_workers, sql.prune_unique, sql.prune_starts):
             self._pages(statement, parameters)
-        with self.store.writing() as db:
-            db.execute(sql.prune_staged, {"now": now, "staged": STAGED_SECONDS})
+        with self.store.reading() as db:
+            old = db.execute(sql.prune_staged, {"now": now, "staged": STAGED_SECONDS}).fetchall()
+        for row in old:
+            self.discard(row["write"])
         self.fold()
         return removed
 

@@ -1,7 +1,8 @@
-"""Writes in parts: jobs in a table that no other verb reads, until their write is published.
+"""Writes in parts: jobs that no other verb sees, until their write is published.
 
-What is staged need not survive a crash of the server, and is not in its log: publish counts what is
-there, and refuses a write of which anything is missing.
+Parcels are stored at once, where all parcels are, in a lane that is never offered: to publish one
+changes its lane. Nothing staged has to be on the disk: publish counts what is there, and its own
+commit carries it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from penstock.brokers.postgres.claiming import Claiming
 from penstock.brokers.postgres.hand_over import refuse
 from penstock.brokers.postgres.handed import Handed, job_values
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import Busy, Contended, again
-from penstock.brokers.tables.rows import lengths_of
+from penstock.brokers.postgres.store import Busy, Contended, PostgresDb, again
+from penstock.brokers.tables.rows import ids_after, lengths_of, packed_jobs
 from penstock.checks import check_stage, check_staged
 from penstock.errors import StoreUnreachable, UnknownOutcome
 from penstock.ids import to_bytes
@@ -42,22 +43,40 @@ class Staging(Claiming):
 
     @again
     def _stage(self, write: str, part: str, handed: Handed, now: float) -> None:
-        parcels, singles = handed.parcels, handed.singles
-        encoded = [msgspec.json.encode(value) for value in job_values(singles)]
+        place = {"write": write, "part": part, "now": now}
         with self.store.writing(durable=False) as db:
-            db.execute(
-                sql.stage,
-                (
-                    *(write, part, now),
-                    uuids([to_bytes(job.id) for job in (*parcels, *singles)]),
-                    bigs([job.lane.hash for job in (*parcels, *singles)]),
-                    ints([len(parcel.bodies) for parcel in parcels] + [1] * len(singles)),
-                    blobs(
-                        [lengths_of(parcel.bodies) for parcel in parcels] + [None] * len(singles)
-                    ),
-                    blobs([b"".join(parcel.bodies) for parcel in parcels] + encoded),
-                ),
-            )
+            singles = [*handed.singles, *self._stage_parcels(db, place, handed.parcels)]
+            if singles:
+                ids = uuids([to_bytes(job.id) for job in singles])
+                lanes = bigs([job.lane.hash for job in singles])
+                bodies = blobs([msgspec.json.encode(value) for value in job_values(singles)])
+                db.execute(sql.stage_jobs, {**place, "ids": ids, "lanes": lanes, "bodies": bodies})
+
+    def _stage_parcels(
+        self, db: PostgresDb, place: dict[str, Any], parcels: Sequence[Parcel]
+    ) -> list[Job[Any]]:
+        """Stage them; answers the jobs of those that another part, or another write, holds."""
+        if not parcels:
+            return []
+        firsts = [to_bytes(parcel.id) for parcel in parcels]
+        parameters = {
+            **place,
+            "ids": uuids(firsts),
+            "lanes": bigs([parcel.lane.hash for parcel in parcels]),
+            "jobs": ints([len(parcel.bodies) for parcel in parcels]),
+            "lengths": blobs([lengths_of(parcel.bodies) for parcel in parcels]),
+            "bodies": blobs([b"".join(parcel.bodies) for parcel in parcels]),
+        }
+        kept = db.execute(sql.stage, parameters).rowcount
+        if kept == len(parcels):
+            return []
+        held = {row["id"] for row in db.execute(sql.staged_among, parameters)}
+        return [
+            job
+            for raw, parcel in zip(firsts, parcels, strict=True)
+            if raw not in held
+            for job in packed_jobs(parcel.lane, ids_after(raw, len(parcel.bodies)), parcel.bodies)
+        ]
 
     def publish(self, write: str, parts: Mapping[str, int]) -> int:
         check_stage(write)

@@ -34,7 +34,7 @@ begin
     perform penstock.check_pruned(v_first);
     select penstock.id_after(s.id, s.jobs - 1) into v_last
       from penstock.staged s
-     where s.write = p_write and s.part = any (p_parts) and s.lengths is not null
+     where s.write = p_write and s.part = any (p_parts) and s.body is null
      order by s.id desc
      limit 1;
 
@@ -45,7 +45,7 @@ begin
         for v_row in
             select s.id, s.jobs
               from penstock.staged s
-             where s.write = p_write and s.part = any (p_parts) and s.lengths is not null
+             where s.write = p_write and s.part = any (p_parts) and s.body is null
         loop
             select s.id, s.jobs into v_sent
               from penstock.sent s
@@ -63,7 +63,7 @@ begin
                    select s.id,
                           lag(penstock.id_after(s.id, s.jobs - 1)) over (order by s.id, s.part) as before
                      from penstock.staged s
-                    where s.write = p_write and s.part = any (p_parts) and s.lengths is not null
+                    where s.write = p_write and s.part = any (p_parts) and s.body is null
                ) t
          where t.before >= t.id
     );
@@ -71,17 +71,18 @@ begin
     insert into penstock.sent (id, jobs, lane)
     select s.id, s.jobs, s.lane
       from penstock.staged s
-     where s.write = p_write and s.part = any (p_parts) and s.lengths is not null
+     where s.write = p_write and s.part = any (p_parts) and s.body is null
        and s.id <> all (v_known);
-    insert into penstock.parcel (lane, id, jobs, lengths, bodies)
-    select s.lane, s.id, s.jobs, s.lengths, s.bodies
+    update penstock.parcel p
+       set lane = s.lane
       from penstock.staged s
-     where s.write = p_write and s.part = any (p_parts) and s.lengths is not null
-       and s.id <> all (v_known);
+     where s.write = p_write and s.part = any (p_parts) and s.body is null
+       and s.id <> all (v_known)
+       and p.lane = penstock.lane_staged() and p.id = s.id;
     insert into penstock.tally (lane, state, minute, jobs)
     select s.lane, 'ready', 0, sum(s.jobs)
       from penstock.staged s
-     where s.write = p_write and s.part = any (p_parts) and s.lengths is not null
+     where s.write = p_write and s.part = any (p_parts) and s.body is null
        and s.id <> all (v_known)
      group by s.lane;
 
@@ -91,15 +92,17 @@ begin
           from (
                    select p.job, row_number() over () / 200 as page
                      from (
-                              select convert_from(s.bodies, 'UTF8')::jsonb as job
+                              select convert_from(s.body, 'UTF8')::jsonb as job
                                 from penstock.staged s
-                               where s.write = p_write and s.part = any (p_parts) and s.lengths is null
+                               where s.write = p_write and s.part = any (p_parts) and s.body is not null
                                order by s.id
                           ) p
                    union all
-                   select penstock.job_in(s.id, s.lane, s.lengths, s.bodies, i), -1
-                     from penstock.staged s, generate_series(0, s.jobs - 1) as i
-                    where s.write = p_write and s.part = any (p_parts) and s.lengths is not null
+                   select penstock.job_in(p.id, s.lane, p.lengths, p.bodies, i), -1
+                     from penstock.staged s
+                     join penstock.parcel p on p.lane = penstock.lane_staged() and p.id = s.id,
+                          generate_series(0, p.jobs - 1) as i
+                    where s.write = p_write and s.part = any (p_parts) and s.body is null
                       and s.id = any (v_known)
                ) t
          group by t.page

@@ -1,2 +1,11 @@
 -- Forget what is staged of a write.
-delete from penstock.staged where write = %s;
+with gone as (
+    delete from penstock.staged
+     where write = %s
+    returning id, body is null as packed
+)
+delete from penstock.parcel p
+ using gone g
+ where g.packed
+   and p.lane = penstock.lane_staged()
+   and p.id = g.id;

@@ -1,8 +1,5 @@
 -- Serves prune: writes that nobody added to for a day, and nobody published.
-delete from penstock.staged
- where write in (
-           select write
-             from penstock.staged
-            group by write
-           having max(at) < %(now)s - %(staged)s
-       );
+select write
+  from penstock.staged
+ group by write
+having max(at) < %(now)s - %(staged)s;

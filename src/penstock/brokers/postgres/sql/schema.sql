@@ -341,20 +341,19 @@ create table penstock.member (
     primary key (node, place)
 );
 
--- Writes in parts: what is kept unseen until its write is published. Not in the log of the server:
--- what a crash takes away is missed by publish, and the write is made again.
-create unlogged table penstock.staged (
+-- Writes in parts: what is kept unseen until its write is published. Parcels are in penstock.parcel
+-- already, in a lane that nobody offers, below all others: to publish one is to change its lane, and
+-- its bodies are not written again.
+create table penstock.staged (
     write text not null,
     part text not null,
     id uuid not null,
     lane bigint not null,
     jobs integer not null,
-    lengths bytea,  -- null: bodies is one job of its own, as penstock.enqueue_jobs takes it
-    bodies bytea not null,
+    body bytea,  -- one job of its own, as penstock.enqueue_jobs takes it; null: a parcel
     at double precision not null,
     primary key (write, part, id)
 );
-alter table penstock.staged alter column bodies set storage external, alter column lengths set storage external;
 
 -- Which writes were published, so that each is once.
 create table penstock.published (

@@ -1,6 +1,15 @@
--- Keep jobs of one part of a write; what it holds already is left as it is.
-insert into penstock.staged (write, part, id, lane, jobs, lengths, bodies, at)
-select %s::text, %s::text, t.id, t.lane, t.jobs, t.lengths, t.bodies, %s::double precision
-  from unnest(%s::uuid[], %s::bigint[], %s::integer[], %s::bytea[], %s::bytea[])
-       as t (id, lane, jobs, lengths, bodies)
-    on conflict do nothing;
+-- Keep parcels of one part of a write, in the lane of what is staged; answers which. One that some
+-- part holds already is left as it is.
+with kept as (
+    insert into penstock.parcel (lane, id, jobs, lengths, bodies)
+    select penstock.lane_staged(), t.id, t.jobs, t.lengths, t.bodies
+      from unnest(%(ids)s::uuid[], %(jobs)s::integer[], %(lengths)s::bytea[], %(bodies)s::bytea[])
+           as t (id, jobs, lengths, bodies)
+        on conflict do nothing
+    returning id, jobs
+)
+insert into penstock.staged (write, part, id, lane, jobs, at)
+select %(write)s, %(part)s, k.id, t.lane, k.jobs, %(now)s
+  from kept k
+  join unnest(%(ids)s::uuid[], %(lanes)s::bigint[]) as t (id, lane) on t.id = k.id
+returning id;
