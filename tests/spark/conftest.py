@@ -22,7 +22,7 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shared_spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The session of this test process: it takes seconds to start, and most tests can share it."""
     spark = penstock.spark.session(
-        "local[2]",
+        "local[2,4]",  # a task may fail three times, as on a cluster
         app_name="penstock-tests",
         url=f"sqlite:///{tmp_path_factory.mktemp('no-store')}/none.db",
         config={

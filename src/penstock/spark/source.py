@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from penstock.brokers import open_broker
@@ -39,6 +44,18 @@ class PenstockSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         del schema
         return CountsReader(self.options.get("profile"), self.options.get("url"))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from penstock.spark.sink import BatchSink
+
+        return BatchSink(schema, self.options, overwrite)
+
+    def streamWriter(  # noqa: N802  as Spark calls it
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        from penstock.spark.sink import StreamSink
+
+        return StreamSink(schema, self.options, overwrite)
 
     def _table(self) -> str:
         table = self.options.get("table", "")
