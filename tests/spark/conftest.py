@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 import penstock.spark
 from tests.spark.cluster import Cluster
+from tests.spark.frames import write
+
+Write = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +63,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A standalone cluster of two workers on this machine."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def into(shared_spark: Any, store_url: str) -> Write:
+    """Write a frame into the test's store, of the shared session as it is.
+
+    Python workers are started anew for a session that is attached to another store; this way they
+    are not.
+    """
+    del shared_spark
+    return partial(write, url=store_url)

@@ -16,21 +16,17 @@ from penstock.app import App
 from penstock.codec import LARGEST_BODY, ArgumentCodec, add_options
 from penstock.errors import Refused
 from penstock.filter import argument_text
-from penstock.ids import Ids, derived_id
+from penstock.ids import Ids
 from penstock.job import Job, Lane, Parcel, cut
 from penstock.prepare import check_name, check_priority, check_tags, check_text
 from penstock.redact import redact
+from penstock.spark.rows import row_id
 from penstock.spark.sink.layout import Layout, task_of
 from penstock.spark.sink.options import ALONE, SinkOptions
 from penstock.spark.sink.values import Faults, seconds_of, values_of
 
 _SHOWN = 300  # characters of a row that a refusal shows
 _encode_lines = msgspec.json.Encoder().encode_lines
-
-
-def row_id(task: str, id: object) -> str:
-    """The id of the job that a row with this `id` becomes: the same, whenever it is written."""
-    return derived_id("spark", task, str(id))
 
 
 class Made(NamedTuple):
