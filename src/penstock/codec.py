@@ -442,6 +442,7 @@ class ResultCodec:
 
     def __init__(self, annotation: Any = Any, what: str = "result") -> None:
         self._what = what
+        self.annotation = annotation
         try:
             self._look = _looseness(annotation)
             decoder = msgspec.json.Decoder(annotation, dec_hook=_from_plain)

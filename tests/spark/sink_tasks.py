@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -54,3 +57,20 @@ def strict(id: UUID, amount: float = 1.0) -> None: ...
 
 @app.task(name="mail:rich", search=("number",), tags={"kind": "rich"}, at_most_once=True)
 def rich(number: int) -> None: ...
+
+
+@dataclass
+class Doomed:
+    """Whoever reads number 150 first is killed."""
+
+    number: int
+    told: str
+
+    def __post_init__(self) -> None:
+        if self.number == 150 and not Path(self.told).exists():
+            Path(self.told).write_text("killed", encoding="ascii")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="mail:doomed")
+def doomed(doomed: Doomed) -> None: ...

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark import TaskContext
 
-from tests.spark.frames import arguments_in, jobs_in, numbers_in, write
+from tests.spark.frames import APP, arguments_in, jobs_in, numbers_in, write
 
 ONCE = dict.fromkeys(range(400), 1)
 
@@ -28,28 +28,19 @@ def small(shared_spark: Any) -> Iterator[Any]:
     shared_spark.conf.set(name, before)
 
 
-def _failing_twice(batches: Iterator[Any]) -> Iterator[Any]:
-    """Hands on some batches, then fails, in the first two attempts of partition 0."""
+def _failing_twice(rows: Iterator[Any]) -> Iterator[Any]:
+    """Hands on some rows, then fails, in the first two attempts of partition 0."""
     context = TaskContext.get()
-    for place, batch in enumerate(batches):
-        if place == 5 and context.partitionId() == 0 and context.attemptNumber() < 2:
+    assert context is not None
+    for place, row in enumerate(rows):
+        if place == 150 and context.partitionId() == 0 and context.attemptNumber() < 2:
             raise OSError("the disk is gone")
-        yield batch
+        yield row
 
 
-def _killing(batches: Iterator[Any]) -> Iterator[Any]:
-    """Kills the other Python workers once, in the middle: those that write are among them."""
-    context = TaskContext.get()
-    for place, batch in enumerate(batches):
-        if place == 6 and context.partitionId() == 0 and context.attemptNumber() == 0:
-            for entry in Path("/proc").glob("[0-9]*"):
-                try:
-                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                except OSError:
-                    continue
-                if parent == os.getppid() and int(entry.name) != os.getpid():
-                    os.kill(int(entry.name), signal.SIGKILL)
-        yield batch
+def _through(spark: Any, frame: Any, function: Any) -> Any:
+    """The frame, its rows handed through a function in Python."""
+    return spark.createDataFrame(frame.rdd.mapPartitions(function), "number int")
 
 
 def _numbers(shared_spark: Any, partitions: int = 2) -> Any:
@@ -58,24 +49,30 @@ def _numbers(shared_spark: Any, partitions: int = 2) -> Any:
 
 def test_a_task_that_fails_twice_in_the_middle(small: Any, store_url: str, into: Any):
     """Issue 5: under task retry the multiset of arguments equals the frame's."""
-    into(_numbers(small).mapInArrow(_failing_twice, "number int"))
+    into(_through(small, _numbers(small), _failing_twice))
 
     assert numbers_in(store_url) == ONCE
 
 
 def test_a_shuffle_that_is_not_the_same_again(small: Any, store_url: str, into: Any):
     """Issue 5: rows that move to other partitions when a task is run again."""
-    shuffled = _numbers(small, 3).repartition(2).mapInArrow(_failing_twice, "number int")
-    into(shuffled.repartition(3))
+    shuffled = _numbers(small, 3).orderBy("number").repartition(2)
+
+    into(_through(small, shuffled, _failing_twice))
 
     assert numbers_in(store_url) == ONCE
 
 
-def test_python_workers_killed_in_mid_write(small: Any, store_url: str, into: Any):
-    """Issue 5: kill -9 of a Python worker."""
-    into(_numbers(small).mapInArrow(_killing, "number int"))
+def test_a_python_worker_killed_in_mid_write(small: Any, store_url: str, into: Any, tmp_path: Path):
+    """Issue 5: kill -9 of a Python worker, after it has staged some batches."""
+    told = tmp_path / "told"
+    frame = _numbers(small).selectExpr(f"struct(number, '{told}' as told) as doomed")
 
-    assert numbers_in(store_url) == ONCE
+    into(frame, app=APP, task="mail:doomed")
+
+    assert told.read_text() == "killed"
+    found = Counter(each["doomed"]["number"] for each in arguments_in(store_url))
+    assert found == ONCE
 
 
 def test_a_task_that_never_works_leaves_nothing(small: Any, store_url: str, into: Any):
@@ -97,14 +94,13 @@ import penstock.spark
 def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
-def kill_java(batches):
-    for batch in batches:
-        yield batch
+def kill_java(rows):
+    yield from rows
     os.kill(parent_of(os.getppid()), signal.SIGKILL)
 
 spark = penstock.spark.session("local[1]", url=sys.argv[1])
 frame = spark.range(0, 400, 1, 2).selectExpr("cast(id as int) as number")
-frame = frame.mapInArrow(kill_java, "number int")
+frame = spark.createDataFrame(frame.rdd.mapPartitions(kill_java), "number int")
 print("writing", flush=True)
 writer = frame.write.format("penstock").option("task", "mail:send").option("write", "import-9")
 writer.mode("append").save()
