@@ -144,7 +144,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     }
     command = [sys.executable, *arguments]
     return subprocess.run(
-        command, cwd=cwd, env=settings, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=cwd, env=settings, capture_output=True, text=True, timeout=110, check=False
     )
 
 
