@@ -6,6 +6,7 @@ somebody else made. What only counts before Java starts is therefore in `session
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -44,20 +45,23 @@ def session(
     before what is set here. Asked again it gives the session that runs; another master is refused.
     """
     _need_spark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     store = named_store(profile, url)
-    running = SparkSession.getActiveSession()
+    builder: Any = SparkSession.builder
+    # Not getActiveSession: to any other thread than the one that made it, it is unknown.
+    running = SparkContext._active_spark_context  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
     if running is not None:
-        at = running.sparkContext.master
+        at = running.master
         if master is not None and master != at:
             raise Refused(f"a session on {at} runs in this process; stop it before one on {master}")
-        return _attached(running, store)
+        return _attached(builder.getOrCreate(), store)
     master = master or "local[*]"
     began = time.monotonic()
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every line that it closes
     _say(f"starting Spark on {master}, which takes some seconds")
     _prepare_environment(master)
-    builder: Any = SparkSession.builder
     builder = builder.master(master).appName(app_name)
     for name, value in _configuration(master, config or {}).items():
         builder = builder.config(name, value)
