@@ -37,6 +37,8 @@ from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
 from penstock.task import Task
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.testing import Testing
 
 P = ParamSpec("P")
@@ -248,6 +250,15 @@ class App(Registry):
 
     def _relaxed(self) -> frozenset[str]:
         return frozenset(name for name, options in self._queues.items() if options["relaxed"])
+
+    def spark_session(self) -> Generator[SparkSession]:
+        """The resource that tasks with `spark=True` share: a session of this process.
+
+        In tests: `app.replace(app.spark_session, spark)`.
+        """
+        from penstock.spark.task import opened_session
+
+        yield from opened_session(self.resolved_url.url)
 
     def replace(self, factory: Callable[[], Any], value: Any) -> AbstractContextManager[None]:
         """In tests: hand out `value` where tasks `use(factory)`."""

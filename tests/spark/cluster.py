@@ -63,7 +63,7 @@ class Cluster:
 
     def state(self) -> dict[str, Any] | None:
         """What the master says of itself."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             page = f"http://127.0.0.1:{self._page}/json/"
             with urllib.request.urlopen(page, timeout=5) as answer:
                 return json.load(answer)
@@ -72,13 +72,11 @@ class Cluster:
     def executors(self) -> list[int]:
         """The processes of executors that run now."""
         found: list[int] = []
-        for place in Path("/proc").glob("[0-9]*/cmdline"):
+        for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                words = place.read_bytes().split(b"\0")
-                if b"--executor-id" in words and any(
-                    str(self._folder).encode() in w for w in words
-                ):
-                    found.append(int(place.parent.name))
+                here = (place / "cwd").readlink().is_relative_to(self._folder)
+                if here and b"--executor-id" in (place / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(place.name))
         return found
 
     def close(self) -> None:

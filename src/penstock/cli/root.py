@@ -22,6 +22,7 @@ from penstock.cli import (
     measure,
     rules,
     schedules,
+    spark,
     start,
     stores,
     work,
@@ -37,6 +38,7 @@ HOLD_BACK = "Hold back and let go"
 JOBS = "Jobs"
 LOOK = "Look"
 STORE = "The store"
+SPARK = "On Spark"
 SEE = "See it work"
 
 
@@ -131,5 +133,6 @@ _add(LOOK, schedules.schedules)
 _add(LOOK, flows.flow)
 _add(STORE, stores.migrate)
 _add(STORE, stores.doctor)
+_add(SPARK, spark.spark_worker)
 _add(SEE, measure.bench)
 _add(SEE, measure.demo)

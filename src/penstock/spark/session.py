@@ -6,6 +6,7 @@ somebody else made. What only counts before Java starts is therefore in `session
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -44,21 +45,26 @@ def session(
     before what is set here. Asked again it gives the session that runs; another master is refused.
     """
     _need_spark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     store = named_store(profile, url)
-    running = SparkSession.getActiveSession()
+    builder: Any = SparkSession.builder
+    # Not getActiveSession: to any other thread than the one that made it, it is unknown.
+    running = SparkContext._active_spark_context  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
     if running is not None:
-        at = running.sparkContext.master
+        at = running.master
         if master is not None and master != at:
             raise Refused(f"a session on {at} runs in this process; stop it before one on {master}")
-        return _attached(running, store)
-    master = master or "local[*]"
+        return _attached(builder.getOrCreate(), store)
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = "local[*]"  # else spark-submit has started Java, and was told which
     began = time.monotonic()
-    _say(f"starting Spark on {master}, which takes some seconds")
-    _prepare_environment(master)
-    builder: Any = SparkSession.builder
-    builder = builder.master(master).appName(app_name)
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every line that it closes
+    if master is not None:
+        _say(f"starting Spark on {master}, which takes some seconds")
+        _prepare_environment(master)
+        builder = builder.master(master).appName(app_name)
     for name, value in _configuration(master, config or {}).items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
@@ -123,20 +129,22 @@ def _prepare_environment(master: str) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 
 
-def _configuration(master: str, given: Mapping[str, object]) -> dict[str, str]:
+def _configuration(master: str | None, given: Mapping[str, object]) -> dict[str, str]:
     config = {
         "spark.sql.python.filterPushdown.enabled": "true",
         # The option that a reader may name its store by, and what people put in beside ours.
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|penstock_url",
         "spark.ui.showConsoleProgress": "false",
     }
-    if _on_loopback(master):
+    if master is not None and _on_loopback(master):
         config |= {
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.driver.host": _LOOPBACK,
             "spark.ui.enabled": "false",
         }
     config |= {name: _text(value) for name, value in given.items()}
+    if master is None:
+        return config
     quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
     config[_JAVA_OPTIONS] = f"{quiet} {config.get(_JAVA_OPTIONS, '')}".strip()
     return config

@@ -116,12 +116,14 @@ def _places(module: str) -> Iterator[Path]:
         yield Path(next(iter(spec.submodule_search_locations)))
     elif spec.origin:
         yield Path(spec.origin)
-    for name in importlib.metadata.packages_distributions().get(module, ())[:1]:
-        metadata = importlib.metadata.distribution(name).locate_file(
-            f"{name.replace('-', '_')}-{importlib.metadata.version(name)}.dist-info"
-        )
-        if Path(str(metadata)).is_dir():
-            yield Path(str(metadata))
+    try:
+        distribution = importlib.metadata.distribution(module)
+    except importlib.metadata.PackageNotFoundError:
+        return
+    name = distribution.name.replace("-", "_")
+    metadata = Path(str(distribution.locate_file(f"{name}-{distribution.version}.dist-info")))
+    if metadata.is_dir():  # some ask it for their own version
+        yield metadata
 
 
 def _packed(package: Path, folder: Path) -> str:
