@@ -20,7 +20,6 @@ from penstock.rule import RuleKind
 from penstock.settings import mask
 from penstock.spark.rows import row_id
 from penstock.spark.store import named_store, store_of
-from penstock.target import target_of
 from penstock.task import Task
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def apply(
 
     It waits until all rows ended. Interrupted, or killed, it leaves the jobs to the workers.
     """
+    from penstock.spark.sink.making import recipe_text
+
     spark = frame.sparkSession
     app, url = task.app, store_of(spark)
     if app.resolved_url.url != url:
@@ -64,12 +65,12 @@ def apply(
     if taken := sorted(set(RESULT) & set(frame.columns)):
         raise Refused(f"the answer has a column {taken[0]!r}; rename the frame's own")
     names = arguments or [name for name in frame.columns if name in task.codec.kinds]
+    _check(frame, task, id, names)
     if rate is not None:
         _limit(task, rate)
     writer = frame.write.format("penstock").option("task", task.name).option("id_column", id)
-    writer = writer.option("arguments", ",".join(names))
-    for name, value in _told(task).items():
-        writer = writer.option(name, value)
+    # Not the app: what runs here may be a notebook, and no executor can import that.
+    writer = writer.option("recipe", recipe_text(task)).option("arguments", ",".join(names))
     writer.mode("append").save()
     _await_all(app.broker, frame, task.name, id)
     if rate is not None and not _open(app.broker, task.name):
@@ -81,11 +82,13 @@ def apply(
     return spark.read.parquet(into)
 
 
-def _told(task: Task[..., Any]) -> dict[str, Any]:
-    """What executors have to know of the task: its app, if they can import that."""
-    if (target := target_of(task.app)) is not None:
-        return {"app": target}
-    return {"queue": task.queue, "version": task.version, "priority": task.chosen.priority}
+def _check(frame: DataFrame, task: Task[..., Any], id: str, names: Sequence[str]) -> None:
+    """Refuse columns that are no arguments of the task."""
+    from penstock.spark.sink.layout import lay_out
+    from penstock.spark.sink.options import SinkOptions
+
+    options = SinkOptions(task=task.name, columns={"id": id}, arguments=tuple(names))
+    lay_out(frame.schema, options, task.app)
 
 
 def _limit(task: Task[..., Any], rate: str) -> None:

@@ -24,6 +24,7 @@ from penstock.spark.rows import row_id
 from penstock.spark.sink.layout import Layout, task_of
 from penstock.spark.sink.options import ALONE, SinkOptions
 from penstock.spark.sink.values import Faults, seconds_of, values_of
+from penstock.task import Task
 
 _SHOWN = 300  # characters of a row that a refusal shows
 _encode_lines = msgspec.json.Encoder().encode_lines
@@ -50,6 +51,39 @@ class Recipe(NamedTuple):
     @property
     def plain(self) -> bool:
         return not (self.tags or self.search or self.at_most_once)
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A recipe as text, for executors that cannot import the app."""
+
+    lane: Lane
+    options: bytes
+    tags: dict[str, str]
+    search: tuple[str, ...]
+    at_most_once: bool
+
+
+def recipe_text(task: Task[..., Any]) -> str:
+    """What the jobs of a task have in common, as an option."""
+    recipe = _recipe_of(task)
+    fields = (recipe.lane, recipe.options, recipe.tags, recipe.search, recipe.at_most_once)
+    return msgspec.json.encode(Told(*fields)).decode()
+
+
+def _recipe_of(
+    task: Task[..., Any], queue: str | None = None, priority: int | None = None
+) -> Recipe:
+    chosen = task.chosen
+    queue = queue or chosen.queue
+    priority = chosen.priority if priority is None else priority
+    return Recipe(
+        Lane(queue, task.name, task.version, priority, task.runs_on),
+        msgspec.json.encode(chosen.body),
+        task.codec,
+        dict(chosen.tags),
+        task.search,
+        task.at_most_once,
+    )
 
 
 class Maker:
@@ -155,6 +189,9 @@ class Maker:
 
     def _new_recipe(self, task: str | None, queue: str | None, priority: int | None) -> Recipe:
         options = self._options
+        if options.recipe is not None:
+            told = msgspec.json.decode(options.recipe, type=Told)
+            return Recipe(told.lane, told.options, None, told.tags, told.search, told.at_most_once)
         name = check_name("task", task or options.task)
         queue = queue or options.queue
         priority = options.priority if priority is None else priority
@@ -164,23 +201,7 @@ class Maker:
             check_priority(priority)
         if self._app is None:
             return Recipe(Lane(queue or "default", name, options.version or 1, priority or 0))
-        known = task_of(self._app, name)
-        chosen = known.chosen
-        lane = Lane(
-            queue or chosen.queue,
-            known.name,
-            known.version,
-            chosen.priority if priority is None else priority,
-            known.runs_on,
-        )
-        return Recipe(
-            lane,
-            msgspec.json.encode(chosen.body),
-            known.codec,
-            dict(chosen.tags),
-            known.search,
-            known.at_most_once,
-        )
+        return _recipe_of(task_of(self._app, name), queue, priority)
 
     def _check(self, bodies: list[bytes], recipes: Sequence[Recipe], faults: Faults) -> None:
         """Look at each row that may not be a call of its task, as the worker will."""

@@ -19,7 +19,7 @@ from penstock.prepare import check_name, check_priority, check_text, check_uniqu
 ROLES = ("args", "at", "id", "key", "priority", "queue", "tags", "task", "unique")
 ALONE = frozenset({"at", "id", "key", "tags", "unique"})  # these make a job travel alone
 _PLAIN = (
-    *("app", "arguments", "priority", "profile", "queue", "rejects", "rows_argument"),
+    *("app", "arguments", "priority", "profile", "queue", "recipe", "rejects", "rows_argument"),
     *("rows_per_job", "task", "unique_for", "unique_until", "url", "version", "write"),
 )
 _SPARKS = frozenset({"checkpointlocation", "path", "table"})  # Spark's own; not for us
@@ -43,6 +43,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     write: str | None = None
     profile: str | None = None
     url: str | None = None
+    recipe: str | None = None  # from `apply`: what its task's jobs are, without the task's code
 
     def __repr__(self) -> str:
         return "SinkOptions(...)"  # the URL may hold a password, and Spark logs what it meets
