@@ -68,23 +68,7 @@ begin
          where t.before >= t.id
     );
 
-    insert into penstock.sent (id, jobs, lane)
-    select s.id, s.jobs, s.lane
-      from penstock.staged s
-     where s.write = p_write and s.part = any (p_parts) and s.body is null
-       and s.id <> all (v_known);
-    update penstock.parcel p
-       set lane = s.lane
-      from penstock.staged s
-     where s.write = p_write and s.part = any (p_parts) and s.body is null
-       and s.id <> all (v_known)
-       and p.lane = penstock.lane_staged() and p.id = s.id;
-    insert into penstock.tally (lane, state, minute, jobs)
-    select s.lane, 'ready', 0, sum(s.jobs)
-      from penstock.staged s
-     where s.write = p_write and s.part = any (p_parts) and s.body is null
-       and s.id <> all (v_known)
-     group by s.lane;
+    perform penstock.publish_parcels(p_write, p_parts, v_known);
 
     -- What is left: jobs of their own, and those of the parcels that cannot be taken whole.
     for v_page in
@@ -110,6 +94,53 @@ begin
     loop
         perform penstock.enqueue_jobs(v_page, p_now);
     end loop;
+end
+$$;
+
+-- Serves publish_parts: all parcels but those. Hashed, whatever the planner remembers of the tables:
+-- it has seen them empty, and would go through all parcels once for each.
+create or replace function penstock.publish_parcels(p_write text, p_parts text[], p_not uuid[]) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_nestloop = off
+set jit = off
+as $$
+begin
+    insert into penstock.sent (id, jobs, lane)
+    select s.id, s.jobs, s.lane
+      from penstock.staged s
+     where s.write = p_write and s.part = any (p_parts) and s.body is null
+       and s.id <> all (p_not);
+    insert into penstock.tally (lane, state, minute, jobs)
+    select s.lane, 'ready', 0, sum(s.jobs)
+      from penstock.staged s
+     where s.write = p_write and s.part = any (p_parts) and s.body is null
+       and s.id <> all (p_not)
+     group by s.lane;
+    update penstock.parcel p
+       set lane = s.lane
+      from penstock.staged s
+     where s.write = p_write and s.part = any (p_parts) and s.body is null
+       and s.id <> all (p_not)
+       and p.lane = penstock.lane_staged() and p.id = s.id;
+end
+$$;
+
+-- Forget what is staged of a write.
+create or replace function penstock.discard(p_write text) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_nestloop = off
+set jit = off
+as $$
+begin
+    delete from penstock.parcel p
+     using penstock.staged s
+     where s.write = p_write and s.body is null
+       and p.lane = penstock.lane_staged() and p.id = s.id;
+    delete from penstock.staged s where s.write = p_write;
 end
 $$;
 
