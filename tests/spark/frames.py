@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from pyspark.sql import types
 
 from penstock.brokers import open_broker
 from penstock.filter import Filter
 from penstock.job import Job
 
 APP = f"{Path(__file__).with_name('sink_tasks.py')}:app"
+
+
+def schema_of(**kinds: types.DataType) -> types.StructType:
+    return types.StructType([types.StructField(name, kind) for name, kind in kinds.items()])
 
 
 def jobs_in(url: str) -> list[Job[Any]]:

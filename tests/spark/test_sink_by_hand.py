@@ -16,20 +16,16 @@ from pyspark.sql import types
 from penstock.errors import Refused
 from penstock.spark.sink import BatchSink, StreamSink
 from penstock.spark.sink.fitting import Fit, fit
-from tests.spark.frames import APP, jobs_in, numbers_in
+from tests.spark.frames import APP, jobs_in, numbers_in, schema_of
 from tests.spark.sink_tasks import Line
 
 NOWHERE = "sqlite:////nowhere/at.db"
 
 
-def _schema(**kinds: types.DataType) -> types.StructType:
-    return types.StructType([types.StructField(name, kind) for name, kind in kinds.items()])
-
-
 INT, TEXT = types.IntegerType(), types.StringType()
-NUMBER = _schema(number=INT)
-REAL = _schema(x=types.DoubleType())
-CALL = _schema(number=INT, text=TEXT)
+NUMBER = schema_of(number=INT)
+REAL = schema_of(x=types.DoubleType())
+CALL = schema_of(number=INT, text=TEXT)
 
 
 def _batch(*numbers: int) -> Any:
@@ -92,8 +88,8 @@ def test_an_aborted_write_leaves_neither_jobs_nor_rejects(store_url: str, tmp_pa
     ("schema", "options", "sentence"),
     [
         (NUMBER, {"app": APP}, "no column for 'text'"),
-        (_schema(number=INT, text=TEXT, more=INT), {"app": APP}, "has no argument 'more'"),
-        (_schema(number=TEXT, text=TEXT), {"app": APP}, "column number is string.*takes int"),
+        (schema_of(number=INT, text=TEXT, more=INT), {"app": APP}, "has no argument 'more'"),
+        (schema_of(number=TEXT, text=TEXT), {"app": APP}, "column number is string.*takes int"),
         (CALL, {"app": APP, "task": "mail:sent"}, "did you mean mail:send"),
         (NUMBER, {"key_colum": "n"}, "did you mean key_column"),
         (NUMBER, {"key_column": "m"}, "no such column; there are number"),
@@ -104,9 +100,9 @@ def test_an_aborted_write_leaves_neither_jobs_nor_rejects(store_url: str, tmp_pa
         (NUMBER, {"rows_per_job": "0"}, "from 1 up"),
         (NUMBER, {"rows_per_job": "5", "id_column": "number"}, "leave out id_column"),
         (NUMBER, {"unique_until": "started"}, "go with unique_column"),
-        (_schema(n=types.VariantType()), {}, "variant has no JSON form"),
-        (_schema(n=types.MapType(types.DateType(), INT)), {}, "keys of a JSON object are texts"),
-        (_schema(n=types.ArrayType(types.CalendarIntervalType())), {}, r"n\[\]: interval has no"),
+        (schema_of(n=types.VariantType()), {}, "variant has no JSON form"),
+        (schema_of(n=types.MapType(types.DateType(), INT)), {}, "keys of a JSON object are texts"),
+        (schema_of(n=types.ArrayType(types.CalendarIntervalType())), {}, r"n\[\]: interval has no"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_row(
@@ -151,9 +147,9 @@ FIT = [
     (types.ArrayType(types.LongType()), list[str], False),
     (types.MapType(TEXT, INT), dict[str, int], True),
     (types.MapType(TEXT, TEXT), dict[str, int], False),
-    (_schema(name=TEXT, price=types.DecimalType(10, 2)), Line, True),
-    (_schema(name=TEXT), Line, False),
-    (_schema(name=TEXT), Any, True),
+    (schema_of(name=TEXT, price=types.DecimalType(10, 2)), Line, True),
+    (schema_of(name=TEXT), Line, False),
+    (schema_of(name=TEXT), Any, True),
 ]
 
 
