@@ -1,15 +1,4 @@
--- Keep parcels of one part of a write, in the lane of what is staged; answers which. One that some
--- part holds already is left as it is.
-with kept as (
-    insert into penstock.parcel (lane, id, jobs, lengths, bodies)
-    select penstock.lane_staged(), t.id, t.jobs, t.lengths, t.bodies
-      from unnest(%(ids)s::uuid[], %(jobs)s::integer[], %(lengths)s::bytea[], %(bodies)s::bytea[])
-           as t (id, jobs, lengths, bodies)
-        on conflict do nothing
-    returning id, jobs
-)
+-- Say that these parcels, which were copied, are of one part of a write.
 insert into penstock.staged (write, part, id, lane, jobs, at)
-select %(write)s, %(part)s, k.id, t.lane, k.jobs, %(now)s
-  from kept k
-  join unnest(%(ids)s::uuid[], %(lanes)s::bigint[]) as t (id, lane) on t.id = k.id
-returning id;
+select %(write)s, %(part)s, t.id, t.lane, t.jobs, %(now)s
+  from unnest(%(ids)s::uuid[], %(lanes)s::bigint[], %(jobs)s::integer[]) as t (id, lane, jobs);
