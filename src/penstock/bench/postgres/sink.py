@@ -15,7 +15,7 @@ from penstock.bench.postgres import raw
 from penstock.bench.postgres.place import Place
 
 LEAST = 0.8  # of COPY, on any machine
-_WARM = 10_000
+_WARM = 200_000
 
 
 def through_spark(server: Place, rows: int, runs: int, say: Say) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from penstock.spark.sink.options import SinkOptions, parse_options
 from penstock.spark.sink.rejects import Rejects, anchored, forget, show
 from penstock.spark.store import named_store
 
+_STAGED_AT_ONCE = 4 * 1024 * 1024  # bytes of rows: a call costs what so many take
 _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
@@ -68,7 +69,8 @@ class _Sink:
         rejects = None if options.rejects is None else Rejects(options.rejects, write, part)
         with _opened(options) as broker:
             maker = Maker(options, lay_out(self._schema, options, app), app, Ids(broker.clock))
-            jobs = rows = 0
+            jobs = rows = size = 0
+            ready: list[Made] = []
             for batch in batches:
                 made = maker.make(batch)
                 if made.faults and rejects is None:
@@ -80,19 +82,25 @@ class _Sink:
                     )
                 if made.faults and rejects is not None:
                     rejects.add(batch, made.faults)
-                jobs += self._hand_over(broker, write, part, made)
+                ready.append(made)
                 rows += batch.num_rows
-            jobs += self._hand_over(broker, write, part, maker.make_rest())
+                size += batch.nbytes
+                if size >= _STAGED_AT_ONCE or "id" in options.columns:
+                    jobs += self._hand_over(broker, write, part, ready)
+                    ready, size = [], 0
+            ready.append(maker.make_rest())
+            jobs += self._hand_over(broker, write, part, ready)
         return Part(write, part, jobs, None if rejects is None else rejects.close())
 
-    def _hand_over(self, broker: Broker, write: str, part: str, made: Made) -> int:
-        if not made.jobs:
+    def _hand_over(self, broker: Broker, write: str, part: str, ready: Sequence[Made]) -> int:
+        jobs = [job for made in ready for job in made.jobs]
+        if not jobs:
             return 0
         if "id" in self._options.columns:
-            broker.enqueue(made.jobs)
+            broker.enqueue(jobs)
             return 0
-        broker.stage(write, part, made.jobs)
-        return made.number
+        broker.stage(write, part, jobs)
+        return sum(made.number for made in ready)
 
     def _publish(self, parts: Sequence[Part]) -> None:
         path, names = self._options.rejects, _rejected(parts)
