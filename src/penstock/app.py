@@ -42,6 +42,8 @@ from penstock.state_codec import StateCodec
 from penstock.task import Task
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.testing import Testing
 
 P = ParamSpec("P")
@@ -319,6 +321,15 @@ class App(Registry):
         bounds = {"running": running, "rate": rate, "per_key": per_key}
         name = task.name if isinstance(task, Task) else task
         return self.broker.set_rule(limit_rule(queue, name, author, reason, **bounds))
+
+    def spark_session(self) -> Generator[SparkSession]:
+        """The resource that tasks with `spark=True` share: a session of this process.
+
+        In tests: `app.replace(app.spark_session, spark)`.
+        """
+        from penstock.spark.task import opened_session
+
+        yield from opened_session(self.resolved_url.url)
 
     def replace(self, factory: Callable[[], Any], value: Any) -> AbstractContextManager[None]:
         """In tests: hand out `value` where tasks `use(factory)`."""

@@ -26,6 +26,7 @@ from penstock.schedule import Decision, Schedule
 
 LEASE_SECONDS = 15.0
 RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
+STAGED_SECONDS = 86400.0  # how long a write that nobody adds to or publishes is kept
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,6 +212,27 @@ class Broker(Protocol):
         node with needs, or of `flow.WAIT_TASK`, are stored as `waiting`. If one of the ids was
         stored before, all were.
         """
+        ...
+
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+        """Keep these jobs as more of one part of a write: nothing of it is seen until `publish`.
+
+        They are checked as `enqueue` would. What this part holds already is left as it is, so that
+        the same call may be made again.
+        """
+        ...
+
+    def publish(self, write: str, parts: Mapping[str, int]) -> int:
+        """Store what these parts of a write hold, all or nothing, and forget its other parts.
+
+        `parts` says how many jobs each has; if one holds another number, all of it is refused. Ids
+        that were stored before and standing unique jobs are left as they are. A write is published
+        once: again, whatever its parts, stores nothing. Returns how many jobs were published.
+        """
+        ...
+
+    def discard(self, write: str) -> None:
+        """Forget what is staged of a write; what was published of it stays."""
         ...
 
     # Work

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import Refused
@@ -126,4 +127,26 @@ def check_job(job: Job[Any]) -> None:
             raise Refused(message)
         if job.unique.until == "time" and job.unique.seconds is None:
             message = f"unique key {job.unique.key!r} until 'time' needs a number of seconds"
+            raise Refused(message)
+
+
+def check_stage(write: str, part: str = "part") -> None:
+    """The names of a write and of its part."""
+    for word, name in (("write", write), ("part", part)):
+        check_text(word, name)
+        if not 0 < len(name) <= MOST_NAME_CHARACTERS:
+            message = f"{word} {name[:60]!r}: a name has 1 to {MOST_NAME_CHARACTERS} characters"
+            raise Refused(message)
+
+
+def check_staged(write: str, said: Mapping[str, int], staged: Mapping[str, int]) -> None:
+    """All that was said to be staged is there."""
+    for part, jobs in said.items():
+        found = staged.get(part, 0)
+        if found != jobs:
+            message = (
+                f"write {write!r}: part {part!r} was said to have {jobs} jobs, {found} are staged "
+                "(what nobody publishes is kept for a day); make the write again, nothing of it "
+                "was stored"
+            )
             raise Refused(message)

@@ -217,7 +217,8 @@ class ArgumentCodec:
         # All of it can be handed over by position, straight from the decoded struct.
         self._by_position = len(positional) == len(self._parameters)
         self._has_defaults = any(each.default is not each.empty for each in self._parameters)
-        self._kinds: dict[str, Any] = {name: kind for name, kind, *_ in fields}
+        # What each parameter is stored as; one with a default may be left out, and is then unset.
+        self.kinds: dict[str, Any] = {name: kind for name, kind, *_ in fields}
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
     def _field(self, parameter: inspect.Parameter, annotation: Any) -> Any:
@@ -322,7 +323,7 @@ class ArgumentCodec:
     def _check_one(self, name: str, value: Any, encoded: bytes) -> None:
         decoder = self._decoders.get(name)
         if decoder is None:
-            decoder = msgspec.json.Decoder(self._kinds[name], dec_hook=_from_plain)
+            decoder = msgspec.json.Decoder(self.kinds[name], dec_hook=_from_plain)
             self._decoders[name] = decoder
         try:
             back = decoder.decode(encoded)
@@ -441,6 +442,7 @@ class ResultCodec:
 
     def __init__(self, annotation: Any = Any, what: str = "result") -> None:
         self._what = what
+        self.annotation = annotation
         try:
             self._look = _looseness(annotation)
             decoder = msgspec.json.Decoder(annotation, dec_hook=_from_plain)

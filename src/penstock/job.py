@@ -15,7 +15,7 @@ task (a rule), never of a job.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
@@ -164,6 +164,25 @@ class Parcel(msgspec.Struct, frozen=True):
     def ids(self) -> list[str]:
         head, first = prefix_of(self.id), offset_of(self.id)
         return [f"{head}{offset:03x}" for offset in range(first, first + len(self.bodies))]
+
+
+def cut(
+    lane: Lane, bodies: Sequence[bytes], first: Callable[[], str], place: int = 0
+) -> list[Parcel]:
+    """These bodies in parcels, each with an id that `first` gives; `place` is how much they grow.
+
+    A parcel has at most 128 jobs and 64 KiB.
+    """
+    parcels: list[Parcel] = []
+    start = 0
+    while start < len(bodies):
+        part = list(bodies[start : start + MOST_IN_PARCEL])
+        size = sum(map(len, part)) + place * len(part)
+        while size > PARCEL_BYTES and len(part) > 1:
+            size -= len(part.pop()) + place
+        parcels.append(Parcel(first(), lane, part))
+        start += len(part)
+    return parcels
 
 
 def pack(jobs: Iterable[Job[Any] | Parcel]) -> tuple[list[Parcel], list[Job[Any]]]:

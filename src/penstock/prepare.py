@@ -22,8 +22,7 @@ from penstock.errors import Refused
 from penstock.faults import fault_in
 from penstock.filter import argument_text
 from penstock.flow import Fill, OnFailure
-from penstock.ids import MOST_IN_PARCEL
-from penstock.job import PARCEL_BYTES, Job, Lane, Parcel, Unique
+from penstock.job import Job, Lane, Unique, cut
 from penstock.outputs import HasOutput, Output, taken_out
 from penstock.retry import Repeat
 
@@ -80,6 +79,11 @@ class Prepared(Generic[P, R]):
         self._neighbours = repr(self._lane) if self._plain else None
 
     @property
+    def chosen(self) -> Chosen:
+        """The options of its jobs."""
+        return self._chosen
+
+    @property
     def parameters(self) -> list[str]:
         """The names that its function calls its arguments, in order."""
         return list(inspect.signature(self._task.function).parameters)
@@ -133,7 +137,7 @@ class Prepared(Generic[P, R]):
         parts: list[Any]
         if self._plain:
             place = _PLACE_BYTES + (len(msgspec.json.encode(fills[0])) if fills else 0)
-            parts = self._parcels(whole, place)
+            parts = [*cut(self._lane, whole, self._task.app.ids.first, place)]
         else:
             parts = [self._make(body, b"{}") for body in whole]
         shared = fills[:1] if all(each == fills[0] for each in fills) else fills
@@ -212,7 +216,7 @@ class Prepared(Generic[P, R]):
             if options != b"{}":
                 bodies = [add_options(body, options) for body in bodies]
             jobs = (
-                self._parcels(bodies)
+                cut(self._lane, bodies, self._task.app.ids.first)
                 if self._plain
                 else [self._make(body, b"{}") for body in bodies]
             )
@@ -220,20 +224,6 @@ class Prepared(Generic[P, R]):
             broker.enqueue(jobs, batch=batch, connection=connection)
             count += len(bodies)
         return Batch(id or "", count)
-
-    def _parcels(self, bodies: list[bytes], place: int = 0) -> list[Parcel]:
-        """These bodies in parcels; `place` is how much each of them will grow."""
-        parcels: list[Parcel] = []
-        first = self._task.app.ids.first
-        start = 0
-        while start < len(bodies):
-            part = bodies[start : start + MOST_IN_PARCEL]
-            size = sum(map(len, part)) + place * len(part)
-            while size > PARCEL_BYTES and len(part) > 1:
-                size -= len(part.pop()) + place
-            parcels.append(Parcel(first(), self._lane, part))
-            start += len(part)
-        return parcels
 
     def _encoded_options(self) -> bytes:
         """What goes into the body beside the arguments; hooks may add headers, once per call."""

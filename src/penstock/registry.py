@@ -10,7 +10,17 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from penstock.batch_task import AsyncBatchTask, PlainBatchTask
 from penstock.errors import Refused
@@ -19,6 +29,9 @@ from penstock.retry import Retry, Strategy
 from penstock.schedules import Schedules
 from penstock.signature import check_function, visible_names
 from penstock.task import AsyncTask, PlainTask, Task, stub
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,6 +81,14 @@ class BatchTaskMaker(Protocol):
     ) -> PlainBatchTask[T, R | None]: ...
 
 
+class SparkTaskMaker(Protocol):
+    """`@app.task(spark=True)`: the function's first parameter is the session, the task's is not."""
+
+    def __call__(
+        self, function: Callable[Concatenate[SparkSession, P], R], /
+    ) -> PlainTask[P, R]: ...
+
+
 class Registry:
     """The tasks of a program, its hooks and its middleware."""
 
@@ -111,6 +132,29 @@ class Registry:
         on_timeout: Strategy | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> TaskMaker: ...
+    @overload
+    def task(
+        self,
+        *,
+        spark: Literal[True] | Callable[[], SparkSession],
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        mode: Literal["thread", "process"] | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        at_most_once: bool = False,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> SparkTaskMaker: ...
     def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", timeout=60)`.
 
@@ -119,6 +163,8 @@ class Registry:
         handed no newer job than it knows. `aliases` are names that the task had before. `runs_on`
         are worker tags it requires. `search` names argument fields that `find` has indexed, and
         `secret` arguments that are never logged or shown. `at_most_once`: a crash ends it for good.
+        `spark`: the first parameter is a Spark session, given where the task runs; True for
+        `penstock.spark.session()`, or a function that makes one.
         """
         if function is not None:
             return self._make(function, _caller(), options)
@@ -197,6 +243,11 @@ class Registry:
             options = {name: each for name, each in options.items() if name != "batch"}
         kind = kinds[inspect.iscoroutinefunction(function)]
         names = visible_names(function, frame)
+        if spark := options.get("spark"):
+            from penstock.spark.task import spark_function
+
+            function = spark_function(cast("Any", self), function, spark)
+        options = {name: value for name, value in options.items() if name != "spark"}
         if options.get("declared"):
             function = stub(options["name"], function)
         task: Task[..., Any] = kind(self, function, names=names, **options)

@@ -38,18 +38,25 @@ class ResolvedUrl(NamedTuple):
     source: str
 
 
-def resolve_url(url: str | None, beside: Path | None = None) -> ResolvedUrl:
-    """The store's URL, and where it came from. `beside` is the file that makes the App."""
+def resolve_url(
+    url: str | None, beside: Path | None = None, profile: str | None = None
+) -> ResolvedUrl:
+    """The store's URL, and where it came from. `beside` is the file that makes the App.
+
+    A `profile` that is asked for goes before what the environment says.
+    """
     root = project_root(beside)
     if url is not None:
         return ResolvedUrl(anchor(url, root), "App(url)")
-    if from_environment := os.environ.get("PENSTOCK_URL"):
+    from_environment = os.environ.get("PENSTOCK_URL")
+    if from_environment and profile is None:
         return ResolvedUrl(anchor(from_environment, root), "PENSTOCK_URL")
+    wanted = profile or os.environ.get("PENSTOCK_PROFILE")
     file = _upward(_start(beside), (SETTINGS_FILE,))
-    if file is not None and (from_file := _profile_url(file)) is not None:
+    if file is not None and (from_file := _profile_url(file, wanted)) is not None:
         name, found = from_file
         return ResolvedUrl(anchor(found, file.parent), f"profile {name} of {file}")
-    if (wanted := os.environ.get("PENSTOCK_PROFILE")) is not None and file is None:
+    if wanted is not None and file is None:
         raise Refused(
             f"PENSTOCK_PROFILE={wanted}, but there is no {SETTINGS_FILE} at or above {root}"
         )
@@ -136,14 +143,13 @@ def _upward(start: Path, names: tuple[str, ...]) -> Path | None:
     return None
 
 
-def _profile_url(file: Path) -> tuple[str, str] | None:
+def _profile_url(file: Path, chosen: str | None) -> tuple[str, str] | None:
     try:
         settings = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused(f"{file} cannot be read: {error}") from error
     profiles: Any = settings.get("profiles", {})
     profiles = cast("dict[str, Any]", profiles if isinstance(profiles, dict) else {})
-    chosen = os.environ.get("PENSTOCK_PROFILE")
     name = chosen or "default"
     if name not in profiles:
         if chosen is None:

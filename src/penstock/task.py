@@ -47,6 +47,7 @@ from penstock.signature import hints_of, name_of, signature_text
 
 if TYPE_CHECKING:
     from penstock.app import App
+    from penstock.backfill import Backfill, Partition, Step
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -222,6 +223,27 @@ class Task(Prepared[P, R]):
             on_failure=check_on_failure(on_failure),
         )
         return Prepared(self, chosen)
+
+    def backfill(
+        self,
+        start: Partition | str,
+        end: Partition | str,
+        *,
+        max_running: int | None = 4,
+        skip_done: bool = True,
+        step: Step | None = None,
+    ) -> Backfill:
+        """A job for each partition from `start` to `end`, both included; printed it is a grid.
+
+        A partition is the first argument: a date (given as such or as "2026-01-31"), a datetime or
+        an int, `step` apart (a day, an hour, 1). Asked again, also by several at once, no partition
+        has two jobs: what waits or runs is left alone, what failed is tried again, and what is done
+        stays done, or with `skip_done=False` runs once more. At most `max_running` of them run at a
+        time over all workers, by a limit per key that stays with the task.
+        """
+        from penstock.backfill import backfill
+
+        return backfill(self, start, end, max_running=max_running, skip_done=skip_done, step=step)
 
     def _own_retry(self, retry: Retry) -> Retry:
         checked = _check_retry(retry) or NO_RETRY

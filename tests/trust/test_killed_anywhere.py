@@ -50,6 +50,9 @@ class World:
         self.claimed = broker.claim(a_worker(tasks=tasks), limit=10)
         assert len(self.claimed) == 10
         self.schedule = broker.put_schedule(a_schedule(at_once=True))
+        staged = [*some_jobs(self.clock, 5), a_job(self.clock, key="ada", tags={"tenant": "d"})]
+        broker.stage("write-1", "0/1", staged)
+        broker.stage("write-1", "0/2", some_jobs(self.clock, 3))
         broker.close()
 
 
@@ -88,6 +91,9 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
     "clear a schedule": lambda broker, world: broker.clear_schedule("hourly"),
     "decide a slot": lambda broker, world: broker.decide_schedule(world.schedule, decisions(world)),
     "renew": lambda broker, world: broker.renew([a_worker()], holding=[world.claimed[0].id]),
+    "stage": lambda broker, world: broker.stage("write-2", "0/1", world.fresh),
+    "publish": lambda broker, world: broker.publish("write-1", {"0/1": 6}),
+    "discard": lambda broker, world: broker.discard("write-1"),
     "prune": lambda broker, world: broker.prune(NOW + 1),
 }
 
@@ -114,6 +120,8 @@ def picture(path: Path, world: World) -> dict[str, Any]:
     gone = {"succeeded", "cancelled"}
     assert total == sum(job.state not in gone for job in jobs)
     raw = sqlite3.connect(path)
+    seen["staged"] = raw.execute("select write, part, id, jobs from penstock_staged").fetchall()
+    seen["published"] = raw.execute("select write, jobs from penstock_published").fetchall()
     assert raw.execute("pragma integrity_check").fetchone() == ("ok",)
     raw.close()
     return seen

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, assert_type
+
+from pyspark.sql import SparkSession
 
 from penstock import (
     App,
@@ -343,3 +345,20 @@ def named_flows(connection: object) -> None:
     assert_type(app.find_flow("access", user=62), FlowHandle[Any, Any] | None)
     assert_type(current_job().flow.state.read(AccessState), AccessState)
     current_job().flow.state.merge(user=62)
+
+
+# A Spark task: its session is no argument
+@app.task(spark=True, timeout=60)
+def daily(spark: SparkSession, day: date, full: bool = False) -> int:
+    return day.day
+
+
+@app.task(spark=SparkSession.builder.getOrCreate)
+def weekly(spark: SparkSession, week: int) -> None: ...
+
+
+assert_type(daily(date(2026, 1, 1)), int)
+assert_type(daily.enqueue(date(2026, 1, 1), full=True), Handle[int])
+assert_type(weekly.job(7), Job[None])
+assert_type(daily.map([date(2026, 1, 1)]), Jobs[int])
+assert_type(len(daily.backfill("2026-01-01", date(2026, 1, 31), max_running=None)), int)

@@ -7,6 +7,9 @@ is an error, and so is another error than the one named.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
+
+from pyspark.sql import SparkSession
 
 from penstock import App, Handle, Job, Task, chain, current_job, group, use, wait_for
 
@@ -135,3 +138,15 @@ app.batch_task(linger=1)  # pyright: ignore[reportCallIssue]
 app.flow("access", find=62)  # pyright: ignore[reportArgumentType]
 outcome: str = app.flow("access").enqueue(resize.job("a")).result()  # pyright: ignore[reportAssignmentType]
 current_job().flow.state.merge({"a": 1})  # pyright: ignore[reportCallIssue]
+
+
+@app.task(spark=True)
+def daily(spark: SparkSession, day: date) -> int:
+    return day.day
+
+
+# A Spark task called with its session, or without its arguments
+daily.enqueue()  # pyright: ignore[reportCallIssue]
+daily.enqueue("2026-01-01")  # pyright: ignore[reportArgumentType]
+daily.enqueue(SparkSession.builder.getOrCreate(), date(2026, 1, 1))  # pyright: ignore[reportCallIssue]
+daily.backfill("2026-01-01")  # pyright: ignore[reportCallIssue]

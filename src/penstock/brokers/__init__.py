@@ -107,6 +107,13 @@ def need_driver(url: str) -> None:
         raise Refused("PostgreSQL needs the driver: pip install 'penstock[postgres]'")
 
 
+def drivers(url: str) -> tuple[str, ...]:
+    """The modules beyond Penstock's own that a URL needs where it is opened."""
+    if url.startswith(_POSTGRES):
+        return ("psycopg", "psycopg_binary", "psycopg_binary.libs", "typing_extensions")
+    return ()
+
+
 def _unknown(url: str) -> Refused:
     return Refused(
         f"{mask(url)!r}: no such broker; there are sqlite:///path/to/file.db, "

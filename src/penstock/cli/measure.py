@@ -33,6 +33,14 @@ def bench(
         float | None,
         typer.Option(help="PostgreSQL: also with a snapshot held open for SECONDS.", min=5),
     ] = None,
+    spark: Annotated[
+        int | None,
+        typer.Option(
+            help="PostgreSQL: also a frame of ROWS rows through Spark's sink.",
+            metavar="ROWS",
+            min=1000,
+        ),
+    ] = None,
     runs: Annotated[int, typer.Option(help="PostgreSQL: medians of how many rounds.", min=1)] = 5,
     folder: Annotated[
         Path | None, typer.Option(help="Which disk to measure.", show_default="temporary")
@@ -58,6 +66,7 @@ def bench(
             runs=runs,
             pending=pending if claim else None,
             snapshot=snapshot,
+            spark=spark,
             json=json,
         )
         return

@@ -24,6 +24,7 @@ from penstock.cli import (
     rules,
     schedules,
     signals,
+    spark,
     start,
     stores,
     work,
@@ -39,6 +40,7 @@ HOLD_BACK = "Hold back and let go"
 JOBS = "Jobs"
 LOOK = "Look"
 STORE = "The store"
+SPARK = "On Spark"
 SEE = "See it work"
 
 
@@ -135,5 +137,6 @@ _add(LOOK, schedules.schedules)
 _add(LOOK, flows.flow)
 _add(STORE, stores.migrate)
 _add(STORE, stores.doctor)
+_add(SPARK, spark.spark_worker)
 _add(SEE, measure.bench)
 _add(SEE, measure.demo)

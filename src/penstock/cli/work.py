@@ -58,7 +58,7 @@ def worker(
     from penstock.cli.place import checked, chosen, load
     from penstock.worker import Supervisor
 
-    _log_to_stderr(log_level)
+    log_to_stderr(log_level)
     with chosen(url, profile):
         load(target)  # what is wrong with it is said before anything starts
         supervisor = Supervisor(
@@ -68,14 +68,14 @@ def worker(
             queues=names_of(queues),
             tags=names_of(tags) or (),
             drain=drain,
-            lease=_lease_of(lease),
+            lease=lease_of(lease),
             grace=span_of(grace, "--grace"),
             max_memory=None if max_memory is None else bytes_of(max_memory, "--max-memory"),
             health_port=health_port,
             log_level=log_level,
         )
         app = checked(supervisor.app, url)
-        _say_start(app, supervisor.processes, json=json)
+        say_start(app, supervisor.processes, json=json)
         try:
             code = supervisor.run()
         except (OSError, OverflowError) as error:
@@ -91,7 +91,8 @@ def worker(
     raise typer.Exit(code)
 
 
-def _lease_of(text: str) -> float:
+def lease_of(text: str) -> float:
+    """A lease in seconds, as people type it."""
     lease = span_of(text, "--lease")
     if not lease:
         raise Refused(
@@ -100,7 +101,8 @@ def _lease_of(text: str) -> float:
     return lease
 
 
-def _say_start(app: App, processes: int, *, json: bool) -> None:
+def say_start(app: App, processes: int, *, json: bool, what: str = "process") -> None:
+    """Say which store and which tasks it is about, and refuse an app that has none."""
     from penstock.brokers import store_condition
     from penstock.cli import show
     from penstock.settings import mask
@@ -113,6 +115,7 @@ def _say_start(app: App, processes: int, *, json: bool) -> None:
     resolved = app.resolved_url
     _ = app.broker  # opens the store, and brings its schema forward, before children do
     condition = store_condition(resolved.url)
+    several = {"process": "processes", "slot": "slots"}[what]
     if json:
         show.put_json(
             {
@@ -120,7 +123,7 @@ def _say_start(app: App, processes: int, *, json: bool) -> None:
                 "store": mask(resolved.url),
                 "schema": condition.schema,
                 "tasks": tasks,
-                "processes": processes,
+                several: processes,
             }
         )
         return
@@ -130,10 +133,11 @@ def _say_start(app: App, processes: int, *, json: bool) -> None:
     names = sorted(tasks)
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     show.aside(f"tasks: {', '.join(names[:10])}{more}")
-    show.aside(f"{processes} {'process' if processes == 1 else 'processes'}; Ctrl-C stops")
+    show.aside(f"{processes} {what if processes == 1 else several}; Ctrl-C stops")
 
 
-def _log_to_stderr(level: str) -> None:
+def log_to_stderr(level: str) -> None:
+    """Have log lines of this level and above on stderr."""
     import logging
 
     if level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:

@@ -119,6 +119,12 @@ class Supervisor:
         self._grave_at = 0.0
         self._said_at = -_LOG_EVERY
         self._over = threading.Event()
+        self._buried = 0  # outcomes that the store took of children which are gone
+
+    @property
+    def settled(self) -> int:
+        """Outcomes that the store took so far, of all its children together."""
+        return self._buried + sum(child.slots.vitals.settled for child in list(self.children))
 
     @property
     def draining(self) -> bool:
@@ -287,7 +293,9 @@ class Supervisor:
 
     def _bury(self, child: Child, code: int, now: float) -> None:
         self.children.remove(child)
-        held, flags = child.slots.held(), child.slots.vitals.flags
+        held, vitals = child.slots.held(), child.slots.vitals
+        flags = vitals.flags
+        self._buried += vitals.settled
         child.close()
         # One that nobody sent away, and that did not say so, was ended by a job: os._exit(0).
         leaving = self.draining or child.retired or flags & (Flag.RETIRING | Flag.DRAINED)

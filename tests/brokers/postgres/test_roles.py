@@ -430,3 +430,16 @@ def test_partitions_are_made_for_days_about_now(plain):
             "select penstock.make_day(floor(extract(epoch from now()) / 86400)::integer + 20)"
         )
         assert connection.execute(question).fetchone() == (before + 2,)
+
+
+def test_a_plain_role_stages_publishes_and_discards(plain, clock):
+    broker = PostgresBroker(plain, clock=clock)
+    broker.stage("write-1", "0/1", [*(a_job(clock) for _ in range(3)), a_job(clock, key="ada")])
+    broker.stage("write-1", "0/2", [a_job(clock)])
+    broker.stage("write-2", "0/1", [a_job(clock)])
+
+    assert broker.publish("write-1", {"0/1": 4}) == 4
+    broker.discard("write-2")
+
+    assert len(claim(broker, 10)) == 4
+    broker.close()

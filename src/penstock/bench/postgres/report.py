@@ -14,6 +14,7 @@ from penstock.bench.fan_in import pair
 from penstock.bench.postgres import meter
 from penstock.bench.postgres.place import Place, place
 from penstock.bench.postgres.rounds import CALLERS, Figures, round_of
+from penstock.bench.postgres.sink import LEAST, through_spark
 from penstock.cli import show
 
 LATENCY_RATE = 20
@@ -51,9 +52,10 @@ def bench(  # the one entry, called by the command line
     runs: int = 5,
     pending: int | None = None,
     snapshot: float | None = None,
+    spark: int | None = None,
     json: bool = False,
 ) -> dict[str, Any]:
-    """Measure, show, and give the figures; `pending` and `snapshot` add what takes minutes."""
+    """Measure, show, and give the figures; `pending`, `snapshot`, `spark` add some minutes."""
     with place(url, folder) as server:
         figures: dict[str, Any] = {"broker": "postgres", "jobs": jobs, "runs": runs}
         figures["machine"] = _machine(server)
@@ -73,11 +75,15 @@ def bench(  # the one entry, called by the command line
             from penstock.bench.postgres.snapshot import held_open
 
             figures |= held_open(server, snapshot, say)
+        if spark is not None:
+            figures |= through_spark(server, spark, runs, say)
         ticker.done()
     figures["ratios"] = {
         floor.words: {"ratio": floor.ratio(figures["rounds"]), "least": floor.least}
         for floor in FLOORS
     }
+    if spark is not None:
+        figures["ratios"]["Spark's sink / COPY"] = {"ratio": figures["spark_ratio"], "least": LEAST}
     if json:
         show.put_json(figures)
     else:
@@ -185,6 +191,12 @@ def _more_rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
             ("count", f"{figures['count_ms']:.2f}", "ms", around),
             ("pause", f"{figures['pause_ms']:.2f}", "ms", "one commit"),
             ("resume", f"{figures['resume_ms']:.2f}", "ms", "one commit"),
+        ]
+    if "spark_rows" in figures:
+        of = f"a frame of {figures['spark_rows']:,} rows"
+        rows += [
+            ("COPY beside it", f"{figures['spark_copy']:,.0f}", "rows/s", "one process"),
+            ("Spark's sink", f"{figures['spark_sink']:,.0f}", "jobs/s", of),
         ]
     if "snapshot_seconds" in figures:
         news = "100 jobs in a queue where there were none"

@@ -29,9 +29,9 @@ from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.rules import Rules
 from penstock.brokers.memory.schedules import Schedules
 from penstock.brokers.memory.signals import signal
-from penstock.brokers.memory.store import Store, unpacked
+from penstock.brokers.memory.staging import Staging
+from penstock.brokers.memory.store import Store
 from penstock.brokers.memory.turns import Turns
-from penstock.checks import check_age, check_job, check_lane
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 from penstock.filter import Filter
@@ -46,13 +46,14 @@ MOST_FOUND = 1000
 _LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)
 
 
-class MemoryBroker:
+class MemoryBroker(Staging):
     """Jobs in this process; safe between threads, gone when the process ends."""
 
     apart = False
     poll_seconds = 0.5  # how late a delayed job may start
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, retention: float = RETENTION_SECONDS) -> None:
+        super().__init__()
         self.clock = clock
         self.retention = retention
         self.relaxed: frozenset[str] = frozenset()  # nothing here is on a disk
@@ -82,12 +83,7 @@ class MemoryBroker:
             )
         with self._lock:
             now, store = self.clock.now(), self._store
-            oldest = max(now - self.retention, store.pruned_before)
-            offered = list(unpacked(jobs))
-            for job in offered:
-                check_age(job.id, now, oldest)
-                check_lane(job.lane)
-                check_job(job)
+            offered = self._check(jobs, now)
             before = {job.id for job in offered if job.id in store.sent}
             if flow is not None:
                 check_flow(flow, jobs)
@@ -286,6 +282,7 @@ class MemoryBroker:
                 if store.sent[job_id] < before:
                     del store.sent[job_id]
             store.batches = {name: row for name, row in store.batches.items() if row[1] >= before}
+            self._forget_staged(before)
             store.given_up = {name: at for name, at in store.given_up.items() if at >= before}
             return rows - store.rows()
 

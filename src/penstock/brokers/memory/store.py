@@ -38,6 +38,7 @@ class Store:
         self.keys = Keys()
         self.flows = Flows(self._flow_says)
         self.batches: dict[str, tuple[int, float]] = {}
+        self.published: dict[str, tuple[int, float]] = {}
         self.workers: dict[str, Worker] = {}
         self.given_up: dict[str, float] = {}
         self.notes: dict[str, dict[tuple[str, str], Note]] = defaultdict(dict)
@@ -50,7 +51,7 @@ class Store:
     def rows(self) -> int:
         """How much is stored, for saying how much was pruned."""
         notes = sum(map(len, self.notes.values()))
-        kept = (self.jobs, self.history, self.sent, self.batches, self.flows)
+        kept = (self.jobs, self.history, self.sent, self.batches, self.published, self.flows)
         return sum(map(len, kept)) + notes
 
     def named(self, ids: Sequence[str]) -> list[Job[Any]]:

@@ -171,7 +171,7 @@ class HandOver(Scheduling[Store]):
             except errors.RaiseException:
                 raise
             except psycopg.Error as error:
-                _refuse(error)
+                refuse(error)
                 raise
             self.offers.forget(lanes)
             self.store.ring(connection, lanes)
@@ -370,7 +370,7 @@ class _Lost(StoreUnreachable):
     """The answer was lost on the way."""
 
 
-def _refuse(error: psycopg.Error) -> None:
+def refuse(error: psycopg.Error) -> None:
     """Raise what a function of ours refused in our words; anything else is left alone."""
     if error.sqlstate == "PN001":
         raise Refused(f"{str(error).strip().splitlines()[0]}; nothing was written") from error

@@ -13,10 +13,10 @@ from typing import Any
 
 from psycopg import errors
 
-from penstock.broker import Event
+from penstock.broker import STAGED_SECONDS, Event
 from penstock.brokers.postgres.arrays import uuids
-from penstock.brokers.postgres.claiming import Claiming
 from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.staging import Staging
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again
 from penstock.brokers.tables.change import Change
@@ -36,7 +36,7 @@ _LOOK_SECONDS = 0.005
 _BRIEFLY = 0.1
 
 
-class Pruning(Claiming):
+class Pruning(Staging):
     """Prune, recover's chores, and history as readers need it."""
 
     _folded_at = -1.0
@@ -145,9 +145,14 @@ class Pruning(Claiming):
         self._pages(sql.prune_bodies, parameters)  # not counted: the rows stay
         removed += self._pages(sql.prune_notes, parameters)
         removed += self._pages(sql.prune_batches, parameters)
+        removed += self._pages(sql.prune_published, parameters)
         removed += self._pages(sql.prune_flows, parameters)
         for statement in (sql.prune_tags, sql.prune_workers, sql.prune_unique, sql.prune_starts):
             self._pages(statement, parameters)
+        with self.store.reading() as db:
+            old = db.execute(sql.prune_staged, {"now": now, "staged": STAGED_SECONDS}).fetchall()
+        for row in old:
+            self.discard(row["write"])
         self.fold()
         return removed
 

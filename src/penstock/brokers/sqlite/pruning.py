@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from penstock.brokers.sqlite.claiming import Claiming
+from penstock.broker import STAGED_SECONDS
+from penstock.brokers.sqlite.staging import Staging
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
@@ -18,7 +19,7 @@ PRUNED_AT_ONCE = 1000  # about 10 ms
 PRUNE_REST_SECONDS = 0.001
 
 
-class Pruning(Claiming):
+class Pruning(Staging):
     """Prune, and the words of those who look after jobs as a file can keep them."""
 
     def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
@@ -82,13 +83,15 @@ class Pruning(Claiming):
 
     def _prune_rest(self, db: Db, before: float) -> int:
         """What belongs to nothing any more."""
-        parameters = {"before": before, "now": self.clock.now()}
+        now = self.clock.now()
+        parameters = {"before": before, "now": now, "staged": STAGED_SECONDS}
         removed = sum(
             db.execute(statement, parameters).rowcount
-            for statement in (sql.prune_notes, sql.prune_batches)
+            for statement in (sql.prune_notes, sql.prune_batches, sql.prune_published)
         )
         # Not counted: these are no rows that anybody put there.
         for statement in (sql.prune_tags, sql.prune_workers, sql.prune_tallies, sql.prune_unique):
             db.execute(statement, parameters)
         db.execute(sql.prune_starts, parameters)
+        db.execute(sql.prune_staged, parameters)
         return removed

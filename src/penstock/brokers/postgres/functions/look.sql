@@ -64,7 +64,7 @@ begin
     if p_lanes is null then
         run_at := null;
         select p.lane, p.id, p.jobs into v_lane, first, jobs
-          from penstock.parcel p order by p.lane, p.id limit 1;
+          from penstock.parcel p where p.lane > penstock.lane_staged() order by p.lane, p.id limit 1;
         while v_lane is not null loop
             if v_rules then
                 v_held := penstock.held(v_lane, v_limits, p_now, p_lease_time);

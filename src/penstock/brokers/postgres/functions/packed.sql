@@ -48,3 +48,10 @@ as $$
       from generate_series(0, length(p_firsts) / 16 - 1) as i,
            generate_series(0, (get_byte(p_counts, 2 * i) << 8) + get_byte(p_counts, 2 * i + 1) - 1) as o
 $$;
+
+-- The lane of parcels that are staged: no hash is as small, but for one in 2^64.
+create or replace function penstock.lane_staged() returns bigint
+language sql immutable parallel safe
+as $$
+    select -9223372036854775808
+$$;

@@ -23,12 +23,13 @@ grant penstock_user to penstock_admin;
 grant usage on schema penstock to penstock_user;
 grant select, insert, update, delete on all tables in schema penstock to penstock_user;
 -- Of these only what is done to them: an earlier run of this may have granted more. Parcels are
--- never changed, but locked, and a lock takes the right to change something.
+-- never changed, but locked, and a lock takes the right to change something; and published, which
+-- changes their lane.
 revoke insert, update, delete on penstock.meta, penstock.lane from penstock_user;
 revoke update on penstock.sent, penstock.tag, penstock.tally, penstock.parcel, penstock.history from penstock_user;
 grant insert, update (value) on penstock.meta to penstock_user;
 grant insert, update (search) on penstock.lane to penstock_user;
-grant update (jobs) on penstock.parcel to penstock_user;
+grant update (jobs, lane) on penstock.parcel to penstock_user;
 grant update (body, result, keep_until) on penstock.history to penstock_user;
 grant usage, select on all sequences in schema penstock to penstock_user;
 grant execute on all functions in schema penstock to penstock_user;

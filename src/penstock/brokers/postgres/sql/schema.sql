@@ -361,3 +361,24 @@ create table penstock.member (
     last uuid not null,
     primary key (node, place)
 );
+
+-- Writes in parts: what is kept unseen until its write is published. Parcels are in penstock.parcel
+-- already, in a lane that nobody offers, below all others: to publish one is to change its lane, and
+-- its bodies are not written again.
+create table penstock.staged (
+    write text not null,
+    part text not null,
+    id uuid not null,
+    lane bigint not null,
+    jobs integer not null,
+    body bytea,  -- one job of its own, as penstock.enqueue_jobs takes it; null: a parcel
+    at double precision not null,
+    primary key (write, part, id)
+);
+
+-- Which writes were published, so that each is once.
+create table penstock.published (
+    write text primary key,
+    jobs bigint not null,
+    at double precision not null
+);

@@ -285,3 +285,23 @@ create table penstock_member (
     last blob not null check (length(last) = 16),
     primary key (node, place)
 ) without rowid, strict;
+
+-- Writes in parts: what is kept unseen until its write is published.
+create table penstock_staged (
+    write text not null,
+    part text not null,
+    id blob not null check (length(id) = 16),
+    lane integer not null,
+    jobs integer not null,
+    lengths blob,  -- null: bodies is one job of its own, as JSON
+    bodies blob not null,
+    at real not null,
+    primary key (write, part, id)
+) strict;
+
+-- Which writes were published, so that each is once.
+create table penstock_published (
+    write text primary key,
+    jobs integer not null,
+    at real not null
+) without rowid, strict;

@@ -1,0 +1,2 @@
+-- Forget what is staged of a write.
+select penstock.discard(%s);

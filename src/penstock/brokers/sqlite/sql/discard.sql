@@ -1,0 +1,2 @@
+-- Forget what is staged of a write.
+delete from penstock_staged where write = ?;

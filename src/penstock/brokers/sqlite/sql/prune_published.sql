@@ -1,0 +1,2 @@
+-- Serves prune: writes that nobody publishes again.
+delete from penstock_published where at < :before;

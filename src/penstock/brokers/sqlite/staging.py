@@ -1,0 +1,108 @@
+"""Writes in parts: jobs in a table that no other verb reads, until their write is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.brokers.sqlite.claiming import Claiming
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.tables.arriving import packed, searched_fields
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.rows import lengths_of, split
+from penstock.checks import check_age, check_stage, check_staged
+from penstock.ids import from_bytes, to_bytes
+from penstock.job import Job, Lane, Parcel
+
+_PAGE = 200  # rows read at a time: a parcel has up to 64 KiB
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Job[Any]).decode
+
+
+class Staging(Claiming):
+    """Stage, publish and discard."""
+
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+        check_stage(write, part)
+        parcels, singles = packed(jobs)
+        # Not durable: what is lost with the machine is missed by the publish, which is.
+        with self.store.writing(durable=False) as db:
+            now = self.clock.now()
+            oldest = max(now - self.retention, self._pruned_before(db))
+            for job in (*parcels, *singles):
+                check_age(job.id, now, oldest)
+            lanes = self._put_lanes(db, searched_fields(parcels, singles))
+            rows = [*_packed_rows(parcels, lanes), *_single_rows(singles, lanes)]
+            place = {"write": write, "part": part, "now": now}
+            db.executemany(sql.stage, [{**place, **row} for row in rows])
+
+    def publish(self, write: str, parts: Mapping[str, int]) -> int:
+        check_stage(write)
+        jobs = sum(parts.values())
+        with self.store.writing() as db:
+            change = Change(self.store, db, self.clock.now())
+            parameters = {"write": write, "jobs": jobs, "now": change.now}
+            if db.execute(sql.publish, parameters).rowcount:
+                staged = {row["part"]: row["jobs"] for row in db.execute(sql.staged, (write,))}
+                check_staged(write, parts, staged)
+                for part in parts:
+                    self._publish_part(change, write, part)
+                change.finish()
+            else:
+                jobs = db.execute(sql.published, (write,)).fetchone()["jobs"]
+            db.execute(sql.discard, (write,))
+        self._look_again()
+        self._ring()
+        return jobs
+
+    def _publish_part(self, change: Change, write: str, part: str) -> None:
+        oldest = max(change.now - self.retention, self._pruned_before(change.db))
+        for page in self._pages(change.db, write, part):
+            for job in page:
+                check_age(job.id, change.now, oldest)
+            parcels = [job for job in page if isinstance(job, Parcel)]
+            self._take_in(change, parcels, [job for job in page if isinstance(job, Job)])
+
+    def _pages(self, db: Db, write: str, part: str) -> Iterator[list[Job[Any] | Parcel]]:
+        place = {"write": write, "part": part, "most": _PAGE}
+        after = b""
+        while rows := db.execute(sql.staged_rows, {**place, "after": after}).fetchall():
+            after = rows[-1]["id"]
+            yield [
+                _decode(row["bodies"])
+                if row["lengths"] is None
+                else Parcel(
+                    from_bytes(row["id"]),
+                    self.store.lane(db, row["lane"]),
+                    split(row["lengths"], row["bodies"]),
+                )
+                for row in rows
+            ]
+
+    def discard(self, write: str) -> None:
+        check_stage(write)
+        with self.store.writing(durable=False) as db:
+            db.execute(sql.discard, (write,))
+
+
+def _packed_rows(parcels: Sequence[Parcel], lanes: Mapping[Lane, int]) -> Iterator[dict[str, Any]]:
+    for parcel in parcels:
+        yield {
+            "id": to_bytes(parcel.id),
+            "lane": lanes[parcel.lane],
+            "jobs": len(parcel.bodies),
+            "lengths": lengths_of(parcel.bodies),
+            "bodies": b"".join(parcel.bodies),
+        }
+
+
+def _single_rows(
+    singles: Sequence[Job[Any]], lanes: Mapping[Lane, int]
+) -> Iterator[dict[str, Any]]:
+    for job in singles:
+        bare = msgspec.structs.replace(job, app=None, given=None)
+        row = {"id": to_bytes(job.id), "lane": lanes[job.lane], "jobs": 1, "lengths": None}
+        yield {**row, "bodies": _encode(bare)}

@@ -1,0 +1,12 @@
+"""Penstock on Spark: `session()` makes a session that knows Penstock, `attach(spark)` teaches one.
+
+Importing this imports no Spark: that waits until a session is asked for.
+"""
+
+from penstock.spark.applying import apply
+from penstock.spark.rows import row_id
+from penstock.spark.session import attach, session
+from penstock.spark.shipping import ship
+from penstock.spark.store import store_of
+
+__all__ = ["apply", "attach", "row_id", "session", "ship", "store_of"]

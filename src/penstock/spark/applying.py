@@ -1,0 +1,180 @@
+"""Frame in, frame out, through durable jobs: `penstock.spark.apply(df, score, id="id")`.
+
+All state is in the store: a row's job has an id derived from the row's own, so whoever applies the
+same task to the same rows again, from whatever process, waits for the same jobs. What is kept here
+is only patience.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker import Broker
+from penstock.brokers import open_broker
+from penstock.errors import Refused
+from penstock.job import ENDED, State
+from penstock.rule import RuleKind
+from penstock.settings import mask
+from penstock.spark.rows import row_id
+from penstock.spark.store import named_store, store_of
+from penstock.task import Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RESULT = ("result", "error", "attempt")
+_REASON = "penstock.spark.apply"
+_LOOK_SECONDS = 0.5
+_SAY_SECONDS = 5.0
+_EVERY_SECONDS = 30.0  # then the rows themselves are looked at, whatever else the task has to do
+
+
+def apply(
+    frame: DataFrame,
+    task: Task[..., Any],
+    *,
+    id: str,
+    rate: str | None = None,
+    into: str | None = None,
+    arguments: Sequence[str] | None = None,
+) -> DataFrame:
+    """Call the task once for each row, as a job, and give the rows with what became of them.
+
+    `id` names the column that tells rows apart: a row whose job has ended is not called again, also
+    not by a later process. Columns that are parameters of the task are its arguments, or those that
+    `arguments` names. `rate` ("500/s") is a limit over all workers, while this lasts. The answer
+    has the columns `result`, of the type that the task returns, `error` and `attempt` beside the
+    frame's own; with `into` it is written there, as Parquet, and read again.
+
+    It waits until all rows ended. Interrupted, or killed, it leaves the jobs to the workers.
+    """
+    from penstock.spark.sink.making import recipe_text
+
+    spark = frame.sparkSession
+    app, url = task.app, store_of(spark)
+    if app.resolved_url.url != url:
+        raise Refused(
+            f"the app's store is {mask(app.resolved_url.url)}, the session's {mask(url)}:"
+            " penstock.spark.attach(spark, url=...) with the app's"
+        )
+    if id not in frame.columns:
+        raise Refused(f"id={id!r}: the frame has no such column; there are {frame.columns}")
+    if taken := sorted(set(RESULT) & set(frame.columns)):
+        raise Refused(f"the answer has a column {taken[0]!r}; rename the frame's own")
+    names = arguments or [name for name in frame.columns if name in task.codec.kinds]
+    _check(frame, task, id, names)
+    if rate is not None:
+        _limit(task, rate)
+    writer = frame.write.format("penstock").option("task", task.name).option("id_column", id)
+    # Not the app: what runs here may be a notebook, and no executor can import that.
+    writer = writer.option("recipe", recipe_text(task)).option("arguments", ",".join(names))
+    writer.mode("append").save()
+    _await_all(app.broker, frame, task.name, id)
+    if rate is not None and not _open(app.broker, task.name):
+        app.broker.clear_rule(RuleKind.LIMIT, task=task.name)
+    answer = _typed(_looked_up(frame, task.name, id), task)
+    if into is None:
+        return answer
+    answer.write.mode("overwrite").parquet(into)
+    return spark.read.parquet(into)
+
+
+def _check(frame: DataFrame, task: Task[..., Any], id: str, names: Sequence[str]) -> None:
+    """Refuse columns that are no arguments of the task."""
+    from penstock.spark.sink.layout import lay_out
+    from penstock.spark.sink.options import SinkOptions
+
+    options = SinkOptions(task=task.name, columns={"id": id}, arguments=tuple(names))
+    lay_out(frame.schema, options, task.app)
+
+
+def _limit(task: Task[..., Any], rate: str) -> None:
+    """Limit the task, unless somebody else did: their limit must not end with our patience."""
+    for rule in task.app.broker.rules():
+        named = (rule.kind, rule.queue, rule.task, rule.per_key)
+        if named == (RuleKind.LIMIT, None, task.name, False) and rule.reason != _REASON:
+            raise Refused(f"{task.name} has a limit of its own already; leave out rate={rate!r}")
+    task.app.limit(task=task, rate=rate, reason=_REASON)
+
+
+def _open(broker: Broker, task: str) -> int:
+    """How many jobs of the task have not ended."""
+    return sum(count.total for count in broker.count() if count.task == task)
+
+
+def _await_all(broker: Broker, frame: DataFrame, task: str, id: str) -> None:
+    """Return when the job of every row has ended."""
+    rows = frame.select(id).distinct().count()
+    said = looked = time.monotonic()
+    if not any(task in worker.tasks for worker in broker.workers()):
+        _say(f"no worker runs {task} yet: start one, `penstock worker`")
+    while True:
+        now = time.monotonic()
+        left = _open(broker, task)
+        if left == 0 or now - looked >= _EVERY_SECONDS:
+            looked = now
+            if not _looked_up(frame.select(id), task, id).where("state is null").limit(1).count():
+                _say(f"{rows:,} rows ended")
+                return
+        if now - said >= _SAY_SECONDS:
+            said = now
+            _say(f"{max(0, rows - left):,} of {rows:,} rows ended")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _looked_up(frame: DataFrame, task: str, id: str) -> DataFrame:
+    """The rows with what became of their jobs; `state` is null where that is still open."""
+    from pyspark.sql import types
+
+    found = types.StructType(
+        [
+            *frame.schema.fields,
+            types.StructField("state", types.StringType()),
+            types.StructField("json", types.StringType()),
+            types.StructField("error", types.StringType()),
+            types.StructField("attempt", types.IntegerType()),
+        ]
+    )
+    rows: Any = frame.rdd
+    spark: Any = frame.sparkSession
+    # Not mapInArrow, which needs pandas: a look at the store takes longer than the way of a row.
+    return spark.createDataFrame(rows.mapPartitions(_lookup(task, id)), found, verifySchema=False)
+
+
+def _lookup(task: str, id: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def look(rows: Iterator[Any]) -> Iterator[Any]:
+        broker = open_broker(named_store().url, create=False)
+        try:
+            for row in rows:
+                job = broker.get(row_id(task, row[id]))
+                if job is None or job.state not in ENDED:
+                    yield (*row, None, None, None, None)
+                    continue
+                good = job.state is State.SUCCEEDED
+                result = b"null" if job.result is None else job.result
+                json = b'{"result":%b}' % result if good else b"{}"
+                error = None if good else (job.error or job.reason)
+                yield (*row, str(job.state), json.decode(), error, job.attempt)
+        finally:
+            broker.close()
+
+    return look
+
+
+def _typed(frame: DataFrame, task: Task[..., Any]) -> DataFrame:
+    from pyspark.sql import functions, types
+
+    from penstock.spark.returns import type_of
+
+    wanted = types.StructType([types.StructField("result", type_of(task.results.annotation))])
+    typed = frame.withColumn("result", functions.from_json("json", wanted)["result"])
+    own = [name for name in frame.columns if name not in {"state", "json", *RESULT}]
+    return typed.select(*own, *RESULT)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"penstock: {text}\n")
+    sys.stderr.flush()

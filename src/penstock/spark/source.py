@@ -1,0 +1,96 @@
+"""The data source `penstock`: `spark.read.format("penstock").option("table", "counts").load()`.
+
+Spark makes one in a Python process of its own, on the driver to plan and on executors to read: a
+reader holds options only, and opens the store where it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from penstock.brokers import open_broker
+from penstock.errors import Refused
+from penstock.settings import mask
+from penstock.spark.store import named_store
+
+COUNTS = (
+    "queue string, task string, ready bigint, scheduled bigint, waiting bigint, paused bigint,"
+    " running bigint, failed bigint, limited bigint"
+)
+_TABLES = {"counts": COUNTS}
+
+
+class PenstockSource(DataSource):
+    """Options: `table`, and `profile` or `url` where the session does not say which store."""
+
+    options: Mapping[str, str]
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> str:
+        return _TABLES[self._table()]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        del schema
+        return CountsReader(self.options.get("profile"), self.options.get("url"))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from penstock.spark.sink import BatchSink
+
+        return BatchSink(schema, self.options, overwrite)
+
+    def streamWriter(  # noqa: N802  as Spark calls it
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        from penstock.spark.sink import StreamSink
+
+        return StreamSink(schema, self.options, overwrite)
+
+    def _table(self) -> str:
+        table = self.options.get("table", "")
+        if table not in _TABLES:
+            there_are = ", ".join(sorted(_TABLES))
+            raise Refused(f'option("table", {table!r}): there are {there_are}')
+        return table
+
+
+class CountsReader(DataSourceReader):
+    """Where jobs stand, per queue and task."""
+
+    def __init__(self, profile: str | None, url: str | None) -> None:
+        self._profile = profile
+        self._url = url
+
+    def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
+        del partition
+        url = named_store(self._profile, self._url).url
+        try:
+            broker = open_broker(url, create=False)
+        except Exception as error:
+            raise Refused(f"{mask(url)} cannot be opened: {error}") from None
+        try:
+            for row in broker.count():
+                yield (
+                    row.queue,
+                    row.task,
+                    row.ready,
+                    row.scheduled,
+                    row.waiting,
+                    row.paused,
+                    row.running,
+                    row.failed,
+                    row.limited,
+                )
+        finally:
+            broker.close()

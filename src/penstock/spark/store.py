@@ -1,0 +1,36 @@
+"""Which store Spark's processes mean, and how they hear of it.
+
+The URL may hold a password, and Spark writes configuration, plans and options into logs and event
+files. So it travels in none of them: it is an environment variable of the Python workers, which
+Spark hands on with the code of a task and never shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import Refused
+from penstock.settings import ResolvedUrl, calling_file, resolve_url
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VARIABLE = "PENSTOCK_URL"
+
+
+def named_store(profile: str | None = None, url: str | None = None) -> ResolvedUrl:
+    """The store that a profile or a URL names; with neither, the one that an App() would use."""
+    if profile is not None and url is not None:
+        raise Refused("profile and url both say where the store is: give one of them")
+    return resolve_url(url, calling_file(), profile)
+
+
+def tell(spark: SparkSession, url: str) -> None:
+    """Have every Python worker of this session find the store by itself."""
+    spark.sparkContext.environment[_VARIABLE] = url
+
+
+def store_of(spark: SparkSession) -> str:
+    """The URL of the store that a session was attached to; with a password in it, perhaps."""
+    told: str | None = spark.sparkContext.environment.get(_VARIABLE)
+    return told or resolve_url(None).url

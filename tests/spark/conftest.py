@@ -1,0 +1,76 @@
+"""Real Spark: one session per test process, and a real cluster for those who ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock.spark
+from tests.spark.cluster import Cluster
+from tests.spark.frames import write
+
+Write = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the shared session writes its event log."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="session")
+def shared_spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The session of this test process: it takes seconds to start, and most tests can share it."""
+    spark = penstock.spark.session(
+        "local[2,4]",  # a task may fail three times, as on a cluster
+        app_name="penstock-tests",
+        url=f"sqlite:///{tmp_path_factory.mktemp('no-store')}/none.db",
+        config={
+            "spark.eventLog.enabled": True,
+            "spark.eventLog.dir": event_log.as_uri(),
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """A store on each kind that other processes can reach, in turn."""
+    names = {"sqlite": "sqlite_url", "postgres": "postgres_store_url"}
+    return request.getfixturevalue(names[request.param])
+
+
+@pytest.fixture
+def spark(shared_spark: Any, store_url: str) -> Any:
+    """The shared session, attached to the test's store."""
+    return penstock.spark.attach(shared_spark, url=store_url)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A standalone cluster of two workers on this machine."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def into(shared_spark: Any, store_url: str) -> Write:
+    """Write a frame into the test's store, of the shared session as it is.
+
+    Python workers are started anew for a session that is attached to another store; this way they
+    are not.
+    """
+    del shared_spark
+    return partial(write, url=store_url)

@@ -1,0 +1,145 @@
+"""Frame in, frame out: each row is called once, and what became of it comes back with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock.spark
+from penstock import App, Refused
+from penstock.job import State
+from penstock.rule import RuleKind
+from penstock.spark import row_id
+from penstock.target import load_app
+from tests.spark.frames import jobs_in
+
+TASKS = Path(__file__).with_name("apply_tasks.py")
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with a line for each call."""
+    path = tmp_path / "calls.txt"
+    path.touch()
+    monkeypatch.setenv("LAB_CALLS", str(path))
+    return path
+
+
+@pytest.fixture
+def app(store_url: str, calls: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    monkeypatch.setenv("PENSTOCK_URL", store_url)
+    app = load_app(f"{TASKS}:app")
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def worker(app: App) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "penstock", "worker", f"{TASKS}:app", "--processes", "1"]
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env={**os.environ, **path}) as process:
+        yield process
+        process.terminate()
+
+
+def frame_of(spark: Any, *texts: str) -> Any:
+    return spark.createDataFrame(
+        [(*pair, "kept") for pair in enumerate(texts)], "id int, text string, other string"
+    )
+
+
+def test_each_row_comes_back_with_its_result(
+    spark: Any, app: App, worker: Any, calls: Path, tmp_path: Path
+):
+    """Issue 5: typed result columns; rows that are done are not called again, whoever asks."""
+    task = app.tasks["lab:score"]
+    rows = frame_of(spark, "a b", "bad", "c")
+
+    scored = penstock.spark.apply(rows, task, id="id", into=str(tmp_path / "scored"))
+    again = penstock.spark.apply(frame_of(spark, "a b", "bad", "c", "d e f"), task, id="id")
+
+    found = {row.id: row for row in scored.collect()}
+    assert scored.columns == ["id", "text", "other", "result", "error", "attempt"]
+    assert (found[0].result.points, found[0].result.words) == (0.0, ["a", "b"])
+    assert (found[1].result, found[1].attempt, found[1].other) == (None, 1, "kept")
+    assert "bad text" in found[1].error
+    assert {row.id: row.result and row.result.points for row in again.collect()} == {
+        0: 0.0,
+        1: None,
+        2: 1.0,
+        3: 1.5,
+    }
+    assert sorted(calls.read_text().split()) == ["0", "1", "2", "3"]
+
+
+def test_a_rate_is_a_limit_that_ends_with_it(spark: Any, app: App, worker: Any, store_url: str):
+    task = app.tasks["lab:score"]
+
+    penstock.spark.apply(frame_of(spark, "a", "b"), task, id="id", rate="100/s")
+
+    assert [rule for rule in app.broker.rules() if rule.kind is RuleKind.LIMIT] == []
+    assert {job.state for job in jobs_in(store_url)} == {State.SUCCEEDED}
+    app.limit(task=task, rate="5/s", reason="the partner asked for it")
+    with pytest.raises(Refused, match="has a limit of its own"):
+        penstock.spark.apply(frame_of(spark, "c"), task, id="id", rate="100/s")
+
+
+def test_what_cannot_be_applied_is_refused(shared_spark: Any, app: App, sqlite_url: str):
+    task = app.tasks["lab:score"]
+    spark = penstock.spark.attach(shared_spark, url=app.resolved_url.url)
+    rows = frame_of(spark, "a")
+
+    with pytest.raises(Refused, match="no such column"):
+        penstock.spark.apply(rows, task, id="key")
+    with pytest.raises(Refused, match="rename the frame's own"):
+        penstock.spark.apply(rows.withColumnRenamed("other", "error"), task, id="id")
+    penstock.spark.attach(shared_spark, url="sqlite:////elsewhere/jobs.db")
+    with pytest.raises(Refused, match="the session's sqlite:////elsewhere"):
+        penstock.spark.apply(rows, task, id="id")
+
+
+KILLED = """
+import os, signal, sys, threading, time
+import penstock.spark
+from penstock.target import load_app
+
+app = load_app(sys.argv[1])
+spark = penstock.spark.session("local[1]", url=os.environ["PENSTOCK_URL"])
+
+def die():
+    while len(open(os.environ["LAB_CALLS"]).read().split()) < 3:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Thread(target=die, daemon=True).start()
+rows = spark.createDataFrame([(n, "text") for n in range(40)], "id int, text string")
+penstock.spark.apply(rows, app.tasks["lab:score"], id="id", rate="10/s")
+"""
+
+
+def test_killed_half_way_and_begun_again(
+    spark: Any, app: App, worker: Any, calls: Path, store_url: str
+):
+    """Issue 5: every id once in the answer, and none that was done is called again."""
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, f"{TASKS}:app"],
+        env={**os.environ, **path},
+        capture_output=True,
+        timeout=280,
+        check=False,
+    )
+    rows = spark.createDataFrame([(n, "text") for n in range(40)], "id int, text string")
+
+    answer = penstock.spark.apply(rows, app.tasks["lab:score"], id="id", rate="10/s")
+
+    assert killed.returncode < 0
+    assert sorted(row.id for row in answer.collect()) == list(range(40))
+    assert sorted(map(int, calls.read_text().split())) == list(range(40))
+    assert row_id("lab:score", 7) in {job.id for job in jobs_in(store_url)}

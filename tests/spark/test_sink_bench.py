@@ -1,0 +1,30 @@
+"""`penstock bench --spark`: the sink beside COPY, at its smallest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.timeout(300)
+def test_bench_measures_the_sink_beside_copy():
+    """Issue 5: the measure of the acceptance is one command; here only that it works."""
+    command = [sys.executable, "-m", "penstock", "bench", "--broker", "postgres", "--json"]
+    bench = subprocess.run(
+        [*command, "--jobs", "1000", "--runs", "1", "--spark", "1000"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+    assert bench.returncode == 0, bench.stderr
+    figures = json.loads(bench.stdout)
+    assert figures["spark_rows"] == 1000
+    assert figures["ratios"]["Spark's sink / COPY"]["least"] == 0.8
+    assert figures["spark_sink"] > 0

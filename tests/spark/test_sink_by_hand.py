@@ -1,0 +1,160 @@
+"""The sink's writers called as Spark calls them, where a session would only be in the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types
+
+from penstock.errors import Refused
+from penstock.spark.sink import BatchSink, StreamSink
+from penstock.spark.sink.fitting import Fit, fit
+from tests.spark.frames import APP, jobs_in, numbers_in, schema_of
+from tests.spark.sink_tasks import Line
+
+NOWHERE = "sqlite:////nowhere/at.db"
+
+
+INT, TEXT = types.IntegerType(), types.StringType()
+NUMBER = schema_of(number=INT)
+REAL = schema_of(x=types.DoubleType())
+CALL = schema_of(number=INT, text=TEXT)
+
+
+def _batch(*numbers: int) -> Any:
+    return pa.record_batch({"number": pa.array(numbers, pa.int32())})
+
+
+def _sink(url: str, **options: str) -> BatchSink:
+    return BatchSink(NUMBER, {"task": "mail:send", "url": url, **options}, False)
+
+
+def test_of_two_attempts_at_the_same_rows_one_counts(store_url: str):
+    """Issue 5: speculation; both attempts run to their end, and a third after the commit."""
+    sink = _sink(store_url)
+    first = sink.write(iter([_batch(1, 2), _batch(3)]))
+    twin = sink.write(iter([_batch(3, 2), _batch(1)]))
+    other = sink.write(iter([_batch(4)]))
+
+    sink.commit([twin, other])
+    zombie = sink.write(iter([_batch(1, 2, 3)]))
+
+    assert len({part.name for part in (first, twin, other, zombie)}) == 4
+    assert numbers_in(store_url) == Counter([1, 2, 3, 4])
+
+
+def test_a_commit_whose_answer_was_lost_is_made_again(store_url: str):
+    sink = _sink(store_url)
+    part = sink.write(iter([_batch(1, 2)]))
+
+    sink.commit([part])
+    sink.commit([part])
+    sink.abort([part])
+
+    assert numbers_in(store_url) == Counter([1, 2])
+
+
+def test_a_write_that_is_made_again_in_other_partitions(store_url: str):
+    """Issue 5: a changed partition count, after a driver that died before its commit."""
+    _sink(store_url, write="import-7").write(iter([_batch(1, 2, 3)]))
+    again = _sink(store_url, write="import-7")
+
+    again.commit([again.write(iter([_batch(3)])), again.write(iter([_batch(2, 1)])), None])
+
+    assert numbers_in(store_url) == Counter([1, 2, 3])
+
+
+def test_an_aborted_write_leaves_neither_jobs_nor_rejects(store_url: str, tmp_path: Path):
+    options = {"task": "a:b", "url": store_url, "rejects": str(tmp_path / "rejects")}
+    sink = BatchSink(REAL, options, False)
+    part = sink.write(iter([pa.record_batch({"x": [1.0, float("nan")]})]))
+    hidden = [path.name for path in (tmp_path / "rejects").iterdir()]
+
+    sink.abort([part, None])
+
+    assert [name[0] for name in hidden] == ["_"]
+    assert list((tmp_path / "rejects").iterdir()) == []
+    assert jobs_in(store_url) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "sentence"),
+    [
+        (NUMBER, {"app": APP}, "no column for 'text'"),
+        (schema_of(number=INT, text=TEXT, more=INT), {"app": APP}, "has no argument 'more'"),
+        (schema_of(number=TEXT, text=TEXT), {"app": APP}, "column number is string.*takes int"),
+        (CALL, {"app": APP, "task": "mail:sent"}, "did you mean mail:send"),
+        (NUMBER, {"key_colum": "n"}, "did you mean key_column"),
+        (NUMBER, {"key_column": "m"}, "no such column; there are number"),
+        (NUMBER, {"key_column": "number"}, "number is int; key_column must be a string"),
+        (NUMBER, {"task": ""}, "task ''"),
+        (NUMBER, {"task_column": "number"}, "task and task_column both say it"),
+        (NUMBER, {"priority": "high"}, "'high': a whole number"),
+        (NUMBER, {"rows_per_job": "0"}, "from 1 up"),
+        (NUMBER, {"rows_per_job": "5", "id_column": "number"}, "leave out id_column"),
+        (NUMBER, {"unique_until": "started"}, "go with unique_column"),
+        (schema_of(n=types.VariantType()), {}, "variant has no JSON form"),
+        (schema_of(n=types.MapType(types.DateType(), INT)), {}, "keys of a JSON object are texts"),
+        (schema_of(n=types.ArrayType(types.CalendarIntervalType())), {}, r"n\[\]: interval has no"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_row(
+    schema: types.StructType, options: dict[str, str], sentence: str
+):
+    """Issue 5: schema errors before the write; no store is opened."""
+    with pytest.raises(Refused, match=sentence):
+        BatchSink(schema, {"task": "mail:send", "url": NOWHERE, **options}, False)
+
+
+def test_a_task_must_be_named():
+    with pytest.raises(Refused, match="which task"):
+        BatchSink(NUMBER, {"url": NOWHERE}, False)
+
+
+def test_only_appending_is_possible():
+    for sink in (BatchSink, StreamSink):
+        with pytest.raises(Refused, match='mode\\("append"\\)'):
+            sink(NUMBER, {"task": "a:b"}, True)
+
+
+def test_a_stream_names_its_writes_itself():
+    with pytest.raises(Refused, match="leave out write"):
+        StreamSink(NUMBER, {"task": "a:b", "write": "mine"}, False)
+
+
+FIT = [
+    (types.LongType(), int, True),
+    (types.LongType(), float, True),
+    (types.LongType(), str, False),
+    (types.DoubleType(), int, False),
+    (types.DoubleType(), float | None, True),
+    (types.DecimalType(10, 2), Decimal, True),
+    (types.DecimalType(10, 2), float, False),
+    (types.StringType(), UUID, True),
+    (types.StringType(), bool, False),
+    (types.TimestampType(), datetime, True),
+    (types.TimestampType(), date, False),
+    (types.DateType(), date, True),
+    (types.BinaryType(), bytes, True),
+    (types.ArrayType(types.LongType()), list[int], True),
+    (types.ArrayType(types.LongType()), list[str], False),
+    (types.MapType(TEXT, INT), dict[str, int], True),
+    (types.MapType(TEXT, TEXT), dict[str, int], False),
+    (schema_of(name=TEXT, price=types.DecimalType(10, 2)), Line, True),
+    (schema_of(name=TEXT), Line, False),
+    (schema_of(name=TEXT), Any, True),
+]
+
+
+@pytest.mark.parametrize(("kind", "annotation", "good"), FIT, ids=lambda value: str(value)[:40])
+def test_a_column_fits_an_annotation_or_is_refused(
+    kind: types.DataType, annotation: Any, good: bool
+):
+    assert (fit(kind, annotation) is not Fit.NO) is good

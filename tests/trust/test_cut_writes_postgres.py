@@ -1,0 +1,69 @@
+"""The line to PostgreSQL is cut at any moment of a stage or a publish: the write is whole, or none.
+
+As in test_cut_postgres: not a message of a verb is left out.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from penstock import StoreUnreachable, UnknownOutcome
+from penstock.broker import Broker
+from penstock.brokers.postgres import PostgresBroker
+from tests.factories import a_job, some_jobs
+from tests.stories.proxy import Proxy
+from tests.trust.test_cut_postgres import each_message, far, proxy, run_all
+
+__all__ = ["far", "proxy"]  # fixtures
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("times", [1, 1000], ids=["once", "for good"])
+def test_a_publish(
+    proxy: Proxy,
+    far: PostgresBroker,
+    postgres_broker: Broker,
+    where: str,
+    times: int,
+):
+    """I1: published, or not, or told that nobody knows; and published again, there once."""
+    clock = far.clock
+    for number in each_message(proxy):
+        write = f"write-{number}"
+        jobs = [*some_jobs(clock, 4), a_job(clock, key="ada")]
+        far.stage(write, "0/1", jobs)
+        far.stage(write, "0/2", some_jobs(clock, 4))
+        proxy.cut_nth(number, where, times)
+
+        with suppress(UnknownOutcome, StoreUnreachable):
+            far.publish(write, {"0/1": 5})
+        proxy.heal()
+
+        stored = [job for job in jobs if postgres_broker.get(job.id) is not None]
+        assert len(stored) in {0, 5}
+        assert far.publish(write, {"0/1": 5}) == 5
+        assert run_all(postgres_broker, clock) == {job.id: 1 for job in jobs}
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_stage(
+    proxy: Proxy,
+    far: PostgresBroker,
+    postgres_broker: Broker,
+    where: str,
+):
+    """I1: staged or not, and staged again, there once."""
+    clock = far.clock
+    for number in each_message(proxy):
+        jobs = [*some_jobs(clock, 4), a_job(clock, key="ada")]
+        proxy.cut_nth(number, where)
+
+        with suppress(StoreUnreachable):
+            far.stage(f"write-{number}", "0/1", jobs)
+        proxy.heal()
+        far.stage(f"write-{number}", "0/1", jobs)
+
+        assert far.publish(f"write-{number}", {"0/1": 5}) == 5
+        assert run_all(postgres_broker, clock) == {job.id: 1 for job in jobs}
