@@ -247,7 +247,7 @@ def _table(rows: list[list[str]]) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    return cell[:1].isdigit() or cell in {"", "not measured", "has none", "next issue"}
+    return cell[:1].isdigit() or cell in {"", "not measured", "has none", "see below"}
 
 
 def _aligned(table: str) -> str:
