@@ -33,6 +33,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None  # and up to
     flow: str | None = None  # of jobs and results: only those of a flow, or of one of its nodes
     node: str | None = None
+    bodies: bool = True  # with body and result, by far the widest columns
 
     @property
     def kind(self) -> str | None:

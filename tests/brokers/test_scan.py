@@ -128,6 +128,20 @@ def test_a_span_of_time_gives_what_happened_in_it(broker, clock):
     assert sorted(row["position"] for row in rows) == [row.position for row in attempts[1:3]]
 
 
+@pytest.mark.parametrize("table", ["attempts", "events", "jobs"])
+def test_without_bodies_all_else_is_the_same(broker, clock, table):
+    """Whoever wants times and counts need not carry what jobs carried."""
+    some_history(broker, clock)
+    key = "id" if table == "jobs" else "position"
+
+    light = sorted(scanned(broker, table, bodies=False), key=lambda row: row[key])
+
+    for row, whole in zip(
+        light, sorted(scanned(broker, table), key=lambda row: row[key]), strict=True
+    ):
+        assert {**row, "body": whole["body"], "result": whole["result"]} == whole
+
+
 def test_declared_secrets_are_hidden(broker, clock):
     """Packed, in a row of its own, running and ended."""
     broker.enqueue([a_job(clock, body=SECRET), a_job(clock, body=SECRET)])

@@ -42,6 +42,7 @@ SLICES = 8
 ROWS_PER_TRIGGER = 1_000_000
 FEW_ROWS = 20_000  # are read by one task: another one costs as much as reading them
 _MOST = Selection(table="attempts")  # what most of a history is: looking for it ends soon
+_OF_BODIES = frozenset({"arguments", "headers", "flow", "node", "result"})
 Offset = dict[str, int]  # the store's id: the position that is read
 
 
@@ -92,6 +93,9 @@ class Reading:
             table=table_named(options.get("table", "")),
             flow=options.get("flow"),
             node=options.get("node"),
+            bodies=bool(
+                _OF_BODIES & {field.name for field in schema} or {"flow", "node"} & set(options)
+            ),
         )
         _check(self._selection.table, schema)
         if self._selection.table in HISTORY and {"flow", "node"} & set(options):

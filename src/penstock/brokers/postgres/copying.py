@@ -70,9 +70,9 @@ def _chunks(connection: Connection, statement: bytes) -> Iterator[bytes]:
         wire.flush()
         _begin(connection, poll)
         parts: list[bytes] = []
-        size = 0
+        size, take = 0, wire.get_copy_data
         while True:
-            length, data = wire.get_copy_data(1)
+            length, data = take(1)
             if length > 0:
                 parts.append(data)
                 size += length

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ from penstock.slice import HISTORY, Reach, Selection, Slice, ahead, slices_betwe
 
 _LOOK_SECONDS = 0.005
 _SAMPLE_PAGES = 400
+_ENOUGH = 50  # rows seen for each part, to go by them
 _READ_SECONDS = 600.0  # the most that the server may take for the next rows
 
 
@@ -93,10 +94,13 @@ class Scanning(Ruling):
                 pages = row["pages"] if row else 0
                 if pages > _SAMPLE_PAGES:
                     seen = {**span, "percent": 100.0 * _SAMPLE_PAGES / pages}
-                    bounds = _bounds(db, sql.bounds_seen, seen)
-                if len(bounds) < at_most - 1:  # little of it was seen, so it is little
-                    bounds = _bounds(db, sql.bounds, span)
-        return slices_between(selection, after, until, bounds)
+                    rows = db.execute(sql.bounds_seen, seen).fetchall()
+                    if rows and rows[0]["total"] >= _ENOUGH * at_most:
+                        bounds = [row["position"] for row in rows]
+                if not bounds:  # little of it was seen, so it is little
+                    rows = db.execute(sql.bounds, span).fetchall()
+                    bounds = [row["position"] for row in rows]
+        return slices_between(selection, after, until, bounds[: at_most - 1])
 
     def scan(self, part: Slice) -> Iterator[Any]:
         arrow()
@@ -131,8 +135,3 @@ class Scanning(Ruling):
         if State.SUCCEEDED in wanted:
             yield from copy_batches(connection, sql.scan_succeeded, parameters, table)
         yield from job_batches(table, packed_in(self.store, PostgresDb(connection), part))
-
-
-def _bounds(db: PostgresDb, statement: str, span: Mapping[str, float]) -> list[int]:
-    rows = db.execute(statement, span).fetchall()
-    return [row["position"] for row in rows][: int(span["parts"]) - 1]

@@ -37,6 +37,7 @@ def parameters_of(store: Store, db: Db, part: Slice) -> dict[str, Any]:
         "states": None if states is None else msgspec.json.encode(states).decode(),
         "since": selection.since,
         "before": selection.until,
+        "bodies": selection.bodies,
     }
 
 

@@ -6,7 +6,7 @@ with seen as (
      where h.position > %(after)s
        and h.position <= %(until)s
 )
-select s.position
+select s.position, s.total
   from (select position,
                row_number() over (order by position) as place,
                count(*) over () as total

@@ -3,7 +3,7 @@ copy (
     select j.id, l.queue, l.task, l.version, l.priority, j.state, j.reason, j.key, j.attempt,
            j.failures, j.lapses, (j.enqueued_at * 1000000)::bigint, (j.run_at * 1000000)::bigint,
            (j.claimed_at * 1000000)::bigint, (j.ended_at * 1000000)::bigint, j.worker, j.tags, j.error,
-           convert_from(j.body, 'UTF8'), null
+           case when %(bodies)s then convert_from(j.body, 'UTF8') end, null
       from penstock.job j
       left join penstock.lane l on l.hash = j.lane
      where j.id > %(after)s::uuid

@@ -3,7 +3,8 @@ copy (
     select h.job, l.queue, l.task, l.version, l.priority, h.state, h.reason, h.key, h.attempt,
            h.failures, h.lapses, (h.enqueued_at * 1000000)::bigint, (h.run_at * 1000000)::bigint,
            (h.started_at * 1000000)::bigint, (h.at * 1000000)::bigint, h.worker, h.tags, h.error,
-           convert_from(h.body, 'UTF8'), convert_from(h.result, 'UTF8')
+           case when %(bodies)s then convert_from(h.body, 'UTF8') end,
+           case when %(bodies)s then convert_from(h.result, 'UTF8') end
       from penstock.history h
       left join penstock.lane l on l.hash = h.lane
      where h.job is not null
