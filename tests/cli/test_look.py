@@ -130,12 +130,12 @@ def test_history_shows_the_last_rows_and_goes_on_from_a_position(stocked):
 
 def test_gauges_are_for_programs(stocked):
     store = open_broker(f"sqlite:///{stocked.folder}/penstock.db")
-    assert store.gauge() == 1
+    written = store.gauge()
     store.close()
 
     kinds = [row["kind"] for row in stocked.lines("history", "--after", "0", "--limit", "100")]
 
-    assert kinds.count("gauge") == 1
+    assert kinds.count("gauge") == written > 0
     assert "gauge" not in stocked("history", "--after", "0", "--limit", "100").stdout
     assert "gauge" not in [row["kind"] for row in stocked.lines("history")]
 
