@@ -2,7 +2,8 @@
 
 Attempts that end leave rows by themselves; a gauge shows what does not move. A queue that holds
 nothing is not gauged, but for one row of zeros after it emptied. So a row that is not all zeros,
-with none in the minute after it, says that no worker was there.
+with none in the two minutes after it, says that no worker was there. (One minute may lack them when
+one worker takes over from another.)
 """
 
 from __future__ import annotations

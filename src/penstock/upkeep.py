@@ -58,8 +58,8 @@ class Upkeep:
         self._recover_at = now
         # Not at the start: a fleet that is deployed would prune all at once.
         self._prune_at = now + PRUNE_EVERY
-        # Not all at once: the first seconds of a minute are shared out among the workers.
-        self._gauge_phase = zlib.crc32(worker_id.encode()) % 10_000 / 1000
+        # Not all at once: each worker has its own second of the minute to look.
+        self._gauge_phase = zlib.crc32(worker_id.encode()) % 50
         self._gauge_at = now + self._to_gauge()
         self._pruning: threading.Thread | None = None
         self._timetable = Timetable(broker, clock, declared, worker_id)
