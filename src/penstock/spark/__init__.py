@@ -4,7 +4,7 @@ Importing this imports no Spark: that waits until a session is asked for.
 """
 
 from penstock.spark.applying import apply
-from penstock.spark.rows import row_id
+from penstock.spark.row_ids import row_id
 from penstock.spark.session import attach, session
 from penstock.spark.shipping import ship
 from penstock.spark.store import store_of

@@ -18,7 +18,7 @@ from penstock.errors import Refused
 from penstock.job import ENDED, State
 from penstock.rule import RuleKind
 from penstock.settings import mask
-from penstock.spark.rows import row_id
+from penstock.spark.row_ids import row_id
 from penstock.spark.store import named_store, store_of
 from penstock.task import Task
 

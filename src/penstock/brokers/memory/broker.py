@@ -26,6 +26,7 @@ from penstock.broker import (
 )
 from penstock.brokers.memory.looking_after import LookingAfter
 from penstock.brokers.memory.places import lane_of, may_take
+from penstock.brokers.memory.reading import Reading
 from penstock.brokers.memory.rules import Rules
 from penstock.brokers.memory.schedules import Schedules
 from penstock.brokers.memory.signals import signal
@@ -46,7 +47,7 @@ MOST_FOUND = 1000
 _LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)
 
 
-class MemoryBroker(Staging):
+class MemoryBroker(Staging, Reading):
     """Jobs in this process; safe between threads, gone when the process ends."""
 
     apart = False
@@ -406,6 +407,7 @@ class MemoryBroker(Staging):
         with self._lock:
             rows = [row for row in self._store.history if job in {None, row.job}]
             if after is None:
+                rows = [row for row in rows if row.kind != "gauge"]
                 return rows[len(rows) - min(max(limit, 0), len(rows)) :]
             return [row for row in rows if row.position > after][: max(limit, 0)]
 

@@ -30,6 +30,7 @@ from penstock.brokers.tables.signalling import Signalling
 from penstock.brokers.tables.whole_flows import WholeFlows
 from penstock.filter import Filter
 from penstock.flow import Gift, NodeRow
+from penstock.gauge import queue_in
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
@@ -218,7 +219,7 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
             kind=row["kind"],
             at=row["at"],
             job=None if row["job"] is None else from_bytes(row["job"]),
-            queue=lane and lane.queue,
+            queue=queue_in(row["data"]) if row["kind"] == "gauge" else lane and lane.queue,
             task=lane and lane.task,
             version=lane and lane.version,
             priority=lane and lane.priority,

@@ -20,7 +20,7 @@ from penstock.ids import Ids
 from penstock.job import Job, Lane, Parcel, cut
 from penstock.prepare import check_name, check_priority, check_tags, check_text
 from penstock.redact import redact
-from penstock.spark.rows import row_id
+from penstock.spark.row_ids import row_id
 from penstock.spark.sink.layout import Layout, task_of
 from penstock.spark.sink.options import ALONE, SinkOptions
 from penstock.spark.sink.values import Faults, seconds_of, values_of
