@@ -1,0 +1,72 @@
+"""Raw: history as the lake keeps it, a table each for attempts, events and gauges.
+
+Columns are only ever added. A file that lacks one reads as null there, and a column that a newer
+Penstock wrote is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.functions import col, date_add, floor, lit, unix_micros
+
+from penstock.spark.pipelines.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SCHEMAS = {
+    "attempts": (
+        "position bigint, shard string, job string, attempt int, queue string, task string,"
+        " version int, priority int, state string, reason string, key string, failures int,"
+        " lapses int, enqueued_at timestamp, run_at timestamp, started_at timestamp,"
+        " ended_at timestamp, worker string, tags map<string,string>, error string,"
+        " arguments string, headers string, flow string, node string, result string,"
+        " schema_version int"
+    ),
+    "events": (
+        "position bigint, shard string, kind string, at timestamp, job string, queue string,"
+        " task string, version int, attempt int, state string, reason string, key string,"
+        " tags map<string,string>, data string, schema_version int"
+    ),
+    "gauges": (
+        "position bigint, shard string, at timestamp, queue string, ready bigint,"
+        " scheduled bigint, waiting bigint, paused bigint, limited bigint, running bigint,"
+        " failed bigint, oldest double, schema_version int"
+    ),
+}
+_A_DAY = 86_400_000_000  # microseconds
+_HAPPENED = {"attempts": "ended_at", "events": "at", "gauges": "at"}
+
+
+def read_raw(
+    spark: SparkSession,
+    lake: Lake,
+    table: str,
+    days: Iterable[str] | None = None,
+    *,
+    paths: Iterable[str] | None = None,
+) -> DataFrame:
+    """A table of the lake, with the column `day`; of these days or files, or all of it."""
+    schema = f"{SCHEMAS[table]}, day date"
+    if paths is None:
+        files = [str(path) for path in lake.files(table, days)]
+    else:
+        files = [str(lake.folder / path) for path in paths]
+    if not files:
+        no_rows: list[Any] = []
+        made: Any = spark
+        return made.createDataFrame(no_rows, schema)
+    base = str(lake.folder / table)
+    return spark.read.schema(schema).option("basePath", base).parquet(*files)
+
+
+def day_of(table: str) -> Column:
+    """The day in UTC on which a row of this table happened, whatever the session's time zone."""
+    return utc_day(col(_HAPPENED[table]))
+
+
+def utc_day(moment: Column) -> Column:
+    # Not to_date, which answers in the time zone of the session.
+    return date_add(lit("1970-01-01").cast("date"), floor(unix_micros(moment) / _A_DAY).cast("int"))
