@@ -165,7 +165,7 @@ class Writing:
                 for file in fresh
             ]
         marks = dict(before.marks)
-        for file in fresh:
+        for file in (each for each in fresh if each.last):
             marks[file.shard] = max(marks.get(file.shard, 0), file.last)
         after = LakeTable(
             marks=marks,
