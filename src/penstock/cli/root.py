@@ -20,6 +20,7 @@ from penstock.cli import (
     look,
     look_after,
     measure,
+    pipeline,
     rules,
     schedules,
     spark,
@@ -134,5 +135,6 @@ _add(LOOK, flows.flow)
 _add(STORE, stores.migrate)
 _add(STORE, stores.doctor)
 _add(SPARK, spark.spark_worker)
+_add(SPARK, pipeline.pipeline)
 _add(SEE, measure.bench)
 _add(SEE, measure.demo)

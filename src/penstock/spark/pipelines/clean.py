@@ -15,7 +15,6 @@ from pyspark.sql.functions import (
     left,
     lit,
     regexp_replace,
-    rtrim,
     substring_index,
     timestamp_seconds,
     unix_micros,
@@ -51,8 +50,9 @@ def clean(attempts: DataFrame) -> DataFrame:
 
 def signature(error: Column, reason: Column) -> Column:
     """What failures of one kind have in common: the last line of the error, without its numbers."""
-    # The last line first: an error may be a megabyte, and expressions would go through all of it.
-    line = left(substring_index(rtrim(error, lit(" \n\r\t")), "\n", -1), lit(4 * _LONGEST))
+    # An error may be a megabyte, of spaces even: each run of them is tried once, from its start.
+    whole = regexp_replace(error, r"(?<!\s)\s++$", "")
+    line = left(substring_index(whole, "\n", -1), lit(4 * _LONGEST))
     line = regexp_replace(line, "'[^']*'|\"[^\"]*\"", "'…'")
     line = regexp_replace(line, "0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+", "#")
     return coalesce(when(line != "", left(line, lit(_LONGEST))), reason, lit("failed"))

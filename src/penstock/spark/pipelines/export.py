@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.functions import col, lit
@@ -84,8 +82,7 @@ def _columns(table: str) -> list[str]:
 
 
 def _after(marks: dict[str, int]) -> Column:
-    if not marks:
-        return lit(True)
-    unknown = ~col("shard").isin(list(marks))
-    past = [(col("shard") != shard) | (col("position") > mark) for shard, mark in marks.items()]
-    return unknown | reduce(and_, past)
+    new = lit(True)
+    for shard, mark in marks.items():
+        new &= (col("shard") != shard) | (col("position") > mark)
+    return new

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-_SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
+# From where on a unit is used, its size and its name: 80 min and not 1.3 h.
+_SPANS = (
+    (1.5 * 86400, 86400.0, "d"),
+    (1.5 * 3600, 3600.0, "h"),
+    (90.0, 60.0, "min"),
+    (1.0, 1.0, "s"),
+    (0.0, 0.001, "ms"),
+)
 _COUNTS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 NONE = "-"
 
@@ -16,7 +23,7 @@ def seconds_text(seconds: float | None) -> str:
         return NONE
     if seconds == 0:
         return "0 s"
-    size, unit = next((each for each in _SPANS if seconds >= each[0]), _SPANS[-1])
+    size, unit = next((size, unit) for start, size, unit in _SPANS if abs(seconds) >= start)
     return f"{_short(seconds / size)} {unit}"
 
 
@@ -46,7 +53,7 @@ def ticks(most: float, wanted: int = 4, *, seconds: bool = False) -> list[float]
     if most <= 0:
         return [0.0, 1.0]
     # An axis of minutes is divided in minutes: 120 s, not 100.
-    unit = next((size for size, _ in _SPANS if most >= 1.5 * size), 0.001) if seconds else 1.0
+    unit = next(size for start, size, _ in _SPANS if most >= start) if seconds else 1.0
     step = _round_step(most / unit / wanted) * unit
     if not seconds:
         step = max(step, 1.0)

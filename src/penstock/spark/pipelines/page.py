@@ -18,9 +18,11 @@ from penstock.spark.pipelines.figures import (
     share_text,
 )
 from penstock.spark.pipelines.plot import COLOURS, bars, legend, lines
-from penstock.spark.pipelines.sections import Section, sections
+from penstock.spark.pipelines.sections import Column, Section, sections
 
 _STYLE = Path(__file__).with_name("page.css")
+_AT_FIRST = 12  # rows of a table; the others are a click away
+_SHORT = 36  # signs that stay on one line: an id does, an error may not
 _NOTHING = '<p class="none">Nothing of the kind is in this history.</p>'
 
 
@@ -81,7 +83,7 @@ def _tiles(answers: Answers) -> str:
         (count_text(total["attempts"]), "attempts", False),
         (share_text(total["failed"], total["jobs"]), "of jobs failed", total["failed"] > 0),
         (count_text(total["retries"]), "retries", False),
-        (count_text(total["lapses"]), "lapses (workers lost)", total["lapses"] > 0),
+        (count_text(total["lapses"]), "lapses", total["lapses"] > 0),
         (seconds_text(total["wait_p50"]), "median wait", False),
         (seconds_text(total["wait_p99"]), "wait, p99", False),
         (seconds_text(total["run_p50"]), "median run", False),
@@ -105,22 +107,29 @@ def _part(name: str, section: Section, plots: str) -> str:
 def _table(section: Section) -> str:
     if not section.rows:
         return _NOTHING
-    kinds = ["number" if column.number else "name" for column in section.columns]
+    shown, more = section.rows[:_AT_FIRST], section.rows[_AT_FIRST:]
+    text = _rows(section, shown)
+    if more:
+        cut = f" (the first {MOST} in all)" if len(section.rows) >= MOST else ""
+        text += f"<details><summary>{len(more)} more{cut}</summary>{_rows(section, more)}</details>"
+    return text
+
+
+def _rows(section: Section, rows: Sequence[Row]) -> str:
     head = "".join(
-        f'<th class="{kind}">{escape(column.head)}</th>'
-        for kind, column in zip(kinds, section.columns, strict=True)
+        f'<th class="{"number" if column.number else "name"}">{escape(column.head)}</th>'
+        for column in section.columns
     )
     body = "".join(
-        "<tr>{}</tr>".format(
-            "".join(
-                f'<td class="{kind}">{escape(column.text(row))}</td>'
-                for kind, column in zip(kinds, section.columns, strict=True)
-            )
-        )
-        for row in section.rows
+        f"<tr>{''.join(_cell(column, column.text(row)) for column in section.columns)}</tr>"
+        for row in rows
     )
-    more = f"<p>The first {MOST} are shown.</p>" if len(section.rows) >= MOST else ""
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>{more}'
+    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def _cell(column: Column, text: str) -> str:
+    kind = "number" if column.number else "name short" if len(text) <= _SHORT else "name"
+    return f'<td class="{kind}">{escape(text)}</td>'
 
 
 def _busiest(answers: Answers) -> list[str]:

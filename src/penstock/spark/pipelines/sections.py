@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from penstock.spark.pipelines.answers import Answers, Row
 from penstock.spark.pipelines.figures import (
     NONE,
@@ -18,7 +20,7 @@ from penstock.spark.pipelines.figures import (
 )
 
 
-class Column(NamedTuple):
+class Column(msgspec.Struct, frozen=True):
     """One column: its head, and what stands in it."""
 
     head: str
