@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 import psycopg
-import pyarrow
+import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
@@ -107,7 +107,7 @@ def measure(folder: Path, rows: int, runs: int) -> dict[str, Any]:
     made = time.monotonic() - began
     size = sum(file.bytes for file in lake.manifest().table("attempts").files)
     with (
-        Server(SETTINGS, folder=folder) as server,
+        Server(SETTINGS) as server,
         psycopg.connect(server.url(), autocommit=True) as connection,
     ):
         say("loading them into PostgreSQL")
@@ -134,18 +134,16 @@ def fill(connection: Any, lake: Lake) -> None:
     connection.execute(statement("table"))
     with connection.cursor() as cursor, cursor.copy(statement("copy")) as copy:
         for path in lake.files("attempts"):
-            for batch in pyarrow.parquet.ParquetFile(path).iter_batches(200_000):
+            for batch in pa.parquet.ParquetFile(path).iter_batches(200_000):
                 copy.write(lines_of(batch))
     connection.execute("vacuum analyze attempts")
 
 
 def lines_of(batch: Any) -> bytes:
-    tags = pyarrow.compute.map_lookup(batch["tags"], "tenant", "first")
+    tags = pa.compute.map_lookup(batch["tags"], "tenant", "first")
     columns = {name: batch[name] for name in PLAIN} | {"tenant": tags, "error": batch["error"]}
-    made = pyarrow.BufferOutputStream()
-    pyarrow.csv.write_csv(
-        pyarrow.table(columns), made, pyarrow.csv.WriteOptions(include_header=False)
-    )
+    made = pa.BufferOutputStream()
+    pa.csv.write_csv(pa.table(columns), made, pa.csv.WriteOptions(include_header=False))
     return made.getvalue().to_pybytes()
 
 
@@ -213,7 +211,8 @@ def differences(name: str, here: Any, there: Any) -> Iterator[str]:
     known = {key_of(row, keys): row for row in here}
     others = {key_of(row, keys): row for row in there}
     if known.keys() != others.keys():
-        yield f"{len(known)} rows here, {len(others)} there, {len(known.keys() & others.keys())} in both"
+        both = len(known.keys() & others.keys())
+        yield f"{len(known)} rows here, {len(others)} there, {both} in both"
         return
     for key, row in known.items():
         for column in equal:

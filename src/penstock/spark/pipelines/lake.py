@@ -192,7 +192,8 @@ class Writing:
                 found.unlink()
 
     def _put(self, table: str, file: LakeFile, generation: int, n: int) -> LakeFile:
-        shard = _ODD.sub("_", file.shard) or "_"
+        # Never an underscore in front: Spark and others leave out such files.
+        shard = _ODD.sub("-", file.shard).strip("-") or "all"
         more = f"-{n}" if n else ""
         name = f"{shard}-{file.first}-{file.last}.{generation}{more}{_DATA}"
         place = Path(table) / f"day={file.day}" / name
