@@ -12,7 +12,7 @@ write by a worker is fenced by (job id, attempt): a stale one changes nothing an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -23,6 +23,7 @@ from penstock.flow import Flow, FlowRow, Gift
 from penstock.job import Job, Outcome, Parcel, State
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import Decision, Schedule
+from penstock.slice import Reach, Selection, Slice
 
 LEASE_SECONDS = 15.0
 RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
@@ -82,7 +83,7 @@ class Note(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event.
+    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event; and gauge, see `gauge`.
     """
 
     position: int
@@ -316,6 +317,15 @@ class Broker(Protocol):
         """Forget what ended before this time: history, kept jobs, notes, ids; returns the rows."""
         ...
 
+    def gauge(self) -> int:
+        """Write down where jobs stand, a row per queue; returns how many rows.
+
+        Once a minute, whoever calls and however often: the first one does it, and the rows are of
+        that whole minute. A queue that holds nothing has none, but for one of zeros when it had one
+        before.
+        """
+        ...
+
     def cancel(self, ids: Sequence[str], author: str = "", reason: str = "") -> list[str]:
         """End jobs that have not ended; returns those it applied to.
 
@@ -403,7 +413,32 @@ class Broker(Protocol):
         """What happened, in the order it was committed.
 
         A reader that goes on from the last position it saw never misses a row. `after=None`: the
-        last ones as they stand now, oldest first, for people to look at.
+        last ones as they stand now, gauges left out, oldest first, for people to look at.
+        """
+        ...
+
+    def reach(self, selection: Selection, after: int = 0, at_most: int | None = None) -> Reach:
+        """How far the history may be read from `after`: every row up to there is committed.
+
+        Rows of whoever commits later are behind it. With `at_most`, no more of the selection's
+        rows than that are in between. It is `after` itself while there is nothing more.
+        """
+        ...
+
+    def slices(
+        self, selection: Selection, after: int = 0, until: int | None = None, at_most: int = 1
+    ) -> list[Slice]:
+        """Cut what is wanted into about equal parts: no row is in two, none of it in no part.
+
+        Of the history from `after` up to and with `until`; None is all that there is by the time it
+        is read.
+        """
+        ...
+
+    def scan(self, part: Slice) -> Iterator[Any]:
+        """The rows of a slice, of one look at the store, as Arrow record batches (`brokers.arrow`).
+
+        Of an attempt or a job as they are stored, but secrets. Refused where there is no pyarrow.
         """
         ...
 

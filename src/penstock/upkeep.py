@@ -1,19 +1,21 @@
 """Upkeep: the chores that keep a store going, done by whichever worker comes first.
 
-Recover, prune, and the slots of schedules. There is no scheduler and no leader: every worker calls
-`turn` often, and it does what is due. All of it may be done twice, by two workers at once, without
-harm. Pruning may take minutes, and has a thread of its own: the worker claims, settles and renews
-meanwhile.
+Recover, prune, gauges, and the slots of schedules. There is no scheduler and no leader: every
+worker calls `turn` often, and it does what is due. All of it may be done twice, by two workers at
+once, without harm. Pruning may take minutes, and has a thread of its own: the worker claims,
+settles and renews meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import zlib
 from collections.abc import Callable, Mapping
 
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, Broker
 from penstock.clock import Clock
+from penstock.gauge import MINUTE
 from penstock.schedule import Schedule
 from penstock.timetable import Timetable
 
@@ -31,7 +33,7 @@ def _no_schedules() -> Mapping[str, Schedule]:
 
 
 class Upkeep:
-    """Recovers what dead workers held, every third of a lease, and prunes once an hour.
+    """Recovers what dead workers held, every third of a lease, gauges once a minute, and prunes.
 
     `declared` are the schedules of this worker's own code; slots are decided when they are due.
     """
@@ -55,6 +57,9 @@ class Upkeep:
         self._recover_at = now
         # Not at the start: a fleet that is deployed would prune all at once.
         self._prune_at = now + PRUNE_EVERY
+        # Not all at once: the first seconds of a minute are shared out among the workers.
+        self._gauge_phase = zlib.crc32(worker_id.encode()) % 10_000 / 1000
+        self._gauge_at = now + self._to_gauge()
         self._pruning: threading.Thread | None = None
         self._timetable = Timetable(broker, clock, declared, worker_id)
 
@@ -67,6 +72,9 @@ class Upkeep:
             self._recover_at = now + self._recover_every
             if recovered:
                 log.warning("recovered %d jobs of workers that are gone", recovered)
+        if now >= self._gauge_at:
+            self._gauge_at = now + self._to_gauge()
+            self._broker.gauge()
         if self.retention is not None and now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY
             if self._pruning is None or not self._pruning.is_alive():
@@ -80,6 +88,9 @@ class Upkeep:
     def seconds_left(self) -> float:
         """How long no slot of a schedule is due."""
         return self._timetable.seconds_left()
+
+    def _to_gauge(self) -> float:
+        return MINUTE - (self._clock.now() - self._gauge_phase) % MINUTE
 
     def close(self, patience: float) -> None:
         """Wait so long for a prune under way; one that is cut short goes on another time."""

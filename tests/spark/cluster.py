@@ -63,7 +63,7 @@ class Cluster:
 
     def state(self) -> dict[str, Any] | None:
         """What the master says of itself."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             page = f"http://127.0.0.1:{self._page}/json/"
             with urllib.request.urlopen(page, timeout=5) as answer:
                 return json.load(answer)

@@ -9,6 +9,7 @@ from pathlib import Path
 from penstock import App
 
 app = App()
+SUPERVISOR = os.getppid()  # as this process began: an orphan has another parent
 
 
 @app.task(name="nap")
@@ -22,5 +23,5 @@ def where(folder: str) -> str:
     """Says which supervisor it runs under, and where its Penstock came from."""
     import penstock
 
-    Path(folder, str(os.getppid())).touch()
+    Path(folder, str(SUPERVISOR)).touch()
     return penstock.__file__

@@ -43,11 +43,23 @@ def test_format_penstock_reads_the_store_that_the_session_names(spark: Any, stor
     app.close()
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_session_that_nobody_attached_knows_the_format_by_itself(shared_spark: Any, store_url):
+    app = an_app(store_url, jobs=1)
+
+    reader = shared_spark.newSession().read.format("penstock").option("table", "counts")
+
+    assert [row.ready for row in reader.option("url", store_url).load().collect()] == [1]
+    app.close()
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_a_table_that_there_is_not_is_refused_with_those_there_are(spark: Any):
     with pytest.raises(Exception, match=r"'jops'\): there are .*counts"):
         spark.read.format("penstock").option("table", "jops").load()
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_asked_again_it_is_the_session_that_runs(spark: Any, store_url: str):
     again = penstock.spark.session(url=store_url)
 

@@ -98,6 +98,9 @@ class Fleet:
         """Keep the slots up until all have ended; the exit code."""
         from pyspark import InheritableThread
 
+        cores = self._spark.sparkContext.defaultParallelism
+        if self._slots > cores:
+            log.warning("%d slots and %d cores now: the others wait for one", self._slots, cores)
         threads: list[Any] = [
             InheritableThread(target=self._keep, args=(slot,)) for slot in range(self._slots)
         ]
@@ -122,21 +125,25 @@ class Fleet:
             self._switchboard.close()
         if self.refusal is not None:
             raise Refused(self.refusal)
-        return max((end.code for end in self.ends), default=OK)
+        asked = self._stopping.is_set() or self._out_of_time()
+        return max((end.code for end in self.ends), default=OK if asked else ERROR)
 
     def _keep(self, slot: int) -> None:
         """Run one slot, again and again where it dies."""
         pause, stillborn = _PAUSE_FIRST, 0
         context = self._spark.sparkContext
         while not self._out_of_time():
-            context.setLocalProperty("spark.job.description", f"penstock slot {slot}")
             try:
+                context.setLocalProperty("spark.job.description", f"penstock slot {slot}")
                 end = self._run(slot)
             except Exception as error:
                 if self._stopping.is_set():
                     return
                 why = _first_line(error)
-                stillborn = 0 if slot in self._now else stillborn + 1
+                if slot in self._now:  # it did work
+                    pause, stillborn = _PAUSE_FIRST, 0
+                else:
+                    stillborn += 1
                 self._count_in(slot)
                 if stillborn >= _STILLBORN:
                     self._end(SlotEnd(slot, "", 0, 0.0, CANNOT_START, "it never began", why))
@@ -192,4 +199,7 @@ class Fleet:
 
 
 def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # Py4J begins with a line that says nothing; Spark's own sentence is further down.
+    said = [line for line in lines if "SparkException:" in line]
+    return (said or lines or [type(error).__name__])[0][:500]

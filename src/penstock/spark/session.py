@@ -57,12 +57,14 @@ def session(
         if master is not None and master != at:
             raise Refused(f"a session on {at} runs in this process; stop it before one on {master}")
         return _attached(builder.getOrCreate(), store)
-    master = master or "local[*]"
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = "local[*]"  # else spark-submit has started Java, and was told which
     began = time.monotonic()
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every line that it closes
-    _say(f"starting Spark on {master}, which takes some seconds")
-    _prepare_environment(master)
-    builder = builder.master(master).appName(app_name)
+    if master is not None:
+        _say(f"starting Spark on {master}, which takes some seconds")
+        _prepare_environment(master)
+        builder = builder.master(master).appName(app_name)
     for name, value in _configuration(master, config or {}).items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
@@ -127,20 +129,22 @@ def _prepare_environment(master: str) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 
 
-def _configuration(master: str, given: Mapping[str, object]) -> dict[str, str]:
+def _configuration(master: str | None, given: Mapping[str, object]) -> dict[str, str]:
     config = {
         "spark.sql.python.filterPushdown.enabled": "true",
         # The option that a reader may name its store by, and what people put in beside ours.
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|penstock_url",
         "spark.ui.showConsoleProgress": "false",
     }
-    if _on_loopback(master):
+    if master is not None and _on_loopback(master):
         config |= {
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.driver.host": _LOOPBACK,
             "spark.ui.enabled": "false",
         }
     config |= {name: _text(value) for name, value in given.items()}
+    if master is None:
+        return config
     quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
     config[_JAVA_OPTIONS] = f"{quiet} {config.get(_JAVA_OPTIONS, '')}".strip()
     return config

@@ -17,6 +17,7 @@ import time
 import msgspec
 
 from penstock.broker import LEASE_SECONDS
+from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
 from penstock.release import release
 from penstock.spark.line import Address, Line
@@ -75,21 +76,28 @@ def work_slot(config: SlotConfig, slot: int) -> SlotEnd:
             grace=config.grace,
             log_level=config.log_level,
         )
-    except PenstockError as error:
+        # A file that is on another machine would be made here, empty, and drained at once.
+        open_broker(supervisor.app.resolved_url.url, create=False).close()
+    except Refused as error:
         return SlotEnd(slot, host, 0, time.monotonic() - began, 2, "refused", str(error))
+    except PenstockError as error:
+        return _unopened(slot, host, began, error)
     watch = _Watch(supervisor, config, slot)
     try:
         code = supervisor.run()
     except PenstockError as error:
-        watch.close()
-        return SlotEnd(
-            slot, host, 0, time.monotonic() - began, 1, "the store did not open", str(error)
-        )
+        return _unopened(slot, host, began, error)
     finally:
+        watch.close()
         supervisor.app.close()
-    watch.close()
     ended = watch.reason or ("drained" if code == 0 else "no child comes up")
     return SlotEnd(slot, host, supervisor.settled, time.monotonic() - began, code, ended)
+
+
+def _unopened(slot: int, host: str, began: float, error: PenstockError) -> SlotEnd:
+    """It is tried again: a store may come back."""
+    ended = "the store did not open"
+    return SlotEnd(slot, host, 0, time.monotonic() - began, 1, ended, str(error))
 
 
 class _Watch(threading.Thread):

@@ -25,6 +25,7 @@ from penstock.broker import (
     WorkerRow,
 )
 from penstock.brokers.memory.places import lane_of, may_take
+from penstock.brokers.memory.reading import Reading
 from penstock.brokers.memory.rules import Rules
 from penstock.brokers.memory.schedules import Schedules
 from penstock.brokers.memory.store import Store, renewed, unpacked
@@ -41,7 +42,7 @@ from penstock.why import explain, held_by
 MOST_FOUND = 1000
 
 
-class MemoryBroker:
+class MemoryBroker(Reading):
     """Jobs in this process; safe between threads, gone when the process ends."""
 
     apart = False
@@ -430,6 +431,7 @@ class MemoryBroker:
         with self._lock:
             rows = [row for row in self._store.history if job in {None, row.job}]
             if after is None:
+                rows = [row for row in rows if row.kind != "gauge"]
                 return rows[len(rows) - min(max(limit, 0), len(rows)) :]
             return [row for row in rows if row.position > after][: max(limit, 0)]
 

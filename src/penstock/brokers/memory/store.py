@@ -16,6 +16,7 @@ from penstock.brokers.memory.flows import Flows, StoredNode
 from penstock.brokers.memory.places import Keys, Line, Worker, lane_of
 from penstock.clock import Clock
 from penstock.flow import Flow, Gift
+from penstock.gauge import Gauged
 from penstock.ids import time_of
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.redact import redact
@@ -45,6 +46,7 @@ class Store:
         self.starts: dict[tuple[Hashable, str | None], list[tuple[float, int]]] = {}  # by rule, key
         self.free_at: float | None = None  # when a rate lets more start; of the last claim
         self.hints = 0  # changes whenever there may be something to claim
+        self.gauged = Gauged()
         self._position = 0
 
     def rows(self) -> int:

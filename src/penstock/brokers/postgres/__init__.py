@@ -6,10 +6,10 @@ over, claim, prune, renew. The schema is sql/schema.sql; the hot path is in func
 trip for each call; every other statement is a file in sql/.
 """
 
-from penstock.brokers.postgres.ruling import Ruling
+from penstock.brokers.postgres.scanning import Scanning
 
 
-class PostgresBroker(Ruling):
+class PostgresBroker(Scanning):
     """A Broker over a schema of its own in a PostgreSQL database."""
 
 

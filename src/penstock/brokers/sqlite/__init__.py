@@ -5,10 +5,10 @@ is in brokers/tables: settle, renew, look after, look. Here is what this one doe
 hand over, claim, prune. The schema is sql/schema.sql; every other statement is a file beside it.
 """
 
-from penstock.brokers.sqlite.pruning import Pruning
+from penstock.brokers.sqlite.scanning import Scanning
 
 
-class SqliteBroker(Pruning):
+class SqliteBroker(Scanning):
     """A Broker over one file, which is made if it is not there."""
 
 

@@ -28,6 +28,7 @@ from penstock.brokers.tables.rows import (
 from penstock.brokers.tables.settling import StoreT
 from penstock.filter import Filter
 from penstock.flow import FlowRow, Gift, NodeRow, in_order
+from penstock.gauge import queue_in
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
@@ -216,7 +217,7 @@ class Looking(LookingAfter[StoreT]):
             kind=row["kind"],
             at=row["at"],
             job=None if row["job"] is None else from_bytes(row["job"]),
-            queue=lane and lane.queue,
+            queue=queue_in(row["data"]) if row["kind"] == "gauge" else lane and lane.queue,
             task=lane and lane.task,
             version=lane and lane.version,
             priority=lane and lane.priority,

@@ -1,5 +1,7 @@
--- Serves history: the last rows as they stand now, newest first.
+-- Serves history: the last rows as they stand now, newest first; people do not look
+-- for gauges here.
 select *
   from penstock.history
+ where kind <> 'gauge'
  order by position desc
  limit %(limit)s;

@@ -14,18 +14,19 @@ begin
 end
 $$;
 
--- The store's id, the number of the last migration, and how far it was pruned.
+-- The store's id, the number of the last migration, how far it was pruned, and when it was gauged.
 create table penstock.meta (
     name text primary key,
     value text not null
 );
--- How far it was pruned is for every worker to say; all else is the owner's.
+-- How far it was pruned, and when it was gauged, is for every worker to say; all else is the owner's.
 alter table penstock.meta enable row level security;
 create policy meta_read on penstock.meta for select using (true);
-create policy meta_set on penstock.meta for insert with check (name = 'pruned_before');
+create policy meta_set on penstock.meta for insert
+    with check (name in ('pruned_before', 'gauged'));
 create policy meta_change on penstock.meta for update
-    using (name = 'pruned_before')
-    with check (name = 'pruned_before');
+    using (name in ('pruned_before', 'gauged'))
+    with check (name in ('pruned_before', 'gauged'));
 
 -- One (queue, task, version, priority, required tags); the key is a hash of the five.
 create table penstock.lane (

@@ -1,0 +1,105 @@
+"""Bulk reading and gauges of the memory broker: the same promises, over dictionaries."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from penstock.broker import Count, Event
+from penstock.brokers.arrow import event_batches, job_batches, selected_job
+from penstock.brokers.memory.store import Store
+from penstock.clock import Clock
+from penstock.gauge import MINUTE, gauges_of, minute_at
+from penstock.job import State
+from penstock.slice import HISTORY, Reach, Selection, Slice, even_bounds, slices_between
+
+
+class Reading(ABC):
+    """Gauge, reach, slices, scan."""
+
+    clock: Clock
+    _lock: threading.Condition
+    _store: Store
+
+    @abstractmethod
+    def count(self) -> list[Count]: ...
+
+    @cached_property
+    def _id(self) -> str:
+        return str(uuid.uuid4())
+
+    def gauge(self) -> int:
+        with self._lock:
+            store, now = self._store, self.clock.now()
+            minute = minute_at(now)
+            if not store.gauged.due(minute):
+                return 0
+            oldest: dict[str, float] = {}
+            for job in store.jobs.values():
+                due = job.enqueued_at if job.run_at is None else job.run_at
+                if job.state is State.READY and due <= now:
+                    oldest[job.queue] = max(oldest.get(job.queue, 0.0), now - due)
+            gauges = gauges_of(self.count(), oldest, store.gauged.queues)
+            store.gauged = store.gauged.after(minute, gauges)
+            for gauge in gauges:
+                store.record("gauge", at=minute * MINUTE, data=gauge, queue=gauge.queue)
+            return len(gauges)
+
+    def reach(self, selection: Selection, after: int = 0, at_most: int | None = None) -> Reach:
+        with self._lock:
+            rows = [row for row in self._store.history if row.position > after]
+            wanted = [row.position for row in rows if _kind_is(selection, row)]
+            if at_most is not None and len(wanted) > at_most:
+                return Reach(self._id, wanted[max(at_most, 1) - 1])
+            return Reach(self._id, rows[-1].position if rows else after)
+
+    def slices(
+        self, selection: Selection, after: int = 0, until: int | None = None, at_most: int = 1
+    ) -> list[Slice]:
+        with self._lock:
+            until = selection.farthest if until is None else until
+            if selection.table in HISTORY:
+                rows = [row.position for row in self._store.history]
+                last = min(until, max(rows, default=0))
+                bounds = even_bounds(max(after, min(rows, default=0)), last, at_most)
+            else:
+                ids = sorted(uuid.UUID(job_id).int for job_id in self._store.jobs)
+                bounds = [ids[place] for place in even_bounds(0, len(ids), at_most)]
+            return slices_between(selection, after, until, bounds)
+
+    def scan(self, part: Slice) -> Iterator[Any]:
+        selection = part.selection
+        with self._lock:
+            events = [
+                row
+                for row in self._store.history
+                if part.after < row.position <= part.until and _selected(selection, row)
+            ]
+            jobs = [
+                job
+                for job in self._store.jobs.values()
+                if part.after < uuid.UUID(job.id).int <= part.until and selected_job(selection, job)
+            ]
+        if selection.table in HISTORY:
+            return event_batches(selection.table, events)
+        return job_batches(selection.table, jobs)
+
+
+def _kind_is(selection: Selection, row: Event) -> bool:
+    kind = selection.kind
+    return row.kind == kind if kind else row.kind not in {"attempt", "gauge"}
+
+
+def _selected(selection: Selection, row: Event) -> bool:
+    return (
+        _kind_is(selection, row)
+        and (not selection.queue or row.queue in selection.queue)
+        and (not selection.task or row.task in selection.task)
+        and (not selection.state or row.state in selection.state)
+        and (selection.since is None or row.at >= selection.since)
+        and (selection.until is None or row.at <= selection.until)
+    )

@@ -1,0 +1,126 @@
+"""Gauges, and bulk reading: what is read stays below the oldest transaction that is still open.
+
+A position holds the number of its transaction. So once every transaction below a number has ended,
+nothing can come to be there any more, and a reader that stops short of it misses nobody.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from penstock.brokers.arrow import arrow, hidden, job_batches
+from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.copying import copy_batches
+from penstock.brokers.postgres.ruling import Ruling
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.store import PostgresDb
+from penstock.brokers.tables.gauging import gauge
+from penstock.brokers.tables.scanning import (
+    job_slices,
+    packed_in,
+    parameters_of,
+    wanted_states,
+)
+from penstock.job import State
+from penstock.slice import HISTORY, Reach, Selection, Slice, slices_between
+
+_SETTLE_SECONDS = 0.5  # how long a reader waits for writers that are about to commit
+_LOOK_SECONDS = 0.005
+_SAMPLE_PAGES = 400
+_READ_SECONDS = 600.0  # the most that the server may take for the next rows
+
+
+class Scanning(Ruling):
+    """Gauge, reach, slices, scan."""
+
+    def gauge(self) -> int:
+        return gauge(self)
+
+    def reach(self, selection: Selection, after: int = 0, at_most: int | None = None) -> Reach:
+        safe = self._safe()
+        parameters = {
+            "after": after,
+            "safe": safe,
+            "kind": selection.kind,
+            "rows": None if at_most is None else max(1, at_most),
+        }
+        with self.store.reading() as db:
+            row = db.execute(sql.reach, parameters).fetchone()
+        position: int | None = None if row is None else row["full"] or row["last"]
+        if position:
+            self._on_disk()
+        return Reach(self.store.store_id, position or after)
+
+    def _safe(self) -> int:
+        """A position that nobody writes below any more; those who write now have a moment."""
+        until = time.monotonic() + _SETTLE_SECONDS
+        asked = 0
+        while True:
+            with self.store.lend() as connection:
+                row = PostgresDb(connection).execute(sql.writers).fetchone()
+            oldest, following = (row["oldest"], row["next"]) if row else (0, 0)
+            asked = asked or following
+            if oldest >= asked or time.monotonic() > until:
+                return oldest << 20
+            time.sleep(_LOOK_SECONDS)
+
+    def slices(
+        self, selection: Selection, after: int = 0, until: int | None = None, at_most: int = 1
+    ) -> list[Slice]:
+        if selection.table not in HISTORY:
+            return job_slices(self.store, selection, at_most)
+        until = selection.farthest if until is None else until
+        bounds: list[int] = []
+        if at_most > 1 and until > after:
+            span = {"after": after, "until": until, "parts": at_most}
+            with self.store.reading() as db:
+                row = db.execute(sql.pages).fetchone()
+                percent = min(100.0, 100.0 * _SAMPLE_PAGES / max(1, row["pages"] if row else 1))
+                bounds = _bounds(db, span, percent)
+                if len(bounds) < at_most - 1 and percent < 100:
+                    bounds = _bounds(db, span, 100.0)
+        return slices_between(selection, after, until, bounds)
+
+    def scan(self, part: Slice) -> Iterator[Any]:
+        arrow()
+        return self._scan(part)
+
+    def _scan(self, part: Slice) -> Iterator[Any]:
+        begin = "begin isolation level repeatable read read only"
+        table = part.selection.table
+        with (
+            self.store.lend(_READ_SECONDS) as connection,
+            self.store.transaction(connection, begin=begin) as db,
+        ):
+            parameters = parameters_of(self.store, db, part)
+            if table in HISTORY:
+                parameters |= {"after": part.after, "until": part.until}
+                yield from copy_batches(connection, sql.scan_events, parameters, table)
+            else:
+                yield from self._jobs(connection, part, parameters)
+
+    def _jobs(
+        self, connection: Connection, part: Slice, parameters: dict[str, Any]
+    ) -> Iterator[Any]:
+        table, wanted = part.selection.table, wanted_states(part.selection)
+        parameters |= {
+            "after": str(uuid.UUID(int=part.after)),
+            "until": str(uuid.UUID(int=part.until)),
+            "states": msgspec.json.encode(sorted(wanted)).decode(),
+        }
+        if wanted - {State.SUCCEEDED}:
+            for batch in copy_batches(connection, sql.scan_jobs, parameters, table):
+                yield hidden(batch)
+        if State.SUCCEEDED in wanted:
+            yield from copy_batches(connection, sql.scan_succeeded, parameters, table)
+        yield from job_batches(table, packed_in(self.store, PostgresDb(connection), part))
+
+
+def _bounds(db: PostgresDb, span: dict[str, int], percent: float) -> list[int]:
+    rows = db.execute(sql.bounds, {**span, "percent": percent}).fetchall()
+    return [row["position"] for row in rows][: span["parts"] - 1]

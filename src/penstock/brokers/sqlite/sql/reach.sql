@@ -1,0 +1,11 @@
+-- How far the history goes behind a position, and where the given number of wanted rows is full.
+select (select max(position)
+          from penstock_history
+         where position > :after) as last,
+       (select position
+          from penstock_history
+         where position > :after
+           and (kind = :kind or (:kind is null and kind not in ('attempt', 'gauge')))
+           and :rows is not null
+         order by position
+         limit 1 offset coalesce(:rows, 1) - 1) as full;

@@ -1,0 +1,61 @@
+"""Gauge: one row of history per queue and minute, whoever comes first.
+
+A value in the store says which minute was done last. It is read, compared and set in the
+transaction that writes the rows: killed anywhere, a minute is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.looking import Looking
+from penstock.brokers.tables.rows import made_at
+from penstock.gauge import MINUTE, Gauged, gauges_of, minute_at
+
+
+def gauge(broker: Looking[Any]) -> int:
+    """Write the gauges of this minute, unless they are written; returns how many rows."""
+    store, sql, now = broker.store, broker.store.sql, broker.clock.now()
+    minute = minute_at(now)
+    with store.reading() as db:
+        row = db.execute(sql.gauged).fetchone()
+        before = None if row is None else row["value"]
+        last = _read(before)
+        if not last.due(minute):
+            return 0
+        oldest = _oldest(db, sql.oldest, now)
+    gauges = gauges_of(broker.count(), oldest, last.queues)
+    if not gauges:
+        return 0  # nothing is stored, and nothing is written: an idle store costs a look a minute
+    value = msgspec.json.encode(last.after(minute, gauges)).decode()
+    with store.writing() as db:
+        if not db.execute(sql.gauge, {"value": value, "before": before}).rowcount:
+            return 0
+        change = Change(store, db, minute * MINUTE)
+        for each in gauges:
+            change.happened("gauge", msgspec.json.encode(each), None, None)
+        change.finish()
+    return len(gauges)
+
+
+def _oldest(db: Db, statement: str, now: float) -> dict[str, float]:
+    """How long the oldest due job of each queue has been waiting."""
+    waits: dict[str, float] = {}
+    for row in db.execute(statement):
+        times = [] if row["packed"] is None else [made_at(row["packed"])]
+        times += [] if row["run_at"] is None else [row["run_at"]]
+        for due in times:
+            if due <= now:
+                waits[row["queue"]] = max(waits.get(row["queue"], 0.0), now - due)
+    return waits
+
+
+def _read(value: str | None) -> Gauged:
+    try:
+        return Gauged() if value is None else msgspec.json.decode(value, type=Gauged)
+    except msgspec.MsgspecError:
+        return Gauged()
