@@ -119,10 +119,8 @@ class _Command:
             from penstock.spark.pipelines.export import export
 
             began = time.monotonic()
-            taken = export(
-                spark,
-                writing,
-                lambda table, rows: self._ticker.say(f"{rows:,} {table} so far"),
+            done = export(
+                spark, writing, lambda table, rows: self._ticker.say(f"{rows:,} {table} so far")
             )
             took = time.monotonic() - began
             days = build(
@@ -130,14 +128,29 @@ class _Command:
             )
             manifest = writing.manifest()
         self._ticker.done()
-        there = {name: sum(f.rows for f in manifest.table(name).files) for name in taken}
+        rows = {name: sum(f.rows for f in manifest.table(name).files) for name in done.taken}
         if self._json:
-            show.put_json({"lake": str(self._folder), "taken": taken, "rows": there, "days": days})
+            show.put_json(
+                {
+                    "lake": str(self._folder),
+                    "taken": done.taken,
+                    "rows": rows,
+                    "days": days,
+                    "gap": done.gap,
+                }
+            )
             return
-        new = ", ".join(f"{rows:,} {table}" for table, rows in taken.items())
+        new = ", ".join(f"{number:,} {table}" for table, number in done.taken.items())
         show.say(f"{new} are new in {self._folder}, in {took:.1f} s")
-        held = ", ".join(f"{rows:,} {table}" for table, rows in there.items())
+        held = ", ".join(f"{number:,} {table}" for table, number in rows.items())
         show.aside(f"it holds {held}; penstock pipeline report --lake {self._folder} shows them")
+        if done.gap is not None:
+            mark, kept = done.gap
+            show.complain(
+                f"the store keeps nothing between position {mark:,}, where this lake ended, and"
+                f" {kept:,}: what was there is lost to it. Run this more often than workers prune"
+                " the store"
+            )
 
     def compact(self) -> None:
         from penstock.cli import show
@@ -241,17 +254,27 @@ class _Command:
 
     @contextmanager
     def _spark(self) -> Generator[Any]:
+        """A session, ended with the command unless it was there before."""
         from penstock.cli.place import store_url
 
+        began = time.time()
         resolved = store_url(*self._store)
         spark = self._session(self._master, app_name="penstock pipeline", url=resolved.url)
+        found = spark.sparkContext.startTime < 1000 * began
+        cores = str(spark.sparkContext.defaultParallelism)
         # Times of ours are counted in UTC; partitions of a few rows each would only cost.
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-        spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
+        wanted = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": cores}
+        before = {name: str(spark.conf.get(name)) for name in wanted}
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
         try:
             yield spark
         finally:
-            spark.stop()
+            if found:
+                for name, value in before.items():
+                    spark.conf.set(name, value)
+            else:
+                spark.stop()
 
 
 def _write(place: Path, text: str) -> None:

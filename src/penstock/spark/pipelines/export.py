@@ -10,28 +10,66 @@ import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql.functions import col, lit
 
-from penstock.spark.pipelines.raw import SCHEMAS, day_of
+from penstock.brokers import open_broker
+from penstock.slice import Selection
+from penstock.spark.pipelines.raw import RAW, SCHEMAS, day_of
 from penstock.spark.pipelines.write import stage
+from penstock.spark.store import store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.broker import Broker
     from penstock.spark.pipelines.lake import Writing
+    from penstock.spark.pipelines.manifest import Manifest
 
 Told = Callable[[str, int], None]
+ROWS_AT_ONCE = 1_000_000  # what is killed does no more than these again
 
 
-def export(spark: SparkSession, writing: Writing, told: Told) -> dict[str, int]:
-    """Take all of the store's history that is there now; the rows taken, by table.
+class Exported(msgspec.Struct, kw_only=True):
+    """What an export did: the rows taken, by table."""
 
-    `told` hears of every batch: the table, and its rows so far.
+    taken: dict[str, int]
+    # Positions that the store no longer has and the lake never had: the last here, the first there.
+    gap: tuple[int, int] | None = None
+
+
+def export(
+    spark: SparkSession, writing: Writing, told: Told, rows_at_once: int = ROWS_AT_ONCE
+) -> Exported:
+    """Take all of the store's history that is there now, so many rows at once.
+
+    `told` hears of every batch that is in the lake: the table, and its rows so far.
     """
-    return {table: _export(spark, writing, table, told) for table in SCHEMAS}
+    broker = open_broker(store_of(spark), create=False)
+    try:
+        store = broker.reach(Selection(table="attempts")).store
+        gap = gap_before(broker, store, writing.manifest())
+    finally:
+        broker.close()
+    taken: dict[str, int] = {}
+    for table in RAW:
+        mark = writing.manifest().table(table).marks.get(store, 0)
+        options = {"table": table, "after": str(mark), "rows_per_trigger": str(rows_at_once)}
+        stream = spark.readStream.format("penstock").options(**options).load()
+        taken[table] = _drain(stream, writing, table, told)
+    return Exported(taken=taken, gap=gap)
 
 
-def _export(spark: SparkSession, writing: Writing, table: str, told: Told) -> int:
+def gap_before(broker: Broker, store: str, manifest: Manifest) -> tuple[int, int] | None:
+    """The mark and the oldest row that is kept, if rows in between may have been pruned."""
+    mark = max((manifest.table(table).marks.get(store, 0) for table in RAW), default=0)
+    kept = broker.history(after=0, limit=1)
+    if not mark or not kept or kept[0].position <= mark + 1:
+        return None
+    return mark, kept[0].position
+
+
+def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:
     taken = 0
 
     def each(batch: DataFrame, number: int) -> None:
@@ -40,12 +78,11 @@ def _export(spark: SparkSession, writing: Writing, table: str, told: Told) -> in
         taken += take(batch, writing, table)
         told(table, taken)
 
-    stream: Any = spark.readStream.format("penstock").option("table", table)
+    sink: Any = stream.writeStream  # its types leave out what foreachBatch is given
     # Of this run alone: one that is kept could belong to another store, or to a lake as it was.
     with tempfile.TemporaryDirectory(prefix="penstock-") as checkpoint:
         query = (
-            stream.load()
-            .writeStream.foreachBatch(each)
+            sink.foreachBatch(each)
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
             .start()

@@ -36,6 +36,7 @@ SCHEMAS = {
         " failed bigint, oldest double, schema_version int"
     ),
 }
+RAW = tuple(SCHEMAS)
 _A_DAY = 86_400_000_000  # microseconds
 _HAPPENED = {"attempts": "ended_at", "events": "at", "gauges": "at"}
 
