@@ -1,4 +1,4 @@
-"""The data source `penstock`: `spark.read.format("penstock").option("table", "counts").load()`.
+"""The data source `penstock`: `spark.read.format("penstock").option("table", "jobs").load()`.
 
 Spark makes one in a Python process of its own, on the driver to plan and on executors to read: a
 reader holds options only, and opens the store where it reads.
@@ -9,23 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+import pyspark
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.settings import mask
 from penstock.spark.store import named_store
+from penstock.spark.tables import TABLES, table_named
 
 COUNTS = (
     "queue string, task string, ready bigint, scheduled bigint, waiting bigint, paused bigint,"
     " running bigint, failed bigint, limited bigint"
 )
-_TABLES = {"counts": COUNTS}
 
 
 class PenstockSource(DataSource):
-    """Options: `table`, and `profile` or `url` where the session does not say which store."""
+    """Options: `table`, and `profile`, `url` or `app` where the session does not say which store.
+
+    docs/how-to/spark-source.md has the others.
+    """
 
     options: Mapping[str, str]
 
@@ -34,18 +38,27 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        return _TABLES[self._table()]
+        table = self.options.get("table", "")
+        return COUNTS if table == "counts" else TABLES[table_named(table, ("counts",))]
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        del schema
-        return CountsReader(self.options.get("profile"), self.options.get("url"))
+        if self.options.get("table") == "counts":
+            return CountsReader(self.options.get("profile"), self.options.get("url"))
+        return _readers().TableReader(self.options, schema)
 
-    def _table(self) -> str:
-        table = self.options.get("table", "")
-        if table not in _TABLES:
-            there_are = ", ".join(sorted(_TABLES))
-            raise Refused(f'option("table", {table!r}): there are {there_are}')
-        return table
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  as Spark calls it
+        return _readers().TableStream(self.options, schema)
+
+
+def _readers() -> Any:
+    try:
+        from penstock.spark import reading
+    except ImportError as error:
+        raise Refused(
+            f"reading tables needs pyspark 4.2 or newer, this is {pyspark.__version__}:"
+            " pip install -U pyspark"
+        ) from error
+    return reading
 
 
 class CountsReader(DataSourceReader):

@@ -1,0 +1,80 @@
+"""The tables of the data source: their columns, and what of the store they are made of.
+
+A contract: columns are only ever added, at the end but for `schema_version`, which says how many
+such changes there have been. docs/reference/spark-tables.md shows the same, and a test compares.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from penstock.errors import Refused
+from penstock.slice import HISTORY, Table
+
+SCHEMA_VERSION = 1
+
+TABLES: dict[str, str] = {
+    "attempts": (
+        "position bigint, shard string, job string, attempt int, queue string, task string,"
+        " version int, priority int, state string, reason string, key string, failures int,"
+        " lapses int, enqueued_at timestamp, run_at timestamp, started_at timestamp,"
+        " ended_at timestamp, worker string, tags map<string,string>, error string,"
+        " arguments string, headers string, flow string, node string, result string,"
+        " schema_version int"
+    ),
+    "events": (
+        "position bigint, shard string, kind string, at timestamp, job string, queue string,"
+        " task string, version int, attempt int, state string, reason string, key string,"
+        " tags map<string,string>, data string, schema_version int"
+    ),
+    "gauges": (
+        "position bigint, shard string, at timestamp, queue string, ready bigint,"
+        " scheduled bigint, waiting bigint, paused bigint, limited bigint, running bigint,"
+        " failed bigint, oldest double, schema_version int"
+    ),
+    "jobs": (
+        "shard string, id string, queue string, task string, version int, priority int,"
+        " state string, reason string, key string, attempt int, failures int, lapses int,"
+        " enqueued_at timestamp, run_at timestamp, claimed_at timestamp, ended_at timestamp,"
+        " worker string, tags map<string,string>, error string, arguments string, flow string,"
+        " schema_version int"
+    ),
+    "results": (
+        "shard string, job string, queue string, task string, state string, ended_at timestamp,"
+        " result string, error string, flow string, node string, schema_version int"
+    ),
+}
+# Under which name a column is in the store's own rows, where that is another.
+STORED = {
+    "attempts": {"ended_at": "at"},
+    "results": {"job": "id"},
+}
+# The column by which rows of the history are told apart in time.
+TIMES = {"attempts": "ended_at", "events": "at", "gauges": "at"}
+
+
+def columns_of(table: str) -> dict[str, str]:
+    """The columns of a table and their types, in their order."""
+    columns: dict[str, str] = {}
+    for column in TABLES[table].split(", "):
+        name, kind = column.split(" ")
+        columns[name] = kind
+    return columns
+
+
+def table_named(name: str, others: tuple[str, ...] = ()) -> Table:
+    """The table of this name; refused with those there are."""
+    if name not in TABLES:
+        there_are = ", ".join(sorted((*TABLES, *others)))
+        raise Refused(f'option("table", {name!r}): there are {there_are}')
+    return cast("Table", name)
+
+
+def streamed(name: str) -> Literal["attempts", "events", "gauges"]:
+    """A table that can be followed; refused for those that show only how things are now."""
+    if name not in HISTORY:
+        raise Refused(
+            f'option("table", {name!r}): only attempts, events and gauges can be read as a stream;'
+            " read the others with spark.read"
+        )
+    return cast('Literal["attempts", "events", "gauges"]', name)

@@ -1,0 +1,298 @@
+"""The source in batch: every table, in slices, narrowed by the store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, IsNotNull, LessThan
+from pyspark.sql.functions import col, length, lit
+
+import penstock.spark
+from penstock.broker import Broker
+from penstock.brokers import open_broker
+from penstock.filter import Filter
+from penstock.flow import member_of
+from penstock.gauge import Gauge
+from penstock.job import ENDED, succeeded
+from penstock.redact import redact
+from penstock.slice import Selection
+from penstock.spark.pushed import narrowed
+from penstock.spark.tables import TABLES, columns_of
+from tests.factories import a_flow, begun, claim, part, some_jobs
+from tests.spark.stored import end, fill
+
+
+@pytest.fixture
+def broker(store_url: str, clock: Any) -> Iterator[Broker]:
+    broker = open_broker(store_url, clock)
+    yield broker
+    broker.close()
+
+
+def table(spark: Any, name: str, **options: Any) -> Any:
+    reader = spark.read.format("penstock").option("table", name)
+    for option, value in options.items():
+        reader = reader.option(option, str(value))
+    return reader.load()
+
+
+def rows(frame: Any) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """A time as Spark hands it to Python: in the zone of the machine, without saying so."""
+    if seconds is None:
+        return None
+    whole = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=round(seconds * 1e6))
+    return whole.astimezone().replace(tzinfo=None)
+
+
+def text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def said(body: bytes | None) -> dict[str, Any]:
+    """What a body says, as columns."""
+    if body is None:
+        return dict.fromkeys(("arguments", "headers", "flow", "node"))
+    whole = msgspec.json.decode(redact(body), type=dict[str, msgspec.Raw])
+    member = member_of(body)
+    return {
+        "arguments": text(bytes(whole["args"])),
+        "headers": text(bytes(whole["headers"])) if "headers" in whole else None,
+        "flow": member and member.id,
+        "node": member and member.node,
+    }
+
+
+def expected(broker: Broker, name: str) -> list[dict[str, Any]]:
+    """The rows of a table, put together from what `history` and `find` say."""
+    both = {"shard": broker.reach(Selection(table="attempts")).store, "schema_version": 1}
+    made: list[dict[str, Any]] = []
+    if name in {"jobs", "results"}:
+        for job in broker.find(Filter(), limit=1000).jobs:
+            if name == "results" and job.state not in ENDED:
+                continue
+            made.append(
+                {name: getattr(job, name, None) for name in columns_of("jobs")}
+                | {"job": job.id, "tags": dict(job.tags), "result": text(job.result)}
+                | {"run_at": moment(job.enqueued_at if job.run_at is None else job.run_at)}
+                | {
+                    name: moment(getattr(job, name))
+                    for name in ("enqueued_at", "claimed_at", "ended_at")
+                }
+                | said(job.body)
+                | both
+            )
+    for event in broker.history(limit=1000):
+        kind = {"attempt": "attempts", "gauge": "gauges"}.get(event.kind, "events")
+        if kind != name:
+            continue
+        row = {name: getattr(event, name) for name in event.__struct_fields__} | said(event.body)
+        if kind == "gauges":
+            row |= msgspec.structs.asdict(msgspec.json.decode(event.data or b"", type=Gauge))
+        waited = event.enqueued_at if event.run_at is None else event.run_at
+        times = {"at": event.at, "ended_at": event.at, "run_at": waited}
+        times |= {"enqueued_at": event.enqueued_at, "started_at": event.started_at}
+        row |= {name: moment(at) for name, at in times.items()}
+        made.append(row | {"tags": dict(event.tags), "result": text(event.result)} | both)
+        made[-1]["data"] = text(event.data)
+    return [{column: row[column] for column in columns_of(name)} for row in made]
+
+
+def by_key(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(made, key=lambda row: str(row.get("position") or row.get("id") or row["job"]))
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_column_of_every_table_is_as_the_store_says(spark, broker, clock, name):
+    """SPARK 2, source: attempts, events, gauges, jobs and results."""
+    fill(broker, clock)
+
+    frame = table(spark, name)
+
+    assert [f"{field} {kind}" for field, kind in frame.dtypes] == TABLES[name].split(", ")
+    assert rows(frame)
+    assert by_key(rows(frame)) == by_key(expected(broker, name))
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_slices_add_up_to_the_whole(spark, broker, clock, count):
+    """An empty history, one row, many: each row in one of the slices."""
+    broker.enqueue(some_jobs(clock, count))
+    broker.settle([(job, begun(succeeded(), clock.now())) for job in claim(broker, limit=1000)])
+    positions = [row.position for row in broker.history(limit=1000)]
+
+    attempts = table(spark, "attempts", slices=4)
+    jobs = table(spark, "jobs", slices=4)
+
+    assert sorted(row.position for row in attempts.select("position").collect()) == positions
+    assert jobs.select("id").distinct().count() == jobs.count() == count
+
+
+def test_many_rows_are_read_in_parallel(spark, broker, clock):
+    broker.enqueue(some_jobs(clock, 60))
+    end(broker, clock, claim(broker, limit=100))
+    few = table(spark, "attempts", slices=3)
+    jobs = table(spark, "jobs", slices=3)
+
+    assert few.rdd.getNumPartitions() == 1
+    assert jobs.rdd.getNumPartitions() <= 3
+    assert jobs.count() == 60
+
+
+FILTERS = {
+    "queue": lambda c: col("queue") == "mail",
+    "task and state": lambda c: (col("task") == "mail:send") & col("state").isin("failed"),
+    "either queue": lambda c: col("queue").isin("mail", "films"),
+    "two that cannot be": lambda c: (col("queue") == "mail") & (col("queue") == "films"),
+    "not": lambda c: col("queue") != "mail",
+    "a reason": lambda c: col("reason").isNull(),
+    "later": lambda c: col(c[0]) > lit(c[1]),
+    "from then on": lambda c: col(c[0]) >= lit(c[1]),
+    "just then": lambda c: col(c[0]) == lit(c[1]),
+    "before": lambda c: (col(c[0]) < lit(c[1])) & (col("queue") == "mail"),
+}
+
+
+def test_filters_give_what_all_rows_give_once_filtered(spark, broker, clock):
+    """By time, queue, task and state: narrowed by the store or not, the rows are the same."""
+    fill(broker, clock)
+    end(broker, clock, claim(broker, limit=3))
+    for name in ("attempts", "events", "jobs", "results"):
+        whole = table(spark, name).cache()  # filtered here, by Spark alone
+        time = "at" if name == "events" else "ended_at"
+        middle = sorted(row[0] for row in whole.select(time).collect() if row[0])[1]
+        for words, made in FILTERS.items():
+            if words == "a reason" and name == "results":
+                continue
+            condition = made((time, middle))
+
+            found = by_key(rows(table(spark, name).where(condition)))
+
+            assert found == by_key(rows(whole.where(condition))), (name, words)
+        whole.unpersist()
+
+
+def test_the_store_is_told_what_is_wanted():
+    then = datetime(2026, 11, 15, tzinfo=UTC)
+    filters = [
+        EqualTo(("queue",), "mail"),
+        In(("state",), ("failed", "ready")),
+        EqualTo(("state",), "failed"),
+        GreaterThanOrEqual(("ended_at",), then),
+        LessThan(("ended_at",), then + timedelta(days=1)),
+        LessThan(("started_at",), then),
+        IsNotNull(("task",)),
+    ]
+
+    selection = narrowed(Selection(table="attempts"), filters)
+
+    assert (selection.queue, selection.task, selection.state) == (("mail",), (), ("failed",))
+    assert selection.since == pytest.approx(then.timestamp(), abs=1e-5)
+    assert selection.until == pytest.approx(then.timestamp() + 86400, abs=1e-5)
+
+
+def test_results_of_a_node_or_a_flow(spark, broker, clock):
+    """SPARK 2, map here and reduce there."""
+    sent = a_flow(clock, each=part(jobs=5), last=part("each"))
+    other = a_flow(clock, each=part(jobs=2))
+    for made in (other, sent):
+        broker.enqueue(made.jobs, flow=made.flow)
+    broker.enqueue(some_jobs(clock, 3))
+    end(broker, clock, claim(broker, limit=100), b'"one"')
+    end(broker, clock, claim(broker, limit=100), b'"two"')
+
+    of_node = rows(table(spark, "results", node=sent.nodes["each"]))
+    of_flow = rows(table(spark, "results", flow=sent.flow.id))
+
+    assert [row["result"] for row in of_node] == ['"one"'] * 5
+    assert sorted(row["result"] for row in of_flow) == ['"one"'] * 5 + ['"two"']
+    assert {row["flow"] for row in of_flow} == {sent.flow.id}
+    assert rows(table(spark, "results", node=other.nodes["each"]))[0]["node"] != of_node[0]["node"]
+
+
+def test_a_wide_row(spark, broker, clock):
+    broker.enqueue(some_jobs(clock, 1))
+    wide = msgspec.json.encode("x" * 5_000_000)
+    end(broker, clock, claim(broker), wide)
+
+    [row] = table(spark, "attempts").select(length("result")).collect()
+
+    assert row[0] == len(wide)
+
+
+def test_fewer_columns_are_what_is_asked_for(spark, broker, clock):
+    fill(broker, clock)
+    reader = spark.read.format("penstock").option("table", "attempts")
+
+    narrow = reader.schema("queue string, position bigint, arguments string").load()
+
+    assert narrow.columns == ["queue", "position", "arguments"]
+    assert sorted(narrow.select("position").collect()) == sorted(
+        table(spark, "attempts").select("position").collect()
+    )
+    for wrong, says in (("nothing int", "has no such column"), ("queue int", "has it as string")):
+        with pytest.raises(Exception, match=f"the table attempts {says}"):
+            reader.schema(wrong).load().collect()
+
+
+def test_a_span_of_positions(spark, broker, clock):
+    broker.enqueue(some_jobs(clock, 9))
+    end(broker, clock, claim(broker, limit=9))
+    positions = [row.position for row in broker.history()]
+
+    frame = table(spark, "attempts", after=positions[2], until=positions[5])
+
+    assert sorted(row.position for row in frame.collect()) == positions[3:6]
+
+
+def test_a_store_of_a_newer_penstock_is_refused_in_one_sentence(shared_spark, sqlite_url, clock):
+    broker = open_broker(sqlite_url, clock)
+    broker.close()
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as connection:
+        connection.execute("update penstock_meta set value = '999' where name = 'schema'")
+    connection.close()
+    spark = penstock.spark.attach(shared_spark, url=sqlite_url)
+
+    with pytest.raises(Exception, match=r"has schema 999, this Penstock knows \d+; upgrade"):
+        table(spark, "attempts").collect()
+
+
+def test_without_pushdown_it_is_said_what_to_set(spark, broker):
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "false")
+    try:
+        with pytest.raises(Exception, match=f"configuration '{name}' is false"):
+            table(spark, "attempts").collect()
+    finally:
+        spark.conf.set(name, "true")
+
+
+def test_options_that_say_nothing_sensible_are_refused(spark, broker):
+    for options, says in (
+        ({"slices": "many"}, "a whole number"),
+        ({"flow": "x"}, "for the tables jobs and results"),
+        ({"app": "shop:app", "url": "sqlite:///x.db"}, "already says where"),
+    ):
+        with pytest.raises(Exception, match=says):
+            table(spark, "attempts", **options).collect()
+
+
+def test_the_store_of_an_app(spark, broker, clock, tmp_path):
+    """Named as `penstock worker` names it."""
+    broker.enqueue(some_jobs(clock, 1))
+    module = tmp_path / "shop_of_source.py"
+    module.write_text("from penstock import App\napp = App()\n")
+
+    frame = table(spark, "jobs", app=f"{module}:app")
+
+    assert frame.count() == 1
+    with pytest.raises(Exception, match="there is no"):
+        table(spark, "jobs", app=f"{tmp_path}/none.py").collect()
