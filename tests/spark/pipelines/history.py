@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.spark.pipelines.raw import SCHEMAS
+from penstock.spark.tables import TABLES
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -69,11 +69,11 @@ def a_gauge(position: int, **fields: Any) -> dict[str, Any]:
 
 def a_frame(spark: Any, table: str, *rows: dict[str, Any]) -> Any:
     """The rows as a frame of this table."""
-    names = spark.createDataFrame([], SCHEMAS[table]).columns
+    names = spark.createDataFrame([], TABLES[table]).columns
     unknown = {name for row in rows for name in row} - set(names)
     assert not unknown, unknown
     return spark.createDataFrame(
-        [tuple(row.get(name) for name in names) for row in rows], SCHEMAS[table]
+        [tuple(row.get(name) for name in names) for row in rows], TABLES[table]
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import col
 
 from penstock.errors import PenstockError
-from penstock.spark.pipelines.raw import SCHEMAS, read_raw
+from penstock.spark.pipelines.raw import RAW, read_raw
 from penstock.spark.pipelines.write import stage
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def compact(
     `told` hears of every day that is done: table, day, files before and after.
     """
     fewer = 0
-    for table in SCHEMAS:
+    for table in RAW:
         for day in sorted({file.day for file in writing.manifest().table(table).files}):
             for small in _small(writing, table, day, large):
                 after = _join(spark, writing, table, small, large)

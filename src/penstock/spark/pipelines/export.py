@@ -15,9 +15,10 @@ from pyspark.sql.functions import col, lit
 
 from penstock.brokers import open_broker
 from penstock.slice import Selection
-from penstock.spark.pipelines.raw import RAW, SCHEMAS, day_of
+from penstock.spark.pipelines.raw import RAW, day_of
 from penstock.spark.pipelines.write import stage
 from penstock.spark.store import store_of
+from penstock.spark.tables import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -97,7 +98,7 @@ def take(frame: DataFrame, writing: Writing, table: str) -> int:
     A frame must hold everything of a shard between the table's mark and its own last row.
     """
     marks = writing.manifest().table(table).marks
-    rows = frame.select(*_columns(table)).where(_after(marks))
+    rows = frame.select(*columns_of(table)).where(_after(marks))
     with writing.staging() as place:
         files = stage(
             rows.withColumn("_shard", col("shard")).withColumn("day", day_of(table)), place
@@ -105,17 +106,6 @@ def take(frame: DataFrame, writing: Writing, table: str) -> int:
         if files:
             writing.publish(table, files)
     return sum(file.rows for file in files)
-
-
-def _columns(table: str) -> list[str]:
-    depth, names, start = 0, list[str](), 0
-    schema = SCHEMAS[table]
-    for at, sign in enumerate(f"{schema},"):
-        depth += (sign == "<") - (sign == ">")
-        if sign == "," and not depth:
-            names.append(schema[start:at].split()[0])
-            start = at + 1
-    return names
 
 
 def _after(marks: dict[str, int]) -> Column:

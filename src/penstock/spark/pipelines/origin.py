@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.pipelines.answers import Frames
-from penstock.spark.pipelines.raw import SCHEMAS, read_raw
+from penstock.spark.pipelines.raw import RAW, read_raw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,9 +42,9 @@ def store_frames(spark: SparkSession) -> Frames:
     def read(table: str) -> Any:
         return spark.read.format("penstock").option("table", table).load()
 
-    return Frames(*(read(table) for table in SCHEMAS))
+    return Frames(*(read(table) for table in RAW))
 
 
 def lake_frames(spark: SparkSession, lake: Lake) -> Frames:
     """The raw tables as the lake has them."""
-    return Frames(*(read_raw(spark, lake, table) for table in SCHEMAS))
+    return Frames(*(read_raw(spark, lake, table) for table in RAW))

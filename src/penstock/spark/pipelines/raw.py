@@ -12,33 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.functions import col, date_add, floor, lit, unix_micros
 
 from penstock.spark.pipelines.lake import Lake
+from penstock.spark.tables import TABLES, TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-SCHEMAS = {
-    "attempts": (
-        "position bigint, shard string, job string, attempt int, queue string, task string,"
-        " version int, priority int, state string, reason string, key string, failures int,"
-        " lapses int, enqueued_at timestamp, run_at timestamp, started_at timestamp,"
-        " ended_at timestamp, worker string, tags map<string,string>, error string,"
-        " arguments string, headers string, flow string, node string, result string,"
-        " schema_version int"
-    ),
-    "events": (
-        "position bigint, shard string, kind string, at timestamp, job string, queue string,"
-        " task string, version int, attempt int, state string, reason string, key string,"
-        " tags map<string,string>, data string, schema_version int"
-    ),
-    "gauges": (
-        "position bigint, shard string, at timestamp, queue string, ready bigint,"
-        " scheduled bigint, waiting bigint, paused bigint, limited bigint, running bigint,"
-        " failed bigint, oldest double, schema_version int"
-    ),
-}
-RAW = tuple(SCHEMAS)
+RAW = ("attempts", "events", "gauges")
 _A_DAY = 86_400_000_000  # microseconds
-_HAPPENED = {"attempts": "ended_at", "events": "at", "gauges": "at"}
 
 
 def read_raw(
@@ -50,7 +30,7 @@ def read_raw(
     paths: Iterable[str] | None = None,
 ) -> DataFrame:
     """A table of the lake, with the column `day`; of these days or files, or all of it."""
-    schema = f"{SCHEMAS[table]}, day date"
+    schema = f"{TABLES[table]}, day date"
     if paths is None:
         files = [str(path) for path in lake.files(table, days)]
     else:
@@ -65,7 +45,7 @@ def read_raw(
 
 def day_of(table: str) -> Column:
     """The day in UTC on which a row of this table happened, whatever the session's time zone."""
-    return utc_day(col(_HAPPENED[table]))
+    return utc_day(col(TIMES[table]))
 
 
 def utc_day(moment: Column) -> Column:
