@@ -14,7 +14,7 @@ select tenant as value,
        count(*) filter (where state = 'ready' and reason in ('error', 'timeout')) as retries,
        count(*) filter (where reason in ('crashed', 'lost')) as lapses,
        sum(run) as busy,
-       percentile_disc(array[0.5, 0.95, 0.99]) within group (order by wait) as waits,
-       percentile_disc(array[0.5, 0.95, 0.99]) within group (order by run) as runs
+       percentile_cont(array[0.5, 0.95, 0.99]) within group (order by wait) as waits,
+       percentile_cont(array[0.5, 0.95, 0.99]) within group (order by run) as runs
   from timed
  group by tenant;

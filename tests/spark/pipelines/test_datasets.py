@@ -84,8 +84,9 @@ def test_load_counts_and_times_by_whatever_columns(shared_spark):
     mail, pdf = rows(load(clean(frame), "queue"), "queue")
 
     assert mail["attempts"] == mail["jobs"] == mail["succeeded"] == 100
-    assert [mail[f"wait_{rank}"] for rank in ("p50", "p95", "p99")] == [50, 95, 99]
-    assert [mail[f"run_{rank}"] for rank in ("p50", "p95", "p99")] == [50, 95, 99]
+    ranks = ("p50", "p95", "p99")
+    assert [mail[f"wait_{rank}"] for rank in ranks] == pytest.approx([50.5, 95.05, 99.01])
+    assert [mail[f"run_{rank}"] for rank in ranks] == pytest.approx([50.5, 95.05, 99.01])
     assert mail["busy"] == 5050
     assert (mail["wait_longest"], mail["run_longest"]) == (100, 100)
     assert (pdf["attempts"], pdf["jobs"], pdf["failed"], pdf["retries"]) == (2, 1, 1, 0)
