@@ -314,10 +314,10 @@ def _put_tables(answers: Answers) -> None:
 def _put_replayed(done: Replayed, *, dry_run: bool) -> None:
     from penstock.cli import show
 
-    for job, reason in list(done.refused.items())[:_NAMED]:
+    for job, reason in list(done.reasons.items())[:_NAMED]:
         show.complain(f"{job} is not replayed: {reason}")
-    if len(done.refused) > _NAMED:
-        show.complain(f"and {len(done.refused) - _NAMED:,} more")
+    if done.refused > _NAMED:
+        show.complain(f"and {done.refused - _NAMED:,} more")
     if dry_run:
         show.say(
             f"{done.enqueued:,} of {done.found:,} jobs would be enqueued, but for those that were"

@@ -93,6 +93,27 @@ def test_load_counts_and_times_by_whatever_columns(shared_spark):
     assert pdf["lapses"] == 1
 
 
+def test_percentiles_of_many_are_too_long_by_a_two_hundredth_at_most(shared_spark):
+    waits = [1.01 ** (n % 700) / 7 for n in range(20_000)]
+    frame = shared_spark.createDataFrame([(wait,) for wait in waits], "wait double").selectExpr(
+        "*",
+        "wait as run",
+        "'succeeded' as state",
+        "true as finished",
+        "false as retried",
+        "false as lapsed",
+        "'mail' as queue",
+    )
+    ordered = sorted(waits)
+
+    [found] = rows(load(frame, "queue"), "queue")
+
+    for rank, part in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+        exact = ordered[round(part * (len(ordered) - 1))]
+        assert exact * 0.995 <= found[f"wait_{rank}"] <= exact * 1.0101
+    assert found["wait_longest"] == ordered[-1]
+
+
 def test_load_over_time(shared_spark):
     frame = attempts(shared_spark, *(an_attempt(n, ended_at=at(20 * n)) for n in range(6)))
 

@@ -39,7 +39,7 @@ def test_a_replayed_job_is_a_new_one_that_knows_its_origin(shared_spark, store):
         chosen(frame, "task = 'mail:send' and reason = 'timeout'"), store, "again", nobody
     )
 
-    assert (done.found, done.enqueued, done.known, done.refused) == (1, 1, 0, {})
+    assert (done.found, done.enqueued, done.known, done.refused) == (1, 1, 0, 0)
     job = store.get(derived_id("replay", "again", "job-1"))
     assert (job.task, job.queue, job.priority, dict(job.tags)) == (
         "mail:send",
@@ -90,12 +90,12 @@ def test_what_cannot_be_replayed_is_named_and_the_others_are(shared_spark, store
 
     done = replay(chosen(frame, "reason = 'timeout'"), store, "again", nobody)
 
-    assert done.refused == {
+    assert done.reasons == {
         "job-1": "its argument password is secret, and was never written down",
         "job-2": "its arguments were not kept",
         "job-3": "it is part of flow f, which the others of it need: penstock retry it",
     }
-    assert (done.found, done.enqueued) == (4, 1)
+    assert (done.found, done.enqueued, done.refused) == (4, 1, 3)
 
 
 def test_a_dry_run_enqueues_nothing(shared_spark, store):
@@ -111,6 +111,13 @@ def test_a_dry_run_enqueues_nothing(shared_spark, store):
 def test_a_condition_that_cannot_be_asked_is_refused_in_a_sentence(shared_spark, where):
     with pytest.raises(Refused, match=f"--where '{where}' cannot be asked of the lake"):
         chosen(attempts(shared_spark), where)
+
+
+def test_a_condition_that_fails_on_a_row_is_refused_in_a_sentence(shared_spark, store):
+    frame = attempts(shared_spark, an_attempt(1, **FAILED))
+
+    with pytest.raises(Refused, match="--where cannot be asked of the lake"):
+        replay(chosen(frame, "cast(queue as int) = 1"), store, "again", nobody)
 
 
 def test_signatures_and_times_can_be_asked_for(shared_spark):

@@ -198,6 +198,9 @@ class Writing:
         name = f"{shard}-{file.first}-{file.last}.{generation}{more}{_DATA}"
         place = Path(table) / f"day={file.day}" / name
         (self.folder / place).parent.mkdir(parents=True, exist_ok=True)
+        # Before the manifest names it: after a power cut it must not name half a file.
+        with Path(file.path).open("rb") as written:
+            os.fsync(written.fileno())
         Path(file.path).replace(self.folder / place)
         return msgspec.structs.replace(file, path=str(place), generation=generation)
 

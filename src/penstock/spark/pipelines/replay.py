@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.functions import max_by, struct, to_json
 
 from penstock.errors import Refused
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ORIGIN = "penstock-replay-of"
 NAME = "penstock-replay"
 _AT_ONCE = 1000
+_NAMED = 1000
 _NEEDED = (
     "job",
     "queue",
@@ -50,7 +51,8 @@ class Replayed(msgspec.Struct, kw_only=True):
     found: int = 0
     enqueued: int = 0  # with a dry run: those that would be, but for the known ones
     known: int = 0  # replayed before
-    refused: dict[str, str] = {}  # job -> why it cannot be replayed
+    refused: int = 0
+    reasons: dict[str, str] = {}  # job -> why it cannot be replayed, of the first thousand
 
 
 def chosen(attempts: DataFrame, where: str) -> DataFrame:
@@ -61,8 +63,7 @@ def chosen(attempts: DataFrame, where: str) -> DataFrame:
         picked = found.groupBy("shard", "job").agg(last).select("last.*").orderBy("job")
         return picked.select(to_json(struct(*_NEEDED)).alias("row"))
     except (AnalysisException, ParseException) as error:
-        first = str(error).strip().splitlines()[0]
-        raise Refused(f"--where {where!r} cannot be asked of the lake: {first}") from None
+        raise Refused(f"--where {where!r} cannot be asked of the lake: {_first(error)}") from None
 
 
 def replay(
@@ -74,8 +75,8 @@ def replay(
     """Enqueue what `chosen` found; without a broker only say what would be."""
     if not name.strip():
         raise Refused("--name is empty: a replay has a name, from which the ids are derived")
-    done = Replayed(name=name, refused={})
-    rows: Iterator[Any] = jobs.toLocalIterator()
+    done = Replayed(name=name)
+    rows = _answered(jobs)
     while part := list(islice(rows, _AT_ONCE)):
         wanted: list[Job[Any]] = []
         for (text,) in part:
@@ -85,12 +86,26 @@ def replay(
             if reason is None:
                 wanted.append(again(row, name))
             else:
-                done.refused[row.job] = reason
+                done.refused += 1
+                if done.refused <= _NAMED:
+                    done.reasons[row.job] = reason
         known = len(broker.enqueue(wanted).known) if broker is not None and wanted else 0
         done.known += known
         done.enqueued += len(wanted) - known
         told(done)
     return done
+
+
+def _answered(jobs: DataFrame) -> Iterator[Any]:
+    """The rows; a condition may be understood, and still fail on one of them."""
+    try:
+        yield from jobs.toLocalIterator()
+    except PySparkException as error:
+        raise Refused(f"--where cannot be asked of the lake: {_first(error)}") from None
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
 
 
 class Origin(msgspec.Struct, kw_only=True):
