@@ -113,7 +113,10 @@ class _Command:
 
     def run(self) -> None:
         from penstock.cli import show
+        from penstock.cli.place import opened
 
+        with opened(*self._store):
+            pass  # a store that is not there is said at once, not after Spark has started
         with self._lake().writing() as writing, self._spark() as spark:
             from penstock.spark.pipelines.build import build
             from penstock.spark.pipelines.export import export

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from pyspark.sql.functions import col, count, unix_micros
+from pyspark.sql.functions import col, count, percentile_approx, unix_micros
 from pyspark.sql.functions import max as maximum
 from pyspark.sql.functions import min as minimum
+from pyspark.sql.functions import sum as total
 from pyspark.sql.types import TimestampType
 
 from penstock.spark.pipelines.clean import DAY, HOUR, MINUTE, clean
@@ -53,7 +54,7 @@ class Answers(msgspec.Struct, kw_only=True):
     last_at: float | None = None
     every: int = MINUTE  # what stands under `at` lasts so many seconds
     total: Row = {}
-    over_time: list[Row] = []  # by queue
+    over_time: list[Row] = []  # by queue, of the busiest
     tasks: list[Row] = []  # by queue, task and version
     tags: list[Row] = []
     failures: list[Row] = []
@@ -76,15 +77,16 @@ def answer(frames: Frames, told: Told) -> Answers:
     answers = Answers(first_at=ends["first"], last_at=ends["last"])
     answers.every = stretch_for((ends["last"] or 0) - (ends["first"] or 0))
     every = answers.every
+    shown = _busiest(attempts)
     found = steps(attempts)
     paths, each_flow = critical_path(found), flows(found)
     questions: list[tuple[str, Callable[[], list[Row]]]] = [
         ("total", lambda: _rows(load(attempts))),
-        ("over_time", lambda: _rows(load(attempts, "queue", every=every), "at", "queue")),
+        ("over_time", lambda: _rows(load(shown(attempts), "queue", every=every), "at", "queue")),
         ("tasks", lambda: _most(load(attempts, "queue", "task", "version"), "busy")),
         ("tags", lambda: _most(load(by_tag(attempts), "tag", "value"), "attempts")),
         ("failures", lambda: _most(failures(attempts), "attempts")),
-        ("depth", lambda: _rows(depth(frames.gauges, every), "at", "queue")),
+        ("depth", lambda: _rows(depth(shown(frames.gauges), every), "at", "queue")),
         ("schedules", lambda: _most(punctuality(frames.events, attempts), "late_longest")),
         ("flows", lambda: _most(_kinds(each_flow), "flows")),
         ("steps", lambda: _most(slow_steps(paths, each_flow), "spent")),
@@ -106,10 +108,16 @@ def stretch_for(span: float) -> int:
     return next((each for each in _STRETCHES if span / each <= _POINTS), _STRETCHES[-1])
 
 
-def _kinds(each_flow: DataFrame) -> DataFrame:
-    from pyspark.sql.functions import percentile_approx
-    from pyspark.sql.functions import sum as total
+def _busiest(attempts: DataFrame) -> Callable[[DataFrame], DataFrame]:
+    """Leaves the rows of the busiest queues: with a queue per customer there would be no end."""
+    counted = attempts.groupBy("queue").count().orderBy(col("count").desc(), "queue")
+    queues = [row["queue"] for row in counted.limit(MOST).collect()]
+    if len(queues) < MOST:
+        return lambda frame: frame
+    return lambda frame: frame.where(col("queue").isin(queues))
 
+
+def _kinds(each_flow: DataFrame) -> DataFrame:
     return each_flow.groupBy("kind").agg(
         count("*").alias("flows"),
         total((col("bad") > 0).cast("bigint")).alias("bad"),
@@ -120,8 +128,6 @@ def _kinds(each_flow: DataFrame) -> DataFrame:
 
 
 def _workers(attempts: DataFrame) -> DataFrame:
-    from pyspark.sql.functions import sum as total
-
     return (
         worker_use(attempts, HOUR)
         .groupBy("worker")

@@ -149,6 +149,8 @@ class Writing:
         """Make staged files part of a table, in place of those that they replace.
 
         `LakeFile.path` of a staged one is where it is now. The table's mark moves on with them.
+        With `keeps_generation` they hold the same rows as those that they replace, and what was
+        made of these stays good.
         """
         now = self.manifest()
         generation = now.generation + 1
@@ -157,13 +159,10 @@ class Writing:
         kept = [file for file in before.files if file.path not in gone]
         fresh = [self._put(table, file, generation, n) for n, file in enumerate(staged)]
         if keeps_generation:
-            oldest = {file.day: 0 for file in before.files}
+            newest: dict[str, int] = {}
             for file in before.files:
-                oldest[file.day] = max(oldest[file.day], file.generation)
-            fresh = [
-                msgspec.structs.replace(file, generation=oldest.get(file.day, generation))
-                for file in fresh
-            ]
+                newest[file.day] = max(newest.get(file.day, 0), file.generation)
+            fresh = [msgspec.structs.replace(file, generation=newest[file.day]) for file in fresh]
         marks = dict(before.marks)
         for file in (each for each in fresh if each.last):
             marks[file.shard] = max(marks.get(file.shard, 0), file.last)
