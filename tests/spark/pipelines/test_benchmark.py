@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from benchmarks.lake import synthetic
+
 from penstock.spark.tables import columns_of
 
 RUN = Path(__file__).parents[3] / "benchmarks" / "lake" / "run.py"
