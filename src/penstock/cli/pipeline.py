@@ -181,6 +181,8 @@ class _Command:
         from penstock.cli import show
         from penstock.spark.pipelines.manifest import read_manifest
 
+        if not place.absolute().parent.is_dir():
+            raise Refused(f"{place}: there is no such folder; name another place with --page")
         manifest = read_manifest(self._folder)
         if source is Source.LAKE:
             self._lake().manifest()
