@@ -151,8 +151,8 @@ class _Command:
             mark, kept = done.gap
             show.complain(
                 f"the store keeps nothing between position {mark:,}, where this lake ended, and"
-                f" {kept:,}: what was there is lost to it. Run this more often than workers prune"
-                " the store"
+                f" {kept:,}: what was there, if anything, is lost to it. Run this more often"
+                " than workers prune the store"
             )
 
     def compact(self) -> None:

@@ -23,6 +23,7 @@ from penstock.spark.pipelines.sections import Column, Section, sections
 _STYLE = Path(__file__).with_name("page.css")
 _AT_FIRST = 12  # rows of a table; the others are a click away
 _SHORT = 36  # signs that stay on one line: an id does, an error may not
+_BAR = 70  # pixels of a bar in a table
 _NOTHING = '<p class="none">Nothing of the kind is in this history.</p>'
 
 
@@ -121,15 +122,18 @@ def _rows(section: Section, rows: Sequence[Row]) -> str:
         for column in section.columns
     )
     body = "".join(
-        f"<tr>{''.join(_cell(column, column.text(row)) for column in section.columns)}</tr>"
-        for row in rows
+        f"<tr>{''.join(_cell(column, row) for column in section.columns)}</tr>" for row in rows
     )
     return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
 
 
-def _cell(column: Column, text: str) -> str:
+def _cell(column: Column, row: Row) -> str:
+    text = column.text(row)
     kind = "number" if column.number else "name short" if len(text) <= _SHORT else "name"
-    return f'<td class="{kind}">{escape(text)}</td>'
+    bar = ""
+    if column.part is not None:
+        bar = f'<span class="bar" style="width: {_BAR * column.part(row):.0f}px"></span>'
+    return f'<td class="{kind}">{bar}{escape(text)}</td>'
 
 
 def _busiest(answers: Answers) -> list[str]:

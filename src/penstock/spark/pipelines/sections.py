@@ -26,6 +26,7 @@ class Column(msgspec.Struct, frozen=True):
     head: str
     text: Callable[[Row], str]
     number: bool = True  # set to the right
+    part: Callable[[Row], float] | None = None  # of 1: on a page it is drawn as a bar as well
 
 
 class Section(NamedTuple):
@@ -75,6 +76,7 @@ def _tasks(answers: Answers) -> Section:
 
 
 def _failures(answers: Answers) -> Section:
+    all_of_them = sum(row["attempts"] for row in answers.failures) or 1
     return Section(
         "What fails, and why?",
         "Attempts that went wrong, by the last line of their error with numbers and quoted words"
@@ -83,7 +85,11 @@ def _failures(answers: Answers) -> Section:
             _name("task"),
             _name("reason"),
             _name("signature", "error"),
-            _count("attempts"),
+            Column(
+                "attempts",
+                lambda row: count_text(row["attempts"]),
+                part=lambda row: row["attempts"] / all_of_them,
+            ),
             _count("ended"),
             _moment("first_at", "first (UTC)"),
             _moment("last_at", "last (UTC)"),
@@ -147,7 +153,11 @@ def _steps(answers: Answers) -> Section:
             _count("paths", "times"),
             _seconds("run"),
             _seconds("gap"),
-            Column("share", lambda row: share_text(row["spent"], whole[row["kind"]])),
+            Column(
+                "share",
+                lambda row: share_text(row["spent"], whole[row["kind"]]),
+                part=lambda row: row["spent"] / (whole[row["kind"]] or 1),
+            ),
         ),
         sorted(answers.steps, key=lambda row: (row["kind"], -row["spent"])),
     )
