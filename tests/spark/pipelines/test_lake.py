@@ -22,7 +22,7 @@ from tests.spark.pipelines.history import NOON, a_frame, an_attempt, at, attempt
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path / "lake")
+    return Lake(tmp_path / "a lake, 100% ü")
 
 
 def nobody(*told: object) -> None:
@@ -213,6 +213,8 @@ def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(tmp_path):
 
     with pytest.raises(Refused, match=r"cannot be written: .*; make the folder writable"):
         Lake(tmp_path / "file" / "lake").writing().__enter__()
+    with pytest.raises(Refused, match="in a path for a pattern"):
+        Lake(tmp_path / "lake[1]")
     with pytest.raises(Refused, match="a lake is a folder of this machine"):
         Lake("s3://bucket/lake")
 

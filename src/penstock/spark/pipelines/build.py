@@ -16,7 +16,7 @@ from penstock.spark.pipelines.depth import depth
 from penstock.spark.pipelines.failures import failures
 from penstock.spark.pipelines.load import by_tag, load
 from penstock.spark.pipelines.raw import read_raw, utc_day
-from penstock.spark.pipelines.write import stage
+from penstock.spark.pipelines.write import spark_path, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,7 +94,7 @@ def changed_days(manifest: Manifest, name: str, source: str) -> dict[str, int]:
 
 def read_dataset(spark: SparkSession, lake: Lake, name: str) -> DataFrame | None:
     """A dataset as `build` left it; None if it has no row."""
-    files = [str(path) for path in lake.files(name)]
+    files = [spark_path(path) for path in lake.files(name)]
     if not files:
         return None
-    return spark.read.option("basePath", str(lake.folder / name)).parquet(*files)
+    return spark.read.option("basePath", spark_path(lake.folder / name)).parquet(*files)

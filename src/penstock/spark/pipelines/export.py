@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ from pyspark.sql.functions import col, lit
 from penstock.brokers import open_broker
 from penstock.slice import Selection
 from penstock.spark.pipelines.raw import RAW, day_of
-from penstock.spark.pipelines.write import stage
+from penstock.spark.pipelines.write import spark_path, stage
 from penstock.spark.store import store_of
 from penstock.spark.tables import columns_of
 
@@ -84,7 +85,7 @@ def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-") as checkpoint:
         query = (
             sink.foreachBatch(each)
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", spark_path(Path(checkpoint)))
             .trigger(availableNow=True)
             .start()
         )

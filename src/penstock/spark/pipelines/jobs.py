@@ -12,10 +12,11 @@ from pyspark.sql.functions import (
     coalesce,
     col,
     count,
-    first,
     lit,
     max_by,
+    min_by,
     struct,
+    when,
 )
 from pyspark.sql.functions import max as maximum
 from pyspark.sql.functions import min as minimum
@@ -41,7 +42,7 @@ def jobs(attempts: DataFrame, standing: DataFrame | None = None) -> DataFrame:
             minimum("enqueued_at").alias("enqueued_at"),
             minimum("started_at").alias("started_at"),
             maximum("ended_at").alias("ended_at"),
-            first("wait", ignorenulls=True).alias("wait"),
+            min_by("wait", when(col("wait").isNotNull(), col("attempt"))).alias("wait"),
             total("run").alias("run"),
         )
         .select("shard", "job", "last.*", *_ALSO, "attempts", "wait", "run")

@@ -36,7 +36,7 @@ from penstock.spark.pipelines.manifest import (
 _STAGING = "_staging"
 _LOCK = "_lock"
 _ODD = re.compile(r"[^A-Za-z0-9]+")
-# What a table's folder may hold beside data: Spark's own marks of success, and their checksums.
+_PATTERN = frozenset("*?[]{}\\")
 _DATA = ".parquet"
 
 
@@ -50,6 +50,10 @@ class Lake:
                 " rename; mount the other storage, or copy the lake there"
             )
         self.folder = Path(folder).absolute()
+        if odd := set(str(self.folder)) & _PATTERN:
+            raise Refused(
+                f"{self.folder}: Spark takes {min(odd)} in a path for a pattern; name it otherwise"
+            )
 
     @property
     def exists(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.functions import col, date_add, floor, lit, unix_micros
 
 from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.write import spark_path
 from penstock.spark.tables import TABLES, TIMES
 
 if TYPE_CHECKING:
@@ -31,16 +32,14 @@ def read_raw(
 ) -> DataFrame:
     """A table of the lake, with the column `day`; of these days or files, or all of it."""
     schema = f"{TABLES[table]}, day date"
-    if paths is None:
-        files = [str(path) for path in lake.files(table, days)]
-    else:
-        files = [str(lake.folder / path) for path in paths]
+    files = lake.files(table, days) if paths is None else [lake.folder / each for each in paths]
     if not files:
         no_rows: list[Any] = []
         made: Any = spark
         return made.createDataFrame(no_rows, schema)
-    base = str(lake.folder / table)
-    return spark.read.schema(schema).option("basePath", base).parquet(*files)
+    base = spark_path(lake.folder / table)
+    reader = spark.read.schema(schema).option("basePath", base)
+    return reader.parquet(*(spark_path(path) for path in files))
 
 
 def day_of(table: str) -> Column:

@@ -26,8 +26,13 @@ def stage(frame: DataFrame, place: Path) -> list[LakeFile]:
     """Write a frame that has `day`, and perhaps `_shard`, below this place; what is there then."""
     by = [name for name in ("_shard", "day") if name in frame.columns]
     with _settings(frame.sparkSession):
-        frame.write.partitionBy(*by).parquet(place.as_uri())
+        frame.write.partitionBy(*by).parquet(spark_path(place))
     return staged_files(place, _rows_of)
+
+
+def spark_path(place: Path) -> str:
+    """A place of this machine, as Spark wants to be told: with its scheme, and nothing quoted."""
+    return f"file:{place}"
 
 
 def _rows_of(path: Path) -> tuple[int, int, int]:
