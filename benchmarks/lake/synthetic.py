@@ -47,26 +47,30 @@ def attempts(spark: Any, rows: int, days: int = 28, parts: int = 8) -> Any:
     """So many attempts over so many days: busier by day than by night, and growing."""
     span = days * 86400
     numbered = spark.range(0, rows, 1, parts).withColumnRenamed("id", "number")
-    rolled = numbered.selectExpr(
+    # The four jobs of a flow have their place, queue and tenant from its first one.
+    led = numbered.selectExpr("*", "if(number % 20 < 4, number - number % 20, number) as first")
+    rolled = led.selectExpr(
         "number",
+        "first",
         *(
-            f"(abs(hash(number, {seed})) % 1000003 + 0.5) / 1000003.0d as u{seed}"
+            f"(abs(hash({'first' if seed in (1, 2, 6) else 'number'}, {seed})) % 1000003 + 0.5)"
+            f" / 1000003.0d as u{seed}"
             for seed in range(1, 8)
         ),
     )
     placed = rolled.selectExpr(
         "*",
         # In order, with a bow: days later on hold more; and half of it drawn to the afternoon.
-        f"{START} + {span} * pow((number + u1) / {rows}.0d, 0.85d) as smooth",
+        f"{START} + {span} * pow((first + u1) / {rows}.0d, 0.85d) as smooth",
         "element_at(array('mail', 'mail', 'mail', 'media', 'media', 'billing'),"
         " int(u2 * 6) + 1) as queue",
-        "int(u3 * 4) as kind",
+        "int(if(number % 20 < 4, number % 20, u3 * 4)) as kind",
         "case when u7 < 0.955 then 'succeeded' when u7 < 0.985 then 'ready' else 'failed' end"
         " as state",
     ).selectExpr(
         "*",
         f"if(u6 < 0.5, smooth, {START} + 86400 * floor((smooth - {START}) / 86400)"
-        " + 3600 * (9 + 8 * u1)) as at",
+        " + 3600 * (9 + 8 * u1)) + if(number % 20 < 4, kind * 12, 0) as at",
         "-ln(u4) * (kind + 1) * if(queue = 'media', 4.0d, 0.4d) as run",
         "-ln(u5) * if(queue = 'billing', 6.0d, 1.5d) as wait",
     )

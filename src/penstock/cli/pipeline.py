@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.answers import Answers
     from penstock.spark.pipelines.replay import Replayed
 
+_WIDE = 160  # signs in a line, from where on tables have room for every column
+_ROWS = 15  # of a table; the page has more
 _NAMED = 20  # refused jobs that are named one by one
 
 
@@ -302,17 +304,21 @@ def _put_tables(answers: Answers) -> None:
     from penstock.spark.pipelines.page import heading
     from penstock.spark.pipelines.sections import sections
 
+    console = show.console()
     show.say(heading(answers))
     for section in sections(answers).values():
         if not section.rows:
             continue
         show.say("")
         show.say(section.question, "bold")
-        numbers = [column.head for column in section.columns if column.number]
-        made = show.table(*(column.head for column in section.columns), right=numbers)
-        for row in section.rows:
-            made.add_row(*(rich.text.Text(column.text(row)) for column in section.columns))
-        show.console().print(made)
+        columns = [each for each in section.columns if console.width >= _WIDE or not each.detail]
+        numbers = [column.head for column in columns if column.number]
+        made = show.table(*(column.head for column in columns), right=numbers)
+        for row in section.rows[:_ROWS]:
+            made.add_row(*(rich.text.Text(column.text(row)) for column in columns))
+        console.print(made)
+        if len(section.rows) > _ROWS:
+            show.say(f"{len(section.rows) - _ROWS} more are on the page", "dim")
     show.say("")
 
 

@@ -239,10 +239,10 @@ def test_the_critical_path_goes_through_what_ended_last_before_each_step(shared_
         ("finish", 3, 2),
     ]
     slow = rows(slow_steps(critical_path(found), flows(found)), "task")
-    assert [(row["kind"], row["task"], row["spent"]) for row in slow] == [
-        ("finish", "fetch", 10),
-        ("finish", "finish", 5),
-        ("finish", "many", 5),
+    assert [(row["kind"], row["task"], row["spent"], row["share"]) for row in slow] == [
+        ("finish", "fetch", 10, 0.5),
+        ("finish", "finish", 5, 0.25),
+        ("finish", "many", 5, 0.25),
     ]
 
 

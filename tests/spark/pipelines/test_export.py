@@ -25,6 +25,7 @@ from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
 from tests.factories import begun, claim, some_jobs
 
+pytestmark = pytest.mark.timeout(300)  # on a busy machine Spark takes its time
 KILLED = """
 import os, signal, sys
 import penstock.spark
@@ -89,31 +90,33 @@ def some_history(broker: Broker, clock: Clock, jobs: int) -> None:
     broker.cancel([last.id], "ada", "a test")
 
 
-def of_store(broker: Broker) -> dict[str, list[tuple[int, str | None, str | None]]]:
+SHOWN = ("position", "job", "queue", "task", "version", "attempt", "state", "reason", "key")
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+def of_store(broker: Broker) -> Rows:
     """Every row of the history, as the store says."""
-    rows: dict[str, list[tuple[int, str | None, str | None]]] = {"attempts": [], "events": []}
+    rows: Rows = {"attempts": [], "events": []}
     after = 0
     while found := broker.history(after=after, limit=1000):
         for event in found:
             if event.kind != "gauge":
                 table = "attempts" if event.kind == "attempt" else "events"
-                rows[table].append((event.position, event.job, event.state))
+                rows[table].append(tuple(getattr(event, name) for name in SHOWN))
         after = found[-1].position
     return rows
 
 
-def of_lake(lake: Lake) -> dict[str, list[tuple[int, str | None, str | None]]]:
+def of_lake(lake: Lake) -> Rows:
     """Every row of the lake, as another reader than Spark finds it."""
-    rows: dict[str, list[tuple[int, str | None, str | None]]] = {}
+    rows: Rows = {}
     for table in ("attempts", "events"):
         found = [
             row
             for path in lake.files(table)
-            for row in pyarrow.parquet.ParquetFile(path)
-            .read(columns=["position", "job", "state"])
-            .to_pylist()
+            for row in pyarrow.parquet.ParquetFile(path).read(columns=list(SHOWN)).to_pylist()
         ]
-        rows[table] = sorted((row["position"], row["job"], row["state"]) for row in found)
+        rows[table] = sorted(tuple(row[name] for name in SHOWN) for row in found)
     return rows
 
 
@@ -185,7 +188,7 @@ def test_killed_in_mid_export_nothing_is_lost_or_there_twice(
         start_new_session=True,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=200,
         check=False,
     )
     assert ran.returncode == -signal.SIGKILL, ran.stderr

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql.functions import (
     aggregate,
     array,
+    coalesce,
     col,
     collect_list,
     concat,
@@ -95,8 +97,12 @@ def critical_path(steps: DataFrame) -> DataFrame:
 
 
 def slow_steps(path: DataFrame, flows: DataFrame) -> DataFrame:
-    """Per kind of flow and task: on how many paths it was, and the time that it took there."""
+    """Per kind of flow and task: on how many paths it was, and the time that it took there.
+
+    `share` is its part of the time that all flows of this kind took.
+    """
     kinds = flows.select("shard", "flow", "kind")
+    whole = total("spent").over(Window.partitionBy("kind"))
     return (
         path.join(kinds, ["shard", "flow"])
         .groupBy("kind", "task")
@@ -106,6 +112,7 @@ def slow_steps(path: DataFrame, flows: DataFrame) -> DataFrame:
             mean("gap").alias("gap"),
             total(col("run") + col("gap")).alias("spent"),
         )
+        .withColumn("share", coalesce(col("spent") / when(whole > 0, whole), lit(0.0)))
     )
 
 

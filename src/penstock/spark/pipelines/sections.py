@@ -27,6 +27,7 @@ class Column(msgspec.Struct, frozen=True):
     text: Callable[[Row], str]
     number: bool = True  # set to the right
     part: Callable[[Row], float] | None = None  # of 1: on a page it is drawn as a bar as well
+    detail: bool = False  # left out where there is little room
 
 
 class Section(NamedTuple):
@@ -61,15 +62,15 @@ def _tasks(answers: Answers) -> Section:
         (
             _name("queue"),
             _name("task"),
-            _count("version"),
+            _count("version", detail=True),
             _count("jobs"),
-            _count("attempts"),
+            _count("attempts", detail=True),
             *_ranks("wait"),
             *_ranks("run"),
-            _seconds("busy"),
+            _seconds("busy", detail=True),
             _count("failed"),
             _count("retries"),
-            _count("lapses"),
+            _count("lapses", detail=True),
         ),
         answers.tasks,
     )
@@ -83,7 +84,7 @@ def _failures(answers: Answers) -> Section:
         " left out. Ended: those after which the job was failed for good.",
         (
             _name("task"),
-            _name("reason"),
+            _name("reason", detail=True),
             _name("signature", "error"),
             Column(
                 "attempts",
@@ -91,9 +92,9 @@ def _failures(answers: Answers) -> Section:
                 part=lambda row: row["attempts"] / all_of_them,
             ),
             _count("ended"),
-            _moment("first_at", "first (UTC)"),
+            _moment("first_at", "first (UTC)", detail=True),
             _moment("last_at", "last (UTC)"),
-            _name("example", "for example"),
+            _name("example", "for example", detail=True),
         ),
         answers.failures,
     )
@@ -140,9 +141,7 @@ def _flows(answers: Answers) -> Section:
 
 
 def _steps(answers: Answers) -> Section:
-    whole: dict[str, float] = {}
-    for row in answers.steps:
-        whole[row["kind"]] = whole.get(row["kind"], 0.0) + row["spent"]
+    kinds = list(dict.fromkeys(row["kind"] for row in answers.steps))
     return Section(
         "On which step?",
         "The steps that flows waited for to the end (the critical path): the mean time that a step"
@@ -155,11 +154,12 @@ def _steps(answers: Answers) -> Section:
             _seconds("gap"),
             Column(
                 "share",
-                lambda row: share_text(row["spent"], whole[row["kind"]]),
-                part=lambda row: row["spent"] / (whole[row["kind"]] or 1),
+                lambda row: share_text(row["share"], 1),
+                part=lambda row: row["share"],
             ),
         ),
-        sorted(answers.steps, key=lambda row: (row["kind"], -row["spent"])),
+        # The kinds in the order of their longest step, the steps of each together.
+        sorted(answers.steps, key=lambda row: (kinds.index(row["kind"]), -row["spent"])),
     )
 
 
@@ -231,24 +231,27 @@ def _forecast(answers: Answers) -> Section:
     )
 
 
-def _name(name: str, head: str | None = None) -> Column:
-    return Column(head or name, lambda row: _words(row[name]), number=False)
+def _name(name: str, head: str | None = None, *, detail: bool = False) -> Column:
+    return Column(head or name, lambda row: _words(row[name]), number=False, detail=detail)
 
 
-def _count(name: str, head: str | None = None) -> Column:
-    return Column(head or name, lambda row: count_text(row[name]))
+def _count(name: str, head: str | None = None, *, detail: bool = False) -> Column:
+    return Column(head or name, lambda row: count_text(row[name]), detail=detail)
 
 
-def _seconds(name: str, head: str | None = None) -> Column:
-    return Column(head or name, lambda row: seconds_text(row[name]))
+def _seconds(name: str, head: str | None = None, *, detail: bool = False) -> Column:
+    return Column(head or name, lambda row: seconds_text(row[name]), detail=detail)
 
 
-def _moment(name: str, head: str) -> Column:
-    return Column(head, lambda row: moment_text(row.get(name)), number=False)
+def _moment(name: str, head: str, *, detail: bool = False) -> Column:
+    return Column(head, lambda row: moment_text(row.get(name)), number=False, detail=detail)
 
 
 def _ranks(what: str) -> list[Column]:
-    return [_seconds(f"{what}_{rank}", f"{what} {rank}") for rank in ("p50", "p95", "p99")]
+    return [
+        _seconds(f"{what}_{rank}", f"{what} {rank}", detail=rank == "p99")
+        for rank in ("p50", "p95", "p99")
+    ]
 
 
 def _words(value: Any) -> str:
