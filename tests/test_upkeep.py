@@ -144,3 +144,32 @@ def test_the_slots_of_schedules_are_decided_when_they_are_due(memory_broker, clo
 
 
 DECLARED = {"hourly": a_schedule()}
+
+
+def test_every_minute_has_its_gauges_whoever_comes_first(memory_broker, clock):
+    """DESIGN 4: one per queue and minute in the whole fleet."""
+    memory_broker.enqueue([a_job(clock)])
+    fleet = [Upkeep(memory_broker, clock, f"keeper-{number}") for number in range(3)]
+    began = clock.now() // 60
+
+    for _ in range(300):
+        clock.advance(seconds=1)
+        for upkeep in fleet:
+            upkeep.turn()
+
+    gauges = [row.at // 60 for row in memory_broker.history() if row.kind == "gauge"]
+    assert len(gauges) == len(set(gauges))
+    assert {began + number for number in range(1, 5)} <= set(gauges)
+
+
+def test_gauges_that_cannot_be_written_keep_nobody_from_work(clock):
+    class Refusing(MemoryBroker):
+        def gauge(self) -> int:
+            raise StoreUnreachable("no")
+
+    broker = Refusing(clock)
+    upkeep = Upkeep(broker, clock, "keeper")
+
+    clock.advance(minutes=2)
+
+    assert upkeep.turn() == 0

@@ -417,11 +417,18 @@ class Broker(Protocol):
         """
         ...
 
-    def reach(self, selection: Selection, after: int = 0, at_most: int | None = None) -> Reach:
+    def reach(
+        self,
+        selection: Selection,
+        after: int = 0,
+        at_most: int | None = None,
+        patience: float = 0.5,
+    ) -> Reach:
         """How far the history may be read from `after`: every row up to there is committed.
 
-        Rows of whoever commits later are behind it. With `at_most`, no more of the selection's
-        rows than that are in between. It is `after` itself while there is nothing more.
+        Rows of whoever commits later are behind it; those who write at this moment have so many
+        seconds to end. With `at_most`, no more of the selection's rows than that are in between. It
+        is `after` itself while there is nothing more. Refused if `after` is not of this history.
         """
         ...
 

@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from penstock.errors import Refused
+
 Table = Literal["attempts", "events", "gauges", "jobs", "results"]
 HISTORY: frozenset[str] = frozenset({"attempts", "events", "gauges"})
 FARTHEST_POSITION = (1 << 63) - 1
@@ -56,6 +58,14 @@ class Reach(msgspec.Struct, frozen=True):
 
     store: str  # the store's id: positions are its own
     position: int
+
+
+def ahead(after: int, newest: int) -> Refused:
+    """What is said of a position that a history has not come to."""
+    return Refused(
+        f"position {after} is ahead of this history, which has come to {newest}: it is of another"
+        " store, or of this one before it was restored from a backup"
+    )
 
 
 def slices_between(selection: Selection, after: int, until: int, bounds: list[int]) -> list[Slice]:

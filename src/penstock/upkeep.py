@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, Broker
 from penstock.clock import Clock
+from penstock.errors import PenstockError
 from penstock.gauge import MINUTE
 from penstock.schedule import Schedule
 from penstock.timetable import Timetable
@@ -74,7 +75,7 @@ class Upkeep:
                 log.warning("recovered %d jobs of workers that are gone", recovered)
         if now >= self._gauge_at:
             self._gauge_at = now + self._to_gauge()
-            self._broker.gauge()
+            self._gauge()
         if self.retention is not None and now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY
             if self._pruning is None or not self._pruning.is_alive():
@@ -88,6 +89,12 @@ class Upkeep:
     def seconds_left(self) -> float:
         """How long no slot of a schedule is due."""
         return self._timetable.seconds_left()
+
+    def _gauge(self) -> None:
+        try:
+            self._broker.gauge()
+        except PenstockError as error:  # jobs matter more; there is another minute
+            log.warning("this minute has no gauges: %s", error)
 
     def _to_gauge(self) -> float:
         return MINUTE - (self._clock.now() - self._gauge_phase) % MINUTE

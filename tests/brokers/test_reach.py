@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.slice import Selection
 from tests.factories import a_worker, claim, end_all, some_jobs
@@ -13,9 +16,17 @@ EVENTS = Selection(table="events")
 
 
 def test_an_empty_history_reaches_as_far_as_one_is(broker):
-    """I13: going on from anywhere, there is nothing more."""
     assert broker.reach(ATTEMPTS).position == 0
-    assert broker.reach(ATTEMPTS, after=7).position == 7
+    assert broker.reach(ATTEMPTS, patience=0).position == 0
+
+
+def test_a_position_that_is_not_of_this_history_is_refused(broker, clock):
+    """A store restored from a backup would otherwise be read with rows left out."""
+    broker.enqueue(some_jobs(clock, 1))
+    end_all(broker, succeeded())
+
+    with pytest.raises(Refused, match=r"is ahead of this history, which has come to \d+"):
+        broker.reach(ATTEMPTS, after=1 << 60)
 
 
 def test_it_reaches_to_the_last_row(broker, clock):

@@ -210,16 +210,32 @@ def test_an_offset_names_the_store_and_keeps_to_the_limit(broker, store_url, clo
     parts = stream.partitions({store: positions[1]}, {store: positions[4]})
     read = [row for part in parts for batch in stream.read(part) for row in batch.to_pylist()]
     assert [row["position"] for row in read] == positions[2:5]
-    assert stream.partitions({store: 7}, {store: 7}) == []
+    assert stream.partitions({store: positions[1]}, {store: positions[1]}) == []
     with pytest.raises(Refused, match=f"the checkpoint is of the store other, and .* {store}"):
         stream.latestOffset({"other": 3}, ReadMaxRows(4))
 
 
 def test_it_can_begin_behind_a_position(broker, store_url, clock):
     """For whoever has the rows before from elsewhere."""
-    options = {"table": "attempts", "url": store_url, "after": "41"}
+    broker.enqueue(some_jobs(clock, 2))
+    end(broker, clock, claim(broker, limit=2))
+    first, last = positions_of(broker)
+    options = {"table": "attempts", "url": store_url, "after": str(first)}
+    stream = TableStream(options, ONLY_POSITION)
 
-    assert list(TableStream(options, ONLY_POSITION).initialOffset().values()) == [41]
+    [(store, position)] = stream.initialOffset().items()
+
+    assert position == first
+    assert stream.latestOffset({store: position}, ReadMaxRows(5)) == {store: last}
+
+
+def test_a_checkpoint_that_is_ahead_of_its_store_is_refused(broker, store_url, clock):
+    """The store was restored from a backup: what comes now would be taken for read."""
+    stream = TableStream({"table": "attempts", "url": store_url}, ONLY_POSITION)
+    [store] = stream.initialOffset()
+
+    with pytest.raises(Refused, match="before it was restored from a backup"):
+        stream.latestOffset({store: 1 << 60}, ReadMaxRows(5))
 
 
 def test_a_password_is_in_no_checkpoint_plan_or_exception(

@@ -181,6 +181,6 @@ def _put(rows: list[Event], *, json: bool) -> int | None:
     for event in rows:
         if json:
             show.put_json(show.event_json(event))
-        else:
+        elif event.kind != "gauge":  # for programs: there is one per queue and minute
             show.console().print(show.event_line(event), soft_wrap=True)
     return rows[-1].position if rows else None

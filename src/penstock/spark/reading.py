@@ -110,14 +110,14 @@ class Reading:
 
     def _parts(self, broker: Broker, after: int, until: int | None) -> list[Part]:
         selection = self._selection
-        store = broker.reach(selection).store
         at_most = self._slices
+        few = broker.reach(selection, after, FEW_ROWS, patience=0)
         if selection.table in HISTORY:
-            few = broker.reach(selection, after, at_most=FEW_ROWS).position
-            last = broker.reach(selection, after).position if until is None else until
-            at_most = 1 if few >= last else at_most
+            every = broker.reach(selection, after, patience=0)
+            last = every.position if until is None else until
+            at_most = 1 if few.position >= last else at_most
         parts = broker.slices(selection, after, until, at_most)
-        return [Part(store, part) for part in parts]
+        return [Part(few.store, part) for part in parts]
 
 
 class TableReader(Reading, DataSourceReader):
@@ -149,7 +149,8 @@ class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802
         with self._place.open() as broker:
-            return {broker.reach(self._selection, self._after).store: self._after}
+            reach = broker.reach(self._selection, self._after, at_most=1, patience=0)
+            return {reach.store: self._after}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._rows)
@@ -164,7 +165,7 @@ class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows = self._rows
         with self._place.open() as broker:
             after = self._after if start is None else _position(broker, self._selection, start)
-            reach = broker.reach(self._selection, after, rows)
+            reach = broker.reach(self._selection, after, rows, patience=0)
             last = reach.position if self._last is None else min(reach.position, self._last)
             return {reach.store: max(after, last)}
 
@@ -177,13 +178,14 @@ class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _position(broker: Broker, selection: Selection, offset: Offset) -> int:
     """The position that an offset names in this very store."""
-    store = broker.reach(selection).store
+    store = broker.reach(selection, at_most=1, patience=0).store
     if store not in offset:
         named = ", ".join(offset)
         raise Refused(
             f"the checkpoint is of the store {named}, and this is the store {store}: positions of"
             " one mean nothing in the other; give this query a checkpoint of its own"
         )
+    broker.reach(selection, offset[store], at_most=1, patience=0)  # refuses what is ahead of it
     return offset[store]
 
 

@@ -15,7 +15,7 @@ from penstock.brokers.memory.store import Store
 from penstock.clock import Clock
 from penstock.gauge import MINUTE, gauges_of, minute_at
 from penstock.job import State
-from penstock.slice import HISTORY, Reach, Selection, Slice, even_bounds, slices_between
+from penstock.slice import HISTORY, Reach, Selection, Slice, ahead, even_bounds, slices_between
 
 
 class Reading(ABC):
@@ -49,8 +49,16 @@ class Reading(ABC):
                 store.record("gauge", at=minute * MINUTE, data=gauge, queue=gauge.queue)
             return len(gauges)
 
-    def reach(self, selection: Selection, after: int = 0, at_most: int | None = None) -> Reach:
+    def reach(
+        self,
+        selection: Selection,
+        after: int = 0,
+        at_most: int | None = None,
+        patience: float = 0.5,  # noqa: ARG002  nobody writes without the lock
+    ) -> Reach:
         with self._lock:
+            if after > self._store.newest:
+                raise ahead(after, self._store.newest)
             rows = [row for row in self._store.history if row.position > after]
             wanted = [row.position for row in rows if _kind_is(selection, row)]
             if at_most is not None and len(wanted) > at_most:

@@ -49,6 +49,11 @@ class Store:
         self.gauged = Gauged()
         self._position = 0
 
+    @property
+    def newest(self) -> int:
+        """The last position that was given to a row of the history."""
+        return self._position
+
     def rows(self) -> int:
         """How much is stored, for saying how much was pruned."""
         notes = sum(map(len, self.notes.values()))

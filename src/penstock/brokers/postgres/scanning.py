@@ -27,9 +27,8 @@ from penstock.brokers.tables.scanning import (
     wanted_states,
 )
 from penstock.job import State
-from penstock.slice import HISTORY, Reach, Selection, Slice, slices_between
+from penstock.slice import HISTORY, Reach, Selection, Slice, ahead, slices_between
 
-_SETTLE_SECONDS = 0.5  # how long a reader waits for writers that are about to commit
 _LOOK_SECONDS = 0.005
 _SAMPLE_PAGES = 400
 _READ_SECONDS = 600.0  # the most that the server may take for the next rows
@@ -41,8 +40,16 @@ class Scanning(Ruling):
     def gauge(self) -> int:
         return gauge(self)
 
-    def reach(self, selection: Selection, after: int = 0, at_most: int | None = None) -> Reach:
-        safe = self._safe()
+    def reach(
+        self,
+        selection: Selection,
+        after: int = 0,
+        at_most: int | None = None,
+        patience: float = 0.5,
+    ) -> Reach:
+        safe, newest = self._safe(patience)
+        if after > newest:
+            raise ahead(after, newest)
         parameters = {
             "after": after,
             "safe": safe,
@@ -56,17 +63,17 @@ class Scanning(Ruling):
             self._on_disk()
         return Reach(self.store.store_id, position or after)
 
-    def _safe(self) -> int:
-        """A position that nobody writes below any more; those who write now have a moment."""
-        until = time.monotonic() + _SETTLE_SECONDS
+    def _safe(self, patience: float) -> tuple[int, int]:
+        """A position that nobody writes below any more, and one that nobody has come to."""
+        until = time.monotonic() + patience
         asked = 0
         while True:
             with self.store.lend() as connection:
                 row = PostgresDb(connection).execute(sql.writers).fetchone()
             oldest, following = (row["oldest"], row["next"]) if row else (0, 0)
             asked = asked or following
-            if oldest >= asked or time.monotonic() > until:
-                return oldest << 20
+            if oldest >= asked or time.monotonic() >= until:
+                return oldest << 20, following << 20
             time.sleep(_LOOK_SECONDS)
 
     def slices(

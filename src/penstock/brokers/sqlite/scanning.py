@@ -33,7 +33,7 @@ from penstock.brokers.tables.scanning import (
 from penstock.gauge import queue_in
 from penstock.ids import from_bytes
 from penstock.job import Job, State
-from penstock.slice import HISTORY, Reach, Selection, Slice, even_bounds, slices_between
+from penstock.slice import HISTORY, Reach, Selection, Slice, ahead, even_bounds, slices_between
 
 
 class Scanning(Pruning):
@@ -42,11 +42,19 @@ class Scanning(Pruning):
     def gauge(self) -> int:
         return gauge(self)
 
-    def reach(self, selection: Selection, after: int = 0, at_most: int | None = None) -> Reach:
+    def reach(
+        self,
+        selection: Selection,
+        after: int = 0,
+        at_most: int | None = None,
+        patience: float = 0.5,  # noqa: ARG002  positions follow the order of commits
+    ) -> Reach:
         rows = None if at_most is None else max(1, at_most)
         parameters = {"after": after, "kind": selection.kind, "rows": rows}
         with self.store.reading() as db:
             row = db.execute(sql.reach, parameters).fetchone()
+        if after > (row["newest"] or 0):
+            raise ahead(after, row["newest"] or 0)
         return Reach(self.store.store_id, row["full"] or row["last"] or after)
 
     def slices(

@@ -1,5 +1,9 @@
--- How far the history goes behind a position, and where the given number of wanted rows is full.
-select (select max(position)
+-- How far the history goes behind a position, and where the given number of wanted rows is full;
+-- and the last position that there ever was.
+select (select seq
+          from sqlite_sequence
+         where name = 'penstock_history') as newest,
+       (select max(position)
           from penstock_history
          where position > :after) as last,
        (select position
