@@ -18,6 +18,7 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.brokers import open_broker
+from penstock.errors import Refused
 from penstock.job import failed, succeeded, try_again
 from penstock.spark.pipelines.compact import compact
 from penstock.spark.pipelines.export import export
@@ -172,6 +173,17 @@ def test_rows_that_were_pruned_before_they_were_taken_are_told_of(spark, store, 
 
     assert done.gap is not None
     assert done.gap[0] < done.gap[1]
+
+
+def test_a_store_that_was_set_back_is_refused(spark, store, lake):
+    some_history(store, Clock(store.clock.now()), 10)
+    exported(spark, lake)
+    manifest = lake.folder / "manifest.json"
+    [mark] = lake.manifest().table("attempts").marks.values()
+    manifest.write_text(manifest.read_text().replace(f": {mark}", f": {mark + 10**15}"))
+
+    with pytest.raises(Refused, match="is ahead of this history"):
+        exported(spark, lake)
 
 
 @pytest.mark.parametrize("batches", [1, 2])

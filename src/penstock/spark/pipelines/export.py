@@ -49,16 +49,24 @@ def export(
     """
     broker = open_broker(store_of(spark), create=False)
     try:
-        store = broker.reach(Selection(table="attempts")).store
+        store = broker.reach(Selection(table="attempts"), at_most=1).store
         gap = gap_before(broker, store, writing.manifest())
+        marks: dict[str, int] = {
+            table: writing.manifest().table(table).marks.get(store, 0) for table in RAW
+        }
+        # A mark that is ahead of the store is refused here, in a sentence, and not inside Spark.
+        more: dict[str, bool] = {
+            table: broker.reach(Selection(table=table), marks[table]).position > marks[table]
+            for table in RAW
+        }
     finally:
         broker.close()
-    taken: dict[str, int] = {}
-    for table in RAW:
-        mark = writing.manifest().table(table).marks.get(store, 0)
-        options = {"table": table, "after": str(mark), "rows_per_trigger": str(rows_at_once)}
-        stream = spark.readStream.format("penstock").options(**options).load()
-        taken[table] = _drain(stream, writing, table, told)
+    taken = dict.fromkeys(marks, 0)
+    for table, after in marks.items():
+        if more[table]:
+            options = {"table": table, "after": str(after), "rows_per_trigger": str(rows_at_once)}
+            stream = spark.readStream.format("penstock").options(**options).load()
+            taken[table] = _drain(stream, writing, table, told)
     return Exported(taken=taken, gap=gap)
 
 

@@ -7,7 +7,7 @@ Penstock wrote is left alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.functions import col, date_add, floor, lit, unix_micros
 
@@ -18,7 +18,7 @@ from penstock.spark.tables import TABLES, TIMES
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-RAW = ("attempts", "events", "gauges")
+RAW: tuple[Literal["attempts", "events", "gauges"], ...] = ("attempts", "events", "gauges")
 _A_DAY = 86_400_000_000  # microseconds
 
 
