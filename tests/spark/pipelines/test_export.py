@@ -18,7 +18,7 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.brokers import open_broker
-from penstock.errors import Refused
+from penstock.errors import PenstockError, Refused, StoreFull
 from penstock.job import failed, succeeded, try_again
 from penstock.spark.pipelines.compact import compact
 from penstock.spark.pipelines.export import export
@@ -184,6 +184,22 @@ def test_a_store_that_was_set_back_is_refused(spark, store, lake):
 
     with pytest.raises(Refused, match="is ahead of this history"):
         exported(spark, lake)
+
+
+def test_what_stops_it_is_one_sentence_and_the_next_run_goes_on(spark, store, lake):
+    some_history(store, Clock(store.clock.now()), 50)
+
+    def full(table: str, rows: int) -> None:
+        raise StoreFull("no room is left")
+
+    with (
+        lake.writing() as writing,
+        pytest.raises(PenstockError, match="stopped while it took attempts: no room is left"),
+    ):
+        export(spark, writing, full, rows_at_once=20)
+
+    exported(spark, lake)
+    assert of_lake(lake) == of_store(store)
 
 
 @pytest.mark.parametrize("batches", [1, 2])
