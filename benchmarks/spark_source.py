@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -104,11 +104,8 @@ def through_copy(url: str, parts: int) -> None:
 
 def _jdbc(url: str) -> dict[str, str]:
     there = urlsplit(url)
-    query = parse_qs(there.query)
-    host = there.hostname or query.get("host", ["127.0.0.1"])[0]
-    port = there.port or int(query.get("port", ["5432"])[0])
     return {
-        "url": f"jdbc:postgresql://{host}:{port}{there.path}",
+        "url": f"jdbc:postgresql://{there.hostname}:{there.port}{there.path}",
         "user": there.username or "postgres",
         "password": there.password or "",
     }

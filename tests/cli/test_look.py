@@ -8,6 +8,8 @@ import sqlite3
 
 import pytest
 
+from penstock.brokers import open_broker
+
 
 @pytest.fixture
 def stocked(shop):
@@ -124,6 +126,18 @@ def test_history_shows_the_last_rows_and_goes_on_from_a_position(stocked):
     text = stocked("history").stdout
     assert "RuntimeError: no money" in text
     assert len(text.splitlines()) == 3
+
+
+def test_gauges_are_for_programs(stocked):
+    store = open_broker(f"sqlite:///{stocked.folder}/penstock.db")
+    assert store.gauge() == 1
+    store.close()
+
+    kinds = [row["kind"] for row in stocked.lines("history", "--after", "0", "--limit", "100")]
+
+    assert kinds.count("gauge") == 1
+    assert "gauge" not in stocked("history", "--after", "0", "--limit", "100").stdout
+    assert "gauge" not in [row["kind"] for row in stocked.lines("history")]
 
 
 def test_history_of_one_job(stocked):

@@ -103,7 +103,8 @@ def test_told_to_stop_slots_let_jobs_end_and_leave_the_rest(spark: Any, shop: Sh
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_a_fleet_ends_when_its_time_is_up(spark: Any, shop: Shop):
-    fleet = Fleet(spark, f"{TASKS}:app", 1, seconds=1.0, lease=5.0)
+    shop.nap.enqueue(1)
+    fleet = Fleet(spark, f"{TASKS}:app", 1, seconds=5.0, lease=5.0)
 
     assert fleet.run() == 0
 

@@ -41,6 +41,7 @@ from penstock.target import load_app
 SLICES = 8
 ROWS_PER_TRIGGER = 1_000_000
 FEW_ROWS = 20_000  # are read by one task: another one costs as much as reading them
+_MOST = Selection(table="attempts")  # what most of a history is: looking for it ends soon
 Offset = dict[str, int]  # the store's id: the position that is read
 
 
@@ -109,15 +110,13 @@ class Reading:
                 yield shape.batch(_of_flow(stored, narrow))
 
     def _parts(self, broker: Broker, after: int, until: int | None) -> list[Part]:
-        selection = self._selection
-        at_most = self._slices
-        few = broker.reach(selection, after, FEW_ROWS, patience=0)
+        selection, at_most = self._selection, self._slices
         if selection.table in HISTORY:
-            every = broker.reach(selection, after, patience=0)
-            last = every.position if until is None else until
-            at_most = 1 if few.position >= last else at_most
-        parts = broker.slices(selection, after, until, at_most)
-        return [Part(few.store, part) for part in parts]
+            few = broker.reach(_MOST, after, FEW_ROWS, patience=0).position
+            last = broker.reach(_MOST, after, patience=0).position if until is None else until
+            at_most = 1 if few >= last else at_most
+        store = _store_of(broker)
+        return [Part(store, part) for part in broker.slices(selection, after, until, at_most)]
 
 
 class TableReader(Reading, DataSourceReader):
@@ -149,8 +148,7 @@ class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802
         with self._place.open() as broker:
-            reach = broker.reach(self._selection, self._after, at_most=1, patience=0)
-            return {reach.store: self._after}
+            return {_store_of(broker, self._after): self._after}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._rows)
@@ -164,28 +162,32 @@ class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
         if rows is None and not isinstance(limit, ReadAllAvailable):
             rows = self._rows
         with self._place.open() as broker:
-            after = self._after if start is None else _position(broker, self._selection, start)
+            after = self._after if start is None else _position(broker, start)
             reach = broker.reach(self._selection, after, rows, patience=0)
             last = reach.position if self._last is None else min(reach.position, self._last)
             return {reach.store: max(after, last)}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Part]:
         with self._place.open() as broker:
-            after = _position(broker, self._selection, start)
-            until = _position(broker, self._selection, end)
+            after, until = _position(broker, start), _position(broker, end)
             return self._parts(broker, after, until) if until > after else []
 
 
-def _position(broker: Broker, selection: Selection, offset: Offset) -> int:
+def _store_of(broker: Broker, after: int = 0) -> str:
+    """The store's id; refused if it has not come to this position."""
+    return broker.reach(_MOST, after, at_most=1, patience=0).store
+
+
+def _position(broker: Broker, offset: Offset) -> int:
     """The position that an offset names in this very store."""
-    store = broker.reach(selection, at_most=1, patience=0).store
+    store = _store_of(broker)
     if store not in offset:
         named = ", ".join(offset)
         raise Refused(
             f"the checkpoint is of the store {named}, and this is the store {store}: positions of"
             " one mean nothing in the other; give this query a checkpoint of its own"
         )
-    broker.reach(selection, offset[store], at_most=1, patience=0)  # refuses what is ahead of it
+    _store_of(broker, offset[store])
     return offset[store]
 
 

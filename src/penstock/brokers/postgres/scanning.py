@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from penstock.brokers.postgres.copying import copy_batches
 from penstock.brokers.postgres.ruling import Ruling
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
-from penstock.brokers.tables.gauging import gauge
+from penstock.brokers.tables.gauging import gauge, is_due
 from penstock.brokers.tables.scanning import (
     job_slices,
     packed_in,
@@ -38,7 +38,10 @@ class Scanning(Ruling):
     """Gauge, reach, slices, scan."""
 
     def gauge(self) -> int:
-        return gauge(self)
+        # One statement for all who come too late, or to an empty store: hundreds may ask.
+        with self.store.lend() as connection:
+            row = PostgresDb(connection).execute(sql.gauged).fetchone()
+        return gauge(self) if row is not None and is_due(row, self.clock.now()) else 0
 
     def reach(
         self,
@@ -87,10 +90,12 @@ class Scanning(Ruling):
             span = {"after": after, "until": until, "parts": at_most}
             with self.store.reading() as db:
                 row = db.execute(sql.pages).fetchone()
-                percent = min(100.0, 100.0 * _SAMPLE_PAGES / max(1, row["pages"] if row else 1))
-                bounds = _bounds(db, span, percent)
-                if len(bounds) < at_most - 1 and percent < 100:
-                    bounds = _bounds(db, span, 100.0)
+                pages = row["pages"] if row else 0
+                if pages > _SAMPLE_PAGES:
+                    seen = {**span, "percent": 100.0 * _SAMPLE_PAGES / pages}
+                    bounds = _bounds(db, sql.bounds_seen, seen)
+                if len(bounds) < at_most - 1:  # little of it was seen, so it is little
+                    bounds = _bounds(db, sql.bounds, span)
         return slices_between(selection, after, until, bounds)
 
     def scan(self, part: Slice) -> Iterator[Any]:
@@ -128,6 +133,6 @@ class Scanning(Ruling):
         yield from job_batches(table, packed_in(self.store, PostgresDb(connection), part))
 
 
-def _bounds(db: PostgresDb, span: dict[str, int], percent: float) -> list[int]:
-    rows = db.execute(sql.bounds, {**span, "percent": percent}).fetchall()
-    return [row["position"] for row in rows][: span["parts"] - 1]
+def _bounds(db: PostgresDb, statement: str, span: Mapping[str, float]) -> list[int]:
+    rows = db.execute(statement, span).fetchall()
+    return [row["position"] for row in rows][: int(span["parts"]) - 1]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.looking import Looking
 from penstock.brokers.tables.rows import made_at
 from penstock.gauge import MINUTE, Gauged, gauges_of, minute_at
@@ -23,14 +23,12 @@ def gauge(broker: Looking[Any]) -> int:
     minute = minute_at(now)
     with store.reading() as db:
         row = db.execute(sql.gauged).fetchone()
-        before = None if row is None else row["value"]
-        last = _read(before)
-        if not last.due(minute):
+        if not is_due(row, now):
             return 0
+        before = row["value"]
+        last = _read(before)
         oldest = _oldest(db, sql.oldest, now)
     gauges = gauges_of(broker.count(), oldest, last.queues)
-    if not gauges:
-        return 0  # nothing is stored, and nothing is written: an idle store costs a look a minute
     value = msgspec.json.encode(last.after(minute, gauges)).decode()
     with store.writing() as db:
         if not db.execute(sql.gauge, {"value": value, "before": before}).rowcount:
@@ -40,6 +38,12 @@ def gauge(broker: Looking[Any]) -> int:
             change.happened("gauge", msgspec.json.encode(each), None, None)
         change.finish()
     return len(gauges)
+
+
+def is_due(row: Row, now: float) -> bool:
+    """Whether anybody has to write gauges now, by what gauged.sql found."""
+    last = _read(row["value"])
+    return last.due(minute_at(now)) and bool(row["holds"] or last.queues)
 
 
 def _oldest(db: Db, statement: str, now: float) -> dict[str, float]:

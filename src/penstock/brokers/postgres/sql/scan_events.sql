@@ -19,4 +19,4 @@ copy (
             or h.state in (select value from json_array_elements_text(%(states)s::json)))
        and (%(since)s::double precision is null or h.at >= %(since)s::double precision)
        and (%(before)s::double precision is null or h.at <= %(before)s::double precision)
-) to stdout (format csv);
+) to stdout (format csv, encoding 'UTF8');

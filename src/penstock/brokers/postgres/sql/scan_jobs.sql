@@ -12,4 +12,4 @@ copy (
             or j.lane in (select value::bigint from json_array_elements_text(%(lanes)s::json)))
        and (%(states)s::text is null
             or j.state in (select value from json_array_elements_text(%(states)s::json)))
-) to stdout (format csv);
+) to stdout (format csv, encoding 'UTF8');

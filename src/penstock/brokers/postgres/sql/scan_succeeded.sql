@@ -14,4 +14,4 @@ copy (
        and h.body is not null
        and (%(lanes)s::text is null
             or h.lane in (select value::bigint from json_array_elements_text(%(lanes)s::json)))
-) to stdout (format csv);
+) to stdout (format csv, encoding 'UTF8');
