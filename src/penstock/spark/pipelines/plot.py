@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 960, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 10, 26
 _TICK_WIDTH = 110  # a date, and air
 COLOURS = 8
-_STEPS = (60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 2 * 86400, 7 * 86400, 28 * 86400)
+_STEPS = (60, 300, 900, 1800, 3600, 10800, 21600, 43200, *(86400 * n for n in (1, 2, 3, 7, 28)))
 
 Series = Mapping[str, Mapping[float, float]]  # name -> moment -> value
 
