@@ -21,6 +21,7 @@ from penstock.cli import (
     look_after,
     measure,
     orders,
+    pipeline,
     rules,
     schedules,
     signals,
@@ -138,5 +139,6 @@ _add(LOOK, flows.flow)
 _add(STORE, stores.migrate)
 _add(STORE, stores.doctor)
 _add(SPARK, spark.spark_worker)
+_add(SPARK, pipeline.pipeline)
 _add(SEE, measure.bench)
 _add(SEE, measure.demo)

@@ -1,0 +1,341 @@
+"""penstock pipeline: history to the lake, reports and replays out of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.errors import Refused
+
+if TYPE_CHECKING:
+    from penstock.spark.pipelines.answers import Answers
+    from penstock.spark.pipelines.replay import Replayed
+
+_WIDE = 160  # signs in a line, from where on tables have room for every column
+_ROWS = 15  # of a table; the page has more
+_NAMED = 20  # refused jobs that are named one by one
+
+
+class Step(StrEnum):
+    RUN = "run"
+    REPORT = "report"
+    REPLAY = "replay"
+    COMPACT = "compact"
+
+
+class Source(StrEnum):
+    STORE = "store"
+    LAKE = "lake"
+
+
+def pipeline(
+    step: Annotated[
+        Step,
+        typer.Argument(metavar="run|report|replay|compact", help="What to do.", show_default=False),
+    ],
+    *,
+    lake: Annotated[Path, typer.Option(help="The lake's folder.")] = Path("lake"),
+    page: Annotated[
+        Path | None,
+        typer.Option(help="report: where the page goes.", show_default="penstock-report.html"),
+    ] = None,
+    source: Annotated[
+        Source | None,
+        typer.Option(
+            "--from", help="report: answer from the store or the lake.", show_default=False
+        ),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="replay: which jobs, a condition in SQL.", show_default=False)
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="replay: a job is replayed once under a name.")
+    ] = "replay",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="replay: only say what would be enqueued.")
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(help="The cluster, as spark://host:7077.", show_default="this machine"),
+    ] = None,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Keep history in a lake of Parquet files, and make reports and replays of it, with Spark.
+
+    run: take what is new to the lake. report: one HTML page, and tables. replay: enqueue again.
+    compact: make large files of small ones.
+
+    Example: penstock pipeline run --lake ./lake
+    """
+    if (step is Step.REPLAY) is not (where is not None):
+        raise Refused("--where says which jobs are replayed: it goes with replay, and only there")
+    command = _Command(lake, master, url, profile, app, json=json)
+    if step is Step.RUN:
+        command.run()
+    elif step is Step.COMPACT:
+        command.compact()
+    elif step is Step.REPORT:
+        command.report(page or Path("penstock-report.html"), source)
+    else:
+        command.replay(where or "", name, dry_run=dry_run)
+
+
+class _Command:
+    """One call: which lake and which store, and how it is told."""
+
+    def __init__(
+        self,
+        folder: Path,
+        master: str | None,
+        url: str | None,
+        profile: str | None,
+        app: str | None,
+        *,
+        json: bool,
+    ) -> None:
+        from penstock.cli.show import Ticker
+        from penstock.spark.session import session
+
+        self._session = session
+        self._folder = folder
+        self._master = master
+        self._store = (url, profile, app)
+        self._json = json
+        self._ticker = Ticker(quiet=json)
+
+    def run(self) -> None:
+        from penstock.cli import show
+        from penstock.cli.place import opened
+
+        with opened(*self._store):
+            pass  # a store that is not there is said at once, not after Spark has started
+        with self._lake().writing() as writing, self._spark() as spark:
+            from penstock.spark.pipelines.build import build
+            from penstock.spark.pipelines.export import export
+
+            began = time.monotonic()
+            done = export(
+                spark, writing, lambda table, rows: self._ticker.say(f"{rows:,} {table} so far")
+            )
+            took = time.monotonic() - began
+            days = build(
+                spark, writing, lambda name, days: self._ticker.say(f"{name}: {days:,} days")
+            )
+            manifest = writing.manifest()
+        self._ticker.done()
+        rows = {name: sum(f.rows for f in manifest.table(name).files) for name in done.taken}
+        if self._json:
+            show.put_json(
+                {
+                    "lake": str(self._folder),
+                    "taken": done.taken,
+                    "rows": rows,
+                    "days": days,
+                    "gap": done.gap,
+                }
+            )
+            return
+        new = ", ".join(f"{number:,} {table}" for table, number in done.taken.items())
+        show.say(f"{new} are new in {self._folder}, in {took:.1f} s")
+        held = ", ".join(f"{number:,} {table}" for table, number in rows.items())
+        show.aside(f"it holds {held}; penstock pipeline report --lake {self._folder} shows them")
+        if done.gap is not None:
+            mark, kept = done.gap
+            show.complain(
+                f"the store keeps nothing between position {mark:,}, where this lake ended, and"
+                f" {kept:,}: what was there, if anything, is lost to it. Run this more often"
+                " than workers prune the store"
+            )
+
+    def compact(self) -> None:
+        from penstock.cli import show
+
+        lake = self._lake()
+        lake.manifest()  # one that is not there is not made
+        with lake.writing() as writing, self._spark() as spark:
+            from penstock.spark.pipelines.compact import compact
+
+            fewer = compact(
+                spark,
+                writing,
+                lambda table, day, before, after: self._ticker.say(
+                    f"{table} of {day}: {before:,} files become {after:,}"
+                ),
+            )
+            files = sum(len(table.files) for table in writing.manifest().tables.values())
+        self._ticker.done()
+        if self._json:
+            show.put_json({"lake": str(self._folder), "fewer": fewer, "files": files})
+        else:
+            show.say(f"{fewer:,} files fewer; {files:,} are in {self._folder}")
+
+    def report(self, place: Path, source: Source | None) -> None:
+        from penstock.cli import show
+        from penstock.spark.pipelines.manifest import read_manifest
+
+        if not place.absolute().parent.is_dir():
+            raise Refused(f"{place}: there is no such folder; name another place with --page")
+        manifest = read_manifest(self._folder)
+        if source is Source.LAKE:
+            self._lake().manifest()
+        with self._spark() as spark:
+            from penstock.spark.pipelines.answers import answer
+            from penstock.spark.pipelines.origin import lake_frames, store_frames
+            from penstock.spark.pipelines.page import page
+
+            small = source is Source.STORE or (source is None and self._store_answers(manifest))
+            frames = store_frames(spark) if small else lake_frames(spark, self._lake())
+            answers = answer(
+                frames,
+                lambda what, number, of: self._ticker.say(f"{what} ({number} of {of})"),
+            )
+        self._ticker.done()
+        answers.made_at = time.time()
+        answers.source = "store" if small else "lake"
+        answers.where = self._where() if small else str(self._folder)
+        _write(place, page(answers))
+        if self._json:
+            import msgspec
+
+            show.put_json({**msgspec.structs.asdict(answers), "page": str(place)})
+            return
+        _put_tables(answers)
+        show.say(f"the page with plots: {place}")
+
+    def replay(self, where: str, name: str, *, dry_run: bool) -> None:
+        from penstock.cli import show
+        from penstock.cli.place import opened
+
+        lake = self._lake()
+        lake.manifest()
+        with self._spark() as spark, opened(*self._store) as broker:
+            from penstock.spark.pipelines.raw import read_raw
+            from penstock.spark.pipelines.replay import chosen, replay
+
+            jobs = chosen(read_raw(spark, lake, "attempts"), where)
+            done = replay(
+                jobs,
+                None if dry_run else broker,
+                name,
+                lambda done: self._ticker.say(f"{done.found:,} jobs so far"),
+            )
+        self._ticker.done()
+        if self._json:
+            import msgspec
+
+            show.put_json({**msgspec.structs.asdict(done), "dry_run": dry_run})
+        else:
+            _put_replayed(done, dry_run=dry_run)
+        if done.refused:
+            raise typer.Exit(1)
+
+    def _lake(self) -> Any:
+        from penstock.spark.pipelines.lake import Lake
+
+        return Lake(self._folder)
+
+    def _where(self) -> str:
+        from penstock.cli.place import store_url
+        from penstock.settings import mask
+
+        return mask(store_url(*self._store).url)
+
+    def _store_answers(self, manifest: Any) -> bool:
+        from penstock.cli.place import opened
+        from penstock.spark.pipelines.origin import from_store
+
+        if manifest is not None and sum(len(each.files) for each in manifest.tables.values()) == 0:
+            manifest = None
+        with opened(*self._store) as broker:
+            return from_store(broker, manifest)
+
+    @contextmanager
+    def _spark(self) -> Generator[Any]:
+        """A session, ended with the command unless it was there before."""
+        from penstock.cli.place import store_url
+
+        began = time.time()
+        resolved = store_url(*self._store)
+        spark = self._session(self._master, app_name="penstock pipeline", url=resolved.url)
+        found = spark.sparkContext.startTime < 1000 * began
+        cores = str(spark.sparkContext.defaultParallelism)
+        # Times of ours are counted in UTC; partitions of a few rows each would only cost.
+        wanted = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": cores}
+        before = {name: str(spark.conf.get(name)) for name in wanted}
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        try:
+            yield spark
+        finally:
+            if found:
+                for name, value in before.items():
+                    spark.conf.set(name, value)
+            else:
+                spark.stop()
+
+
+def _write(place: Path, text: str) -> None:
+    fresh = place.with_name(f".{place.name}.new")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(place)
+    except OSError as error:
+        raise Refused(
+            f"the page cannot be written to {place}: {error.strerror}; name another place with"
+            " --page"
+        ) from None
+
+
+def _put_tables(answers: Answers) -> None:
+    """The report for a terminal."""
+    import rich.text
+
+    from penstock.cli import show
+    from penstock.spark.pipelines.page import heading
+    from penstock.spark.pipelines.sections import sections
+
+    console = show.console()
+    show.say(heading(answers))
+    for section in sections(answers).values():
+        if not section.rows:
+            continue
+        show.say("")
+        show.say(section.question, "bold")
+        columns = [each for each in section.columns if console.width >= _WIDE or not each.detail]
+        numbers = [column.head for column in columns if column.number]
+        made = show.table(*(column.head for column in columns), right=numbers)
+        for row in section.rows[:_ROWS]:
+            made.add_row(*(rich.text.Text(column.text(row)) for column in columns))
+        console.print(made)
+        if len(section.rows) > _ROWS:
+            show.say(f"{len(section.rows) - _ROWS} more are on the page", "dim")
+    show.say("")
+
+
+def _put_replayed(done: Replayed, *, dry_run: bool) -> None:
+    from penstock.cli import show
+
+    for job, reason in list(done.reasons.items())[:_NAMED]:
+        show.complain(f"{job} is not replayed: {reason}")
+    if done.refused > _NAMED:
+        show.complain(f"and {done.refused - _NAMED:,} more")
+    if dry_run:
+        show.say(
+            f"{done.enqueued:,} of {done.found:,} jobs would be enqueued, but for those that were"
+            f" replayed as {done.name!r} before"
+        )
+    else:
+        show.say(
+            f"{done.enqueued:,} of {done.found:,} jobs are enqueued again as {done.name!r};"
+            f" {done.known:,} had been before"
+        )

@@ -1,0 +1,72 @@
+"""How numbers are written for people: counts, durations, moments; on pages and in terminals."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+# From where on a unit is used, its size and its name: 80 min and not 1.3 h.
+_SPANS = (
+    (1.5 * 86400, 86400.0, "d"),
+    (1.5 * 3600, 3600.0, "h"),
+    (90.0, 60.0, "min"),
+    (1.0, 1.0, "s"),
+    (0.0, 0.001, "ms"),
+)
+_COUNTS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+NONE = "-"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration: `350 ms`, `2.1 min`."""
+    if seconds is None:
+        return NONE
+    if seconds == 0:
+        return "0 s"
+    size, unit = next((size, unit) for start, size, unit in _SPANS if abs(seconds) >= start)
+    return f"{_short(seconds / size)} {unit}"
+
+
+def count_text(number: float | None) -> str:
+    """A number in full: `1,234,567`."""
+    return NONE if number is None else f"{round(number):,}"
+
+
+def brief(number: float) -> str:
+    """A number for an axis: `1.5 M`."""
+    size, unit = next((each for each in _COUNTS if abs(number) >= each[0]), (1.0, ""))
+    return f"{_short(number / size)} {unit}".strip()
+
+
+def share_text(part: float, whole: float) -> str:
+    """`1.2 %`."""
+    return NONE if not whole else f"{_short(100 * part / whole)} %"
+
+
+def moment_text(at: float | None) -> str:
+    """A moment in UTC, to the minute."""
+    return NONE if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
+
+
+def ticks(most: float, wanted: int = 4, *, seconds: bool = False) -> list[float]:
+    """Round numbers from 0 up to just above `most`, for an axis."""
+    if most <= 0:
+        return [0.0, 1.0]
+    # An axis of minutes is divided in minutes: 120 s, not 100.
+    unit = next(size for start, size, _ in _SPANS if most >= start) if seconds else 1.0
+    step = _round_step(most / unit / wanted) * unit
+    if not seconds:
+        step = max(step, 1.0)
+    return [step * n for n in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def _round_step(step: float) -> float:
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(power * each for each in (1, 2, 2.5, 5, 10) if step <= power * each * (1 + 1e-9))
+
+
+def _short(number: float) -> str:
+    """Three digits are all that one reads."""
+    if abs(number) >= 100 or number == int(number):
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2g}"

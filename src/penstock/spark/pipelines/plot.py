@@ -1,0 +1,166 @@
+"""Plots over time as inline SVG: bars that stand on one another, and lines.
+
+Written by hand: a plotting library would be ten times all of this, and would not follow the
+reader's light or dark. Colours are classes (`c0` to `c7`) of the page's style sheet. Names of
+series stand in the legend above a plot, never inside it, so that nothing can overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import NamedTuple
+
+from penstock.spark.pipelines.figures import moment_text, ticks
+
+WIDTH, HEIGHT = 960, 230
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 10, 26
+_TICK_WIDTH = 110  # a date, and air
+COLOURS = 8
+_STEPS = (60, 300, 900, 1800, 3600, 10800, 21600, 43200, *(86400 * n for n in (1, 2, 3, 7, 28)))
+
+Series = Mapping[str, Mapping[float, float]]  # name -> moment -> value
+
+
+class Axes(NamedTuple):
+    """Where things are: time from left to right, values from below."""
+
+    first: float
+    last: float
+    most: float
+
+    def x(self, at: float) -> float:
+        width = WIDTH - _LEFT - _RIGHT
+        return _LEFT + width * (at - self.first) / max(self.last - self.first, 1e-9)
+
+    def y(self, value: float) -> float:
+        height = HEIGHT - _TOP - _BOTTOM
+        return HEIGHT - _BOTTOM - height * value / self.most
+
+
+def bars(title: str, series: Series, every: float, text: Callable[[float], str]) -> str:
+    """A bar for every stretch of time, of the series one on the other."""
+    moments = sorted({at for values in series.values() for at in values})
+    if not moments:
+        return ""
+    sums = [sum(values.get(at, 0) for values in series.values()) for at in moments]
+    marks = ticks(max(sums))
+    axes = Axes(moments[0], moments[-1] + every, marks[-1])
+    wide = max(axes.x(every) - axes.x(0) - (1 if len(moments) < 120 else 0), 0.8)
+    drawn: list[str] = []
+    for at in moments:
+        under = 0.0
+        for number, (name, values) in enumerate(series.items()):
+            value = values.get(at, 0)
+            if value:
+                top, bottom = axes.y(under + value), axes.y(under)
+                told = escape(f"{name}: {text(value)}, {moment_text(at)}")
+                drawn.append(
+                    f'<rect class="c{number % COLOURS}" x="{axes.x(at):.1f}" y="{top:.1f}"'
+                    f' width="{wide:.1f}" height="{bottom - top:.1f}"><title>{told}</title></rect>'
+                )
+                under += value
+    return _svg(title, axes, marks, text, drawn)
+
+
+def lines(
+    title: str,
+    series: Series,
+    every: float,
+    text: Callable[[float], str],
+    *,
+    seconds: bool = False,
+) -> str:
+    """A line per series, broken where there is no value."""
+    moments = sorted({at for values in series.values() for at in values})
+    if not moments:
+        return ""
+    most = max(value for values in series.values() for value in values.values())
+    marks = ticks(most, seconds=seconds)
+    # A stretch is drawn at its middle; a lone one has the whole width to itself.
+    axes = Axes(moments[0], moments[-1] + every, marks[-1])
+    drawn: list[str] = []
+    for number, (name, values) in enumerate(series.items()):
+        colour = f"c{number % COLOURS}"
+        for run in _runs(values, every):
+            points = [(axes.x(at + every / 2), axes.y(values[at])) for at in run]
+            if len(points) > 1:
+                path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+                drawn.append(f'<polyline class="{colour}" points="{path}"/>')
+            for at, (x, y) in zip(run, points, strict=True):
+                told = escape(f"{name}: {text(values[at])}, {moment_text(at)}")
+                shown = "" if len(points) > 1 else f" {colour}"
+                drawn.append(
+                    f'<circle class="point{shown}" cx="{x:.1f}" cy="{y:.1f}" r="3">'
+                    f"<title>{told}</title></circle>"
+                )
+    return _svg(title, axes, marks, text, drawn)
+
+
+def legend(names: Sequence[str]) -> str:
+    """The names of the series, each with its colour."""
+    items = "".join(
+        f'<li><span class="key c{number % COLOURS}"></span>{escape(name)}</li>'
+        for number, name in enumerate(names)
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _runs(values: Mapping[float, float], every: float) -> list[list[float]]:
+    """The moments that follow on from one another."""
+    runs: list[list[float]] = []
+    for at in sorted(values):
+        if runs and at - runs[-1][-1] <= every * 1.01:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    return runs
+
+
+def _svg(
+    title: str,
+    axes: Axes,
+    marks: Sequence[float],
+    text: Callable[[float], str],
+    drawn: Sequence[str],
+) -> str:
+    grid = [
+        f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{axes.y(mark):.1f}"'
+        f' y2="{axes.y(mark):.1f}"/><text class="value" x="{_LEFT - 8}"'
+        f' y="{axes.y(mark) + 4:.1f}">{escape(text(mark))}</text>'
+        for mark in marks
+    ]
+    times = [
+        f'<line class="tick" x1="{axes.x(at):.1f}" x2="{axes.x(at):.1f}" y1="{HEIGHT - _BOTTOM}"'
+        f' y2="{HEIGHT - _BOTTOM + 4}"/><text class="time" x="{axes.x(at):.1f}"'
+        f' y="{HEIGHT - 7}">{shown}</text>'
+        for at, shown in _time_marks(axes)
+    ]
+    name = escape(title)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}"><title>{name}</title>'
+        f"{''.join(grid)}{''.join(times)}{''.join(drawn)}</svg>"
+    )
+
+
+def _time_marks(axes: Axes) -> list[tuple[float, str]]:
+    """Round moments, so far apart that their texts do not touch."""
+    fit = max((WIDTH - _LEFT - _RIGHT) // _TICK_WIDTH, 1)
+    span = axes.last - axes.first
+    step = next((each for each in _STEPS if span / each <= fit), _STEPS[-1])
+    at = axes.first - axes.first % step
+    marks: list[tuple[float, str]] = []
+    day = ""
+    while at <= axes.last:
+        # A text is centred under its mark: half of it needs room on either side.
+        if axes.x(at) >= _LEFT and axes.x(at) <= WIDTH - _TICK_WIDTH / 2:
+            moment = datetime.fromtimestamp(at, UTC)
+            fresh = f"{moment:%b %d}"
+            shown = fresh if step >= 86400 else f"{moment:%H:%M}"
+            if step < 86400 and fresh != day:
+                shown = f"{fresh}, {shown}"
+            marks.append((at, shown))
+            day = fresh
+        at += step
+    return marks

@@ -1,0 +1,65 @@
+"""Frames become files of a lake, in a form that every reader of Parquet understands."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.pipelines.lake import staged_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.spark.pipelines.manifest import LakeFile
+
+_SETTINGS = {
+    # Spark's own form (INT96) is read by others without its time zone, or not at all.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+
+
+def stage(frame: DataFrame, place: Path) -> list[LakeFile]:
+    """Write a frame that has `day`, and perhaps `_shard`, below this place; what is there then."""
+    by = [name for name in ("_shard", "day") if name in frame.columns]
+    with _settings(frame.sparkSession):
+        frame.write.partitionBy(*by).parquet(spark_path(place))
+    return staged_files(place, _rows_of)
+
+
+def spark_path(place: Path) -> str:
+    """A place of this machine, as Spark wants to be told: with its scheme, and nothing quoted."""
+    return f"file:{place}"
+
+
+def _rows_of(path: Path) -> tuple[int, int, int]:
+    """Rows, first and last position of a file, from its footer."""
+    parquet: Any = import_module("pyarrow.parquet")  # it has no types
+    footer = parquet.read_metadata(path)
+    first: int | None = None
+    last = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for at in range(group.num_columns):
+            column = group.column(at)
+            if column.path_in_schema == "position" and column.statistics is not None:
+                low, high = int(column.statistics.min), int(column.statistics.max)
+                first = low if first is None else min(first, low)
+                last = max(last, high)
+    return int(footer.num_rows), first or 0, last
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Generator[None]:
+    before = {name: spark.conf.get(name) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is not None:
+                spark.conf.set(name, value)

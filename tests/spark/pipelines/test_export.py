@@ -1,0 +1,229 @@
+"""Export: the history of a real store, in the lake row for row, whatever happens on the way.
+
+Every comparison is with what the store itself says, read by a reader that is not Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from penstock.broker import Broker
+from penstock.brokers import open_broker
+from penstock.errors import PenstockError, Refused, StoreFull
+from penstock.job import failed, succeeded, try_again
+from penstock.spark.pipelines.compact import compact
+from penstock.spark.pipelines.export import export
+from penstock.spark.pipelines.lake import Lake
+from penstock.testing.clock import Clock
+from tests.factories import begun, claim, some_jobs
+
+pytestmark = pytest.mark.timeout(300)  # on a busy machine Spark takes its time
+KILLED = """
+import os, signal, sys
+import penstock.spark
+from penstock.spark.pipelines.export import export
+from penstock.spark.pipelines.lake import Lake
+
+url, folder, batches = sys.argv[1], sys.argv[2], int(sys.argv[3])
+spark = penstock.spark.session("local[2]", url=url)
+
+
+def told(table, rows):
+    global batches
+    batches -= 1
+    if not batches:
+        os.killpg(0, signal.SIGKILL)
+
+
+with Lake(folder).writing() as writing:
+    export(spark, writing, told, rows_at_once=40)
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Broker]:
+    broker = open_broker(store_url)
+    yield broker
+    broker.close()
+
+
+def nobody(*told: object) -> None:
+    """Progress that nobody hears of."""
+
+
+def some_history(broker: Broker, clock: Clock, jobs: int) -> None:
+    """Attempts of every kind, and an event."""
+    broker.enqueue(some_jobs(clock, jobs))
+    while held := claim(broker, 100):
+        now = broker.clock.now()
+        broker.settle(
+            [
+                (
+                    job,
+                    begun(
+                        try_again("Boom: 1", now)
+                        if number % 5 == 1 and job.attempt == 1
+                        else failed("Boom: 2")
+                        if number % 7 == 2
+                        else succeeded(b"1"),
+                        now,
+                    ),
+                )
+                for number, job in enumerate(held)
+            ]
+        )
+    [last] = some_jobs(clock, 1)
+    broker.enqueue([last])
+    broker.cancel([last.id], "ada", "a test")
+
+
+SHOWN = ("position", "job", "queue", "task", "version", "attempt", "state", "reason", "key")
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+def of_store(broker: Broker) -> Rows:
+    """Every row of the history, as the store says."""
+    rows: Rows = {"attempts": [], "events": []}
+    after = 0
+    while found := broker.history(after=after, limit=1000):
+        for event in found:
+            if event.kind != "gauge":
+                table = "attempts" if event.kind == "attempt" else "events"
+                rows[table].append(tuple(getattr(event, name) for name in SHOWN))
+        after = found[-1].position
+    return rows
+
+
+def of_lake(lake: Lake) -> Rows:
+    """Every row of the lake, as another reader than Spark finds it."""
+    rows: Rows = {}
+    for table in ("attempts", "events"):
+        found = [
+            row
+            for path in lake.files(table)
+            for row in pyarrow.parquet.ParquetFile(path).read(columns=list(SHOWN)).to_pylist()
+        ]
+        rows[table] = sorted(tuple(row[name] for name in SHOWN) for row in found)
+    return rows
+
+
+def exported(spark: Any, lake: Lake, **options: Any) -> Any:
+    with lake.writing() as writing:
+        return export(spark, writing, nobody, **options)
+
+
+def test_the_lake_equals_the_history_and_goes_on_from_its_mark(spark, store, lake):
+    some_history(store, Clock(store.clock.now()), 100)
+    first = exported(spark, lake, rows_at_once=40)
+    again = exported(spark, lake)
+    some_history(store, Clock(store.clock.now()), 30)
+    more = exported(spark, lake)
+
+    assert first.taken["attempts"] > 100
+    assert (again.taken["attempts"], again.taken["events"]) == (0, 0)
+    assert more.taken["attempts"] > 30
+    assert of_lake(lake) == of_store(store)
+    assert more.gap is None
+
+
+def test_after_compacting_and_with_a_copy_of_an_older_lake(spark, store, lake):
+    some_history(store, Clock(store.clock.now()), 50)
+    exported(spark, lake, rows_at_once=20)
+    with lake.writing() as writing:
+        compact(spark, writing, nobody)
+    older = (lake.folder / "manifest.json").read_text()
+    some_history(store, Clock(store.clock.now()), 20)
+    exported(spark, lake)
+    assert of_lake(lake) == of_store(store)
+
+    (lake.folder / "manifest.json").write_text(older)
+    exported(spark, lake)
+
+    assert of_lake(lake) == of_store(store)
+
+
+def test_an_empty_history(spark, store, lake):
+    assert exported(spark, lake).taken["attempts"] == 0
+    assert of_lake(lake) == {"attempts": [], "events": []}
+
+
+def test_rows_that_were_pruned_before_they_were_taken_are_told_of(spark, store, lake):
+    some_history(store, Clock(store.clock.now()), 10)
+    exported(spark, lake)
+    some_history(store, Clock(store.clock.now()), 10)
+    store.prune(store.clock.now() + 1)
+    # Ids from before that are refused: they may have run already.
+    some_history(store, Clock(store.clock.now() + 2), 10)
+
+    done = exported(spark, lake)
+
+    assert done.gap is not None
+    assert done.gap[0] < done.gap[1]
+
+
+def test_a_store_that_was_set_back_is_refused(spark, store, lake):
+    some_history(store, Clock(store.clock.now()), 10)
+    exported(spark, lake)
+    manifest = lake.folder / "manifest.json"
+    [mark] = lake.manifest().table("attempts").marks.values()
+    manifest.write_text(manifest.read_text().replace(f": {mark}", f": {mark + 10**15}"))
+
+    with pytest.raises(Refused, match="is ahead of this history"):
+        exported(spark, lake)
+
+
+def test_what_stops_it_is_one_sentence_and_the_next_run_goes_on(spark, store, lake):
+    some_history(store, Clock(store.clock.now()), 50)
+
+    def full(table: str, rows: int) -> None:
+        raise StoreFull("no room is left")
+
+    with (
+        lake.writing() as writing,
+        pytest.raises(PenstockError, match="stopped while it took attempts: no room is left"),
+    ):
+        export(spark, writing, full, rows_at_once=20)
+
+    exported(spark, lake)
+    assert of_lake(lake) == of_store(store)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_killed_in_mid_export_nothing_is_lost_or_there_twice(
+    spark, store, store_url, lake, batches
+):
+    """A kill -9 of the driver, its Java and its Python workers, between two batches."""
+    some_history(store, Clock(store.clock.now()), 150)
+    script = lake.folder.parent / "killed.py"
+    script.write_text(KILLED)
+    ran = subprocess.run(
+        [sys.executable, str(script), store_url, str(lake.folder), str(batches)],
+        env={**os.environ, "PENSTOCK_URL": store_url},
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    known = of_lake(lake)["attempts"]
+    assert known
+    assert set(known) < set(of_store(store)["attempts"])
+
+    exported(spark, lake)
+
+    assert of_lake(lake) == of_store(store)

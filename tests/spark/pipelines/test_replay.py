@@ -1,0 +1,131 @@
+"""Replay: jobs of the lake once more, each linked to its origin, none twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.brokers import open_broker
+from penstock.errors import Refused
+from penstock.ids import derived_id
+from penstock.spark.pipelines.replay import Replayed, chosen, replay
+from tests.spark.pipelines.history import an_attempt, at, attempts
+
+FAILED = {"state": "failed", "reason": "timeout", "arguments": '{"to":"ada"}', "headers": "{}"}
+
+
+def nobody(done: Replayed) -> None:
+    """Progress that nobody hears of."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    broker = open_broker(f"sqlite:///{tmp_path}/jobs.db")
+    yield broker
+    broker.close()
+
+
+def test_a_replayed_job_is_a_new_one_that_knows_its_origin(shared_spark, store):
+    frame = attempts(
+        shared_spark,
+        an_attempt(1, **FAILED | {"headers": '{"trace":"x"}'}, priority=3, tags={"tenant": "a"}),
+        an_attempt(2, arguments="{}"),
+    )
+
+    done = replay(
+        chosen(frame, "task = 'mail:send' and reason = 'timeout'"), store, "again", nobody
+    )
+
+    assert (done.found, done.enqueued, done.known, done.refused) == (1, 1, 0, 0)
+    job = store.get(derived_id("replay", "again", "job-1"))
+    assert (job.task, job.queue, job.priority, dict(job.tags)) == (
+        "mail:send",
+        "mail",
+        3,
+        {"tenant": "a"},
+    )
+    assert msgspec.json.decode(job.body) == {
+        "args": {"to": "ada"},
+        "headers": {
+            "trace": "x",
+            "penstock-replay-of": "job-1",
+            "penstock-replay": "again",
+        },
+    }
+
+
+def test_the_same_replay_again_enqueues_nothing_twice(shared_spark, store):
+    frame = attempts(shared_spark, *(an_attempt(n, **FAILED) for n in range(1, 6)))
+    replay(chosen(frame, "position <= 3"), store, "again", nobody)
+
+    done = replay(chosen(frame, "reason = 'timeout'"), store, "again", nobody)
+    assert (done.found, done.enqueued, done.known) == (5, 2, 3)
+    other = replay(chosen(frame, "reason = 'timeout'"), store, "once more", nobody)
+    assert other.enqueued == 5
+
+
+def test_only_the_end_of_a_job_is_replayed_and_once(shared_spark, store):
+    frame = attempts(
+        shared_spark,
+        an_attempt(1, job="a", state="ready", reason="timeout"),
+        an_attempt(2, job="a", attempt=2, **FAILED),
+        an_attempt(3, job="a", attempt=3, **FAILED),
+        an_attempt(4, job="b", state="ready", reason="timeout"),
+    )
+
+    assert replay(chosen(frame, "reason = 'timeout'"), store, "again", nobody).found == 1
+
+
+def test_what_cannot_be_replayed_is_named_and_the_others_are(shared_spark, store):
+    frame = attempts(
+        shared_spark,
+        an_attempt(1, **FAILED | {"arguments": '{"password":"***","to":"ada"}'}),
+        an_attempt(2, **FAILED | {"arguments": None}),
+        an_attempt(3, **FAILED, flow="f", node="n"),
+        an_attempt(4, **FAILED),
+    )
+
+    done = replay(chosen(frame, "reason = 'timeout'"), store, "again", nobody)
+
+    assert done.reasons == {
+        "job-1": "its argument password is secret, and was never written down",
+        "job-2": "its arguments were not kept",
+        "job-3": "it is part of flow f, which the others of it need: penstock retry it",
+    }
+    assert (done.found, done.enqueued, done.refused) == (4, 1, 3)
+
+
+def test_a_dry_run_enqueues_nothing(shared_spark, store):
+    frame = attempts(shared_spark, an_attempt(1, **FAILED))
+
+    done = replay(chosen(frame, "true"), None, "again", nobody)
+
+    assert done.enqueued == 1
+    assert store.get(derived_id("replay", "again", "job-1")) is None
+
+
+@pytest.mark.parametrize("where", ["no_such_column = 1", "task = ", "task"])
+def test_a_condition_that_cannot_be_asked_is_refused_in_a_sentence(shared_spark, where):
+    with pytest.raises(Refused, match=f"--where '{where}' cannot be asked of the lake"):
+        chosen(attempts(shared_spark), where)
+
+
+def test_a_condition_that_fails_on_a_row_is_refused_in_a_sentence(shared_spark, store):
+    frame = attempts(shared_spark, an_attempt(1, **FAILED))
+
+    with pytest.raises(Refused, match="--where cannot be asked of the lake"):
+        replay(chosen(frame, "cast(queue as int) = 1"), store, "again", nobody)
+
+
+def test_signatures_and_times_can_be_asked_for(shared_spark):
+    frame = attempts(
+        shared_spark,
+        an_attempt(1, **FAILED, error="Gone: 7"),
+        an_attempt(2, **FAILED, error="Gone: 8", ended_at=at(90)),
+        an_attempt(3, **FAILED, error="Full"),
+    )
+
+    assert chosen(frame, "signature = 'Gone: #' and run > 60").count() == 1
