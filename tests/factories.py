@@ -7,12 +7,13 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from penstock.broker import Broker, Enqueued, Event, WorkerRow
+from penstock.broker import Broker, Enqueued, WorkerRow
 from penstock.flow import Flow, Member, Node, NodeRow, OnFailure
 from penstock.ids import Ids
 from penstock.job import Job, Outcome, State, pack
 from penstock.schedule import Schedule
 from penstock.testing.clock import Clock
+from penstock.views import Event
 
 TASKS = {"mail:send": 1, "mail:sweep": 1, "media:resize": 1}
 

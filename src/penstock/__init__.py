@@ -2,7 +2,7 @@
 
 from penstock.app import App
 from penstock.batch_task import BatchTask
-from penstock.broker import Batch, Why
+from penstock.broker import Batch
 from penstock.compose import Group, Jobs, chain, group
 from penstock.current import CurrentJob, current_job, current_jobs
 from penstock.errors import (
@@ -26,6 +26,7 @@ from penstock.resource import use
 from penstock.retry import Repeat, Retry
 from penstock.signals import wait_for
 from penstock.task import Task
+from penstock.views import Why
 
 __all__ = [
     "App",

@@ -20,10 +20,11 @@ import msgspec
 from penstock.clock import Clock
 from penstock.filter import Filter
 from penstock.flow import Flow, FlowPage, FlowRow, Gift
-from penstock.job import Job, Outcome, Parcel, State
+from penstock.job import Job, Outcome, Parcel
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import Decision, Schedule
 from penstock.slice import Reach, Selection, Slice
+from penstock.views import Count, Event, Page, Why
 
 LEASE_SECONDS = 15.0
 RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
@@ -80,88 +81,6 @@ class Note(msgspec.Struct, frozen=True):
     name: str = ""
     value: bytes = b"null"  # JSON
     at: float = 0.0
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
-
-    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event; gauge, see `gauge`; and
-    flow, of a flow as a whole, under the flow's id: `data` has `says` (queued, ended, cancel,
-    retry, delete), `jobs`, and the flow's name and properties, if it has any.
-    """
-
-    position: int
-    kind: str
-    at: float
-    job: str | None = None
-    queue: str | None = None
-    task: str | None = None
-    version: int | None = None
-    priority: int | None = None
-    attempt: int | None = None
-    failures: int = 0  # as the attempt left them
-    lapses: int = 0
-    state: State | None = None  # where the attempt led
-    reason: str | None = None
-    key: str | None = None
-    enqueued_at: float | None = None
-    run_at: float | None = None
-    started_at: float | None = None
-    worker: str | None = None
-    tags: Mapping[str, str] = {}
-    error: str | None = None
-    body: bytes | None = None  # with the last row of a job, declared secrets redacted
-    result: bytes | None = None
-    data: bytes | None = None  # JSON, of the rarer events and of signals: who, why, how far
-
-
-class Count(msgspec.Struct, frozen=True):
-    """How many jobs of one task in one queue stand where. Ended ones but failed are history."""
-
-    queue: str
-    task: str
-    ready: int = 0  # may be claimed now
-    scheduled: int = 0  # waits for its time
-    waiting: int = 0  # waits for the jobs it needs, or for a signal
-    paused: int = 0  # would be ready, but for a rule
-    running: int = 0
-    failed: int = 0
-    limited: int = 0  # would be ready, but for a limit
-
-    @property
-    def total(self) -> int:
-        """All that is still to end."""
-        held = self.paused + self.limited
-        return self.ready + self.scheduled + self.waiting + held + self.running
-
-
-class Page(msgspec.Struct, frozen=True):
-    """What `find` found. `after` goes into the next call; None: there is no more.
-
-    A filter on argument fields that are not indexed looks at a bounded number of jobs:
-    `examined` says how many, and a page may be short, or empty, with `after` set.
-    """
-
-    jobs: Sequence[Job[Any]]
-    after: str | None = None
-    examined: int = 0
-
-
-class Why(msgspec.Struct, frozen=True):
-    """Why a job is where it is: one sentence for people, a cause for programs.
-
-    Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_task,
-    no_queue, no_version, no_tags, limit, order (it waits behind a job of its key), stuck (behind
-    one that failed), next.
-    """
-
-    job: str
-    state: State | None
-    cause: str
-    sentence: str
-
-    def __str__(self) -> str:
-        return self.sentence
 
 
 class Transaction(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from penstock.broker import Count
+from penstock.views import Count
 
 MINUTE = 60.0
 _SET_BACK = 5  # minutes; a clock that went back farther begins anew

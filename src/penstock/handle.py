@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.broker import Broker, Why
+from penstock.broker import Broker
 from penstock.current import CURRENT
 from penstock.errors import JobCancelled, JobFailed, ResultGone
 from penstock.job import ENDED, Job, State
 from penstock.notes import Progress
+from penstock.views import Why
 
 if TYPE_CHECKING:
     from penstock.app import App

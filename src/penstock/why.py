@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from penstock.broker import Why, WorkerRow
+from penstock.broker import WorkerRow
 from penstock.flow import WAIT_TASK, NodeRow
 from penstock.job import Job, State
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.signals import TAG
+from penstock.views import Why
 
 
 class Held(NamedTuple):

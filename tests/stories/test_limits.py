@@ -13,8 +13,8 @@ from contextlib import suppress
 import pytest
 
 from penstock import State
-from penstock.broker import Event
 from penstock.rule import Rule, RuleKind
+from penstock.views import Event
 from tests.stories.conftest import Story
 
 LIMIT = RuleKind.LIMIT

@@ -17,8 +17,9 @@ from penstock.errors import PenstockError
 from penstock.why import span
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker, Count, WorkerRow
+    from penstock.broker import Broker, WorkerRow
     from penstock.brokers.condition import StoreCondition
+    from penstock.views import Count
 
 _CLOCK_SECONDS = 60
 _CLOCK_HINT_SECONDS = 1

@@ -10,7 +10,7 @@ from penstock.cli.options import AppTarget, Json, Profile, Url, no_stray_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
-    from penstock.broker import Event
+    from penstock.views import Event
 
 Words = Annotated[
     list[str] | None,

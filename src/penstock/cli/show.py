@@ -23,10 +23,10 @@ from penstock.redact import redact
 from penstock.why import moment, span
 
 if TYPE_CHECKING:
-    from penstock.broker import Count, Event
     from penstock.cli.examine import Finding
     from penstock.job import Job
     from penstock.rule import Rule
+    from penstock.views import Count, Event
 
 COLOURS = {
     "ready": "cyan",
@@ -279,7 +279,7 @@ def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
 
 def by_queue(counts: Sequence[Count]) -> list[Count]:
     """Counts of the tasks of a queue, added up; their task is empty."""
-    from penstock.broker import Count
+    from penstock.views import Count
 
     sums: dict[str, Count] = {}
     for count in counts:

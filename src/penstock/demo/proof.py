@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.broker import Broker, Event
+from penstock.broker import Broker
 from penstock.job import ENDED
+from penstock.views import Event
 
 PAGE = 10_000
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.broker import Broker, Count, WorkerRow
+from penstock.broker import Broker, WorkerRow
 from penstock.filter import Filter
 from penstock.job import State
+from penstock.views import Count
 
 _LOOK_AT = 100
 

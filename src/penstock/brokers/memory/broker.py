@@ -12,18 +12,7 @@ from typing import Any, Never
 
 import msgspec
 
-from penstock.broker import (
-    RETENTION_SECONDS,
-    Batch,
-    Count,
-    Enqueued,
-    Event,
-    Note,
-    Page,
-    Renewed,
-    Why,
-    WorkerRow,
-)
+from penstock.broker import RETENTION_SECONDS, Batch, Enqueued, Note, Renewed, WorkerRow
 from penstock.brokers.memory.looking_after import LookingAfter
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.reading import Reading
@@ -41,6 +30,7 @@ from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
 from penstock.order import in_turn, policies
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.schedule import Decision, Schedule
+from penstock.views import Count, Event, Page, Why
 from penstock.why import explain, held_by
 
 MOST_FOUND = 1000

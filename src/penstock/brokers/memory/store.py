@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker import Event, Note, WorkerRow
+from penstock.broker import Note, WorkerRow
 from penstock.brokers.memory.flows import Flows, StoredNode
 from penstock.brokers.memory.places import Keys, Line, Worker, lane_of
 from penstock.clock import Clock
@@ -22,6 +22,7 @@ from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.redact import redact
 from penstock.rule import Limits, Rule, Use, slack_of
 from penstock.settlement import leaves_history, settled
+from penstock.views import Event
 
 
 class Store:

@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg import errors
 
-from penstock.broker import STAGED_SECONDS, Event
+from penstock.broker import STAGED_SECONDS
 from penstock.brokers.postgres.arrays import uuids
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.staging import Staging
@@ -26,6 +26,7 @@ from penstock.brokers.tables.looking_after import Act, Touched
 from penstock.brokers.tables.whole_flows import ActOnFlow
 from penstock.checks import legible
 from penstock.job import State
+from penstock.views import Event
 
 PRUNED_AT_ONCE = 1000
 AHEAD_DAYS = 7

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker import Count, Event, Note, Page, Why, WorkerRow
+from penstock.broker import Note, WorkerRow
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import ids_between, names_between, node_row, place_of
 from penstock.brokers.tables.limiting import Standing, Usage, limited
@@ -34,6 +34,7 @@ from penstock.gauge import queue_in
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
+from penstock.views import Count, Event, Page, Why
 from penstock.why import Held, explain, held_by
 
 MOST_EXAMINED = 100_000
