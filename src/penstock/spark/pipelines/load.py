@@ -2,7 +2,7 @@
 
 Counts are exact. Percentiles are of durations sorted into steps of 0.5 %, each step standing for
 the longest in it: so far too long at most, and exact where a step has one duration. Counting steps
-is plain hashing; sketches that bound the rank instead took ten times as long.
+is plain hashing.
 """
 
 from __future__ import annotations
