@@ -24,7 +24,7 @@ def test_the_proof_of_the_demo_as_json(cli):
 
     proof = json.loads(said)
     assert proof["holds"], said + errors
-    assert (proof["enqueued"], proof["lost"], proof["settled_twice"]) == (352, 0, 0)
+    assert (proof["enqueued"], proof["lost"], proof["settled_twice"]) == (394, 0, 0)
     assert proof["ended"] == proof["succeeded"] == 352
     assert proof["started"] >= 352 + proof["retried"]
 
