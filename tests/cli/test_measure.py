@@ -25,8 +25,9 @@ def test_the_proof_of_the_demo_as_json(cli):
     proof = json.loads(said)
     assert proof["holds"], said + errors
     assert (proof["enqueued"], proof["lost"], proof["settled_twice"]) == (394, 0, 0)
-    assert proof["ended"] == proof["succeeded"] == 352
-    assert proof["started"] >= 352 + proof["retried"]
+    assert proof["ended"] == proof["succeeded"] == 394
+    # All but one, which waited for a signal, and was run by nobody.
+    assert proof["started"] >= 393 + proof["retried"]
 
 
 def test_bench_gives_all_figures(cli):
