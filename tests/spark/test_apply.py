@@ -123,6 +123,9 @@ penstock.spark.apply(rows, app.tasks["lab:score"], id="id", rate="10/s")
 """
 
 
+@pytest.mark.parametrize(
+    "store_url", ["postgres", pytest.param("sqlite", marks=pytest.mark.soak)], indirect=True
+)
 def test_killed_half_way_and_begun_again(
     spark: Any, app: App, worker: Any, calls: Path, store_url: str
 ):

@@ -140,6 +140,9 @@ def test_the_lake_equals_the_history_and_goes_on_from_its_mark(spark, store, lak
     assert more.gap is None
 
 
+@pytest.mark.parametrize(
+    "store_url", ["postgres", pytest.param("sqlite", marks=pytest.mark.soak)], indirect=True
+)
 def test_after_compacting_and_with_a_copy_of_an_older_lake(spark, store, lake):
     some_history(store, Clock(store.clock.now()), 50)
     exported(spark, lake, rows_at_once=20)
@@ -202,7 +205,7 @@ def test_what_stops_it_is_one_sentence_and_the_next_run_goes_on(spark, store, la
     assert of_lake(lake) == of_store(store)
 
 
-@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("batches", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_killed_in_mid_export_nothing_is_lost_or_there_twice(
     spark, store, store_url, lake, batches
 ):

@@ -90,6 +90,7 @@ def test_history_becomes_a_lake_reports_and_a_page(pipeline, store):
     assert "answered from the lake" in (pipeline.folder / "other.html").read_text()
 
 
+@pytest.mark.soak
 def test_small_files_become_large_ones(pipeline, store):
     for _ in range(2):
         ten_jobs(store)
