@@ -335,7 +335,7 @@ def cut_under_load(story: Story, proxy: Proxy, seed: int, count: int, share: flo
     proxy.cuts = 0
     proxy.cut_at_random(share, seed)
     eventually(
-        lambda: sum(count.total for count in story.broker.count()) == 0, timeout=60 + count / 50
+        lambda: sum(count.total for count in story.broker.count()) == 0, timeout=180 + count / 50
     )
     proxy.heal()
 
@@ -349,6 +349,7 @@ def cut_under_load(story: Story, proxy: Proxy, seed: int, count: int, share: flo
     assert fleet.process.poll() is None
 
 
+@pytest.mark.timeout(300)
 def test_a_fleet_whose_lines_are_cut_again_and_again_runs_each_job_once(tmp_path, postgres_url):
     with Proxy(postgres_url) as proxy, closing(Story(tmp_path, postgres_url)) as story:
         cut_under_load(story, proxy, seed=1, count=600, share=0.1)
