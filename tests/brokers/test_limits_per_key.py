@@ -125,3 +125,15 @@ def test_counted_and_explained(broker, clock):
     assert answer.cause == "limit"
     assert "each key on its own" in answer.sentence
     assert "2 run now for the key 'a' (2 on worker-1)" in answer.sentence
+
+
+def test_a_key_is_counted_over_all_queues_that_the_limit_covers(broker, clock):
+    """Room that the jobs of one queue would take is not there for those of the next."""
+    broker.set_rule(Rule(LIMIT, task=a_job(clock).task, running=2, per_key=True))
+    for queue in ("mail", "media"):
+        broker.enqueue(some_jobs(clock, 2, queue=queue, key="ada"))
+    broker.enqueue(some_jobs(clock, 1, queue="media", key="bob"))
+
+    counts = {count.queue: (count.ready, count.limited) for count in broker.count()}
+
+    assert counts == {"mail": (2, 0), "media": (1, 2)}

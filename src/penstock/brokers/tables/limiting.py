@@ -127,11 +127,15 @@ class Standing:
         limits = self._limits
         if limits is None:
             return due
-        over = 0
-        for key, jobs in by_key.items():
-            over += jobs - min(jobs, max(0, limits.room(lane, jobs, key).jobs))
-        ready = max(0, min(due - over, limits.room(lane, due).jobs))
-        limits.took(lane, ready)
+        keyless = max(0, due - sum(by_key.values()))
+        ready = 0
+        for key, jobs in ((None, keyless), *by_key.items()):
+            # What is counted here is not there any more for the other lanes that a limit covers.
+            taken = max(0, min(jobs, due - ready, limits.room(lane, jobs).jobs))
+            if key is not None:
+                taken = max(0, min(taken, limits.room(lane, jobs, key).jobs))
+            limits.took(lane, taken, key)
+            ready += taken
         return ready
 
 
