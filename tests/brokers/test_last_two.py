@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Self
 
 import pytest
 
@@ -14,6 +11,7 @@ from penstock.broker import Broker
 from penstock.brokers import open_broker
 from penstock.clock import SYSTEM_CLOCK
 from penstock.job import succeeded
+from tests.brokers.another import Another
 from tests.factories import a_flow, a_worker, ids_of, part
 
 ROUNDS = 50
@@ -38,34 +36,6 @@ broker.close()
 """
 
 
-class Another:
-    """A process that does as it is told."""
-
-    def __init__(self, url: str, name: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, url, name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.answer() == "open"
-
-    def tell(self, word: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.communicate(timeout=10)
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path) -> str:
     if request.param == "sqlite":
@@ -84,7 +54,9 @@ def race(store: Broker, url: str, rounds: int, words: tuple[str, str]) -> list[i
     """How many jobs were ready in each round, once both had settled."""
     freed = []
     with ExitStack() as stack:
-        pair = [stack.enter_context(Another(url, f"worker-{number}")) for number in range(2)]
+        pair = [
+            stack.enter_context(Another(PROGRAM, url, f"worker-{number}")) for number in range(2)
+        ]
         for _ in range(rounds):
             flow = a_flow(
                 SYSTEM_CLOCK,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -16,6 +14,7 @@ from penstock.clock import SYSTEM_CLOCK
 from penstock.flow import WAIT_TASK
 from penstock.job import State, succeeded
 from penstock.signals import TAG
+from tests.brokers.another import Another
 from tests.brokers.test_races import at_once
 from tests.factories import a_flow, a_worker, claim, history_of, ids_of, part, settle
 
@@ -166,34 +165,6 @@ broker.close()
 """
 
 
-class Another:
-    """A process that does as it is told."""
-
-    def __init__(self, url: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, url],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.answer() == "open"
-
-    def tell(self, word: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.communicate(timeout=10)
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path) -> str:
     if request.param == "sqlite":
@@ -211,7 +182,7 @@ def store(url: str) -> Iterator[Broker]:
 @pytest.mark.parametrize("other", ["signal", "cancel"])
 def test_two_processes(store, url, other):
     with ExitStack() as stack:
-        pair = [stack.enter_context(Another(url)) for _ in range(2)]
+        pair = [stack.enter_context(Another(PROGRAM, url)) for _ in range(2)]
         for _ in range(ROUNDS):
             flow = an_approval(SYSTEM_CLOCK)
             flow.send(store)
