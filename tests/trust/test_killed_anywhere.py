@@ -21,6 +21,7 @@ from penstock.rule import Rule, RuleKind
 from penstock.schedule import plan
 from penstock.testing.clock import Clock
 from tests.factories import a_job, a_schedule, a_worker, begun, some_jobs
+from tests.trust.dying import act
 
 NOW = 1_800_000_000.0
 MOST_STATEMENTS = 200
@@ -127,28 +128,6 @@ def picture(path: Path, world: World) -> dict[str, Any]:
     return seen
 
 
-def act(path: Path, world: World, verb: str, die_at: int) -> int:
-    """Do it in a process of its own that dies before its n-th statement; how it ended."""
-    child = os.fork()
-    if not child:
-        try:
-            broker = SqliteBroker(path, clock=world.clock)
-            seen = 0
-
-            def count(_: str) -> None:
-                nonlocal seen
-                seen += 1
-                if seen == die_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            broker.store._writer.set_trace_callback(count)
-            VERBS[verb](broker, world)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_is_done_or_not_done(tmp_path, verb):
     original = tmp_path / "original.db"
@@ -159,7 +138,7 @@ def test_a_verb_is_done_or_not_done(tmp_path, verb):
     for die_at in range(1, MOST_STATEMENTS):
         path = tmp_path / f"{die_at}.db"
         shutil.copy(original, path)
-        status = act(path, world, verb, die_at)
+        status = act(path, world.clock, lambda broker: VERBS[verb](broker, world), die_at)
         pictures.append(picture(path, world))
         if status == 0:
             break
@@ -179,7 +158,7 @@ def test_what_was_cut_off_can_be_sent_again(tmp_path):
     for die_at in range(1, MOST_STATEMENTS):
         path = tmp_path / f"{die_at}.db"
         shutil.copy(original, path)
-        status = act(path, world, "enqueue", die_at)
+        status = act(path, world.clock, lambda broker: VERBS["enqueue"](broker, world), die_at)
 
         broker = SqliteBroker(path, clock=world.clock)
         broker.enqueue(world.fresh)
