@@ -137,7 +137,7 @@ def test_the_lake_equals_the_history_and_goes_on_from_its_mark(spark, store, lak
     assert (again.taken["attempts"], again.taken["events"]) == (0, 0)
     assert more.taken["attempts"] > 30
     assert of_lake(lake) == of_store(store)
-    assert more.gap is None
+    assert more.gaps == []
 
 
 @pytest.mark.parametrize(
@@ -164,18 +164,30 @@ def test_an_empty_history(spark, store, lake):
     assert of_lake(lake) == {"attempts": [], "events": []}
 
 
-def test_rows_that_were_pruned_before_they_were_taken_are_told_of(spark, store, lake):
+def test_history_is_pruned_only_once_the_lake_has_it(spark, store, lake):
+    """SPARK 2, lake: the store is pruned below the mark; past the hold the gap is recorded."""
     some_history(store, Clock(store.clock.now()), 10)
     exported(spark, lake)
+    known = of_store(store)
     some_history(store, Clock(store.clock.now()), 10)
     store.prune(store.clock.now() + 1)
+    assert not set(of_store(store)["attempts"]) & set(known["attempts"])
     # Ids from before that are refused: they may have run already.
     some_history(store, Clock(store.clock.now() + 2), 10)
 
-    done = exported(spark, lake)
+    assert exported(spark, lake, hold=0.0).gaps == []
+    assert set(of_lake(lake)["attempts"]) == set(known["attempts"] + of_store(store)["attempts"])
 
-    assert done.gap is not None
-    assert done.gap[0] < done.gap[1]
+    some_history(store, Clock(store.clock.now() + 3), 10)
+    store.prune(store.clock.now() + 4)
+    some_history(store, Clock(store.clock.now() + 5), 10)
+    [gap] = exported(spark, lake).gaps
+
+    assert gap.rows is not None
+    assert gap.rows > 10
+    assert lake.manifest().gaps == (gap,)
+    assert set(of_store(store)["attempts"]) < set(of_lake(lake)["attempts"])
+    assert store.marks()[0].gap is None
 
 
 def test_a_store_that_was_set_back_is_refused(spark, store, lake):

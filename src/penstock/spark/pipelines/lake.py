@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -106,7 +107,10 @@ class Lake:
             before = read_manifest(self.folder)
             if before is None:
                 self._refuse_other_data()
-                write_manifest(self.folder, Manifest())
+                before = Manifest()
+            if not before.id:
+                named = msgspec.structs.replace(before, id=str(uuid.uuid4()))
+                write_manifest(self.folder, named)
             change = Writing(self)
             change.sweep()
             yield change
@@ -175,16 +179,16 @@ class Writing:
             files=tuple(sorted([*kept, *fresh], key=lambda file: (file.day, file.path))),
             built={**before.built, **(built or {})},
         )
-        write_manifest(
-            self.folder,
-            Manifest(
-                generation=generation,
-                changed_at=time.time(),
-                tables={**now.tables, table: after},
-            ),
-        )
+        self.change(generation=generation, tables={**now.tables, table: after})
         for path in gone:
             (self.folder / path).unlink(missing_ok=True)
+
+    def change(self, **fields: Any) -> None:
+        """Put a manifest in force that differs in these fields; one that does not is left alone."""
+        now = self.manifest()
+        after = msgspec.structs.replace(now, **fields)
+        if after != now:
+            write_manifest(self.folder, msgspec.structs.replace(after, changed_at=time.time()))
 
     def sweep(self) -> None:
         """Remove what a process that was killed left behind."""
