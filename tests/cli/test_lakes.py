@@ -79,3 +79,36 @@ def test_the_doctor_names_a_lake_that_stands_still_and_is_red_on_a_gap(cli, stor
     [mark] = store.marks()
     store.set_mark(mark)
     assert [colour for colour, _ in findings(cli)] == ["green"]
+
+
+def _a_file(folder: Path) -> str:
+    folder.write_text("not a folder")
+    return "cannot be written: File exists"
+
+
+def _not_writable(folder: Path) -> str:
+    # Whoever runs this may be allowed everything: so no right is missing, but the lock's place.
+    (folder / "_lock").mkdir(parents=True)
+    return "cannot be written: Is a directory"
+
+
+def _newer(folder: Path) -> str:
+    folder.mkdir()
+    (folder / "manifest.json").write_text('{"version": 9, "colour": "red"}')
+    return "has manifest version 9, this Penstock knows 1: upgrade Penstock here"
+
+
+@pytest.mark.parametrize("bad", [_a_file, _not_writable, _newer])
+def test_a_lake_that_cannot_be_written_is_refused_before_anything_is_read(
+    cli, store, tmp_path: Path, bad
+):
+    """Issue 5: one sentence that says what to do, a code, and nothing changed."""
+    folder = tmp_path / "lake"
+    says = bad(folder)
+    before = sorted(folder.rglob("*"))
+
+    said = cli("pipeline", "run", "--lake", str(folder), code=2).stderr
+
+    assert says in said.replace("\n", " ")
+    assert sorted(folder.rglob("*")) in (before, [folder / "_lock", *before])
+    assert store.marks() == []

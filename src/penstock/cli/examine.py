@@ -244,7 +244,10 @@ def _lakes(broker: Broker) -> list[Finding]:
     findings: list[Finding] = []
     for mark in marks:
         lake, since = place_of(mark), now - mark.told_at
-        choice = f"penstock pipeline run --lake {lake}; one that was given up: pipeline forget"
+        choice = (
+            f"penstock pipeline run --lake {lake}; if it was given up,"
+            f" penstock pipeline forget --lake {mark.lake}"
+        )
         if mark.gap is not None:
             says = f"{lake} misses {gap_text(mark.gap)}: pruned before it got there"
             findings.append(Finding("lakes", Colour.RED, says, choice))

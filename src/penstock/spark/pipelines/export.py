@@ -6,7 +6,6 @@ Where the stream believes it stands is only a hint: it may be lost, older, or te
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from penstock.errors import PenstockError
 from penstock.slice import Selection
 from penstock.spark.pipelines.raw import RAW, day_of
 from penstock.spark.pipelines.telling import tell
-from penstock.spark.pipelines.write import spark_path, stage
+from penstock.spark.pipelines.write import cause_of, spark_path, stage
 from penstock.spark.store import store_of
 from penstock.spark.tables import columns_of
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.manifest import LakeGap
 
 Told = Callable[[str, int], None]
-_RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 ROWS_AT_ONCE = 1_000_000  # what is killed does no more than these again
 
 
@@ -109,18 +107,10 @@ def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:
             query.awaitTermination()
         except StreamingQueryException as error:
             raise PenstockError(
-                f"the export stopped while it took {table}: {_cause(error)}. What it took is in the"
-                " lake; run it again, and it goes on from there"
+                f"the export stopped while it took {table}: {cause_of(error)}. What it took is in"
+                " the lake; run it again, and it goes on from there"
             ) from None
     return taken
-
-
-def _cause(error: Exception) -> str:
-    """The sentence that began it, out of what Java and Python wrapped around it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("penstock.errors.")]
-    said = (ours or [line for line in lines if _RAISED.match(line)] or lines or ["?"])[-1]
-    return said.partition(": ")[2] if ours else said
 
 
 def take(frame: DataFrame, writing: Writing, table: str) -> int:

@@ -93,10 +93,7 @@ class Lake:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise Refused(
-                f"the lake {self.folder} cannot be written: {error.strerror}; make the folder"
-                " writable, or name another one with --lake"
-            ) from None
+            raise _unwritable(self.folder, error) from None
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,6 +111,8 @@ class Lake:
             change = Writing(self)
             change.sweep()
             yield change
+        except OSError as error:
+            raise _unwritable(self.folder, error) from None
         finally:
             os.close(lock)
 
@@ -210,6 +209,13 @@ class Writing:
             os.fsync(written.fileno())
         Path(file.path).replace(self.folder / place)
         return msgspec.structs.replace(file, path=str(place), generation=generation)
+
+
+def _unwritable(folder: Path, error: OSError) -> Refused:
+    return Refused(
+        f"the lake {folder} cannot be written: {error.strerror or error}; what it held before is"
+        " whole. Make the folder writable, or name another one with --lake"
+    )
 
 
 def staged_files(place: Path, count: Callable[[Path], tuple[int, int, int]]) -> list[LakeFile]:

@@ -17,7 +17,6 @@ from penstock.spark.pipelines.manifest import LakeGap
 if TYPE_CHECKING:
     from penstock.broker import Broker
     from penstock.spark.pipelines.lake import Writing
-    from penstock.spark.pipelines.manifest import Manifest
 
 
 def tell(broker: Broker, writing: Writing, store: str, hold: float | None = None) -> list[LakeGap]:
@@ -34,7 +33,7 @@ def tell(broker: Broker, writing: Writing, store: str, hold: float | None = None
         )
     if hold is None:
         hold = HOLD_SECONDS if known is None else known.hold
-    position = manifest.reached.get(store, _mark_of(manifest, store))
+    position = manifest.reached.get(store, 0)
     mark = Mark(lake=manifest.id, position=position, hold=hold, place=str(writing.folder))
     found: dict[int, LakeGap] = {}
     # Once more for a gap that a prune made, or made larger, since the last answer.
@@ -45,12 +44,6 @@ def tell(broker: Broker, writing: Writing, store: str, hold: float | None = None
         mark = msgspec.structs.replace(mark, gap=kept.gap)
     writing.change(told={**manifest.told, store: position})
     return list(found.values())
-
-
-def _mark_of(manifest: Manifest, store: str) -> int:
-    """How far the lake of an older Penstock has come."""
-    marks = (table.marks.get(store, 0) for table in manifest.tables.values())
-    return max(marks, default=0)
 
 
 def _gap_of(store: str, gap: Gap, at: float) -> LakeGap:
