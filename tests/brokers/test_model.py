@@ -26,6 +26,7 @@ from penstock.broker import Broker, Note
 from penstock.brokers.memory import MemoryBroker
 from penstock.filter import Filter
 from penstock.job import Job, Outcome, State, Unique, failed, lapsed, put_back, succeeded
+from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
 from tests.brokers.agreeing import a_maker, agree
@@ -259,6 +260,18 @@ class Agreement(RuleBasedStateMachine):
     def let_time_pass(self, seconds: float) -> None:
         self.clock.advance(seconds=seconds)
 
+    @rule(lake=st.sampled_from(["a", "b"]), share=st.integers(0, 4))
+    def set_mark(self, lake: str, share: int) -> None:
+        for broker in (self.model, self.broker):
+            known = lake in {mark.lake for mark in broker.marks()}
+            rows = [0, *(row.position for row in broker.history(limit=10**6))]
+            position = rows[(len(rows) - 1) * share // 4] if known else 0
+            broker.set_mark(Mark(lake=lake, position=position, hold=500.0))
+
+    @rule(lake=st.sampled_from(["a", "b"]))
+    def clear_mark(self, lake: str) -> None:
+        self.both("clear_mark", lake)
+
     @rule(age=st.sampled_from([100.0, 1000.0]))
     def prune(self, age: float) -> None:
         before = self.clock.now() - age
@@ -291,6 +304,9 @@ class Agreement(RuleBasedStateMachine):
         assert sorted(
             ((r.kind, r.queue, r.task, r.until, r.created_at) for r in self.broker.rules()), key=str
         ) == sorted(rules, key=str)
+        assert [missed(mark) for mark in self.broker.marks()] == [
+            missed(mark) for mark in self.model.marks()
+        ]
         assert [(row.id, row.alive, row.running) for row in self.broker.workers()] == [
             (row.id, row.alive, row.running) for row in self.model.workers()
         ]
@@ -309,6 +325,11 @@ def seen(job: Job[Any] | None) -> Any:
     asked = (job.run_at, job.unique, job.runs_on, job.expires_at, job.at_most_once, job.key)
     held = (job.worker, job.claimed_at) if job.state is State.RUNNING else ()
     return same + counted + (asked if job.state is State.READY else ()) + held
+
+
+def missed(mark: Mark) -> Any:
+    """What a mark says but for positions, which are each store's own."""
+    return (mark.lake, mark.told_at, mark.gap and mark.gap.rows)
 
 
 def told(row: Any) -> Any:

@@ -17,6 +17,7 @@ from penstock.broker import Batch, Note
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.filter import Filter
 from penstock.job import Unique, failed, succeeded, try_again
+from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import plan
 from penstock.testing.clock import Clock
@@ -54,6 +55,7 @@ class World:
         staged = [*some_jobs(self.clock, 5), a_job(self.clock, key="ada", tags={"tenant": "d"})]
         broker.stage("write-1", "0/1", staged)
         broker.stage("write-1", "0/2", some_jobs(self.clock, 3))
+        broker.set_mark(Mark(lake="lake-1", hold=0.0))
         broker.close()
 
 
@@ -91,6 +93,8 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
     "change a schedule": lambda broker, world: broker.put_schedule(a_schedule(every=5.0)),
     "clear a schedule": lambda broker, world: broker.clear_schedule("hourly"),
     "decide a slot": lambda broker, world: broker.decide_schedule(world.schedule, decisions(world)),
+    "set a mark": lambda broker, world: broker.set_mark(Mark(lake="lake-2")),
+    "clear a mark": lambda broker, world: broker.clear_mark("lake-1"),
     "renew": lambda broker, world: broker.renew([a_worker()], holding=[world.claimed[0].id]),
     "stage": lambda broker, world: broker.stage("write-2", "0/1", world.fresh),
     "publish": lambda broker, world: broker.publish("write-1", {"0/1": 6}),
@@ -111,6 +115,7 @@ def picture(path: Path, world: World) -> dict[str, Any]:
         "counts": broker.count(),
         "rules": broker.rules(),
         "schedules": broker.schedules(),
+        "marks": broker.marks(),
         "history": broker.history(),
         "batch": broker.enqueue([], batch=Batch("b")).batch,
         "notes": [broker.notes(job.id) for job in jobs],
