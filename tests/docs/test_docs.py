@@ -125,6 +125,7 @@ def test_what_a_newcomer_reads_first_is_all_files_that_are_run(page: Path) -> No
     assert program(page) == ""
 
 
+@pytest.mark.timeout(300)  # some start Spark, which takes its time on a busy machine
 @pytest.mark.parametrize("page", [page for page in EVERYTHING if program(page)], ids=name_of)
 def test_the_blocks_of_a_page_are_a_program_that_runs(page: Path, tmp_path: Path) -> None:
     file = tmp_path / f"{page.stem.replace('-', '_')}.py"
@@ -133,18 +134,18 @@ def test_the_blocks_of_a_page_are_a_program_that_runs(page: Path, tmp_path: Path
     if "def test_" in program(page):
         ran = run("-m", "pytest", "-q", "-p", "no:cacheprovider", file.name, cwd=tmp_path)
     else:
-        ran = run(file.name, cwd=tmp_path)
+        ran = run(file.name, cwd=tmp_path, timeout=280)
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, cwd: Path, timeout: int = 110) -> subprocess.CompletedProcess[str]:
     settings = {
         name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
     }
     command = [sys.executable, *arguments]
     return subprocess.run(
-        command, cwd=cwd, env=settings, capture_output=True, text=True, timeout=110, check=False
+        command, cwd=cwd, env=settings, capture_output=True, text=True, timeout=timeout, check=False
     )
 
 
@@ -253,7 +254,7 @@ def test_the_files_that_are_named_exist(page: Path) -> None:
     known = {file.name for folder in (SOURCE, ROOT / "examples") for file in folder.rglob("*.*")}
     for path in re.findall(r"\b((?:tests|brokers|worker|cli|testing)/[\w/]+\.(?:py|sql))\b", text):
         assert ((ROOT if path.startswith("tests/") else SOURCE) / path).is_file(), path
-    for name in re.findall(r"\b(\w+\.sql)\b", text.replace("pyspark.sql", "")):  # a module
+    for name in re.findall(r"\b(\w+\.sql)\b", text.replace("spark.sql", "")):  # a module, a setting
         assert name in known, name
 
 

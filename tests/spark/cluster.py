@@ -96,6 +96,8 @@ class Cluster:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
+            # They live for minutes: what is compiled for speed comes too late to be of use.
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         if (home := java_home()) is not None:
             environment["JAVA_HOME"] = str(home)

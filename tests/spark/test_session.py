@@ -85,6 +85,18 @@ def test_a_profile_goes_before_what_the_environment_says(shared_spark, tmp_path,
     assert penstock.spark.store_of(shared_spark) == f"sqlite:///{tmp_path}/lab.db"
 
 
+def test_a_session_of_spark_connect_is_refused_in_one_sentence():
+    """Where the code runs, Penstock has to be already; a session there cannot be told of it."""
+
+    class OfConnect:
+        """As little as we look at: a session without a Java beside it."""
+
+    session: Any = OfConnect()
+    for ask in (penstock.spark.attach, penstock.spark.store_of):
+        with pytest.raises(Refused, match="is Spark Connect's, whose server runs the code"):
+            ask(session)
+
+
 def test_executors_with_another_penstock_are_refused_in_one_sentence():
     with pytest.raises(Refused, match=r"the executor on node7 has 0\.0\.9: install the same"):
         check_same([Seen("node7", "0.0.9")])

@@ -20,7 +20,7 @@ from penstock.errors import Refused
 from penstock.settings import ResolvedUrl
 from penstock.spark.java import java_home
 from penstock.spark.shipping import make_ready, on_this_machine
-from penstock.spark.store import named_store, tell
+from penstock.spark.store import named_store, refuse_connect, tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,11 +81,7 @@ def attach(
 
 
 def _attached(spark: SparkSession, store: ResolvedUrl) -> SparkSession:
-    if not hasattr(spark, "_jsparkSession"):
-        raise Refused(
-            "this session is Spark Connect's, whose server runs the code: install Penstock there,"
-            ' set PENSTOCK_URL for it, and format("penstock") is known by itself'
-        )
+    refuse_connect(spark)
     from penstock.spark.source import PenstockSource
 
     here = on_this_machine(spark.sparkContext.master)

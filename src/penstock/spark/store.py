@@ -30,7 +30,17 @@ def tell(spark: SparkSession, url: str) -> None:
     spark.sparkContext.environment[_VARIABLE] = url
 
 
+def refuse_connect(spark: SparkSession) -> None:
+    """Refuse a session of Spark Connect, which has no part in this process to be told anything."""
+    if not hasattr(spark, "_jsparkSession"):
+        raise Refused(
+            "this session is Spark Connect's, whose server runs the code: install Penstock there,"
+            ' set PENSTOCK_URL for it, and format("penstock") is known by itself'
+        )
+
+
 def store_of(spark: SparkSession) -> str:
     """The URL of the store that a session was attached to; with a password in it, perhaps."""
+    refuse_connect(spark)
     told: str | None = spark.sparkContext.environment.get(_VARIABLE)
     return told or resolve_url(None).url
