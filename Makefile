@@ -108,14 +108,14 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run | $(OWN_UV)
 	@$(INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
 
-# What tests are installed with has all of it.
+# What the tests need has all of it.
 $(VENV)/.spark: requirements/spark.txt $(VENV)/.run | $(OWN_UV)
-	@if ! test $(VENV)/.dev -nt requirements/spark.txt; then \
-		echo; \
-		echo "Next, the data pipeline, which runs on Apache Spark: a download of about 550 MB, with a Java,"; \
-		echo "and 800 MB in .venv. Ctrl-C leaves it out, as make demo SPARK=no does; the above stays."; \
-		$(subst --quiet,,$(INSTALL)) --require-hashes -r requirements/spark.txt; \
-	fi
+	@$(BIN)/python -c 'import pyspark' 2>/dev/null || printf '\n%s\n%s\n%s\n' \
+		"Next, the data pipeline, which runs on Apache Spark. That is installed into .venv now:" \
+		"about 550 MB to download, 800 MB on disk, with a Java for machines that have none." \
+		"Ctrl-C leaves it out, and so does make demo SPARK=no; what you have seen stays."
+	@test $(VENV)/.dev -nt requirements/spark.txt || \
+		$(subst --quiet,,$(INSTALL)) --require-hashes -r requirements/spark.txt
 	@touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.run | $(OWN_UV)

@@ -109,64 +109,60 @@ def test_a_java_that_does_not_start_is_one_sentence(tmp_path):
     assert sentence.endswith("spark.log")
 
 
-def proof_of(spark: Any, folder: Path, *rows: dict[str, Any], standing: int = 0) -> FrameProof:
-    """The proof over a frame of the orders 1 and 2, which come to 251 and 502 cents."""
-    frame = spark.createDataFrame([(1, 1), (2, 2)], "order int, pieces int")
+def proof_of(spark: Any, folder: Path, orders: int, *rows: dict[str, Any]) -> FrameProof:
+    """The proof over a frame of so many orders of one piece each, and this history of them."""
+    frame = spark.range(1, orders + 1).selectExpr("cast(id as int) as order", "1 as pieces")
     history = [
-        an_attempt(
-            position,
-            **{"task": price.name, "arguments": f'{{"order":{row.pop("order")}}}', **row},
-        )
+        an_attempt(position, task=price.name, arguments=f'{{"order":{row.pop("order")}}}') | row
         for position, row in enumerate(rows, start=1)
     ]
     lake = Lake(folder / "lake")
     with lake.writing() as writing:
         take(attempts(spark, *history), writing, "attempts")
-    return prove(spark, frame, lake, standing, cents_of_days=753)
+    return prove(spark, frame, lake, standing=0, cents_of_days=503)
 
 
 def test_the_proof_holds_when_each_row_ended_once(shared_spark, tmp_path):
     proof = proof_of(
         shared_spark,
         tmp_path,
+        2,
         {"order": 1, "state": "ready", "reason": "error"},
         {"order": 1, "result": "251", "attempt": 2},
-        {"order": 2, "result": "502", "worker": "worker-2"},
+        {"order": 2, "result": "252", "worker": "worker-2"},
         {"order": 3, "result": "0", "task": "somebody:else"},
     )
 
     assert proof.holds
-    assert (proof.rows, proof.once, proof.retried, proof.cents) == (2, 2, 1, 753)
+    assert (proof.rows, proof.once, proof.retried, proof.cents) == (2, 2, 1, 503)
     assert proof.ended_by == {"worker-1": 1, "worker-2": 1}
 
 
-@pytest.mark.parametrize(
-    ("fault", "rows"),
-    [
-        ("lost", [{"order": 1, "result": "251"}]),
-        ("lost", [{"order": 1, "result": "251"}, {"order": 2, "state": "ready"}]),
-        (
-            "twice",
-            [
-                {"order": 1, "result": "251"},
-                {"order": 2, "result": "251"},
-                {"order": 2, "result": "251"},
-            ],
-        ),
-        (
-            "strange",
-            [
-                {"order": 1, "result": "251"},
-                {"order": 2, "result": "502"},
-                {"order": 3, "result": "0"},
-            ],
-        ),
-        ("wrong", [{"order": 1, "result": "502"}, {"order": 2, "result": "251"}]),
-        ("wrong", [{"order": 1, "result": "251"}, {"order": 2, "state": "failed"}]),
-    ],
-)
-def test_the_proof_fails_for_each_thing_that_can_go_wrong(shared_spark, tmp_path, fault, rows):
-    proof = proof_of(shared_spark, tmp_path, *(dict(row) for row in rows))
+def test_the_proof_counts_everything_that_can_go_wrong(shared_spark, tmp_path):
+    proof = proof_of(
+        shared_spark,
+        tmp_path,
+        6,
+        {"order": 1, "result": "251"},
+        {"order": 2, "state": "ready"},  # and 3 has no row at all
+        {"order": 4, "result": "127"},
+        {"order": 4, "result": "127"},
+        {"order": 5, "result": "256"},
+        {"order": 6, "state": "failed"},
+        {"order": 7, "result": "257"},
+    )
 
-    assert getattr(proof, fault) > 0
     assert not proof.holds
+    assert (proof.rows, proof.once) == (6, 1)
+    assert (proof.lost, proof.twice, proof.wrong, proof.strange) == (2, 1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "fault", ["lost", "twice", "strange", "wrong", "standing", "cents", "cents_of_days", "once"]
+)
+def test_the_proof_fails_for_each_of_them(fault):
+    numbers = dict.fromkeys(("lost", "twice", "strange", "wrong", "standing", "retried"), 0)
+    figures = {"rows": 2, "once": 2, "cents": 503, "cents_of_days": 503, "ended_by": {}} | numbers
+    assert FrameProof(**figures).holds
+
+    assert not FrameProof(**figures | {fault: figures[fault] + 1}).holds

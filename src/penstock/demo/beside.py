@@ -52,16 +52,17 @@ def wait(
     what: str,
     check: Callable[[str], None],
     moved: Callable[[], object] = lambda: None,
+    patience: float = PATIENCE,
 ) -> None:
     """Until `done`; given up when `moved` has answered the same for so long that nothing goes on.
 
     `check` is asked all the while whether it makes sense to wait on.
     """
-    last, until = moved(), time.monotonic() + PATIENCE
+    last, until = moved(), time.monotonic() + patience
     while not done():
         check(what)
         if (now := moved()) != last:
-            last, until = now, time.monotonic() + PATIENCE
+            last, until = now, time.monotonic() + patience
         elif time.monotonic() > until:
-            raise PenstockError(f"the demo waited {PATIENCE:.0f} s for {what}")
+            raise PenstockError(f"the demo waited {patience:.0f} s for {what}")
         time.sleep(_LOOK_SECONDS)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _TARGET = "penstock.demo.spark.tasks"
 _QUEUE = "orders"
 _MEGA = 1_000_000
+_PATIENCE = 300.0  # without any progress: Spark on a busy machine takes a minute for a beginning
 
 
 class SparkStory:
@@ -142,6 +143,8 @@ class SparkStory:
 
         with narrator.busy("they start"):
             self.wait(lambda: at_work() > SLOTS, "workers", at_work)
+        narrator.tell("the queue was paused until all of them were there; now, in one write:")
+        narrator.tell(f"penstock resume {_QUEUE}", "cyan")
         return fleet
 
     def work(self, fleet: Fleet) -> None:
@@ -281,7 +284,7 @@ class SparkStory:
         return proof
 
     def wait(self, done: Callable[[], bool], what: str, moved: Callable[[], int]) -> None:
-        wait(done, what, self._check, moved)
+        wait(done, what, self._check, moved, _PATIENCE)
 
     def _check(self, what: str) -> None:
         if self.worker is not None:
