@@ -19,6 +19,7 @@ from penstock.job import ENDED, State
 from penstock.rule import RuleKind
 from penstock.settings import mask
 from penstock.spark.row_ids import row_id
+from penstock.spark.session import make_active
 from penstock.spark.store import named_store, store_of
 from penstock.task import Task
 
@@ -54,6 +55,7 @@ def apply(
     from penstock.spark.sink.making import recipe_text
 
     spark = frame.sparkSession
+    make_active(spark)
     app, url = task.app, store_of(spark)
     if app.resolved_url.url != url:
         raise Refused(
