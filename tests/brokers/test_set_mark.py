@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import msgspec
@@ -269,3 +270,28 @@ def test_what_is_kept_for_longer_by_its_task_is_no_gap(broker, clock):
     assert broker.get(job.id).result == b"1"
     [mark] = broker.marks()
     assert mark.gap is None or mark.gap.rows == 1  # the row that says that the lake began
+
+
+def test_whoever_tells_the_most_stands_however_many_tell_at_once(broker, clock):
+    """Two runs that know nothing of each other, or one whose answers come late."""
+    rows = ended(broker, clock, 8)
+    at_once = threading.Barrier(4)
+    errors: list[BaseException] = []
+
+    def tell(positions: list[int]) -> None:
+        try:
+            at_once.wait()
+            for position in positions:
+                broker.set_mark(a_mark(position))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=tell, args=(rows[n::4],)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert errors == []
+    assert [mark.position for mark in broker.marks()] == [rows[-1]]
+    assert len(told(broker)) == 1

@@ -16,6 +16,7 @@ from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.errors import Refused
 from penstock.filter import parse_filter
 from penstock.job import State, Unique, failed, succeeded
+from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
 from tests.brokers.postgres.logins import Logins
 from tests.factories import a_flow, a_job, a_worker, claim, end_all, part
@@ -442,4 +443,18 @@ def test_a_plain_role_stages_publishes_and_discards(plain, clock):
     broker.discard("write-2")
 
     assert len(claim(broker, 10)) == 4
+    broker.close()
+
+
+def test_a_plain_role_sets_and_clears_marks_and_prunes_by_them(plain, clock):
+    broker = PostgresBroker(plain, clock=clock)
+    broker.set_mark(Mark(lake="a", hold=0.0))
+    clock.advance(days=2)
+
+    broker.prune(clock.now() - DAY)
+
+    [mark] = broker.marks()
+    assert mark.gap is not None
+    assert broker.set_mark(mark).gap is None
+    assert broker.clear_mark("a") is True
     broker.close()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from penstock.broker import Broker
 from penstock.brokers import open_broker
@@ -52,7 +53,14 @@ def streamed(spark: Any, lake: Lake, checkpoint: Path) -> None:
 
         frame = spark.readStream.format("penstock").option("table", "attempts").load()
         sink = frame.writeStream.foreachBatch(each).trigger(availableNow=True)
-        sink.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+        for left in reversed(range(5)):
+            try:
+                sink.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+                break
+            except StreamingQueryException as error:
+                # Spark waits ten seconds for Python to start, and this machine may be busy.
+                if not left or "failed to connect back" not in str(error):
+                    raise
 
 
 def test_an_older_checkpoint_a_deleted_one_and_a_replay_after_compacting(

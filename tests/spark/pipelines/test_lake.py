@@ -11,12 +11,13 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from penstock.errors import Refused
+from penstock.errors import PenstockError, Refused
 from penstock.spark.pipelines.compact import compact
 from penstock.spark.pipelines.export import take
 from penstock.spark.pipelines.lake import Lake
 from penstock.spark.pipelines.manifest import read_manifest
 from penstock.spark.pipelines.raw import read_raw
+from penstock.spark.pipelines.write import cause_of
 from tests.spark.pipelines.history import NOON, a_frame, an_attempt, at, attempts
 
 
@@ -289,3 +290,16 @@ def test_a_disk_that_is_full_in_mid_change_is_one_sentence(lake):
         raise OSError(28, "No space left")
 
     assert lake.manifest() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x\npenstock.errors.StoreFull: no room\n  at java", "no room"),
+        ("x\nCaused by: java.io.IOException: No space left\n\tat java.io", "No space left"),
+        ("[X] Query [1] terminated with exception: A b c. SQLSTATE: X\nState: RUNNABLE", "A b c"),
+        ("", "?"),
+    ],
+)
+def test_what_spark_wrapped_is_one_sentence(text, says):
+    assert cause_of(PenstockError(text)).endswith(says)

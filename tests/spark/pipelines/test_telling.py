@@ -12,8 +12,10 @@ from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.slice import Selection
+from penstock.spark.pipelines.answers import Answers
 from penstock.spark.pipelines.lake import Lake
 from penstock.spark.pipelines.manifest import LakeGap, LakeTable
+from penstock.spark.pipelines.page import heading
 from penstock.spark.pipelines.telling import tell
 from penstock.testing.clock import Clock
 from tests.factories import begun, claim, some_jobs
@@ -195,3 +197,21 @@ def test_a_hold_that_is_not_said_stays(store, lake):
     run(store, lake)
 
     assert store.marks()[0].hold == 5.0 * DAY
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([], ""),
+        ([3], "Missing: 3 of its rows, which the store pruned"),
+        ([3, None], "Missing: at least 3 of its rows"),
+        ([None], "Missing: some of its rows"),
+    ],
+)
+def test_a_report_names_what_its_lake_misses(rows, says):
+    answers = Answers(source="lake", where="lake", gaps=[{"rows": number} for number in rows])
+
+    for first in (None, 0.0):
+        answers.first_at = answers.last_at = first
+        assert says in heading(answers)
+        assert ("Missing" in heading(answers)) is bool(rows)

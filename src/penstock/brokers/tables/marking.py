@@ -6,6 +6,8 @@ it goes: killed in between, a lake may be told of too much, never of too little.
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from penstock.brokers.tables.change import Change
@@ -15,6 +17,7 @@ from penstock.brokers.tables.settling import StoreT
 from penstock.checks import legible
 from penstock.mark import Mark, check_mark, known_to, mark_data, mark_says, moved, widened
 
+log = logging.getLogger("penstock")
 _read = msgspec.json.Decoder(Mark).decode
 
 
@@ -95,4 +98,9 @@ class Marking(Looking[StoreT]):
 
 
 def _mark(row: Row) -> Mark:
-    return _read(row["declared"])
+    """The mark of a row; if it is damaged, what pruning goes by, so that this goes on."""
+    try:
+        return _read(row["declared"])
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        log.error("the mark of lake %s cannot be read: %s", row["lake"], error)  # noqa: TRY400
+        return Mark(lake=row["lake"], position=row["position"], hold=row["hold"])

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.manifest import LakeGap
 
 Told = Callable[[str, int], None]
+_STARTS = 4
+_NOT_STARTED = "failed to connect back"
 ROWS_AT_ONCE = 1_000_000  # what is killed does no more than these again
 
 
@@ -94,6 +96,23 @@ def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:
         taken += take(batch, writing, table)
         told(table, taken)
 
+    for left in reversed(range(_STARTS)):
+        try:
+            _run(stream, each)
+            break
+        except StreamingQueryException as error:
+            # Spark gives Python ten seconds to start, which a busy machine may not have. What was
+            # taken is not taken again.
+            if left and _NOT_STARTED in str(error):
+                continue
+            raise PenstockError(
+                f"the export stopped while it took {table}: {cause_of(error)}. What it took is in"
+                " the lake; run it again, and it goes on from there"
+            ) from None
+    return taken
+
+
+def _run(stream: DataFrame, each: Callable[[DataFrame, int], None]) -> None:
     sink: Any = stream.writeStream  # its types leave out what foreachBatch is given
     # Of this run alone: one that is kept could belong to another store, or to a lake as it was.
     with tempfile.TemporaryDirectory(prefix="penstock-") as checkpoint:
@@ -103,14 +122,7 @@ def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:
             .trigger(availableNow=True)
             .start()
         )
-        try:
-            query.awaitTermination()
-        except StreamingQueryException as error:
-            raise PenstockError(
-                f"the export stopped while it took {table}: {cause_of(error)}. What it took is in"
-                " the lake; run it again, and it goes on from there"
-            ) from None
-    return taken
+        query.awaitTermination()
 
 
 def take(frame: DataFrame, writing: Writing, table: str) -> int:

@@ -68,7 +68,7 @@ def heading(answers: Answers) -> str:
     """What the report is about, and where it comes from."""
     origin = f"answered from the {answers.source} {answers.where}".strip()
     if answers.first_at is None:
-        return f"No attempt has ended yet; {origin}."
+        return f"No attempt has ended yet; {origin}.{_missing(answers)}"
     return (
         f"{moment_text(answers.first_at)} to {moment_text(answers.last_at)} UTC, {origin}."
         f" A point of a plot stands for {seconds_text(answers.every)}.{_missing(answers)}"
@@ -76,15 +76,12 @@ def heading(answers: Answers) -> str:
 
 
 def _missing(answers: Answers) -> str:
-    rows = [gap["rows"] for gap in answers.gaps]
-    if not rows:
+    if not answers.gaps:
         return ""
+    rows = [gap["rows"] for gap in answers.gaps]
     counted = sum(number or 0 for number in rows)
-    more = "" if None not in rows else " or more" if counted else "Some"
-    many = more if more == "Some" else f"{count_text(counted)}{more}"
-    return (
-        f" {many} rows of the history are missing: the store pruned them before the lake had them."
-    )
+    many = f"{'at least ' if None in rows else ''}{count_text(counted)}" if counted else "some"
+    return f" Missing: {many} of its rows, which the store pruned before the lake had them."
 
 
 def _tiles(answers: Answers) -> str:

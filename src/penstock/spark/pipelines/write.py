@@ -40,11 +40,14 @@ def stage(frame: DataFrame, place: Path) -> list[LakeFile]:
 
 def cause_of(error: Exception) -> str:
     """The sentence that began it, out of what Java and Python wrapped around it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("penstock.errors.")]
-    raised = [line for line in lines if _RAISED.match(line.removeprefix("Caused by: "))]
-    said = (ours or raised or lines or ["?"])[-1]
-    return said.partition(": ")[2] if ours else said.removeprefix("Caused by: ")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["?"]
+    if ours := [line for line in lines if line.startswith("penstock.errors.")]:
+        return ours[-1].partition(": ")[2]
+    raised = [line.removeprefix("Caused by: ") for line in lines]
+    if raised := [line for line in raised if _RAISED.match(line)]:
+        return raised[-1]
+    head, mark, said = lines[0].partition(" terminated with exception: ")
+    return (said if mark else head).partition(" SQLSTATE")[0].rstrip(".")
 
 
 def spark_path(place: Path) -> str:

@@ -1,2 +1,2 @@
 -- Every mark.
-select declared from penstock.mark;
+select * from penstock.mark;

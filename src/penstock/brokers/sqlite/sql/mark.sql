@@ -1,2 +1,2 @@
 -- Serves set_mark and clear_mark: the mark of a lake.
-select declared from penstock_mark where lake = ?;
+select * from penstock_mark where lake = ?;

@@ -1,2 +1,2 @@
 -- Every mark.
-select declared from penstock_mark;
+select * from penstock_mark;
