@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# no: the demo leaves out its second part, which is on Spark.
+SPARK ?= yes
 # Test processes: as many as there are cores, but no more than eight.
 WORKERS ?= auto
 
@@ -38,8 +40,12 @@ help: ## show this list
 setup: $(VENV)/.run $(VENV)/.dev $(VENV)/.docs ## .venv with everything
 	@echo ".venv is ready: tests, checks and documentation."
 
-demo: $(VENV)/.run ## see it work; installs only what it runs on
+demo: $(VENV)/.run ## see it work, then on Spark, which is installed for it; SPARK=no leaves that out
 	@$(BIN)/penstock demo $(ARGS)
+ifneq ($(SPARK),no)
+	@$(MAKE) --no-print-directory $(VENV)/.spark
+	@$(BIN)/penstock demo --spark $(ARGS)
+endif
 
 test: $(VENV)/.dev ## every test but the full-size ones
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m "not soak" $(ARGS)
@@ -68,8 +74,9 @@ lock: $(VENV)/.dev ## write requirements/*.txt anew; ARGS=--upgrade for newer ve
 	$(COMPILE) $(ARGS) requirements/uv.in -o requirements/uv.txt
 	$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
 	$(COMPILE) $(ARGS) pyproject.toml -o requirements/run.txt
-	$(COMPILE) $(ARGS) pyproject.toml --all-extras requirements/dev.in \
-		-c requirements/uv.txt -c requirements/build.txt -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) $(ARGS) pyproject.toml --extra spark -c requirements/run.txt -o requirements/spark.txt
+	$(COMPILE) $(ARGS) pyproject.toml --all-extras requirements/dev.in -c requirements/uv.txt \
+		-c requirements/build.txt -c requirements/run.txt -c requirements/spark.txt -o requirements/dev.txt
 	$(COMPILE) $(ARGS) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
 
 clean: ## remove .venv and everything else that was made
@@ -99,6 +106,16 @@ $(VENV)/.run: pyproject.toml requirements/run.txt requirements/build.txt | $(VEN
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run | $(OWN_UV)
 	@echo "Installing the tools for tests and checks into .venv (first time, or their list changed)."
 	@$(INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# What the tests need has all of it.
+$(VENV)/.spark: requirements/spark.txt $(VENV)/.run | $(OWN_UV)
+	@$(BIN)/python -c 'import pyspark' 2>/dev/null || printf '\n%s\n%s\n%s\n' \
+		"Next, the data pipeline, which runs on Apache Spark. That is installed into .venv now:" \
+		"about 550 MB to download, 800 MB on disk, with a Java for machines that have none." \
+		"Ctrl-C leaves it out, and so does make demo SPARK=no; what you have seen stays."
+	@test $(VENV)/.dev -nt requirements/spark.txt || \
+		$(subst --quiet,,$(INSTALL)) --require-hashes -r requirements/spark.txt
 	@touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.run | $(OWN_UV)

@@ -21,6 +21,7 @@ from penstock.clock import Clock
 from penstock.filter import Filter
 from penstock.flow import Flow, FlowPage, FlowRow, Gift
 from penstock.job import Job, Outcome, Parcel
+from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import Decision, Schedule
 from penstock.slice import Reach, Selection, Slice
@@ -266,7 +267,11 @@ class Broker(Protocol):
         ...
 
     def prune(self, before: float) -> int:
-        """Forget what ended before this time: history, kept jobs, notes, ids; returns the rows."""
+        """Forget what ended before this time: history, kept jobs, notes, ids; returns the rows.
+
+        History that a lake has not yet stays longer, and so do jobs that are read out of it: see
+        `set_mark`.
+        """
         ...
 
     def gauge(self) -> int:
@@ -366,6 +371,19 @@ class Broker(Protocol):
         """
         ...
 
+    def set_mark(self, mark: Mark, *, back: bool = False) -> Mark:
+        """Keep how far a lake has this history; returns the mark as it is kept, with its gap.
+
+        Rows behind it are pruned `mark.hold` seconds later than others, and named in its gap before
+        they go. A gap stays until a mark is set that names it. A mark goes on, never back, but with
+        `back`, from a lake that was restored. Refused if the position is not of this history.
+        """
+        ...
+
+    def clear_mark(self, lake: str, author: str = "") -> bool:
+        """Forget a lake: nothing is kept for it any more. False if there was none."""
+        ...
+
     # Look
 
     def get(self, job_id: str) -> Job[Any] | None:
@@ -455,6 +473,10 @@ class Broker(Protocol):
 
     def schedules(self) -> list[Schedule]:
         """Every schedule as it is kept, by name."""
+        ...
+
+    def marks(self) -> list[Mark]:
+        """How far every lake has this history, by its name."""
         ...
 
     def workers(self) -> list[WorkerRow]:

@@ -16,9 +16,10 @@ from penstock.job import Job, State
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event; gauge, see `gauge`; and
-    flow, of a flow as a whole, under the flow's id: `data` has `says` (queued, ended, cancel,
-    retry, delete), `jobs`, and the flow's name and properties, if it has any.
+    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event; gauge, see `gauge`;
+    lake, see `mark_data` in mark; and flow, of a flow as a whole, under the flow's id: `data` has
+    `says` (queued, ended, cancel, retry, delete), `jobs`, and the flow's name and properties, if it
+    has any.
     """
 
     position: int

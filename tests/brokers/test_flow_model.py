@@ -10,18 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule
 
 from penstock.flow import WAIT_TASK, Flow, Member, Node, member_of
 from penstock.job import Job, failed, succeeded
 from penstock.signals import TAG
-from tests.brokers.test_model import MAYBE, Agreement, a_maker, extras, lanes
+from tests.brokers.agreeing import a_maker, agree
+from tests.brokers.test_model import MAYBE, Agreement, extras, lanes
 from tests.factories import a_worker
 
 SIGNALS = st.sampled_from(["approve", "decline"])
-STEPS = 40
 EXAMPLES = 40
 
 
@@ -158,29 +157,15 @@ def shown(row: Any) -> Any:
     return msgspec.structs.replace(row, nodes=()), nodes
 
 
-def agree(make: Any, examples: int, **options: Any) -> None:
-    run_state_machine_as_test(
-        type("FlowAgreementOn" + make.__name__, (FlowAgreement,), {"make": staticmethod(make)}),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-            **options,
-        ),
-    )
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_flows(store, request):
     examples = EXAMPLES // 5 if store == "postgres" else EXAMPLES  # each step is a round trip
-    agree(a_maker(store, request), examples, derandomize=True)
+    agree(FlowAgreement, a_maker(store, request), examples, derandomize=True)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_flows_for_long(store, request):
     """The same with other steps each time, and many more of them."""
-    agree(a_maker(store, request), 50 * EXAMPLES)
+    agree(FlowAgreement, a_maker(store, request), 50 * EXAMPLES)

@@ -10,6 +10,7 @@ import pytest
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.errors import PenstockError, SchemaTooNew
+from penstock.mark import Mark
 from tests.factories import a_job
 
 
@@ -132,3 +133,35 @@ def test_an_sqlite_that_is_too_old_is_refused_in_a_sentence(tmp_path, monkeypatc
         SqliteBroker(tmp_path / "jobs.db")
 
     assert not (tmp_path / "jobs.db").exists()
+
+
+@pytest.mark.parametrize("steps", range(1, len(migrations())))
+def test_a_store_of_any_earlier_step_is_brought_forward(tmp_path, clock, steps):
+    """With what it holds: a job from before is run, and lakes hold its history as any other."""
+    path = tmp_path / "jobs.db"
+    older = sqlite3.connect(path)
+    for number, script in migrations()[:steps]:
+        older.executescript(script)
+        older.execute(
+            "insert or replace into penstock_meta values ('schema', ?), ('store', 'x')",
+            (str(number),),
+        )
+    older.execute(
+        "insert into penstock_history (kind, at) values ('event', ?)", (clock.now() - 86400,)
+    )
+    older.commit()
+    older.close()
+
+    broker = SqliteBroker(path, clock=clock)
+    broker.enqueue([a_job(clock)])
+    broker.set_mark(Mark(lake="a"))
+    broker.prune(clock.now())
+
+    assert [row.kind for row in broker.history()] == ["event", "lake"]
+    assert sum(count.ready for count in broker.count()) == 1
+    broker.close()
+    made, written = sqlite3.connect(path), sqlite3.connect(":memory:")
+    written.executescript(sql.schema)
+    assert shape_of(made) == shape_of(written)
+    made.close()
+    written.close()

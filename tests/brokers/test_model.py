@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,22 +20,22 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from penstock.broker import Broker, Note
 from penstock.brokers.memory import MemoryBroker
 from penstock.filter import Filter
 from penstock.job import Job, Outcome, State, Unique, failed, lapsed, put_back, succeeded
+from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
+from tests.brokers.agreeing import a_maker, agree
 from tests.factories import a_worker
 
 QUEUES = st.sampled_from(["mail", "media"])
 TASKS = st.sampled_from(["mail:send", "mail:sweep"])
 WORKERS = st.sampled_from(["worker-1", "worker-2", "worker-3"])
 MAYBE = st.booleans()
-STEPS = 40
 EXAMPLES = 60
 
 
@@ -261,6 +260,18 @@ class Agreement(RuleBasedStateMachine):
     def let_time_pass(self, seconds: float) -> None:
         self.clock.advance(seconds=seconds)
 
+    @rule(lake=st.sampled_from(["a", "b"]), share=st.integers(0, 4))
+    def set_mark(self, lake: str, share: int) -> None:
+        for broker in (self.model, self.broker):
+            known = lake in {mark.lake for mark in broker.marks()}
+            rows = [0, *(row.position for row in broker.history(limit=10**6))]
+            position = rows[(len(rows) - 1) * share // 4] if known else 0
+            broker.set_mark(Mark(lake=lake, position=position, hold=500.0))
+
+    @rule(lake=st.sampled_from(["a", "b"]))
+    def clear_mark(self, lake: str) -> None:
+        self.both("clear_mark", lake)
+
     @rule(age=st.sampled_from([100.0, 1000.0]))
     def prune(self, age: float) -> None:
         before = self.clock.now() - age
@@ -293,6 +304,9 @@ class Agreement(RuleBasedStateMachine):
         assert sorted(
             ((r.kind, r.queue, r.task, r.until, r.created_at) for r in self.broker.rules()), key=str
         ) == sorted(rules, key=str)
+        assert [missed(mark) for mark in self.broker.marks()] == [
+            missed(mark) for mark in self.model.marks()
+        ]
         assert [(row.id, row.alive, row.running) for row in self.broker.workers()] == [
             (row.id, row.alive, row.running) for row in self.model.workers()
         ]
@@ -313,6 +327,11 @@ def seen(job: Job[Any] | None) -> Any:
     return same + counted + (asked if job.state is State.READY else ()) + held
 
 
+def missed(mark: Mark) -> Any:
+    """What a mark says but for positions, which are each store's own."""
+    return (mark.lake, mark.told_at, mark.gap and mark.gap.rows)
+
+
 def told(row: Any) -> Any:
     """What the history says; a reason is promised where a job ended or was put back."""
     reason = row.reason if row.kind in {"attempt", "cancel"} else None
@@ -321,54 +340,15 @@ def told(row: Any) -> Any:
     return (row.kind, row.attempt, row.state, reason, *counted, *ended)
 
 
-def memory(folder: Path, clock: Clock) -> Broker:
-    return MemoryBroker(clock)
-
-
-def sqlite(folder: Path, clock: Clock) -> Broker:
-    from penstock.brokers.sqlite import SqliteBroker
-
-    return SqliteBroker(folder / "jobs.db", clock=clock)
-
-
-def agree(make: Any, examples: int, **options: Any) -> None:
-    run_state_machine_as_test(
-        type("AgreementOn" + make.__name__, (Agreement,), {"make": staticmethod(make)}),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-            **options,
-        ),
-    )
-
-
-def a_maker(store: str, request: pytest.FixtureRequest) -> Any:
-    """How to make a fresh broker for each example."""
-    if store != "postgres":
-        return {"memory": memory, "sqlite": sqlite}[store]
-    migrated = request.getfixturevalue("migrated_postgres")
-
-    def postgres(folder: Path, clock: Clock) -> Broker:
-        from penstock.brokers.postgres import PostgresBroker
-
-        migrated.empty()
-        return PostgresBroker(migrated.url, clock=clock)
-
-    return postgres
-
-
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_every_broker_agrees_with_memory(store, request):
     """B2, B36, B43, B44, C4: one meaning, whatever the store. The same steps in every run."""
     examples = EXAMPLES // 3 if store == "postgres" else EXAMPLES  # each step is a round trip
-    agree(a_maker(store, request), examples, derandomize=True)
+    agree(Agreement, a_maker(store, request), examples, derandomize=True)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_for_long(store, request):
     """The same with other steps each time, and many more of them."""
-    agree(a_maker(store, request), 50 * EXAMPLES)
+    agree(Agreement, a_maker(store, request), 50 * EXAMPLES)

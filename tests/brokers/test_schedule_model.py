@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule
 
 from penstock.job import ENDED
 from penstock.schedule import Decision, Schedule, plan
-from tests.brokers.test_model import MAYBE, Agreement, a_maker, told
+from tests.brokers.agreeing import a_maker, agree
+from tests.brokers.test_model import MAYBE, Agreement, told
 from tests.factories import a_schedule
 
 NAMES = st.sampled_from(["first", "second"])
-STEPS = 40
 EXAMPLES = 20
 
 
@@ -98,30 +97,16 @@ class ScheduleAgreement(Agreement):
         assert theirs == mine
 
 
-def agree(make: Any, examples: int, **options: Any) -> None:
-    run_state_machine_as_test(
-        type("SchedulesOn" + make.__name__, (ScheduleAgreement,), {"make": staticmethod(make)}),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-            **options,
-        ),
-    )
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_schedules(store, request):
     """D10, D11, D60, D61, G32: each slot is decided once, whatever becomes of its job."""
     examples = EXAMPLES // 5 if store == "postgres" else EXAMPLES  # each step is a round trip
-    agree(a_maker(store, request), examples, derandomize=True)
+    agree(ScheduleAgreement, a_maker(store, request), examples, derandomize=True)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_schedules_for_long(store, request):
     """The same with other steps each time, and many more of them."""
-    agree(a_maker(store, request), 50 * EXAMPLES)
+    agree(ScheduleAgreement, a_maker(store, request), 50 * EXAMPLES)

@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, precondition, rule
 
 from penstock.broker import Note
+from tests.brokers.agreeing import a_maker, agree
 from tests.brokers.test_flow_model import FlowAgreement, shown
-from tests.brokers.test_model import a_maker
 
 STEPS = 30
 EXAMPLES = 40
@@ -64,29 +63,15 @@ class WholeFlowAgreement(FlowAgreement):
             assert theirs.after == mine.after
 
 
-def agree(make: Any, examples: int, **options: Any) -> None:
-    run_state_machine_as_test(
-        type("WholeFlowsOn" + make.__name__, (WholeFlowAgreement,), {"make": staticmethod(make)}),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            database=None,
-            **options,
-        ),
-    )
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_whole_flows(store, request):
     examples = EXAMPLES // 10 if store == "postgres" else EXAMPLES  # each step is a round trip
-    agree(a_maker(store, request), examples, derandomize=True)
+    agree(WholeFlowAgreement, a_maker(store, request), examples, steps=STEPS, derandomize=True)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_whole_flows_for_long(store, request):
     """The same with other steps each time, and many more of them."""
-    agree(a_maker(store, request), 50 * EXAMPLES)
+    agree(WholeFlowAgreement, a_maker(store, request), 50 * EXAMPLES, steps=STEPS)

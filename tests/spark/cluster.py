@@ -24,6 +24,7 @@ from tests.stories.conftest import eventually
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
+_LOOPBACK = "127.0.0.1"
 _START_SECONDS = 90
 
 
@@ -31,7 +32,7 @@ class Cluster:
     """`workers` workers with so many cores each; `url` is what --master takes."""
 
     def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
-        self._folder = folder
+        self.folder = folder
         self._workers = workers
         self._cores = cores
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -40,14 +41,16 @@ class Cluster:
 
     def __enter__(self) -> Self:
         try:
-            place = ["--host", "127.0.0.1", "--port", str(self._port)]
-            self._start("master.Master", *place, "--webui-port", str(self._page))
+            place = ["--host", _LOOPBACK, "--port", str(self._port)]
+            self._start("master.Master", _LOOPBACK, *place, "--webui-port", str(self._page))
             eventually(self.state, _START_SECONDS, "the master answers")
             for number in range(self._workers):
-                folder = self._folder / f"worker-{number}"
+                folder = self.folder / f"worker-{number}"
                 memory = ["--cores", str(self._cores), "--memory", "1g"]
-                where = ["--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(folder)]
-                self._start("worker.Worker", *where, *memory, self.url)
+                # A host each: a task is run a second time, to be sure, on another host only.
+                host = f"127.0.0.{number + 1}"
+                where = ["--host", host, "--webui-port", "0", "--work-dir", str(folder)]
+                self._start("worker.Worker", host, *where, *memory, self.url)
             eventually(
                 lambda: len((self.state() or {}).get("workers", ())) == self._workers,
                 _START_SECONDS,
@@ -74,7 +77,7 @@ class Cluster:
         found: list[int] = []
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                here = (place / "cwd").readlink().is_relative_to(self._folder)
+                here = (place / "cwd").readlink().is_relative_to(self.folder)
                 if here and b"--executor-id" in (place / "cmdline").read_bytes().split(b"\0"):
                     found.append(int(place.name))
         return found
@@ -90,23 +93,23 @@ class Cluster:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def _start(self, kind: str, *words: str) -> None:
+    def _start(self, kind: str, host: str, *words: str) -> None:
         environment = {
             **{name: os.environ[name] for name in ("HOME", "PATH", "LANG") if name in os.environ},
             "SPARK_HOME": str(SPARK_HOME),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "PYSPARK_PYTHON": sys.executable,
             # They live for minutes: what is compiled for speed comes too late to be of use.
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         if (home := java_home()) is not None:
             environment["JAVA_HOME"] = str(home)
-        with (self._folder / f"{kind}-{len(self._processes)}.log").open("wb") as log:
+        with (self.folder / f"{kind}-{len(self._processes)}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(
                     [SPARK_HOME / "bin" / "spark-class", f"{_DEPLOY}.{kind}", *words],
                     env=environment,
-                    cwd=self._folder,
+                    cwd=self.folder,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

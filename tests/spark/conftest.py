@@ -100,8 +100,8 @@ def spark(shared_spark: Any, store_url: str) -> Any:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A standalone cluster of two workers on this machine."""
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    """A standalone cluster on this machine: two workers, with room for two applications."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), cores=2) as cluster:
         yield cluster
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import penstock.spark
-from penstock import App, Refused
+from penstock import App, Refused, ResultGone
 from penstock.job import State
 from penstock.rule import RuleKind
 from penstock.spark import row_id
@@ -97,11 +97,23 @@ def test_what_cannot_be_applied_is_refused(shared_spark: Any, app: App, sqlite_u
 
     with pytest.raises(Refused, match="no such column"):
         penstock.spark.apply(rows, task, id="key")
+    with pytest.raises(Refused, match="nothing would be left"):
+        penstock.spark.apply(rows, app.tasks["lab:forget"], id="id")
     with pytest.raises(Refused, match="rename the frame's own"):
         penstock.spark.apply(rows.withColumnRenamed("other", "error"), task, id="id")
     penstock.spark.attach(shared_spark, url="sqlite:////elsewhere/jobs.db")
     with pytest.raises(Refused, match="the session's sqlite:////elsewhere"):
         penstock.spark.apply(rows, task, id="id")
+
+
+def test_a_row_whose_job_was_deleted_is_named(spark: Any, app: App, worker: Any):
+    """It ends with a sentence, and does not wait for what will never come."""
+    task = app.tasks["lab:score"]
+    penstock.spark.apply(frame_of(spark, "a"), task, id="id")
+    app.broker.delete([row_id(task.name, 0)])
+
+    with pytest.raises(ResultGone, match="row id=0 is not kept any more"):
+        penstock.spark.apply(frame_of(spark, "a"), task, id="id")
 
 
 KILLED = """

@@ -168,7 +168,7 @@ def test_killing_an_executor_and_then_the_driver_of_a_cluster_loses_nothing(
             [
                 *(*command, "spark-worker", f"{TASKS}:app", "--master", cluster.url),
                 *("--slots", "2", "--threads", "1", "--lease", "3s", "--drain"),
-                *("--config", "spark.executor.memory=512m"),
+                *("--config", "spark.executor.memory=512m", "--config", "spark.cores.max=2"),
             ],
             env={**environment, "PYSPARK_PYTHON": str(bare)},
             stdin=subprocess.DEVNULL,

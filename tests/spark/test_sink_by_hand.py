@@ -84,6 +84,21 @@ def test_an_aborted_write_leaves_neither_jobs_nor_rejects(store_url: str, tmp_pa
     assert jobs_in(store_url) == []
 
 
+def test_rejects_of_attempts_that_lost_or_died_go_with_the_commit(store_url: str, tmp_path: Path):
+    rejects = tmp_path / "rejects"
+    options = {"task": "a:b", "url": store_url, "rejects": str(rejects), "write": "import-7"}
+    sink = BatchSink(REAL, options, False)
+    other = BatchSink(REAL, {**options, "write": "import"}, False)
+    rows = pa.record_batch({"x": [1.0, float("nan")]})
+    won, lost, beside = (each.write(iter([rows])) for each in (sink, sink, other))
+    (rejects / "_import-7-0-0-0badcafe.parquet").write_bytes(b"PAR1")  # its task was killed
+
+    sink.commit([won])
+
+    assert lost.rejects is not None
+    assert {path.name for path in rejects.iterdir()} == {won.rejects, f"_{beside.rejects}"}
+
+
 @pytest.mark.parametrize(
     ("schema", "options", "sentence"),
     [

@@ -128,3 +128,19 @@ def test_what_cannot_be_a_spark_task_is_refused(app: App):
 
         @app.task(spark="local[2]")  # pyright: ignore[reportCallIssue, reportArgumentType]
         def text(spark: SparkSession) -> None: ...
+
+
+def test_a_task_writes_by_name_whichever_thread_it_runs_on(app: App, store_url: str):
+    """Spark knows its sources by the thread's own session, and a worker has many threads."""
+
+    @app.task(name="fill", spark=True)
+    def fill(spark: SparkSession, rows: int) -> None:
+        writer = spark.range(rows).write.format("penstock").option("url", store_url)
+        writer.option("task", "mail:send").mode("append").save()
+
+    handle = fill.enqueue(3)
+
+    drain(app)
+
+    assert handle.result() is None
+    assert [count.ready for count in app.broker.count() if count.task == "mail:send"] == [3]

@@ -37,7 +37,7 @@ _SUPERVISE = (
 )
 
 
-def eventually(look: Callable[[], T], timeout: float = 15.0, what: str = "") -> T:
+def eventually(look: Callable[[], T], timeout: float = 60.0, what: str = "") -> T:
     """What `look` sees, once it sees something."""
     until = time.monotonic() + timeout
     while time.monotonic() < until:

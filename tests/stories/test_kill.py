@@ -30,7 +30,7 @@ def test_a_child_that_is_killed_in_mid_run_loses_nothing(story: Story):
     [child] = fleet.children()
     os.kill(child, signal.SIGKILL)
 
-    assert fleet.wait(20) == 0, fleet.output()
+    assert fleet.wait(60) == 0, fleet.output()
     assert story.states(handles) == {State.SUCCEEDED: 400}
     assert set(story.successes().values()) == {1}
     assert "SIGKILL" in fleet.output()
@@ -66,7 +66,7 @@ def test_one_poison_job_among_a_hundred_fails_alone(story: Story):
 
     fleet = story.start(drain=True)
 
-    assert fleet.wait(20) == 0, fleet.output()
+    assert fleet.wait(60) == 0, fleet.output()
     bad = story.broker.get(handles[50].id)
     assert (bad.state, bad.reason, bad.lapses) == (State.FAILED, "crashed", 3)
     successes = story.successes()
@@ -79,7 +79,7 @@ def test_a_job_that_ends_its_process_as_if_all_was_well_is_stopped_too(story: St
 
     fleet = story.start(drain=True)
 
-    assert fleet.wait(20) == 0, fleet.output()
+    assert fleet.wait(60) == 0, fleet.output()
     bad = story.broker.get(leave.id)
     assert (bad.state, bad.reason, bad.lapses) == (State.FAILED, "crashed", 3)
     assert good.state() is State.SUCCEEDED
@@ -129,7 +129,7 @@ def test_a_producer_that_is_killed_between_writes_goes_on_where_it_stopped(story
 
     assert sum(each.ready for each in story.broker.count()) == count
     fleet = story.start(drain=True)
-    assert fleet.wait(20) == 0, fleet.output()
+    assert fleet.wait(60) == 0, fleet.output()
     rows = Counter(line[1] for line in story.ledger("nap"))
     assert len(rows) == count
     assert set(rows.values()) == {1}

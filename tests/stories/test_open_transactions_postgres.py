@@ -24,12 +24,10 @@ def live_views_work(story: Story, seconds: float) -> None:
     number = 1_000_000
     while time.monotonic() < until:
         number += 1
-        began = time.monotonic()
         handle = story.task("nap").enqueue(number)
-        assert handle.result(timeout=5) == number
+        assert handle.result(timeout=60) == number
         assert story.broker.get(handle.id).state is State.SUCCEEDED
         assert sum(count.running for count in story.broker.count()) < 100
-        assert time.monotonic() - began < 3
         time.sleep(0.05)
 
 

@@ -61,7 +61,7 @@ def test_a_second_signal_hands_back_at_once(story: Story):
     fleet.signal(signal.SIGTERM)
 
     assert fleet.wait() == 0, fleet.output()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 40
     assert handle.state() is State.READY
 
 
@@ -84,9 +84,9 @@ def test_ctrl_c_reaches_everybody_and_the_supervisor_decides(story: Story):
 def test_a_child_that_is_asked_to_end_by_itself_is_replaced(story: Story):
     fleet = story.start()
     [before] = eventually(fleet.children)
-    story.task("nap").enqueue(1).result(timeout=10)
+    story.task("nap").enqueue(1).result(timeout=60)
 
     os.kill(before, signal.SIGTERM)
 
     eventually(lambda: fleet.children() and before not in fleet.children())
-    assert story.task("nap").enqueue(2).result(timeout=10) == 2
+    assert story.task("nap").enqueue(2).result(timeout=60) == 2

@@ -17,10 +17,12 @@ from penstock.broker import Batch, Note
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.filter import Filter
 from penstock.job import Unique, failed, succeeded, try_again
+from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import plan
 from penstock.testing.clock import Clock
 from tests.factories import a_job, a_schedule, a_worker, begun, some_jobs
+from tests.trust.dying import act
 
 NOW = 1_800_000_000.0
 MOST_STATEMENTS = 200
@@ -53,6 +55,7 @@ class World:
         staged = [*some_jobs(self.clock, 5), a_job(self.clock, key="ada", tags={"tenant": "d"})]
         broker.stage("write-1", "0/1", staged)
         broker.stage("write-1", "0/2", some_jobs(self.clock, 3))
+        broker.set_mark(Mark(lake="lake-1", hold=0.0))
         broker.close()
 
 
@@ -90,6 +93,8 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
     "change a schedule": lambda broker, world: broker.put_schedule(a_schedule(every=5.0)),
     "clear a schedule": lambda broker, world: broker.clear_schedule("hourly"),
     "decide a slot": lambda broker, world: broker.decide_schedule(world.schedule, decisions(world)),
+    "set a mark": lambda broker, world: broker.set_mark(Mark(lake="lake-2")),
+    "clear a mark": lambda broker, world: broker.clear_mark("lake-1"),
     "renew": lambda broker, world: broker.renew([a_worker()], holding=[world.claimed[0].id]),
     "stage": lambda broker, world: broker.stage("write-2", "0/1", world.fresh),
     "publish": lambda broker, world: broker.publish("write-1", {"0/1": 6}),
@@ -110,6 +115,7 @@ def picture(path: Path, world: World) -> dict[str, Any]:
         "counts": broker.count(),
         "rules": broker.rules(),
         "schedules": broker.schedules(),
+        "marks": broker.marks(),
         "history": broker.history(),
         "batch": broker.enqueue([], batch=Batch("b")).batch,
         "notes": [broker.notes(job.id) for job in jobs],
@@ -127,28 +133,6 @@ def picture(path: Path, world: World) -> dict[str, Any]:
     return seen
 
 
-def act(path: Path, world: World, verb: str, die_at: int) -> int:
-    """Do it in a process of its own that dies before its n-th statement; how it ended."""
-    child = os.fork()
-    if not child:
-        try:
-            broker = SqliteBroker(path, clock=world.clock)
-            seen = 0
-
-            def count(_: str) -> None:
-                nonlocal seen
-                seen += 1
-                if seen == die_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            broker.store._writer.set_trace_callback(count)
-            VERBS[verb](broker, world)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_is_done_or_not_done(tmp_path, verb):
     original = tmp_path / "original.db"
@@ -159,7 +143,7 @@ def test_a_verb_is_done_or_not_done(tmp_path, verb):
     for die_at in range(1, MOST_STATEMENTS):
         path = tmp_path / f"{die_at}.db"
         shutil.copy(original, path)
-        status = act(path, world, verb, die_at)
+        status = act(path, world.clock, lambda broker: VERBS[verb](broker, world), die_at)
         pictures.append(picture(path, world))
         if status == 0:
             break
@@ -179,7 +163,7 @@ def test_what_was_cut_off_can_be_sent_again(tmp_path):
     for die_at in range(1, MOST_STATEMENTS):
         path = tmp_path / f"{die_at}.db"
         shutil.copy(original, path)
-        status = act(path, world, "enqueue", die_at)
+        status = act(path, world.clock, lambda broker: VERBS["enqueue"](broker, world), die_at)
 
         broker = SqliteBroker(path, clock=world.clock)
         broker.enqueue(world.fresh)

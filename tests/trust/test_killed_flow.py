@@ -18,6 +18,7 @@ from penstock.job import failed, succeeded
 from penstock.signals import TAG
 from penstock.testing.clock import Clock
 from tests.factories import a_flow, a_worker, begun, claim, part
+from tests.trust.dying import act
 
 NOW = 1_800_000_000.0
 MOST_STATEMENTS = 200
@@ -89,28 +90,6 @@ def picture(path: Path, world: World) -> dict[str, Any]:
     return seen
 
 
-def act(path: Path, world: World, verb: str, die_at: int) -> int:
-    """Do it in a process of its own that dies before its n-th statement; how it ended."""
-    child = os.fork()
-    if not child:
-        try:
-            broker = SqliteBroker(path, clock=world.clock)
-            seen = 0
-
-            def count(_: str) -> None:
-                nonlocal seen
-                seen += 1
-                if seen == die_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            broker.store._writer.set_trace_callback(count)
-            VERBS[verb](broker, world)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
-
-
 def finish(path: Path, world: World, verb: str) -> list[Any]:
     """Do it again, as whoever was not answered would, and work off the rest; how jobs ended."""
     broker = SqliteBroker(path, clock=world.clock)
@@ -138,7 +117,7 @@ def test_a_flow_is_never_left_half_way(tmp_path, verb):
     for die_at in range(1, MOST_STATEMENTS):
         path = tmp_path / f"{die_at}.db"
         shutil.copy(original, path)
-        status = act(path, world, verb, die_at)
+        status = act(path, world.clock, lambda broker: VERBS[verb](broker, world), die_at)
         pictures.append(picture(path, world))
         if verb != "lapse":
             ends.append(finish(path, world, verb))

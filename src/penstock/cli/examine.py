@@ -60,6 +60,7 @@ def examine(
         findings += _unknown_tasks(workers, counts, known)
         findings += _rules(broker, counts)
         findings += _schedules(broker)
+        findings += _lakes(broker)
         findings.append(_failed(counts))
     except PenstockError as error:
         findings.append(Finding("store", Colour.RED, str(error), "see above"))
@@ -233,6 +234,36 @@ def _schedules(broker: Broker) -> list[Finding]:
     ]
     if not findings and kept:
         findings.append(Finding("schedules", Colour.GREEN, f"{len(kept)}, none of them late"))
+    return findings
+
+
+def _lakes(broker: Broker) -> list[Finding]:
+    from penstock.cli.lakes import STILL_SECONDS, gap_text, place_of
+
+    now, marks = broker.clock.now(), broker.marks()
+    findings: list[Finding] = []
+    for mark in marks:
+        lake, since = place_of(mark), now - mark.told_at
+        choice = (
+            f"penstock pipeline run --lake {lake}; if it was given up,"
+            f" penstock pipeline forget --lake {mark.lake}"
+        )
+        if mark.gap is not None:
+            says = f"{lake} misses {gap_text(mark.gap)}: pruned before it got there"
+            findings.append(Finding("lakes", Colour.RED, says, choice))
+        elif since > STILL_SECONDS:
+            says = (
+                f"{lake} has taken nothing for {span(since)}; history behind position"
+                f" {mark.position:,} is kept for it, {span(mark.hold)} beyond the retention"
+            )
+            findings.append(Finding("lakes", Colour.YELLOW, says, choice))
+    if marks and not findings:
+        last = span(now - min(mark.told_at for mark in marks))
+        findings.append(
+            Finding(
+                "lakes", Colour.GREEN, f"{len(marks)}; the last word of each is {last} old at most"
+            )
+        )
     return findings
 
 

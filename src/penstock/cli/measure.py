@@ -77,13 +77,27 @@ def bench(
 
 def demo(
     *,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="The data pipeline on Spark, in a minute or two.")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Jobs in bulk.", min=100, show_default="3,000; with --spark a million"),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller numbers, a few seconds.")] = False,
     json: Json = False,
 ) -> None:
     """See it work: jobs of several kinds, a kill -9 in mid-run, and the proof that none is lost.
 
+    With --spark: jobs out of a frame, worked by local workers and by Spark, a backfill, a lake and
+    its report.
+
     Example: penstock demo
     """
+    if spark:
+        from penstock.demo.spark.story import tell as tell_spark
+
+        raise typer.Exit(tell_spark(jobs or (20_000 if quick else 1_000_000), json=json))
     from penstock.demo.story import tell
 
-    raise typer.Exit(tell(quick=quick, json=json))
+    raise typer.Exit(tell(jobs or (300 if quick else 3000), json=json))

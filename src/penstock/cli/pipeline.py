@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.cli.options import AppTarget, Json, Profile, Url, span_of
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Step(StrEnum):
     REPORT = "report"
     REPLAY = "replay"
     COMPACT = "compact"
+    LAKES = "lakes"
+    FORGET = "forget"
 
 
 class Source(StrEnum):
@@ -38,10 +40,22 @@ class Source(StrEnum):
 def pipeline(
     step: Annotated[
         Step,
-        typer.Argument(metavar="run|report|replay|compact", help="What to do.", show_default=False),
+        typer.Argument(
+            metavar="run|report|replay|compact|lakes|forget",
+            help="What to do.",
+            show_default=False,
+        ),
     ],
     *,
     lake: Annotated[Path, typer.Option(help="The lake's folder.")] = Path("lake"),
+    hold: Annotated[
+        str | None,
+        typer.Option(
+            help="run: how long the store keeps for this lake what it has not, beyond the"
+            " retention, as 30d.",
+            show_default="as before, or 30d",
+        ),
+    ] = None,
     page: Annotated[
         Path | None,
         typer.Option(help="report: where the page goes.", show_default="penstock-report.html"),
@@ -73,15 +87,28 @@ def pipeline(
     """Keep history in a lake of Parquet files, and make reports and replays of it, with Spark.
 
     run: take what is new to the lake. report: one HTML page, and tables. replay: enqueue again.
-    compact: make large files of small ones.
+    compact: make large files of small ones. lakes: those that the store keeps history for.
+    forget: keep nothing for this lake any more; its files stay.
 
     Example: penstock pipeline run --lake ./lake
     """
     if (step is Step.REPLAY) is not (where is not None):
         raise Refused("--where says which jobs are replayed: it goes with replay, and only there")
+    if hold is not None and step is not Step.RUN:
+        raise Refused("--hold says how long a store waits for a lake: it goes with run alone")
+    if step in {Step.LAKES, Step.FORGET}:
+        from penstock.cli.lakes import forget_lake, put_lakes
+        from penstock.cli.place import opened
+
+        with opened(url, profile, app) as broker:
+            if step is Step.LAKES:
+                put_lakes(broker, json=json)
+            else:
+                forget_lake(broker, lake, json=json)
+        return
     command = _Command(lake, master, url, profile, app, json=json)
     if step is Step.RUN:
-        command.run()
+        command.run(None if hold is None else span_of(hold, "--hold"))
     elif step is Step.COMPACT:
         command.compact()
     elif step is Step.REPORT:
@@ -113,8 +140,11 @@ class _Command:
         self._json = json
         self._ticker = Ticker(quiet=json)
 
-    def run(self) -> None:
+    def run(self, hold: float | None) -> None:
+        import msgspec
+
         from penstock.cli import show
+        from penstock.cli.lakes import gap_text
         from penstock.cli.place import opened
 
         with opened(*self._store):
@@ -125,7 +155,10 @@ class _Command:
 
             began = time.monotonic()
             done = export(
-                spark, writing, lambda table, rows: self._ticker.say(f"{rows:,} {table} so far")
+                spark,
+                writing,
+                lambda table, rows: self._ticker.say(f"{rows:,} {table} so far"),
+                hold=hold,
             )
             took = time.monotonic() - began
             days = build(
@@ -141,7 +174,7 @@ class _Command:
                     "taken": done.taken,
                     "rows": rows,
                     "days": days,
-                    "gap": done.gap,
+                    "gaps": [msgspec.to_builtins(gap) for gap in done.gaps],
                 }
             )
             return
@@ -149,12 +182,10 @@ class _Command:
         show.say(f"{new} are new in {self._folder}, in {took:.1f} s")
         held = ", ".join(f"{number:,} {table}" for table, number in rows.items())
         show.aside(f"it holds {held}; penstock pipeline report --lake {self._folder} shows them")
-        if done.gap is not None:
-            mark, kept = done.gap
+        for gap in done.gaps:
             show.complain(
-                f"the store keeps nothing between position {mark:,}, where this lake ended, and"
-                f" {kept:,}: what was there, if anything, is lost to it. Run this more often"
-                " than workers prune the store"
+                f"this lake misses {gap_text(gap)}: the store pruned before it got there. What came"
+                " later is here. Run this more often, or let the store wait longer with --hold"
             )
 
     def compact(self) -> None:
@@ -180,6 +211,8 @@ class _Command:
             show.say(f"{fewer:,} files fewer; {files:,} are in {self._folder}")
 
     def report(self, place: Path, source: Source | None) -> None:
+        import msgspec
+
         from penstock.cli import show
         from penstock.spark.pipelines.manifest import read_manifest
 
@@ -203,10 +236,10 @@ class _Command:
         answers.made_at = time.time()
         answers.source = "store" if small else "lake"
         answers.where = self._where() if small else str(self._folder)
+        if not small:
+            answers.gaps = [msgspec.to_builtins(gap) for gap in self._lake().manifest().gaps]
         _write(place, page(answers))
         if self._json:
-            import msgspec
-
             show.put_json({**msgspec.structs.asdict(answers), "page": str(place)})
             return
         _put_tables(answers)

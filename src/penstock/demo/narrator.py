@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import rich.progress
@@ -34,6 +36,23 @@ class Narrator:
         if not self.silent:
             show.console().print(text, soft_wrap=True)
             sys.stdout.flush()
+
+    @contextmanager
+    def busy(self, what: str) -> Generator[None]:
+        """While this lasts a terminal shows that something goes on, and for how long."""
+        if self.silent or not sys.stdout.isatty():
+            yield
+            return
+        with rich.progress.Progress(
+            rich.progress.TextColumn("  "),
+            rich.progress.SpinnerColumn(),
+            rich.progress.TextColumn("{task.description}"),
+            rich.progress.TimeElapsedColumn(),
+            console=show.console(),
+            transient=True,
+        ) as progress:
+            progress.add_task(what, total=None)
+            yield
 
     def bar(self, total: int, what: str) -> Bar:
         return Bar(self, total, what)
@@ -67,7 +86,8 @@ class Bar:
         quarter = 4 * done // max(self._total, 1)
         if quarter > self._said:
             self._said = quarter
-            self._narrator.tell(f"{done:>7,} of {self._total:,} {self._what}")
+            total = f"{self._total:,}"
+            self._narrator.tell(f"{done:>{max(len(total), 7)},} of {total} {self._what}")
 
     def close(self) -> None:
         if self._progress is not None:

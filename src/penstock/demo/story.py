@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,15 +20,16 @@ from penstock.cli import show
 from penstock.cli.flows import drawn
 from penstock.cli.place import chosen
 from penstock.demo import tasks
+from penstock.demo.beside import PATIENCE, BesideWorker, wait
 from penstock.demo.narrator import Narrator
+from penstock.demo.place import placed
 from penstock.demo.proof import Proof, prove
-from penstock.errors import PenstockError, Refused
+from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.job import State
 from penstock.rule import Rule, RuleKind
 from penstock.signals import wait_for
 
-_PATIENCE = 120.0
 _THREADS = 4
 
 
@@ -44,7 +43,7 @@ class Story:
         self.thumbnails = thumbnails
         self.enqueued = 0
         self.killed: set[int] = set()
-        self.worker: subprocess.Popen[bytes] | None = None
+        self.worker: BesideWorker | None = None
 
     @property
     def broker(self) -> Broker:
@@ -90,10 +89,9 @@ class Story:
 
     def start_worker(self) -> None:
         self.narrator.step("A worker starts: a supervisor and two child processes.")
-        command = [sys.executable, "-m", "penstock", "worker", "penstock.demo.tasks"]
-        command += ["--url", self.url, "--processes", "2", "--threads", str(_THREADS)]
-        with (self.folder / "worker.log").open("wb") as log:
-            self.worker = subprocess.Popen(command, stdout=log, stderr=log)
+        options = ("--processes", "2", "--threads", str(_THREADS))
+        log = self.folder / "worker.log"
+        self.worker = BesideWorker("penstock.demo.tasks", self.url, log, *options)
         self.wait(lambda: len(self.children()) == 2, "two children")
         for pid in self.children():
             self.narrator.tell(f"process {pid} is there")
@@ -172,7 +170,7 @@ class Story:
         (self.folder / tasks.PROVIDER).touch()
         broker.retry([failed.id], author="you", reason="the provider is up again")
         narrator.tell("the provider is up again: penstock retry state:failed")
-        result = tasks.app.handle(failed.id).result(timeout=_PATIENCE)
+        result = tasks.app.handle(failed.id).result(timeout=PATIENCE)
         narrator.tell(f"  {result}", "green")
 
     def flow(self) -> None:
@@ -201,17 +199,11 @@ class Story:
             narrator.put(line)
         narrator.tell("nobody waits on a worker. penstock signal album-approved Ada")
         tasks.app.signal("album-approved", "Ada", author="you")
-        narrator.tell(f"  {last.result(timeout=_PATIENCE)}", "green")
+        narrator.tell(f"  {last.result(timeout=PATIENCE)}", "green")
 
     def stop_worker(self) -> None:
-        if self.worker is None or self.worker.poll() is not None:
-            return
-        self.worker.terminate()
-        try:
-            self.worker.wait(60)
-        except subprocess.TimeoutExpired:
-            self.worker.kill()
-            self.worker.wait()
+        if self.worker is not None:
+            self.worker.stop()
 
     def prove(self) -> Proof:
         narrator, broker = self.narrator, self.broker
@@ -249,38 +241,25 @@ class Story:
         return proof
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + _PATIENCE
-        while not done():
-            if self.worker is not None and self.worker.poll() is not None:
-                raise PenstockError(
-                    f"the worker ended while the demo waited for {what}; its words are in "
-                    f"{self.folder / 'worker.log'}"
-                )
-            if time.monotonic() > until:
-                raise PenstockError(f"the demo waited {_PATIENCE:.0f} s for {what}")
-            time.sleep(0.05)
+        wait(done, what, self._check)
+
+    def _check(self, what: str) -> None:
+        if self.worker is not None:
+            self.worker.check(what)
 
 
-def tell(*, quick: bool = False, json: bool = False) -> int:
-    """Tell it; 0 if the proof holds, else 1."""
+def tell(jobs: int, *, json: bool = False) -> int:
+    """Tell it, with so many jobs in bulk; 0 if the proof holds, else 1."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     narrator = Narrator(silent=json)
-    story = Story(narrator, folder, thumbnails=300 if quick else 3000)
-    before = os.environ.get(tasks.FOLDER)
-    os.environ[tasks.FOLDER] = str(folder)
+    story = Story(narrator, folder, thumbnails=jobs)
     began = time.monotonic()
-    try:
-        with chosen(story.url, None):
-            try:
-                proof = story.tell()
-            finally:
-                story.stop_worker()
-                tasks.app.close()
-    finally:
-        if before is None:
-            del os.environ[tasks.FOLDER]
-        else:
-            os.environ[tasks.FOLDER] = before
+    with placed(folder), chosen(story.url, None):
+        try:
+            proof = story.tell()
+        finally:
+            story.stop_worker()
+            tasks.app.close()
     if json:
         figures = {**msgspec.structs.asdict(proof), "holds": proof.holds, "store": story.url}
         show.put_json(figures)

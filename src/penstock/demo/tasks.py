@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 from penstock.app import App
 from penstock.current import current_job
+from penstock.demo.place import place
 from penstock.retry import Retry
 
 app = App()
-FOLDER = "PENSTOCK_DEMO_FOLDER"
 WITNESS = "starts.txt"
 PROVIDER = "payment-provider-is-up"
 
@@ -57,7 +56,7 @@ def letter(to: str) -> str:
 def charge(order: int, card: str) -> str:
     """Fails until the payment provider is up again."""
     _write_down()
-    if not (_folder() / PROVIDER).exists():
+    if not (place() / PROVIDER).exists():
         raise RuntimeError("the payment provider is down")
     return f"order {order} paid with the card that ends in {card[-4:]}"
 
@@ -77,15 +76,11 @@ def album(sizes: list[int], approval: str) -> str:
     return f"an album of {len(sizes)} pictures, approved by {approval}"
 
 
-def _folder() -> Path:
-    return Path(os.environ[FOLDER])
-
-
 def _write_down() -> None:
     job = current_job()
     line = f"{job.id} {job.attempt} {os.getpid()}\n".encode()
     # One write to a file opened for appending: lines of several processes do not mix.
-    number = os.open(_folder() / WITNESS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    number = os.open(place() / WITNESS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(number, line)
     finally:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker import Broker
 from penstock.brokers import open_broker
-from penstock.errors import Refused
+from penstock.errors import Refused, ResultGone
 from penstock.job import ENDED, State
 from penstock.rule import RuleKind
 from penstock.settings import mask
 from penstock.spark.row_ids import row_id
+from penstock.spark.session import make_active
 from penstock.spark.store import named_store, store_of
 from penstock.task import Task
 
@@ -54,6 +55,7 @@ def apply(
     from penstock.spark.sink.making import recipe_text
 
     spark = frame.sparkSession
+    make_active(spark)
     app, url = task.app, store_of(spark)
     if app.resolved_url.url != url:
         raise Refused(
@@ -64,6 +66,9 @@ def apply(
         raise Refused(f"id={id!r}: the frame has no such column; there are {frame.columns}")
     if taken := sorted(set(RESULT) & set(frame.columns)):
         raise Refused(f"the answer has a column {taken[0]!r}; rename the frame's own")
+    for strategy in ("on_success", "on_error", "on_timeout"):
+        if getattr(task.policy, strategy) == "delete":
+            raise Refused(f'{task.name} has {strategy}="delete": nothing would be left to answer')
     names = arguments or [name for name in frame.columns if name in task.codec.kinds]
     _check(frame, task, id, names)
     if rate is not None:
@@ -116,9 +121,15 @@ def _await_all(broker: Broker, frame: DataFrame, task: str, id: str) -> None:
         left = _open(broker, task)
         if left == 0 or now - looked >= _EVERY_SECONDS:
             looked = now
-            if not _looked_up(frame.select(id), task, id).where("state is null").limit(1).count():
+            open_rows = _looked_up(frame.select(id), task, id).where("state is null").take(1)
+            if not open_rows:
                 _say(f"{rows:,} rows ended")
                 return
+            if left == 0:
+                raise ResultGone(
+                    f"the job of row {id}={open_rows[0][id]!r} is not kept any more: it was"
+                    f" deleted, or {task} keeps what ended for too short a time"
+                )
         if now - said >= _SAY_SECONDS:
             said = now
             _say(f"{max(0, rows - left):,} of {rows:,} rows ended")

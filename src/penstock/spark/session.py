@@ -92,7 +92,19 @@ def _attached(spark: SparkSession, store: ResolvedUrl) -> SparkSession:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     make_ready(spark, known)
     spark.dataSource.register(PenstockSource)
+    make_active(spark)
     return spark
+
+
+def make_active(spark: SparkSession) -> None:
+    """Make this the session of the calling thread.
+
+    Only the thread that made a session has it so, and a write by name from any other finds no
+    source of Python's.
+    """
+    made: Any = getattr(spark, "_jsparkSession", None)
+    if made is not None:  # else it stands in for one, in a test
+        made.setActiveSession(made)
 
 
 def _need_spark() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.current import CURRENT
 from penstock.errors import Refused
-from penstock.spark.session import session
+from penstock.spark.session import make_active, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +44,7 @@ def spark_function(app: App, function: Callable[..., Any], given: object) -> Cal
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         spark = app.resources.open(factory)
+        make_active(spark)  # another thread may have made it
         with job_group(spark, function.__qualname__):
             return function(spark, *args, **kwargs)
 

@@ -18,6 +18,7 @@ from penstock.brokers.postgres.connection import Connection, connect
 from penstock.brokers.postgres.statements import functions, sql
 from penstock.brokers.postgres.steps import Plan, Step, steps_in, this_plan
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
+from penstock.mark import Mark
 from penstock.testing.postgres.programs import find_programs
 from tests.brokers.postgres.catalogue import catalogue
 from tests.factories import a_job
@@ -367,3 +368,22 @@ def test_what_somebody_else_put_into_the_schema_is_named_and_left_alone(
             " and relnamespace = 'penstock'::regnamespace"
         )
         assert tables.fetchone() == (1,)
+
+
+def test_a_store_of_the_step_before_is_brought_forward(
+    connection, postgres_url, migrated_postgres, clock
+):
+    """With what it holds: its history waits for lakes as any other."""
+    plan = this_plan()
+    migrating.migrate(connection, "here", plan=replace(plan, steps=plan.steps[:-1]))
+    connection.execute(
+        "insert into penstock.history (kind, at) values ('event', %s)", (clock.now() - 86400,)
+    )
+
+    broker = PostgresBroker(postgres_url, clock=clock)
+    broker.set_mark(Mark(lake="a"))
+    broker.prune(clock.now())
+
+    assert [row.kind for row in broker.history()] == ["event", "lake"]
+    broker.close()
+    assert catalogue(postgres_url) == catalogue(migrated_postgres.url)

@@ -88,7 +88,7 @@ def test_of_two_who_take_a_key_at_the_same_moment_the_later_one_stands(
     all_wait(1)
     other.commit()
 
-    assert answer.result(10).standing == {second.id: first.id}
+    assert answer.result(60).standing == {second.id: first.id}
 
 
 def test_of_two_who_take_an_expired_key_over_the_later_one_stands(
@@ -104,7 +104,7 @@ def test_of_two_who_take_an_expired_key_over_the_later_one_stands(
     all_wait(1)
     other.commit()
 
-    assert answer.result(10).standing == {second.id: first.id}
+    assert answer.result(60).standing == {second.id: first.id}
 
 
 def test_a_job_that_another_sender_stored_meanwhile_does_not_hold_its_key(
@@ -117,7 +117,7 @@ def test_a_job_that_another_sender_stored_meanwhile_does_not_hold_its_key(
     all_wait(1)
     other.commit()
 
-    assert answer.result(10).known == {job.id}
+    assert answer.result(60).known == {job.id}
     assert postgres_broker.enqueue([a_job(clock, unique=Unique("welcome-ada"))]).standing == {}
 
 
@@ -132,7 +132,7 @@ def test_two_senders_of_the_same_jobs_in_another_order_wait_for_one_another_in_o
     sent(other, second)
     other.commit()
 
-    assert answer.result(10).known == {first.id, second.id}
+    assert answer.result(60).known == {first.id, second.id}
 
 
 def test_a_sender_that_the_server_ended_for_another_tries_again(
@@ -147,7 +147,7 @@ def test_a_sender_that_the_server_ended_for_another_tries_again(
     sent(other, first)
     other.commit()
 
-    assert answer.result(20).known == {first.id, second.id}
+    assert answer.result(60).known == {first.id, second.id}
 
 
 def runs(clock, count: int, each: int) -> list[Job[Any]]:
@@ -168,7 +168,7 @@ def test_a_sender_of_very_many_waits_for_nobody_who_sends_something_else(
 
     answer: Future[Enqueued] = begin(lambda: postgres_broker.enqueue(runs(clock, 1001, each)))
 
-    assert answer.result(5).known == frozenset()
+    assert answer.result(60).known == frozenset()
     assert sum(count.ready for count in postgres_broker.count()) == 1001 * each
 
 
@@ -180,11 +180,11 @@ def test_nobody_waits_behind_a_sender_of_very_many(postgres_broker, clock, other
     all_wait(1)
     quick = [begin(lambda: postgres_broker.enqueue(runs(clock, 1, 2))) for _ in range(10)]
     for each in quick:
-        each.result(2)
+        each.result(60)
     assert not answer.done()
     other.rollback()
 
-    assert answer.result(10).known == frozenset()
+    assert answer.result(60).known == frozenset()
 
 
 def test_the_same_jobs_of_very_many_cut_differently_are_stored_once(
@@ -197,7 +197,7 @@ def test_the_same_jobs_of_very_many_cut_differently_are_stored_once(
     all_wait(1)
     other.commit()
 
-    assert answer.result(10).known == {many[1].id}
+    assert answer.result(60).known == {many[1].id}
     assert sum(count.ready for count in postgres_broker.count()) == len(many)
 
 

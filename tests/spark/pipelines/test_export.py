@@ -11,41 +11,53 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet
 import pytest
 
 from penstock.broker import Broker
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused, StoreFull
-from penstock.job import failed, succeeded, try_again
 from penstock.spark.pipelines.compact import compact
 from penstock.spark.pipelines.export import export
 from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
-from tests.factories import begun, claim, some_jobs
+from tests.spark.pipelines.exported import exported, nobody, of_lake, of_store, some_history
 
 pytestmark = pytest.mark.timeout(300)  # on a busy machine Spark takes its time
 KILLED = """
 import os, signal, sys
 import penstock.spark
-from penstock.spark.pipelines.export import export
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines import export, lake
 
-url, folder, batches = sys.argv[1], sys.argv[2], int(sys.argv[3])
+url, folder, point = sys.argv[1:]
 spark = penstock.spark.session("local[2]", url=url)
+calls = 0
 
 
-def told(table, rows):
-    global batches
-    batches -= 1
-    if not batches:
-        os.killpg(0, signal.SIGKILL)
+def dying(act):
+    # At the second call: something is in the lake by then.
+    def step(*args, **options):
+        global calls
+        calls += 1
+        if calls == 2:
+            os.killpg(0, signal.SIGKILL)
+        return act(*args, **options)
+
+    return step
 
 
-with Lake(folder).writing() as writing:
-    export(spark, writing, told, rows_at_once=40)
+told = lambda table, rows: None
+with lake.Lake(folder).writing() as writing:
+    if point == "staged":
+        lake.Writing.publish = dying(lake.Writing.publish)
+    elif point == "renamed":
+        lake.Writing.change = dying(lake.Writing.change)
+        calls = -1  # the store is told before, and two batches come after
+    elif point == "published":
+        told = dying(told)
+    else:
+        export.tell = dying(export.tell)
+    export.export(spark, writing, told, rows_at_once=40)
 """
 
 
@@ -61,71 +73,6 @@ def store(store_url: str) -> Iterator[Broker]:
     broker.close()
 
 
-def nobody(*told: object) -> None:
-    """Progress that nobody hears of."""
-
-
-def some_history(broker: Broker, clock: Clock, jobs: int) -> None:
-    """Attempts of every kind, and an event."""
-    broker.enqueue(some_jobs(clock, jobs))
-    while held := claim(broker, 100):
-        now = broker.clock.now()
-        broker.settle(
-            [
-                (
-                    job,
-                    begun(
-                        try_again("Boom: 1", now)
-                        if number % 5 == 1 and job.attempt == 1
-                        else failed("Boom: 2")
-                        if number % 7 == 2
-                        else succeeded(b"1"),
-                        now,
-                    ),
-                )
-                for number, job in enumerate(held)
-            ]
-        )
-    [last] = some_jobs(clock, 1)
-    broker.enqueue([last])
-    broker.cancel([last.id], "ada", "a test")
-
-
-SHOWN = ("position", "job", "queue", "task", "version", "attempt", "state", "reason", "key")
-Rows = dict[str, list[tuple[Any, ...]]]
-
-
-def of_store(broker: Broker) -> Rows:
-    """Every row of the history, as the store says."""
-    rows: Rows = {"attempts": [], "events": []}
-    after = 0
-    while found := broker.history(after=after, limit=1000):
-        for event in found:
-            if event.kind != "gauge":
-                table = "attempts" if event.kind == "attempt" else "events"
-                rows[table].append(tuple(getattr(event, name) for name in SHOWN))
-        after = found[-1].position
-    return rows
-
-
-def of_lake(lake: Lake) -> Rows:
-    """Every row of the lake, as another reader than Spark finds it."""
-    rows: Rows = {}
-    for table in ("attempts", "events"):
-        found = [
-            row
-            for path in lake.files(table)
-            for row in pyarrow.parquet.ParquetFile(path).read(columns=list(SHOWN)).to_pylist()
-        ]
-        rows[table] = sorted(tuple(row[name] for name in SHOWN) for row in found)
-    return rows
-
-
-def exported(spark: Any, lake: Lake, **options: Any) -> Any:
-    with lake.writing() as writing:
-        return export(spark, writing, nobody, **options)
-
-
 def test_the_lake_equals_the_history_and_goes_on_from_its_mark(spark, store, lake):
     some_history(store, Clock(store.clock.now()), 100)
     first = exported(spark, lake, rows_at_once=40)
@@ -137,7 +84,7 @@ def test_the_lake_equals_the_history_and_goes_on_from_its_mark(spark, store, lak
     assert (again.taken["attempts"], again.taken["events"]) == (0, 0)
     assert more.taken["attempts"] > 30
     assert of_lake(lake) == of_store(store)
-    assert more.gap is None
+    assert more.gaps == []
 
 
 @pytest.mark.parametrize(
@@ -164,18 +111,30 @@ def test_an_empty_history(spark, store, lake):
     assert of_lake(lake) == {"attempts": [], "events": []}
 
 
-def test_rows_that_were_pruned_before_they_were_taken_are_told_of(spark, store, lake):
+def test_history_is_pruned_only_once_the_lake_has_it(spark, store, lake):
+    """SPARK 2, lake: the store is pruned below the mark; past the hold the gap is recorded."""
     some_history(store, Clock(store.clock.now()), 10)
     exported(spark, lake)
+    known = of_store(store)
     some_history(store, Clock(store.clock.now()), 10)
     store.prune(store.clock.now() + 1)
+    assert not set(of_store(store)["attempts"]) & set(known["attempts"])
     # Ids from before that are refused: they may have run already.
     some_history(store, Clock(store.clock.now() + 2), 10)
 
-    done = exported(spark, lake)
+    assert exported(spark, lake, hold=0.0).gaps == []
+    assert set(of_lake(lake)["attempts"]) == set(known["attempts"] + of_store(store)["attempts"])
 
-    assert done.gap is not None
-    assert done.gap[0] < done.gap[1]
+    some_history(store, Clock(store.clock.now() + 3), 10)
+    store.prune(store.clock.now() + 4)
+    some_history(store, Clock(store.clock.now() + 5), 10)
+    [gap] = exported(spark, lake).gaps
+
+    assert gap.rows is not None
+    assert gap.rows > 10
+    assert lake.manifest().gaps == (gap,)
+    assert set(of_store(store)["attempts"]) < set(of_lake(lake)["attempts"])
+    assert store.marks()[0].gap is None
 
 
 def test_a_store_that_was_set_back_is_refused(spark, store, lake):
@@ -205,28 +164,55 @@ def test_what_stops_it_is_one_sentence_and_the_next_run_goes_on(spark, store, la
     assert of_lake(lake) == of_store(store)
 
 
-@pytest.mark.parametrize("batches", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_killed_in_mid_export_nothing_is_lost_or_there_twice(
-    spark, store, store_url, lake, batches
-):
-    """A kill -9 of the driver, its Java and its Python workers, between two batches."""
+@pytest.mark.parametrize(
+    ("store_url", "point"),
+    [
+        ("sqlite", "staged"),
+        ("postgres", "published"),
+        *(
+            pytest.param(kind, point, marks=pytest.mark.soak)
+            for kind, point in (
+                ("sqlite", "published"),
+                ("postgres", "staged"),
+                ("sqlite", "renamed"),
+                ("postgres", "renamed"),
+                ("sqlite", "untold"),
+                ("postgres", "untold"),
+            )
+        ),
+    ],
+    indirect=["store_url"],
+)
+def test_killed_in_mid_export_nothing_is_lost_or_there_twice(spark, store, store_url, lake, point):
+    """Issue 5: a kill -9 of the driver, its Java and its Python workers; run again, and compacted.
+
+    Between staging and publishing, between the files and the manifest, between two batches, and
+    before the store is told.
+    """
     some_history(store, Clock(store.clock.now()), 150)
     script = lake.folder.parent / "killed.py"
     script.write_text(KILLED)
     ran = subprocess.run(
-        [sys.executable, str(script), store_url, str(lake.folder), str(batches)],
+        [sys.executable, str(script), store_url, str(lake.folder), point],
         env={**os.environ, "PENSTOCK_URL": store_url},
         start_new_session=True,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     known = of_lake(lake)["attempts"]
     assert known
-    assert set(known) < set(of_store(store)["attempts"])
+    assert set(known) <= set(of_store(store)["attempts"])
+    store.prune(store.clock.now() + 1)  # which leaves what the lake has not
+    left = of_store(store)["attempts"]
 
-    exported(spark, lake)
+    assert exported(spark, lake).gaps == []
+    assert set(of_lake(lake)["attempts"]) == set(known) | set(left)
+    with lake.writing() as writing:
+        compact(spark, writing, nobody)
+    assert exported(spark, lake).taken["attempts"] == 0
 
-    assert of_lake(lake) == of_store(store)
+    rows = of_lake(lake)["attempts"]
+    assert len(rows) == len(set(rows)) == 150 + sum(row[5] > 1 for row in rows)

@@ -211,7 +211,7 @@ def test_one_writes_at_a_time(lake):
 def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("not a folder")
 
-    with pytest.raises(Refused, match=r"cannot be written: .*; make the folder writable"):
+    with pytest.raises(Refused, match=r"cannot be written: .*Make the folder writable"):
         Lake(tmp_path / "file" / "lake").writing().__enter__()
     with pytest.raises(Refused, match="in a path for a pattern"):
         Lake(tmp_path / "lake[1]")
@@ -275,3 +275,17 @@ def test_events_and_gauges_are_tables_like_attempts(shared_spark, lake):
     assert positions(lake, "events") == [1]
     assert read_raw(shared_spark, lake, "gauges").first().ready == 3
     assert msgspec.to_builtins(lake.manifest())["generation"] == 2
+
+
+def test_a_disk_that_is_full_in_mid_change_is_one_sentence(lake):
+    """What was published before is whole; nothing of the change is part of the lake."""
+    with lake.writing():
+        before = lake.manifest()
+
+    with (
+        pytest.raises(Refused, match="cannot be written: No space left; what it held before"),
+        lake.writing(),
+    ):
+        raise OSError(28, "No space left")
+
+    assert lake.manifest() == before

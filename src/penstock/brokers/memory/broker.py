@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.broker import RETENTION_SECONDS, Batch, Enqueued, Note, Renewed, WorkerRow
 from penstock.brokers.memory.looking_after import LookingAfter
+from penstock.brokers.memory.marks import Marks
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.reading import Reading
 from penstock.brokers.memory.rules import Rules
@@ -27,6 +28,7 @@ from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.flow import Flow, FlowPage, FlowRow, Gift, check_flow
 from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
+from penstock.mark import Mark
 from penstock.order import in_turn, policies
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.schedule import Decision, Schedule
@@ -53,6 +55,7 @@ class MemoryBroker(Staging, Reading):
         self._store = Store(clock)
         self._schedules = Schedules(self._store)
         self._rules = Rules(self._store)
+        self._marks = Marks(self._store)
         self._look_after = LookingAfter(self._store)
         self._turns = Turns(self._store)
         self._seen = threading.local()
@@ -266,8 +269,10 @@ class MemoryBroker(Staging, Reading):
             store, rows = self._store, self._store.rows()
             store.expire()
             store.pruned_before = max(store.pruned_before, before)
-            store.forget_ended(before)
-            for job_id in store.notes.keys() - store.jobs.keys():
+            self._marks.write_gaps(before)
+            store.forget_ended(before, self._marks.hold)
+            told_of = {event.job for event in store.history}
+            for job_id in store.notes.keys() - store.jobs.keys() - told_of:
                 del store.notes[job_id]
             for job_id in store.sent.keys() - store.jobs.keys():
                 if store.sent[job_id] < before:
@@ -344,6 +349,14 @@ class MemoryBroker(Staging, Reading):
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
         with self._lock:
             return self._schedules.decide(schedule, decisions, self.enqueue, self.cancel)
+
+    def set_mark(self, mark: Mark, *, back: bool = False) -> Mark:
+        with self._lock:
+            return self._marks.put(mark, back=back)
+
+    def clear_mark(self, lake: str, author: str = "") -> bool:
+        with self._lock:
+            return self._marks.clear(lake, author)
 
     # Look
 
@@ -442,6 +455,10 @@ class MemoryBroker(Staging, Reading):
     def schedules(self) -> list[Schedule]:
         with self._lock:
             return self._schedules.all()
+
+    def marks(self) -> list[Mark]:
+        with self._lock:
+            return self._marks.all()
 
     def workers(self) -> list[WorkerRow]:
         with self._lock:

@@ -6,7 +6,7 @@ None of it locks; the broker holds its one lock around every verb.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -298,15 +298,23 @@ class Store:
         over = [job for job in expiring if job.expires_at is not None and job.expires_at <= now]
         self.cancel(over, "expired", {})
 
-    def forget_ended(self, before: float) -> None:
-        """Forget what ended before this time; some jobs say themselves how long they stay."""
+    def forget_ended(self, before: float, held: Callable[[Event, float], bool]) -> None:
+        """Forget what ended before this time; some jobs say themselves how long they stay.
+
+        Rows of the history that are `held` stay, too, and so do the jobs that succeeded in them.
+        """
         now = self.clock.now()
+        kept = {
+            event.job for event in self.history if event.body is not None and held(event, before)
+        }
         over: set[str] = set()
         gone: list[Job[Any]] = []
         for job in list(self.jobs.values()):
             if job.keep_until is not None and job.keep_until <= now:
                 over.add(job.id)
                 gone.append(self.jobs.pop(job.id))
+            elif job.state is State.SUCCEEDED and job.id in kept:
+                continue
             elif job.keep_until is None and job.ended_at is not None and job.ended_at < before:
                 gone.append(self.jobs.pop(job.id))
         self.give_up(job for job in gone if job.state is not State.SUCCEEDED)
@@ -314,12 +322,15 @@ class Store:
         self.history = [
             msgspec.structs.replace(event, body=None, result=None) if event.job in over else event
             for event in self.history
-            if event.at >= before or self._stays(event)
+            if event.at >= before or self.stays(event) or held(event, before)
         ]
 
-    def _stays(self, event: Event) -> bool:
+    def stays(self, event: Event) -> bool:
+        """Whether the job of this row says itself that it is kept for longer."""
         job = self.jobs.get(event.job or "")
-        return job is not None and job.keep_until is not None and event.body is not None
+        if job is None or job.keep_until is None or event.body is None:
+            return False
+        return job.keep_until > self.clock.now()
 
     def keep_alive(self, row: WorkerRow, claimed_at: float | None = None) -> None:
         """Register the worker, or renew its lease."""

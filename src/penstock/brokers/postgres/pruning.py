@@ -26,6 +26,8 @@ from penstock.brokers.tables.looking_after import Act, Touched
 from penstock.brokers.tables.whole_flows import ActOnFlow
 from penstock.checks import legible
 from penstock.job import State
+from penstock.mark import Mark
+from penstock.slice import FARTHEST_POSITION
 from penstock.views import Event
 
 PRUNED_AT_ONCE = 1000
@@ -68,6 +70,10 @@ class Pruning(Staging):
     @again
     def _all_of(self, flow: str, kind: str, author: str, reason: str, act: ActOnFlow) -> list[str]:
         return super()._all_of(flow, kind, author, reason, act)
+
+    @again
+    def set_mark(self, mark: Mark, *, back: bool = False) -> Mark:
+        return super().set_mark(mark, back=back)
 
     def _keep_claims_out(self, change: Change) -> None:
         change.db.execute(sql.keep_claims_out)
@@ -136,11 +142,12 @@ class Pruning(Staging):
             # First of all: from now on ids from before are refused, and need not be remembered.
             db.execute(sql.put_pruned, {"before": before})
             change.finish()
+            self._write_gaps(change, before)
         self._tell(change)
         removed = self._drop_days(before, now)
         removed += self._prune_jobs(before, now)
         parameters: dict[str, Any] = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
-        removed += self._pages(sql.prune, parameters)
+        removed += self._prune_history(parameters)
         removed += self._pages(sql.prune_sent, parameters)
         removed += self._pages(sql.prune_derived, parameters)
         self._pages(sql.prune_bodies, parameters)  # not counted: the rows stay
@@ -165,6 +172,22 @@ class Pruning(Staging):
             removed += gone
             if gone < PRUNED_AT_ONCE:
                 return removed
+
+    def _prune_history(self, parameters: dict[str, Any]) -> int:
+        removed = 0
+        for statement in (sql.prune, sql.prune_past):
+            gone = PRUNED_AT_ONCE
+            while gone == PRUNED_AT_ONCE:
+                with self.store.writing() as db:
+                    db.execute(sql.share_marks)
+                    marks = self._marks(db)
+                    bounds = {
+                        "lowest": min((m.position for m in marks), default=FARTHEST_POSITION),
+                        "past": parameters["before"] - min((m.hold for m in marks), default=0.0),
+                    }
+                    gone = db.execute(statement, {**parameters, **bounds}).rowcount
+                removed += gone
+        return removed
 
     def _prune_jobs(self, before: float, now: float) -> int:
         removed = 0
@@ -198,14 +221,20 @@ class Pruning(Staging):
         removed = 0
         with self.store.lend(600.0) as connection:
             db = PostgresDb(connection)
-            for row in db.execute(sql.old_days, {"before": before, "now": now}).fetchall():
-                removed += self._drop_day(connection, row["partition"])
+            times = {"before": before, "now": now}
+            for row in db.execute(sql.old_days, times).fetchall():
+                removed += self._drop_day(connection, row["partition"], times)
         return removed
 
-    def _drop_day(self, connection: Connection, partition: str) -> int:
+    def _drop_day(self, connection: Connection, partition: str, times: dict[str, float]) -> int:
         for drop in (True, False):
             try:
                 with self.store.transaction(connection, locks=_BRIEFLY) as db:
+                    db.execute(sql.share_marks)
+                    # Anew, now that no mark is set: a lake that was restored may need it again.
+                    old = db.execute(sql.old_days, times).fetchall() if self._marks(db) else None
+                    if old is not None and partition not in {each["partition"] for each in old}:
+                        return 0
                     row = db.execute(sql.drop_day, (partition, drop)).fetchone()
                     return row["rows"] if row else 0
             except (errors.LockNotAvailable, errors.InsufficientPrivilege):

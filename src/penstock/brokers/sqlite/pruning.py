@@ -32,6 +32,8 @@ class Pruning(Staging):
         while more:
             with self.store.writing() as db:
                 change = Change(self.store, db, self.clock.now())
+                if not after:
+                    self._write_gaps(change, before)
                 pruned, after, more = self._prune_page(change, before, after)
                 if not more:
                     pruned += self._prune_rest(db, before)
@@ -57,8 +59,8 @@ class Pruning(Staging):
                 change.lost.add(place)
         change.finish()
         page = db.execute(sql.prune_page, {**parameters, "after": after}).fetchone()
-        last, young = page["last"] or after, page["young"]
-        span = {"after": after, "end": last + 1 if young is None else young, "now": now}
+        last, stays = page["last"] or after, page["stays"]
+        span = {"after": after, "end": last + 1 if stays is None else stays, "now": now}
         removed = len(jobs) + db.execute(sql.prune, span).rowcount
         sent = [
             db.execute(statement, parameters).rowcount
@@ -73,13 +75,13 @@ class Pruning(Staging):
         ]
         # Not counted: the rows stay.
         bodies = db.execute(sql.prune_bodies, parameters).rowcount
-        more = (young is None and last > after) or PRUNED_AT_ONCE in {
+        more = (stays is None and last > after) or PRUNED_AT_ONCE in {
             len(jobs),
             *sent,
             flows[-1],
             bodies,
         }
-        return removed + sum(sent) + flows[-1], last if young is None else young - 1, more
+        return removed + sum(sent) + flows[-1], last if stays is None else stays - 1, more
 
     def _prune_rest(self, db: Db, before: float) -> int:
         """What belongs to nothing any more."""

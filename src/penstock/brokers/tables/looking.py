@@ -274,10 +274,11 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
         raw, sql = to_bytes(node), self.store.sql
         gifts: list[Gift] = []
         with self.store.reading() as db:
-            results = {row["job"]: row["result"] for row in db.execute(sql.gifts, (raw,))}
-            others = {
-                row["id"]: state_in(row["state"]) for row in db.execute(sql.gifts_withheld, (raw,))
-            }
+            # Fetched all at once: one by one a driver takes twice as long.
+            rows = db.execute(sql.gifts, (raw,)).fetchall()
+            results = {row["job"]: row["result"] for row in rows}
+            rows = db.execute(sql.gifts_withheld, (raw,)).fetchall()
+            others = {row["id"]: state_in(row["state"]) for row in rows}
             for row in db.execute(sql.members, (raw,)).fetchall():
                 ids = ids_between(row["first"], row["last"])
                 names = names_between(row["first"], row["last"])

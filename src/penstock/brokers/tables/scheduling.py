@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.looking import Looking
+from penstock.brokers.tables.marking import Marking
 from penstock.brokers.tables.settling import StoreT
 from penstock.checks import check_name, legible
 from penstock.ids import to_bytes
@@ -24,7 +24,7 @@ log = logging.getLogger("penstock")
 _read = msgspec.json.Decoder(Schedule).decode
 
 
-class Scheduling(Looking[StoreT]):
+class Scheduling(Marking[StoreT]):
     """Put, clear and list schedules; decide their slots."""
 
     def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:

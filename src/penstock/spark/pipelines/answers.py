@@ -49,6 +49,7 @@ class Answers(msgspec.Struct, kw_only=True):
 
     source: str = ""  # "store" or "lake"
     where: str = ""  # which one
+    gaps: list[Row] = []  # history that the lake misses, as its manifest says
     made_at: float = 0.0
     first_at: float | None = None  # the first and the last attempt that ended; None: there is none
     last_at: float | None = None

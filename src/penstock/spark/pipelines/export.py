@@ -6,7 +6,6 @@ Where the stream believes it stands is only a hint: it may be lost, older, or te
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,41 +19,45 @@ from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.slice import Selection
 from penstock.spark.pipelines.raw import RAW, day_of
-from penstock.spark.pipelines.write import spark_path, stage
+from penstock.spark.pipelines.telling import tell
+from penstock.spark.pipelines.write import cause_of, spark_path, stage
 from penstock.spark.store import store_of
 from penstock.spark.tables import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.broker import Broker
     from penstock.spark.pipelines.lake import Writing
-    from penstock.spark.pipelines.manifest import Manifest
+    from penstock.spark.pipelines.manifest import LakeGap
 
 Told = Callable[[str, int], None]
-_RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 ROWS_AT_ONCE = 1_000_000  # what is killed does no more than these again
 
 
 class Exported(msgspec.Struct, kw_only=True):
-    """What an export did: the rows taken, by table."""
+    """What an export did: the rows taken, by table, and what the lake learnt that it misses."""
 
     taken: dict[str, int]
-    # Positions that the store no longer has and the lake never had: the last here, the first there.
-    gap: tuple[int, int] | None = None
+    gaps: list[LakeGap]
 
 
 def export(
-    spark: SparkSession, writing: Writing, told: Told, rows_at_once: int = ROWS_AT_ONCE
+    spark: SparkSession,
+    writing: Writing,
+    told: Told,
+    rows_at_once: int = ROWS_AT_ONCE,
+    *,
+    hold: float | None = None,
 ) -> Exported:
     """Take all of the store's history that is there now, so many rows at once.
 
-    `told` hears of every batch that is in the lake: the table, and its rows so far.
+    `told` hears of every batch that is in the lake: the table, and its rows so far. The store keeps
+    what is not in the lake yet for `hold` seconds beyond its retention; None: as it does already.
     """
     broker = open_broker(store_of(spark), create=False)
     try:
-        store = broker.reach(Selection(table="attempts"), at_most=1).store
-        gap = gap_before(broker, store, writing.manifest())
+        # Before anything is read: all up to here is in the lake once every table was drained.
+        store, until = msgspec.structs.astuple(broker.reach(Selection(table="attempts")))
         marks: dict[str, int] = {
             table: writing.manifest().table(table).marks.get(store, 0) for table in RAW
         }
@@ -63,6 +66,7 @@ def export(
             table: broker.reach(Selection(table=table), marks[table]).position > marks[table]
             for table in RAW
         }
+        gaps = tell(broker, writing, store, hold)
     finally:
         broker.close()
     taken = dict.fromkeys(marks, 0)
@@ -71,16 +75,14 @@ def export(
             options = {"table": table, "after": str(after), "rows_per_trigger": str(rows_at_once)}
             stream = spark.readStream.format("penstock").options(**options).load()
             taken[table] = _drain(stream, writing, table, told)
-    return Exported(taken=taken, gap=gap)
-
-
-def gap_before(broker: Broker, store: str, manifest: Manifest) -> tuple[int, int] | None:
-    """The mark and the oldest row that is kept, if rows in between may have been pruned."""
-    mark = max((manifest.table(table).marks.get(store, 0) for table in RAW), default=0)
-    kept = broker.history(after=0, limit=1)
-    if not mark or not kept or kept[0].position <= mark + 1:
-        return None
-    return mark, kept[0].position
+    reached = writing.manifest().reached
+    writing.change(reached={**reached, store: max(until, reached.get(store, 0))})
+    broker = open_broker(store_of(spark), create=False)
+    try:
+        gaps += tell(broker, writing, store)
+    finally:
+        broker.close()
+    return Exported(taken=taken, gaps=gaps)
 
 
 def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:
@@ -105,18 +107,10 @@ def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:
             query.awaitTermination()
         except StreamingQueryException as error:
             raise PenstockError(
-                f"the export stopped while it took {table}: {_cause(error)}. What it took is in the"
-                " lake; run it again, and it goes on from there"
+                f"the export stopped while it took {table}: {cause_of(error)}. What it took is in"
+                " the lake; run it again, and it goes on from there"
             ) from None
     return taken
-
-
-def _cause(error: Exception) -> str:
-    """The sentence that began it, out of what Java and Python wrapped around it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("penstock.errors.")]
-    said = (ours or [line for line in lines if _RAISED.match(line)] or lines or ["?"])[-1]
-    return said.partition(": ")[2] if ours else said
 
 
 def take(frame: DataFrame, writing: Writing, table: str) -> int:

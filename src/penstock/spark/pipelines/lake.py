@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -92,10 +93,7 @@ class Lake:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise Refused(
-                f"the lake {self.folder} cannot be written: {error.strerror}; make the folder"
-                " writable, or name another one with --lake"
-            ) from None
+            raise _unwritable(self.folder, error) from None
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,10 +104,15 @@ class Lake:
             before = read_manifest(self.folder)
             if before is None:
                 self._refuse_other_data()
-                write_manifest(self.folder, Manifest())
+                before = Manifest()
+            if not before.id:
+                named = msgspec.structs.replace(before, id=str(uuid.uuid4()))
+                write_manifest(self.folder, named)
             change = Writing(self)
             change.sweep()
             yield change
+        except OSError as error:
+            raise _unwritable(self.folder, error) from None
         finally:
             os.close(lock)
 
@@ -175,16 +178,16 @@ class Writing:
             files=tuple(sorted([*kept, *fresh], key=lambda file: (file.day, file.path))),
             built={**before.built, **(built or {})},
         )
-        write_manifest(
-            self.folder,
-            Manifest(
-                generation=generation,
-                changed_at=time.time(),
-                tables={**now.tables, table: after},
-            ),
-        )
+        self.change(generation=generation, tables={**now.tables, table: after})
         for path in gone:
             (self.folder / path).unlink(missing_ok=True)
+
+    def change(self, **fields: Any) -> None:
+        """Put a manifest in force that differs in these fields; one that does not is left alone."""
+        now = self.manifest()
+        after = msgspec.structs.replace(now, **fields)
+        if after != now:
+            write_manifest(self.folder, msgspec.structs.replace(after, changed_at=time.time()))
 
     def sweep(self) -> None:
         """Remove what a process that was killed left behind."""
@@ -206,6 +209,13 @@ class Writing:
             os.fsync(written.fileno())
         Path(file.path).replace(self.folder / place)
         return msgspec.structs.replace(file, path=str(place), generation=generation)
+
+
+def _unwritable(folder: Path, error: OSError) -> Refused:
+    return Refused(
+        f"the lake {folder} cannot be written: {error.strerror or error}; what it held before is"
+        " whole. Make the folder writable, or name another one with --lake"
+    )
 
 
 def staged_files(place: Path, count: Callable[[Path], tuple[int, int, int]]) -> list[LakeFile]:

@@ -38,13 +38,27 @@ class LakeTable(msgspec.Struct, frozen=True, kw_only=True):
     built: dict[str, int] = {}  # of a dataset made from others: day -> generation it was made from
 
 
+class LakeGap(msgspec.Struct, frozen=True, kw_only=True):
+    """History of a store that this lake will never have: it was pruned before."""
+
+    store: str
+    after: int
+    until: int  # up to and with it
+    rows: int | None = None  # None: nobody counted them
+    found_at: float = 0.0
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """All of a lake at one moment."""
 
     version: int = VERSION
-    generation: int = 0  # counts the changes
+    id: str = ""  # by which stores know it, wherever it is
+    generation: int = 0  # counts the changes of files
     changed_at: float = 0.0
     tables: dict[str, LakeTable] = {}
+    reached: dict[str, int] = {}  # by store: all rows up to there are in the tables, or in a gap
+    told: dict[str, int] = {}  # and how much of that the store was told
+    gaps: tuple[LakeGap, ...] = ()
 
     def table(self, name: str) -> LakeTable:
         return self.tables.get(name, LakeTable())

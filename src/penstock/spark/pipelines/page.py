@@ -71,7 +71,19 @@ def heading(answers: Answers) -> str:
         return f"No attempt has ended yet; {origin}."
     return (
         f"{moment_text(answers.first_at)} to {moment_text(answers.last_at)} UTC, {origin}."
-        f" A point of a plot stands for {seconds_text(answers.every)}."
+        f" A point of a plot stands for {seconds_text(answers.every)}.{_missing(answers)}"
+    )
+
+
+def _missing(answers: Answers) -> str:
+    rows = [gap["rows"] for gap in answers.gaps]
+    if not rows:
+        return ""
+    counted = sum(number or 0 for number in rows)
+    more = "" if None not in rows else " or more" if counted else "Some"
+    many = more if more == "Some" else f"{count_text(counted)}{more}"
+    return (
+        f" {many} rows of the history are missing: the store pruned them before the lake had them."
     )
 
 

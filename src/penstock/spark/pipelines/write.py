@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import PenstockError
 from penstock.spark.pipelines.lake import staged_files
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.pipelines.manifest import LakeFile
 
+_RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 _SETTINGS = {
     # Spark's own form (INT96) is read by others without its time zone, or not at all.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -26,8 +29,22 @@ def stage(frame: DataFrame, place: Path) -> list[LakeFile]:
     """Write a frame that has `day`, and perhaps `_shard`, below this place; what is there then."""
     by = [name for name in ("_shard", "day") if name in frame.columns]
     with _settings(frame.sparkSession):
-        frame.write.partitionBy(*by).parquet(spark_path(place))
+        try:
+            frame.write.partitionBy(*by).parquet(spark_path(place))
+        except Exception as error:  # Spark has no one kind of them, and one of Java is as likely
+            raise PenstockError(
+                f"files for the lake could not be written to {place.parent}: {cause_of(error)}"
+            ) from None
     return staged_files(place, _rows_of)
+
+
+def cause_of(error: Exception) -> str:
+    """The sentence that began it, out of what Java and Python wrapped around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("penstock.errors.")]
+    raised = [line for line in lines if _RAISED.match(line.removeprefix("Caused by: "))]
+    said = (ours or raised or lines or ["?"])[-1]
+    return said.partition(": ")[2] if ours else said.removeprefix("Caused by: ")
 
 
 def spark_path(place: Path) -> str:

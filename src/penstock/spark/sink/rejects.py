@@ -31,7 +31,7 @@ class Rejects:
 
     def __init__(self, path: str, write: str, part: str) -> None:
         self._path = path
-        self.name = re.sub(r"[^A-Za-z0-9_.-]", "-", f"{write}-{part}") + ".parquet"
+        self.name = _legible(f"{write}-{part}") + ".parquet"
         self._writer: Any = None
 
     def add(self, batch: Any, faults: Faults) -> None:
@@ -71,6 +71,20 @@ def forget(path: str, names: list[str]) -> None:
         for place in (f"{folder}/_{name}", f"{folder}/{name}"):
             if files.get_file_info(place).type != fs.FileType.NotFound:
                 files.delete_file(place)
+
+
+def sweep(path: str, write: str) -> None:
+    """The write is over: what attempts that lost, or died, have left hidden is nobody's."""
+    files, folder = _place(path)
+    fs: Any = import_module("pyarrow.fs")
+    hidden = re.compile(re.escape(f"_{_legible(write)}") + r"-\d+-\d+-[0-9a-f]+\.parquet")
+    for file in files.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        if hidden.fullmatch(file.base_name):
+            files.delete_file(file.path)
+
+
+def _legible(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", name)
 
 
 def _place(path: str) -> tuple[Any, str]:

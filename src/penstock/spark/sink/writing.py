@@ -29,7 +29,7 @@ from penstock.settings import mask
 from penstock.spark.sink.layout import lay_out, tasks_of
 from penstock.spark.sink.making import Made, Maker
 from penstock.spark.sink.options import SinkOptions, parse_options
-from penstock.spark.sink.rejects import Rejects, anchored, forget, show
+from penstock.spark.sink.rejects import Rejects, anchored, forget, show, sweep
 from penstock.spark.store import named_store
 
 _STAGED_AT_ONCE = 4 * 1024 * 1024  # bytes of rows: a call costs what so many take
@@ -110,10 +110,13 @@ class _Sink:
         for write in {part.write for part in parts}:
             with _opened(self._options) as broker:
                 broker.publish(write, staged)
+            if path is not None:
+                sweep(path, write)
 
     def _discard(self, write: str, parts: Sequence[Part]) -> None:
         if self._options.rejects is not None:
             forget(self._options.rejects, _rejected(parts))
+            sweep(self._options.rejects, write)
         with _opened(self._options) as broker:
             broker.discard(write)
 

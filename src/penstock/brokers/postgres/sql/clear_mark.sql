@@ -1,0 +1,2 @@
+-- Forget a lake.
+delete from penstock.mark where lake = %s;

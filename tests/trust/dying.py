@@ -1,0 +1,33 @@
+"""A process that does something to a SQLite store and dies before its n-th statement."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.brokers.sqlite import SqliteBroker
+from penstock.clock import Clock
+
+
+def act(path: Path, clock: Clock, verb: Callable[[SqliteBroker], object], die_at: int) -> int:
+    """Do it in a process of its own that dies before its n-th statement; how it ended."""
+    child = os.fork()
+    if not child:
+        try:
+            broker = SqliteBroker(path, clock=clock)
+            seen = 0
+
+            def count(_: str) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == die_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            broker.store._writer.set_trace_callback(count)
+            verb(broker)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
