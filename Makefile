@@ -108,14 +108,18 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run | $(OWN_UV)
 	@$(INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
 
+# Whoever has no uv expects no cache of it, and Spark's is 2.6 GB.
+PASSING := $(if $(OWN_UV),--cache-dir $(VENV)/.passing)
+
 # What the tests need has all of it.
 $(VENV)/.spark: requirements/spark.txt $(VENV)/.run | $(OWN_UV)
 	@$(BIN)/python -c 'import pyspark' 2>/dev/null || printf '\n%s\n%s\n%s\n' \
 		"Next, the data pipeline, which runs on Apache Spark. That is installed into .venv now:" \
-		"about 550 MB to download, 800 MB on disk, with a Java for machines that have none." \
+		"about 550 MB to download, 800 MB on disk (3.5 GB while it is unpacked), a Java among it." \
 		"Ctrl-C leaves it out, and so does make demo SPARK=no; what you have seen stays."
 	@test $(VENV)/.dev -nt requirements/spark.txt || \
-		$(subst --quiet,,$(INSTALL)) --require-hashes -r requirements/spark.txt
+		$(subst --quiet,,$(INSTALL)) $(PASSING) --require-hashes -r requirements/spark.txt
+	@rm -rf $(VENV)/.passing
 	@touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.run | $(OWN_UV)

@@ -61,7 +61,6 @@ def test_the_demo_on_spark_shows_the_whole_pipeline_and_proves_it(tmp_path):
     assert "<html" in Path(page).read_text(encoding="utf-8")
     assert (Path(page).parent / "lake" / "manifest.json").is_file()
     assert left_over(tmp_path) == []
-    assert [path.name for path in tmp_path.iterdir()] == [Path(page).parent.name]
 
 
 @pytest.mark.soak

@@ -5,17 +5,39 @@ Whoever waits sees to it that the worker is still there: a demo that hangs shows
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from penstock.errors import PenstockError
 
 PATIENCE = 120.0
 _LOOK_SECONDS = 0.05
 _LEAVE_SECONDS = 60.0
+
+
+@contextmanager
+def unbroken() -> Generator[None]:
+    """Ctrl-C and SIGTERM wait for the end of this: who starts a process also notes it down."""
+    came: list[int] = []
+
+    def later(number: int, frame: FrameType | None) -> None:
+        del frame
+        came.append(number)
+
+    before = {number: signal.signal(number, later) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 class BesideWorker:

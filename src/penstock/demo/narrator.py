@@ -50,6 +50,7 @@ class Narrator:
             rich.progress.TimeElapsedColumn(),
             console=show.console(),
             transient=True,
+            redirect_stderr=False,  # who leads it elsewhere, means it
         ) as progress:
             progress.add_task(what, total=None)
             yield

@@ -20,7 +20,7 @@ from penstock.cli import show
 from penstock.cli.flows import drawn
 from penstock.cli.place import chosen
 from penstock.demo import tasks
-from penstock.demo.beside import PATIENCE, BesideWorker, wait
+from penstock.demo.beside import PATIENCE, BesideWorker, unbroken, wait
 from penstock.demo.narrator import Narrator
 from penstock.demo.place import placed
 from penstock.demo.proof import Proof, prove
@@ -91,7 +91,8 @@ class Story:
         self.narrator.step("A worker starts: a supervisor and two child processes.")
         options = ("--processes", "2", "--threads", str(_THREADS))
         log = self.folder / "worker.log"
-        self.worker = BesideWorker("penstock.demo.tasks", self.url, log, *options)
+        with unbroken():
+            self.worker = BesideWorker("penstock.demo.tasks", self.url, log, *options)
         self.wait(lambda: len(self.children()) == 2, "two children")
         for pid in self.children():
             self.narrator.tell(f"process {pid} is there")

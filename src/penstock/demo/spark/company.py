@@ -41,6 +41,8 @@ def running_session(url: str, folder: Path) -> Generator[SparkSession]:
                 app_name="penstock demo",
                 url=url,
                 config={
+                    # A Java that lives for a minute or two spends less on compiling its code.
+                    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
                     "spark.sql.session.timeZone": "UTC",
                     "spark.sql.shuffle.partitions": cores,
                     "spark.sql.warehouse.dir": str(folder / "warehouse"),

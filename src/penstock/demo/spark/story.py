@@ -19,7 +19,7 @@ import msgspec
 from penstock.broker import Broker
 from penstock.cli import show
 from penstock.cli.place import chosen
-from penstock.demo.beside import BesideWorker, wait
+from penstock.demo.beside import BesideWorker, unbroken, wait
 from penstock.demo.narrator import Narrator
 from penstock.demo.place import placed
 from penstock.demo.spark import tasks
@@ -85,12 +85,14 @@ class SparkStory:
 
     def stop(self, *, now: bool = False) -> None:
         """End what runs beside this; safe to call again."""
-        for each in self.threads:
-            each.stop(now=now)
-        self.threads.clear()
-        if self.worker is not None:
-            self.worker.stop()
-            self.worker = None
+        try:
+            for each in self.threads:
+                each.stop(now=now)
+            self.threads.clear()
+        finally:
+            if self.worker is not None:
+                self.worker.stop()
+                self.worker = None
 
     def enqueue(self, spark: SparkSession) -> DataFrame:
         narrator = self.narrator
@@ -133,10 +135,11 @@ class SparkStory:
         narrator.tell(f"penstock worker {_TARGET} {' '.join(options)}", "cyan")
         narrator.tell(f"penstock spark-worker {_TARGET} --slots {SLOTS}", "cyan")
         log = self.folder / "worker.log"
-        self.worker = BesideWorker(_TARGET, self.url, log, *options)
-        self.local = f"{socket.gethostname()}-{self.worker.pid}-"
-        fleet = Fleet(spark, _TARGET, SLOTS)
-        self.threads.append(InThread(fleet))
+        with unbroken():
+            self.worker = BesideWorker(_TARGET, self.url, log, *options)
+            self.local = f"{socket.gethostname()}-{self.worker.pid}-"
+            fleet = Fleet(spark, _TARGET, SLOTS)
+            self.threads.append(InThread(fleet))
 
         def at_work() -> int:
             return sum(row.alive for row in self.broker.workers())
@@ -169,7 +172,7 @@ class SparkStory:
             f" ({_rate(self.jobs, self.seconds['work'])}), all of them durable"
         )
         slots = " and ".join(f"{number:,}" for number in fleet.settled.values())
-        narrator.tell(f"of which Spark's slots say that they ran {slots}")
+        narrator.tell(f"by their own word, Spark's slots settled {slots} attempts of these")
 
     def backfill(self) -> None:
         from penstock.demo.spark.company import SLOTS, InThread
@@ -181,9 +184,9 @@ class SparkStory:
         narrator.tell(f'takings.backfill("{first}", "{last}", max_running=2)', "cyan")
         began = time.monotonic()
         filled = tasks.takings.backfill(first, last, max_running=2)
-        self.threads.append(
-            InThread(Worker(tasks.app, queues=[tasks.takings.queue], threads=SLOTS))
-        )
+        with unbroken():
+            worker = Worker(tasks.app, queues=[tasks.takings.queue], threads=SLOTS)
+            self.threads.append(InThread(worker))
 
         def ended() -> int:
             return sum(state in ENDED for state in filled.states().values())
@@ -211,11 +214,11 @@ class SparkStory:
             self._took("export", began)
             build(spark, writing, lambda _name, _days: None)
         self._took("lake", began)
-        rows = ", ".join(f"{number:,} {table}" for table, number in taken.items())
+        rows = ", ".join(f"{number:,} of {table}" for table, number in taken.items())
         size = sum(path.stat().st_size for path in self.lake.rglob("*.parquet")) / _MEGA
         narrator.tell(
-            f"{rows} in {self.seconds['export']:.0f} s, {size:,.0f} MB; counted by minute in"
-            f" {self.seconds['lake'] - self.seconds['export']:.0f} s more"
+            f"rows: {rows}, in {self.seconds['export']:.0f} s, {size:,.0f} MB; and counted by the"
+            f" minute, in {self.seconds['lake'] - self.seconds['export']:.0f} s more"
         )
 
     def report(self, spark: SparkSession) -> None:
