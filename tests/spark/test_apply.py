@@ -15,7 +15,6 @@ import penstock.spark
 from penstock import App, Refused
 from penstock.job import State
 from penstock.rule import RuleKind
-from penstock.spark import row_id
 from penstock.target import load_app
 from tests.spark.frames import jobs_in
 
@@ -102,47 +101,3 @@ def test_what_cannot_be_applied_is_refused(shared_spark: Any, app: App, sqlite_u
     penstock.spark.attach(shared_spark, url="sqlite:////elsewhere/jobs.db")
     with pytest.raises(Refused, match="the session's sqlite:////elsewhere"):
         penstock.spark.apply(rows, task, id="id")
-
-
-KILLED = """
-import os, signal, sys, threading, time
-import penstock.spark
-from penstock.target import load_app
-
-app = load_app(sys.argv[1])
-spark = penstock.spark.session("local[1]", url=os.environ["PENSTOCK_URL"])
-
-def die():
-    while len(open(os.environ["LAB_CALLS"]).read().split()) < 3:
-        time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-threading.Thread(target=die, daemon=True).start()
-rows = spark.createDataFrame([(n, "text") for n in range(40)], "id int, text string")
-penstock.spark.apply(rows, app.tasks["lab:score"], id="id", rate="10/s")
-"""
-
-
-@pytest.mark.parametrize(
-    "store_url", ["postgres", pytest.param("sqlite", marks=pytest.mark.soak)], indirect=True
-)
-def test_killed_half_way_and_begun_again(
-    spark: Any, app: App, worker: Any, calls: Path, store_url: str
-):
-    """Issue 5: every id once in the answer, and none that was done is called again."""
-    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, f"{TASKS}:app"],
-        env={**os.environ, **path},
-        capture_output=True,
-        timeout=280,
-        check=False,
-    )
-    rows = spark.createDataFrame([(n, "text") for n in range(40)], "id int, text string")
-
-    answer = penstock.spark.apply(rows, app.tasks["lab:score"], id="id", rate="10/s")
-
-    assert killed.returncode < 0
-    assert sorted(row.id for row in answer.collect()) == list(range(40))
-    assert sorted(map(int, calls.read_text().split())) == list(range(40))
-    assert row_id("lab:score", 7) in {job.id for job in jobs_in(store_url)}
