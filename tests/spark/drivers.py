@@ -29,25 +29,32 @@ class Driver:
     """A Python process with a session on the cluster; what it says is in `folder`."""
 
     def __init__(
-        self, master: str, url: str, folder: Path, program: Path = STEPS, **config: Any
+        self,
+        master: str,
+        url: str,
+        folder: Path,
+        program: Path = STEPS,
+        *paths: str,
+        **config: Any,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._answers = folder / "answers"
         self._asked = 0
         self._log = folder / "driver.log"
+        path = os.pathsep.join([SOURCE, *paths])
         settings = {
             "spark.cores.max": 2,
             "spark.sql.shuffle.partitions": 2,
             "spark.executor.memory": "512m",
-            "spark.executorEnv.PYTHONPATH": SOURCE,
+            "spark.executorEnv.PYTHONPATH": path,
             **config,
         }
         command = [sys.executable, str(program), master, str(self._answers), json.dumps(settings)]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,
-                env={**os.environ, "PENSTOCK_URL": url, "PYTHONPATH": SOURCE},
+                env={**os.environ, "PENSTOCK_URL": url, "PYTHONPATH": path},
                 cwd=folder,
                 stdin=subprocess.PIPE,
                 stdout=log,

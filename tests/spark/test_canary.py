@@ -18,7 +18,7 @@ from penstock.job import State
 from penstock.testing.postgres import Server
 from tests.spark.canary import holds, leaks, watched_arguments
 from tests.spark.cluster import Cluster
-from tests.spark.drivers import SOURCE, Driver
+from tests.spark.drivers import Driver
 from tests.spark.frames import jobs_in
 
 CANARY = "canary-9c41-never-written"
@@ -40,9 +40,19 @@ def guarded_url() -> Iterator[str]:
         yield f"postgresql://ada:{CANARY}@{place.hostname}:{place.port}{place.path}"
 
 
+@pytest.fixture(params=["here", pytest.param("cluster", marks=pytest.mark.soak)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """The master, and the folder in which executors leave their files."""
+    if request.param == "here":
+        return "local[2]", tmp_path
+    cluster: Cluster = request.getfixturevalue("cluster")
+    return cluster.url, cluster.folder
+
+
 @pytest.mark.timeout(1500)
-def test_a_password_is_written_nowhere(cluster: Cluster, guarded_url: str, tmp_path: Path):
+def test_a_password_is_written_nowhere(place: tuple[str, Path], guarded_url: str, tmp_path: Path):
     """Issue 5: no plan, event log, exception, checkpoint, lake file, page, log or command line."""
+    master, executors = place
     open_broker(guarded_url).close()
     folder = tmp_path / "run"
     (folder / "events").mkdir(parents=True)
@@ -55,12 +65,11 @@ def test_a_password_is_written_nowhere(cluster: Cluster, guarded_url: str, tmp_p
         "spark.log.level": "INFO",
         "spark.task.maxFailures": 1,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.executorEnv.PYTHONPATH": f"{SOURCE}:{TASKS}",
     }
 
     with (
         watched_arguments(CANARY) as seen,
-        Driver(cluster.url, guarded_url, folder, WHOLE, **config) as driver,
+        Driver(master, guarded_url, folder, WHOLE, TASKS, **config) as driver,
     ):
         driver.run("write")
         assert driver.run("work") == 0
@@ -69,7 +78,7 @@ def test_a_password_is_written_nowhere(cluster: Cluster, guarded_url: str, tmp_p
         said = driver.run("fail")
         driver.run("show")
         # While it runs: at its end Spark takes away what it kept on the disk.
-        found = leaks(folder, CANARY) + leaks(cluster.folder, CANARY)
+        found = leaks(folder, CANARY) + leaks(executors, CANARY)
         driver.run("stop")
     found += leaks(folder, CANARY)
 
@@ -86,7 +95,7 @@ def test_a_password_is_written_nowhere(cluster: Cluster, guarded_url: str, tmp_p
         "page.html",
     } <= made
     assert [path for path in made if path.startswith("events/") and "/events_" in path]
-    assert list(cluster.folder.rglob("stderr"))  # of executors
+    assert executors == tmp_path or list(executors.rglob("stderr"))
 
 
 def test_a_canary_that_is_somewhere_is_found(tmp_path: Path):

@@ -161,6 +161,7 @@ def test_an_executor_killed_in_the_middle_of_an_epoch(
     assert numbers_in(postgres_store_url) == ONCE
 
 
+@pytest.mark.soak
 def test_a_driver_killed_in_mid_write_and_in_the_middle_of_an_epoch(
     cluster: Cluster, driver: Driver, postgres_store_url: str, tmp_path: Path
 ):
