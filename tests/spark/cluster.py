@@ -98,6 +98,7 @@ class Cluster:
             **{name: os.environ[name] for name in ("HOME", "PATH", "LANG") if name in os.environ},
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": host,
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "PYSPARK_PYTHON": sys.executable,
             # They live for minutes: what is compiled for speed comes too late to be of use.
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

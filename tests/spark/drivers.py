@@ -22,29 +22,39 @@ from tests.stories.conftest import eventually
 
 STEPS = Path(__file__).with_name("steps.py")
 SOURCE = str(Path(penstock.__file__).parents[1])
-SOON = 240.0
+SOON = 500.0
 
 
 class Driver:
     """A Python process with a session on the cluster; what it says is in `folder`."""
 
-    def __init__(self, master: str, url: str, folder: Path, **config: Any) -> None:
+    def __init__(
+        self,
+        master: str,
+        url: str,
+        folder: Path,
+        program: Path = STEPS,
+        *paths: str,
+        **config: Any,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._answers = folder / "answers"
         self._asked = 0
         self._log = folder / "driver.log"
+        path = os.pathsep.join([SOURCE, *paths])
         settings = {
             "spark.cores.max": 2,
+            "spark.sql.shuffle.partitions": 2,
             "spark.executor.memory": "512m",
-            "spark.executorEnv.PYTHONPATH": SOURCE,
+            "spark.executorEnv.PYTHONPATH": path,
             **config,
         }
-        command = [sys.executable, str(STEPS), master, str(self._answers), json.dumps(settings)]
+        command = [sys.executable, str(program), master, str(self._answers), json.dumps(settings)]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,
-                env={**os.environ, "PENSTOCK_URL": url, "PYTHONPATH": SOURCE},
+                env={**os.environ, "PENSTOCK_URL": url, "PYTHONPATH": path},
                 cwd=folder,
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -121,8 +131,16 @@ def executor_of(worker: int) -> int:
     return parent_of(parent_of(worker))
 
 
+def children_of(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
 def siblings_of(worker: int) -> list[int]:
     """The Python workers of the same daemon, this one included."""
-    daemon = parent_of(worker)
-    path = Path(f"/proc/{daemon}/task/{daemon}/children")
-    return [int(pid) for pid in path.read_text().split()]
+    return children_of(parent_of(worker))
+
+
+def workers_of(executor: int) -> list[int]:
+    """The Python workers under an executor; between them are the daemons that fork them."""
+    return [worker for daemon in children_of(executor) for worker in children_of(daemon)]

@@ -96,12 +96,12 @@ class Steps:
         writer.mode("append").save()
 
 
-def main() -> None:
+def main(kind: type[Any]) -> None:
     master, answers, settings = sys.argv[1:]
     spark = penstock.spark.session(
         master, url=os.environ["PENSTOCK_URL"], config=json.loads(settings)
     )
-    steps = Steps(spark)
+    steps = kind(spark)
     lock = threading.Lock()
 
     def make(given: dict[str, Any]) -> None:
@@ -119,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Steps)

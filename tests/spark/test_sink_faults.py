@@ -64,7 +64,7 @@ def test_a_shuffle_that_is_not_the_same_again(small: Any, store_url: str, into: 
 
 
 def test_a_python_worker_killed_in_mid_write(small: Any, store_url: str, into: Any, tmp_path: Path):
-    """Issue 5: kill -9 of a Python worker, after it has staged some batches."""
+    """Issue 5: kill -9 of a Python worker, in the middle of its rows."""
     told = tmp_path / "told"
     frame = _numbers(small).selectExpr(f"struct(number, '{told}' as told) as doomed")
 

@@ -31,7 +31,7 @@ from tests.spark.frames import jobs_in, numbers_in
 from tests.spark.test_sink_stream import put
 from tests.stories.conftest import eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1500)
 DAY = 86400.0
 ONCE = dict.fromkeys(range(400), 1)
 IN_BOTH = [190, 390]  # the second hundred of each of two partitions: the first one is staged
@@ -161,6 +161,7 @@ def test_an_executor_killed_in_the_middle_of_an_epoch(
     assert numbers_in(postgres_store_url) == ONCE
 
 
+@pytest.mark.soak
 def test_a_driver_killed_in_mid_write_and_in_the_middle_of_an_epoch(
     cluster: Cluster, driver: Driver, postgres_store_url: str, tmp_path: Path
 ):

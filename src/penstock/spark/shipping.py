@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import shutil
 import sys
 import tempfile
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OURS = ("penstock", "pyspark_penstock", "msgspec", "cronsim", "tzdata")
+_OTHER_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH\]\D*(\d+\.\d+)\D*(\d+\.\d+)")
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]*)"')
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
@@ -98,10 +101,25 @@ def look_around(spark: SparkSession) -> list[Seen]:
 
     context = spark.sparkContext
     tasks = max(2, context.defaultParallelism)
-    answers: list[tuple[str, str | None]] = (
-        context.parallelize(range(tasks), tasks).map(look).collect()
-    )
+    try:
+        answers: list[tuple[str, str | None]] = (
+            context.parallelize(range(tasks), tasks).map(look).collect()
+        )
+    except Exception as error:
+        if (reason := _python_fault(str(error))) is None:
+            raise
+        raise Refused(reason) from None
     return sorted({Seen(*answer) for answer in answers}, key=str)
+
+
+def _python_fault(said: str) -> str | None:
+    """What is wrong with the Python of the executors, if Spark's many lines say that it is that."""
+    remedy = "set PYSPARK_PYTHON to a Python that every executor has, the same as the driver's"
+    if found := _OTHER_PYTHON.search(said):
+        return f"the driver runs Python {found[2]} and the executors {found[1]}: {remedy}"
+    if found := _NO_PYTHON.search(said):
+        return f"the executors cannot run {found[1]}: {remedy}"
+    return None
 
 
 def _places(module: str) -> Iterator[Path]:
