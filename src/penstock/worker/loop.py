@@ -21,6 +21,8 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.batch_task import as_batch_task
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
@@ -72,6 +74,7 @@ class Worker:
     how long running jobs may take to end after `stop`; the rest is put back, uncounted. `heartbeat`
     off: somebody else renews this worker's row. `slots` are shared with a supervisor; it replaces
     the process when `on_stuck` hears that a job does not end. Without it a new thread takes over.
+    `detached`: somebody beside it runs detached jobs, and `drain` waits for these as well.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Worker:
         target: str | None = None,
         retention: float | None = RETENTION_SECONDS,
         on_stuck: Callable[[str], None] | None = None,
+        detached: bool = False,
     ) -> None:
         if threads < 1 or async_slots < 1:
             raise Refused(f"a worker needs hands: threads={threads}, async_slots={async_slots}")
@@ -108,6 +112,7 @@ class Worker:
         self.health = Health(self.broker.clock)
         self._drain = drain
         self._on_stuck = on_stuck
+        self._detached = detached
         self._tags = frozenset(tags)
         self._started_at = self.broker.clock.now()
         self._phase = Phase.WORKING
@@ -190,7 +195,7 @@ class Worker:
             self._close()
 
     def _know_tasks(self) -> None:
-        tasks = self.app.known_tasks()
+        tasks = self.app.known_tasks(detached=False)
         if tasks == self._tasks:
             return
         modes: dict[str, str] = {}
@@ -264,21 +269,28 @@ class Worker:
             self._gate.cancelled = renewed.cancelled
             if renewed.cancelled:
                 self._withdraw(renewed.cancelled)
-        if now >= self._upkeep_at and self._phase is Phase.WORKING:
-            self._upkeep_at = now + self.lease / 3
-            self._know_tasks()
-            try:
-                self._upkeep.turn()
-            except Exception as error:
-                self._line.lost(error)
-                return False
-            self._upkeep_at = min(self._upkeep_at, now + self._upkeep.seconds_left())
+        due = now >= self._upkeep_at and self._phase is Phase.WORKING
+        if due and not self._keep_up(now):
+            return False
         if now >= self._sweep_at and live:
             self._sweep_at = now + _SWEEP_SECONDS
             for chunk in list(live.values()):
                 if chunk.jobs and now > chunk.start_until:
                     self._claims.pace(chunk.task).stalled()
                     self._put_back(chunk, "not started in time")
+        return True
+
+    def _keep_up(self, now: float) -> bool:
+        self._upkeep_at = now + self.lease / 3
+        self._know_tasks()
+        try:
+            self._upkeep.turn()
+        except Exception as error:
+            self._line.lost(error)
+            return False
+        if not self._tasks:
+            self.health.answered()  # it claims nothing that could say so
+        self._upkeep_at = min(self._upkeep_at, now + self._upkeep.seconds_left())
         return True
 
     def _withdraw(self, ids: Collection[str]) -> None:
@@ -370,6 +382,8 @@ class Worker:
         if (patience := claims.patient_until(now)) is not None:
             until.append(patience)
         if not wants or now < self._deaf_until:
+            if self._drain and not self._tasks and self._is_drained(now):
+                return
             self._rest(min(until) - now)
             return
         if self._drain and not claims.live:
@@ -383,7 +397,10 @@ class Worker:
     def _is_drained(self, now: float) -> bool:
         self._count_at = now + _COUNT_SECONDS
         try:
-            self.drained = not anything_left(self.broker, self.row)
+            tasks = self.app.known_tasks() if self._detached else self._tasks
+            self.drained = not anything_left(
+                self.broker, msgspec.structs.replace(self.row, tasks=tasks)
+            )
         except Exception as error:
             self._line.lost(error)
         if self.drained:
