@@ -128,6 +128,8 @@ class Registry:
         keep: float | timedelta | None = None,
         at_most_once: bool = False,
         detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
         on_success: Strategy = "keep",
         on_error: Strategy = "keep",
         on_timeout: Strategy | None = None,
@@ -152,6 +154,8 @@ class Registry:
         keep: float | timedelta | None = None,
         at_most_once: bool = False,
         detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
         on_success: Strategy = "keep",
         on_error: Strategy = "keep",
         on_timeout: Strategy | None = None,
@@ -165,7 +169,8 @@ class Registry:
         handed no newer job than it knows. `aliases` are names that the task had before. `runs_on`
         are worker tags it requires. `search` names argument fields that `find` has indexed, and
         `secret` arguments that are never logged or shown. `at_most_once`: a crash ends it for good.
-        `detached`: it runs in a process of its own, which goes on when the worker is restarted.
+        `detached`: it runs in a process of its own, which goes on when the worker is restarted, and
+        is ended above `max_memory` bytes or `max_cpu` seconds, with all that it started.
         `spark`: the first parameter is a Spark session, given where the task runs; True for
         `penstock.spark.session()`, or a function that makes one.
         """

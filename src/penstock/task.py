@@ -79,6 +79,8 @@ class Task(Prepared[P, R]):
         keep: float | timedelta | None = None,
         at_most_once: bool = False,
         detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
         on_success: Strategy = "keep",
         on_error: Strategy = "keep",
         on_timeout: Strategy | None = None,
@@ -99,6 +101,13 @@ class Task(Prepared[P, R]):
         self.secret = _several("secret", secret)
         self.at_most_once = bool(at_most_once)
         self.detached = bool(detached)
+        self.max_memory = max_memory
+        self.max_cpu = check_seconds("max_cpu", max_cpu)
+        if not detached and not (max_memory is max_cpu is None):
+            raise Refused(
+                f"task {self.name}: max_memory and max_cpu are for detached tasks, which have a"
+                " process of their own: detached=True"
+            )
         # So that a store finds these jobs without the code; in the tags, which it has indexed.
         self._marks: dict[str, str] = dict(DETACHED) if detached else {}
         self.keep = check_seconds("keep", keep)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from penstock import StoreUnreachable
 from penstock.worker.detached.folder import Folder, Run, state_folder
 from penstock.worker.detached.tree import MARK
 from tests.stories.conftest import Fleet, Story, alive, eventually
@@ -56,6 +57,17 @@ class DetachedStory(Story):
         run = eventually(running, PATIENCE, "a process has the job")
         self.seen.add(run.pid)
         return run
+
+    def log(self, job: str) -> str:
+        """What the job's processes printed."""
+        return self.files.file(job, "log").read_text()
+
+    def answers(self) -> bool:
+        """Whether the store does."""
+        with suppress(StoreUnreachable):
+            self.broker.count()
+            return True
+        return False
 
     def wait_for(self, word: str, count: int = 1) -> list[list[str]]:
         """The lines of the ledger that begin so, once there are so many."""

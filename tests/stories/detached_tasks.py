@@ -153,6 +153,20 @@ def oversleep() -> None:
     time.sleep(1e6)
 
 
+@task(max_memory=200 << 20, at_most_once=True)
+def grow() -> None:
+    """Hold more than it may."""
+    held = os.urandom(1 << 20) * 300
+    time.sleep(1e6)
+    del held
+
+
+@task(max_cpu=0.2, at_most_once=True)
+def burn() -> None:
+    """Have a child that works for ever."""
+    subprocess.run([sys.executable, "-c", "while True: pass"], check=False)
+
+
 @task()
 def deaf() -> None:
     """Start a grandchild in a session of its own, and listen to nothing."""

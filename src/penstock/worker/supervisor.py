@@ -205,10 +205,12 @@ class Supervisor:
         from penstock.worker.detached.launcher import Launcher
 
         config = self._config
+        folder = Folder(state_folder(self.app.resolved_url.url))
+        folder.make()
         launcher = Launcher(
             self.app,
             self.target,
-            Folder(state_folder(self.app.resolved_url.url)),
+            folder,
             limit=self._detached,
             lease=config.lease,
             grace=config.grace,

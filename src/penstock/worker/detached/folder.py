@@ -68,7 +68,13 @@ class Folder:
         self.path = path
 
     def make(self) -> None:
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refused(
+                f"the state folder {self.path} of detached jobs cannot be made: {error}; "
+                f"let {SETTING} name another one"
+            ) from error
 
     def file(self, job: str, kind: str) -> Path:
         """The lock, json or log of a job."""

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.broker import WorkerRow
+from penstock.broker import Note, WorkerRow
 from penstock.errors import StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.release import release
 from penstock.worker.detached.death import after_death
 from penstock.worker.detached.exits import Exit, code_of
 from penstock.worker.detached.folder import Folder, Run
+from penstock.worker.detached.limits import Limits
 from penstock.worker.detached.run_process import RunProcess
 from penstock.worker.detached.tree import boot_id, end_descendants, start_of, take_in_orphans
 from penstock.worker.hands import cut_short
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.app import App
     from penstock.task import Task
 
-_CANCEL_SECONDS = 1.0  # how often the store is asked what was cancelled
+_LOOK_SECONDS = 1.0  # how often it renews, hears of a cancellation, and weighs the job
 _LEAVE_SECONDS = 2.0  # for a process that has answered to go by itself
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
 
@@ -57,24 +58,26 @@ class KeeperConfig(msgspec.Struct, frozen=True, kw_only=True):
     lease: float
     grace: float
     tags: tuple[str, ...] = ()
-    log_level: str | None = None
+    log_level: str = "info"
 
 
 class Keeper:
     """Keeps one attempt at one job; `run` gives the exit code."""
 
-    def __init__(self, config: KeeperConfig, folder: Folder, run: Run) -> None:
+    def __init__(self, config: KeeperConfig, run: Run) -> None:
         self._config = config
-        self._folder = folder
         self._run = run
         self._process: RunProcess | None = None
         self._answered = threading.Event()  # there is an outcome, or there will be none
         self._outcome: Outcome | None = None
         self._death: str | None = None  # how the process ended, if it gave no outcome
+        self._exceeded: str | None = None  # the limit that it was killed for
         self._verdict: str | None = None
         self._hard_at: float | None = None
         self._deadline: float | None = None
         self._began = monotonic()
+        self._limits = Limits()
+        self._doubtful = False  # the row had been given up: perhaps the job is somebody else's
         self._stale = False
         self._said_at: float | None = None
 
@@ -94,6 +97,8 @@ class Keeper:
             return Exit.MISSING
         if not self._is_held(job):
             return Exit.LOCKED
+        self._note_start(app, job)
+        self._limits = Limits.of(task)
         runner = threading.Thread(target=self._have_it_run, args=(task, job), daemon=True)
         runner.start()
         self._keep(app)
@@ -104,6 +109,11 @@ class Keeper:
             log.warning("job %s: attempt %d is not held any more", job.id, job.attempt)
             return Exit.NO_OUTCOME
         return self._settle(app, task, job)
+
+    def _note_start(self, app: App, job: Job[Any]) -> None:
+        where = msgspec.json.encode({"host": self._run.host, "pid": self._run.pid})
+        note = Note("event", "started", where, app.clock.now())
+        _when_it_answers(lambda: app.broker.note(job, note))
 
     def _is_held(self, job: Job[Any] | None) -> bool:
         return (
@@ -116,7 +126,7 @@ class Keeper:
     def _have_it_run(self, task: Task[..., Any], job: Job[Any]) -> None:
         process = None
         try:
-            process = self._process = RunProcess(self._config.target, job)
+            process = self._process = RunProcess(self._config.target, job, self._config.log_level)
             process.wait_until_up()
             self._began = monotonic()
             if timeout := task.timeout_of(job):
@@ -140,8 +150,9 @@ class Keeper:
         while not self._answered.is_set():
             now = monotonic()
             if now >= renew_at:
-                renew_at = now + min(_CANCEL_SECONDS, self._config.lease / 3)
+                renew_at = now + min(_LOOK_SECONDS, self._config.lease / 3)
                 self._renew(app)
+                self._weigh()
             if self._deadline is not None and now >= self._deadline:
                 self._give("timeout")
             if self._hard_at is not None and now >= self._hard_at:
@@ -149,6 +160,12 @@ class Keeper:
                 end_descendants(os.getpid())
             due = [at for at in (renew_at, self._hard_at, self._verdict_at()) if at is not None]
             self._answered.wait(max(0.0, min(due) - monotonic()))
+
+    def _weigh(self) -> None:
+        if self._verdict is None and (exceeded := self._limits.exceeded(os.getpid())):
+            log.warning("job %s is killed: %s", self._config.job, exceeded)
+            self._exceeded = exceeded
+            end_descendants(os.getpid())
 
     def _verdict_at(self) -> float | None:
         return self._deadline if self._verdict is None else None
@@ -165,9 +182,11 @@ class Keeper:
     def _renew(self, app: App) -> None:
         try:
             renewed = app.broker.renew([self._row(app)])
-            if renewed.lapsed and not self._is_held(app.broker.get(self._config.job)):
+            self._doubtful = self._doubtful or bool(renewed.lapsed)
+            if self._doubtful and not self._is_held(app.broker.get(self._config.job)):
                 # It is somebody else's by now: what this attempt still does is of no use.
                 self._stale, self._verdict, self._hard_at = True, "shutdown", monotonic()
+            self._doubtful = False
         except Exception as error:
             if self._said_at is None or monotonic() - self._said_at > 60.0:
                 self._said_at = monotonic()
@@ -196,7 +215,8 @@ class Keeper:
             if self._verdict is not None:
                 outcome = cut_short(app, task, job, self._verdict, self._began)
             else:
-                outcome = after_death(app, task, job, self._death, monotonic() - self._began)
+                death = self._exceeded or self._death
+                outcome = after_death(app, task, job, death, monotonic() - self._began)
         if outcome is None:  # it settled itself
             code = Exit.DONE
         elif _when_it_answers(lambda: app.broker.settle([(job, outcome)])) == [True]:
@@ -206,7 +226,6 @@ class Keeper:
             settled = kept is not None and kept.attempt == job.attempt and kept.state in ENDED
             code = code_of(outcome) if settled else Exit.NO_OUTCOME
         _when_it_answers(lambda: app.broker.recover(dead=self._config.worker, started=()))
-        self._folder.ended(self._run)
         return code
 
 
@@ -227,7 +246,7 @@ def main(config: KeeperConfig) -> int:
     """A keeper's life: the lock first, before anything of the user's is imported."""
     os.umask(0o077)
     logging.basicConfig(
-        level=(config.log_level or "info").upper(),
+        level=config.log_level.upper(),
         format="%(asctime)s %(levelname)-7s %(process)d %(message)s",
     )
     folder = Folder(Path(config.folder))
@@ -248,7 +267,7 @@ def main(config: KeeperConfig) -> int:
         boot=boot_id(),
     )
     folder.write(run)
-    keeper = Keeper(config, folder, run)
+    keeper = Keeper(config, run)
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -258,18 +277,18 @@ def main(config: KeeperConfig) -> int:
     signal.signal(signal.SIGINT, stop)
     log.info("job %s, attempt %d", config.job, config.attempt)
     code = _kept(keeper, config)
+    folder.ended(run)
     log.info("job %s, attempt %d: ended with %d", config.job, config.attempt, code)
     sys.stdout.flush()
     return code
 
 
 def _kept(keeper: Keeper, config: KeeperConfig) -> Exit:
-    from penstock.errors import Refused
     from penstock.target import load_app
 
     try:
         app = load_app(config.target)
-    except (Refused, ImportError):
+    except Exception:
         log.exception("job %s: its code could not be loaded", config.job)
         return Exit.MISSING
     try:

@@ -91,6 +91,7 @@ class Launcher(threading.Thread):
         self._drain = drain
         self._log_level = log_level
         self._host = socket.gethostname()
+        self._started_at = self._broker.clock.now()
         self._over = False
         self._gone: queue.SimpleQueue[Watched | None] = queue.SimpleQueue()
         self._graves: list[Watched] = []
@@ -109,7 +110,6 @@ class Launcher(threading.Thread):
         self._broker.wake()
 
     def run(self) -> None:
-        self._folder.make()
         log.info("detached jobs: %s", place_here().survives)
         while not self._over:
             try:
@@ -209,13 +209,14 @@ class Launcher(threading.Thread):
             lease=self._lease,
             grace=self._grace,
             tags=tuple(sorted(self._tags)),
-            log_level=self._log_level,
+            log_level=self._log_level or "info",
         )
         until = monotonic() + _START_SECONDS
         watched = Watched(
             job=job.id, attempt=job.attempt, worker=row, claimed=job, renew_until=until
         )
         self.watched[row] = watched
+        self._renew_at = 0.0
         try:
             process = self._popen(config)
         except OSError as error:
@@ -298,7 +299,6 @@ class Launcher(threading.Thread):
             log.warning("job %s: its process is gone, and it is ready again", gone.job)
 
     def _renew(self, now: float) -> None:
-        self._renew_at = now + min(1.0, self._lease / 3)
         rows = [self._row()]
         for watched in self.watched.values():
             if now < watched.renew_until:
@@ -306,6 +306,7 @@ class Launcher(threading.Thread):
                     watched.renew_until = 0.0
                 else:
                     rows.append(self._row(watched.worker))
+        self._renew_at = now + min(1.0 if len(rows) > 1 else self._lease, self._lease / 3)
         self._broker.renew(rows)
 
     def _has_begun(self, watched: Watched) -> bool:
@@ -331,7 +332,7 @@ class Launcher(threading.Thread):
             host=self._host,
             pid=os.getpid(),
             lease=self._lease,
-            started_at=self._app.clock.now(),
+            started_at=self._started_at,
             penstock=release(),
         )
 

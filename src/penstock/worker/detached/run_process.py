@@ -4,12 +4,13 @@ The function runs on the main thread, so that a signal gets at it wherever it is
 a read. It ends with its keeper, by the kernel's hand: no attempt goes on without somebody who
 renews its lease. One job, then it is over.
 
-    python -m penstock.worker run SOCKET KEEPER-PID TARGET
+    python -m penstock.worker run SOCKET KEEPER-PID TARGET LOG-LEVEL
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -51,14 +52,14 @@ _answer = msgspec.msgpack.Decoder(Outcome | None)
 class RunProcess:
     """The keeper's end. Started when made; by a thread that stays until it has ended."""
 
-    def __init__(self, target: str, job: Job[Any]) -> None:
+    def __init__(self, target: str, job: Job[Any], log_level: str) -> None:
         ours, theirs = socket.socketpair()
         self._line = ours
         with theirs:
             number = theirs.fileno()
             try:
                 self._process = subprocess.Popen(
-                    [*_COMMAND, str(number), str(os.getpid()), target],
+                    [*_COMMAND, str(number), str(os.getpid()), target, log_level],
                     pass_fds=[number],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,
@@ -175,12 +176,15 @@ class _Verdicts(threading.Thread):
             await asyncio.to_thread(app.resources.close)
 
 
-def main(number: int, parent: int, target: str) -> None:
+def main(number: int, parent: int, target: str, log_level: str) -> None:
     """The process's end: run one job."""
     from penstock.target import load_app
     from penstock.worker.gate import Gate
 
     die_with_parent(parent)
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(process)d %(message)s"
+    )
     line = socket.socket(fileno=number)
     app = load_app(target)
     gate = Gate(app.broker)
