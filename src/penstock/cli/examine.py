@@ -68,6 +68,16 @@ def examine(
     return findings
 
 
+def detached_here() -> Finding:
+    """What a detached process outlives that a worker starts from where this one is."""
+    from penstock.worker.detached.unit import place_here
+
+    place = place_here()
+    colour = Colour.YELLOW if place.remedy else Colour.GREEN
+    says = f"started from here, a detached process has a {place.name} of its own: {place.survives}"
+    return Finding("detached", colour, says, place.remedy)
+
+
 def _store(condition: StoreCondition) -> list[Finding]:
     if condition.unseen is not None:
         says = f"{condition.where} cannot be looked at: {condition.unseen.says}"

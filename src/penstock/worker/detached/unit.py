@@ -25,6 +25,7 @@ class Place(NamedTuple):
     command: tuple[str, ...]  # put before its own
     name: str  # "session" or "unit"
     survives: str
+    remedy: str = ""  # if it outlives less than it could
 
 
 @cache
@@ -42,7 +43,7 @@ def place_here() -> Place:
     return Place(
         (),
         "session",
-        f"a restart of {service.rpartition('/')[2]} takes it along, and the job is resumed: "
+        f"a restart of {service.rpartition('/')[2]} takes it along, and the job is resumed",
         "let this user start transient units (systemd-run --scope), or set KillMode=process",
     )
 
