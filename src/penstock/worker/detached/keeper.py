@@ -30,7 +30,7 @@ from penstock.worker.detached.exits import Exit, code_of
 from penstock.worker.detached.folder import Folder, Run
 from penstock.worker.detached.limits import Limits
 from penstock.worker.detached.run_process import RunProcess
-from penstock.worker.detached.tree import boot_id, end_descendants, start_of, take_in_orphans
+from penstock.worker.detached.tree import boot_id, end_descendants, start_of, take_in_strays
 from penstock.worker.hands import cut_short
 from penstock.worker.process import ProcessGone
 
@@ -255,7 +255,7 @@ def main(config: KeeperConfig) -> int:
     if lock is None:
         log.warning("job %s: another process of this host has it", config.job)
         return Exit.LOCKED
-    take_in_orphans()
+    take_in_strays()
     pid = os.getpid()
     run = Run(
         job=config.job,

@@ -178,6 +178,7 @@ class Launcher(threading.Thread):
             while True:
                 if gone is not None and self.watched.pop(gone.worker, None) is not None:
                     self._graves.append(gone)
+                    self._claim_at = self._deaf_until = 0.0  # there is room, and perhaps a retry
                 gone = self._gone.get_nowait()
 
     # Start

@@ -69,7 +69,7 @@ def wait_for_end(pid: int, started: int) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def take_in_orphans() -> None:
+def take_in_strays() -> None:
     """Be the parent of every descendant whose own parent ends, so that none can slip away."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
