@@ -103,6 +103,8 @@ class Task(Prepared[P, R]):
         self.detached = bool(detached)
         self.max_memory = max_memory
         self.max_cpu = check_seconds("max_cpu", max_cpu)
+        if max_memory is not None and (type(max_memory) is not int or max_memory <= 0):
+            raise Refused(f"task {self.name}: max_memory={max_memory!r}: bytes, as 2 * 1024**3")
         if not detached and not (max_memory is max_cpu is None):
             raise Refused(
                 f"task {self.name}: max_memory and max_cpu are for detached tasks, which have a"

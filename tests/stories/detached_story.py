@@ -51,8 +51,7 @@ class DetachedStory(Story):
         """The process that runs the job, once there is one."""
 
         def running() -> Run | None:
-            run = self.files.read(job)
-            return run if run is not None and run.alive else None
+            return next((run for run in self.files.runs(job) if run.alive), None)
 
         run = eventually(running, PATIENCE, "a process has the job")
         self.seen.add(run.pid)

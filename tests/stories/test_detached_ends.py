@@ -62,7 +62,7 @@ def test_a_second_starter_of_a_job_does_nothing_and_says_so(story: DetachedStory
     second = start_again(story, handle.id)
 
     assert second.wait(PATIENCE) == Exit.LOCKED == 100
-    assert story.files.read(handle.id) == run
+    assert story.files.runs(handle.id) == [run]
     story.tell("go-0")
     assert handle.result(timeout=PATIENCE) == 1
     assert len(story.ledger("travel")) == 1

@@ -15,31 +15,25 @@ from penstock.codec import read_body
 from penstock.decide import after_error, policy_for
 from penstock.errors import ProcessDied, Refused
 from penstock.job import Job, Outcome, State, lapsed
-from penstock.run import fire
 from penstock.worker.nursery import ending
 
 if TYPE_CHECKING:
-    from penstock.app import App
     from penstock.task import Task
 
 
 def after_death(
-    app: App, task: Task[..., Any], job: Job[Any], death: str, seconds: float
+    task: Task[..., Any], job: Job[Any], death: str, now: float, started_at: float
 ) -> Outcome:
-    """Where the attempt leads whose process ran for so long and ended without an outcome."""
-    now = app.clock.now()
+    """Where the attempt leads whose process ended without an outcome."""
     how = ending(int(death)) if death.lstrip("-").isdigit() else death
     error = ProcessDied(f"its process ended without an outcome: {how}")
     try:
         policy = policy_for(task.policy, read_body(job.body))
     except Refused:
         policy = task.policy
-    started_at, text = now - seconds, f"ProcessDied: {error}"
+    text = f"ProcessDied: {error}"
     if not job.at_most_once:
         outcome = after_error(policy, job, error, text, now, started_at=started_at)
         if outcome.state is State.READY:
-            fire(app, "failed", job, outcome)
             return outcome
-    outcome = msgspec.structs.replace(lapsed(), error=text, started_at=started_at, ended_at=now)
-    fire(app, "failed", job, outcome)
-    return outcome
+    return msgspec.structs.replace(lapsed(), error=text, started_at=started_at, ended_at=now)

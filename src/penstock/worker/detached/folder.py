@@ -1,8 +1,8 @@
 """The files of detached jobs on this host: a lock, a log, and who runs it, for each job.
 
-    <state folder>/<store>/<job id>.lock   held by the process that runs it, however that ends
-                           <job id>.json   which process that is
-                           <job id>.log    what its processes printed, in all attempts
+    <state folder>/<store>/<job id>.lock        held by the process that runs it, however that ends
+                           <job id>.log         what its processes printed, in all attempts
+                           <job id>.<n>.json    which process runs the n-th attempt
 
 Hints all of them: the job's row in the store decides. No URL and no argument is written here.
 """
@@ -77,7 +77,7 @@ class Folder:
             ) from error
 
     def file(self, job: str, kind: str) -> Path:
-        """The lock, json or log of a job."""
+        """The lock or the log of a job."""
         return self.path / f"{parse_id(job)}.{kind}"
 
     def lock(self, job: str) -> int | None:
@@ -99,36 +99,38 @@ class Folder:
                 return None
             os.close(descriptor)
 
+    def unlock(self, job: str, descriptor: int) -> None:
+        """Give back a lock that is held, and leave no file of it."""
+        self.file(job, "lock").unlink(missing_ok=True)
+        os.close(descriptor)
+
     def write(self, run: Run) -> None:
-        """Say who runs the job; seen as a whole or not at all."""
-        path = self.file(run.job, "json")
-        draft = path.with_suffix(f".{os.getpid()}")
+        """Say who runs this attempt; seen as a whole or not at all."""
+        path = self._json(run)
+        draft = path.with_suffix(".draft")
         draft.write_bytes(msgspec.json.encode(run))
-        draft.chmod(0o600)
         draft.replace(path)
 
-    def read(self, job: str) -> Run | None:
-        """Who runs the job, or did; None if nobody said so."""
-        try:
-            return msgspec.json.decode(self.file(job, "json").read_bytes(), type=Run)
-        except (OSError, msgspec.DecodeError):
-            return None
+    def runs(self, job: str = "") -> list[Run]:
+        """Who runs what, or did and was killed; of one job the last attempt last."""
+        found: list[Run] = []
+        for path in self.path.glob(f"{job}*.json"):
+            with suppress(OSError, msgspec.DecodeError):
+                found.append(msgspec.json.decode(path.read_bytes(), type=Run))
+        return sorted(found, key=lambda run: (run.job, run.attempt))
 
-    def runs(self) -> list[Run]:
-        """Who runs what, or did and was killed."""
-        return [run for job in self.jobs("json") if (run := self.read(job)) is not None]
-
-    def jobs(self, kind: str = "*") -> Iterator[str]:
-        """The jobs that have such a file here."""
-        for job in sorted({path.stem for path in self.path.glob(f"*.{kind}")}):
+    def jobs(self) -> Iterator[str]:
+        """The jobs that have files here."""
+        for job in sorted({path.name.partition(".")[0] for path in self.path.iterdir()}):
             with suppress(Refused):
                 yield parse_id(job)
 
     def ended(self, run: Run) -> None:
-        """Forget who ran it, and the lock; what it printed stays."""
-        if self.read(run.job) == run:
-            self.file(run.job, "json").unlink(missing_ok=True)
-            self.file(run.job, "lock").unlink(missing_ok=True)
+        """Forget who ran this attempt, which is over."""
+        self._json(run).unlink(missing_ok=True)
+
+    def _json(self, run: Run) -> Path:
+        return self.file(run.job, f"{run.attempt}.json")
 
     def forget(self, job: str) -> bool:
         """Remove all files of a job that the store has forgotten; False if a process has it."""

@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from penstock.broker import Note, WorkerRow
 from penstock.errors import StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.release import release
+from penstock.run import fire
 from penstock.worker.detached.death import after_death
 from penstock.worker.detached.exits import Exit, code_of
 from penstock.worker.detached.folder import Folder, Run
@@ -64,9 +66,11 @@ class KeeperConfig(msgspec.Struct, frozen=True, kw_only=True):
 class Keeper:
     """Keeps one attempt at one job; `run` gives the exit code."""
 
-    def __init__(self, config: KeeperConfig, run: Run) -> None:
+    def __init__(self, config: KeeperConfig, run: Run, unlock: Callable[[], None]) -> None:
         self._config = config
         self._run = run
+        self._unlock = unlock
+        self._over = threading.Event()  # the heart may stop
         self._process: RunProcess | None = None
         self._answered = threading.Event()  # there is an outcome, or there will be none
         self._outcome: Outcome | None = None
@@ -76,6 +80,7 @@ class Keeper:
         self._hard_at: float | None = None
         self._deadline: float | None = None
         self._began = monotonic()
+        self.began = False  # from then on it gives back the lock by itself
         self._limits = Limits()
         self._doubtful = False  # the row had been given up: perhaps the job is somebody else's
         self._stale = False
@@ -97,18 +102,25 @@ class Keeper:
             return Exit.MISSING
         if not self._is_held(job):
             return Exit.LOCKED
+        self.began = True
         self._note_start(app, job)
         self._limits = Limits.of(task)
         runner = threading.Thread(target=self._have_it_run, args=(task, job), daemon=True)
+        beat = threading.Thread(target=self._beat, args=(app,), daemon=True)
         runner.start()
-        self._keep(app)
+        beat.start()
+        self._keep()
         runner.join()
         for pid in end_descendants(os.getpid()):
             log.error("job %s: process %d does not end", job.id, pid)
-        if self._stale:
-            log.warning("job %s: attempt %d is not held any more", job.id, job.attempt)
-            return Exit.NO_OUTCOME
-        return self._settle(app, task, job)
+        # Before it is settled: a next attempt, which may come at once, must not meet it. Until then
+        # the row keeps everybody else out.
+        self._unlock()
+        code = self._settle(app, task, job)
+        self._over.set()
+        beat.join()
+        _when_it_answers(lambda: app.broker.recover(dead=self._config.worker, started=()))
+        return code
 
     def _note_start(self, app: App, job: Job[Any]) -> None:
         where = msgspec.json.encode({"host": self._run.host, "pid": self._run.pid})
@@ -144,31 +156,32 @@ class Keeper:
             if process is not None:
                 process.close(_LEAVE_SECONDS)
 
-    def _keep(self, app: App) -> None:
-        """Renew, pass on what ends the job, and see to its limits, until it has ended."""
-        renew_at = 0.0
+    def _beat(self, app: App) -> None:
+        """Renew until the end of all: beside whatever else has to be waited for."""
+        every = min(_LOOK_SECONDS, self._config.lease / 3)
+        self._renew(app)
+        while not self._over.wait(every):
+            self._renew(app)
+
+    def _keep(self) -> None:
+        """End the job when its time is up or its limits are exceeded, until it has ended."""
         while not self._answered.is_set():
             now = monotonic()
-            if now >= renew_at:
-                renew_at = now + min(_LOOK_SECONDS, self._config.lease / 3)
-                self._renew(app)
-                self._weigh()
             if self._deadline is not None and now >= self._deadline:
                 self._give("timeout")
             if self._hard_at is not None and now >= self._hard_at:
                 self._hard_at = None
                 end_descendants(os.getpid())
-            due = [at for at in (renew_at, self._hard_at, self._verdict_at()) if at is not None]
-            self._answered.wait(max(0.0, min(due) - monotonic()))
+            self._weigh()
+            deadline = self._deadline if self._verdict is None else None
+            due = [at for at in (self._hard_at, deadline) if at is not None]
+            self._answered.wait(max(0.0, min([*due, now + _LOOK_SECONDS]) - monotonic()))
 
     def _weigh(self) -> None:
         if self._verdict is None and (exceeded := self._limits.exceeded(os.getpid())):
             log.warning("job %s is killed: %s", self._config.job, exceeded)
             self._exceeded = exceeded
             end_descendants(os.getpid())
-
-    def _verdict_at(self) -> float | None:
-        return self._deadline if self._verdict is None else None
 
     def _give(self, verdict: str) -> None:
         """Interrupt the job; what does not end within the grace is killed."""
@@ -210,23 +223,26 @@ class Keeper:
         )
 
     def _settle(self, app: App, task: Task[..., Any], job: Job[Any]) -> Exit:
-        outcome = self._outcome
-        if self._death is not None:
-            if self._verdict is not None:
-                outcome = cut_short(app, task, job, self._verdict, self._began)
-            else:
-                death = self._exceeded or self._death
-                outcome = after_death(app, task, job, death, monotonic() - self._began)
+        if self._stale:
+            log.warning("job %s: attempt %d is not held any more", job.id, job.attempt)
+            return Exit.NO_OUTCOME
+        outcome = self._outcome if self._death is None else self._died(app, task, job, self._death)
         if outcome is None:  # it settled itself
-            code = Exit.DONE
-        elif _when_it_answers(lambda: app.broker.settle([(job, outcome)])) == [True]:
-            code = code_of(outcome)
-        else:
+            return Exit.DONE
+        if _when_it_answers(lambda: app.broker.settle([(job, outcome)])) != [True]:
             kept = _when_it_answers(lambda: app.broker.get(job.id))
-            settled = kept is not None and kept.attempt == job.attempt and kept.state in ENDED
-            code = code_of(outcome) if settled else Exit.NO_OUTCOME
-        _when_it_answers(lambda: app.broker.recover(dead=self._config.worker, started=()))
-        return code
+            if kept is None or kept.attempt != job.attempt or kept.state not in ENDED:
+                return Exit.NO_OUTCOME
+        if self._death is not None and self._verdict is None:
+            fire(app, "failed", job, outcome)
+        return code_of(outcome)
+
+    def _died(self, app: App, task: Task[..., Any], job: Job[Any], death: str) -> Outcome:
+        if self._verdict is not None:
+            return cut_short(app, task, job, self._verdict, self._began)
+        now = app.clock.now()
+        started_at = now - (monotonic() - self._began)
+        return after_death(task, job, self._exceeded or death, now, started_at)
 
 
 def _when_it_answers(ask: Any) -> Any:
@@ -267,7 +283,7 @@ def main(config: KeeperConfig) -> int:
         boot=boot_id(),
     )
     folder.write(run)
-    keeper = Keeper(config, run)
+    keeper = Keeper(config, run, lambda: folder.unlock(config.job, lock))
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -278,6 +294,8 @@ def main(config: KeeperConfig) -> int:
     log.info("job %s, attempt %d", config.job, config.attempt)
     code = _kept(keeper, config)
     folder.ended(run)
+    if not keeper.began:
+        folder.unlock(config.job, lock)
     log.info("job %s, attempt %d: ended with %d", config.job, config.attempt, code)
     sys.stdout.flush()
     return code

@@ -26,7 +26,7 @@ from penstock.broker import WorkerRow
 from penstock.job import Job, State, put_back
 from penstock.release import release
 from penstock.worker.detached.exits import Exit, said
-from penstock.worker.detached.folder import Folder, Run
+from penstock.worker.detached.folder import Folder
 from penstock.worker.detached.keeper import KeeperConfig
 from penstock.worker.detached.tree import end_marked, wait_for_end
 from penstock.worker.detached.unit import place_here
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _COMMAND = (sys.executable, "-m", "penstock.worker", "keep")
 _START_SECONDS = 60.0  # for a process to come so far that it renews its row by itself
 _AGAIN_SECONDS = 5.0  # after a start that did not come to anything
-_LOCKED_SECONDS = 1.0
 _DEAF_LONGEST = 1.0
 _COUNT_SECONDS = 0.1
 _FORGET_SECONDS = 3600.0
@@ -278,6 +277,9 @@ class Launcher(threading.Thread):
                 log.warning("job %s: %d processes it left behind were ended", gone.job, ended)
             self._hand_on(gone)
             self._known.add(gone.worker)
+            for run in self._folder.runs(gone.job):
+                if run.worker == gone.worker:
+                    self._folder.ended(run)
             self._graves.pop(0)
 
     def _hand_on(self, gone: Watched) -> None:
@@ -292,7 +294,7 @@ class Launcher(threading.Thread):
             log.info("job %s: its process has ended: %s", gone.job, said(gone.code))
         if job is not None and held and gone.code in {Exit.LOCKED, Exit.MISSING}:
             locked = gone.code == Exit.LOCKED
-            later = self._app.clock.now() + (_LOCKED_SECONDS if locked else _AGAIN_SECONDS)
+            later = self._app.clock.now() + (self._lease / 3 if locked else _AGAIN_SECONDS)
             self._broker.settle([(job, put_back("locked" if locked else "no code", later))])
             held = False
         self._broker.recover(dead=gone.worker, started=[gone.job] if held else ())
@@ -311,8 +313,7 @@ class Launcher(threading.Thread):
         self._broker.renew(rows)
 
     def _has_begun(self, watched: Watched) -> bool:
-        run: Run | None = self._folder.read(watched.job)
-        return run is not None and run.worker == watched.worker
+        return any(run.worker == watched.worker for run in self._folder.runs(watched.job))
 
     def _forget(self) -> None:
         """Remove the files of jobs that the store has forgotten."""
