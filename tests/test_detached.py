@@ -171,6 +171,7 @@ def test_files_of_a_job_are_forgotten_unless_a_process_has_it(folder):
 
 
 def test_the_files_are_the_users_alone_and_say_nothing_of_the_store(folder, monkeypatch):
+    """A23: two stores do not meet in them, though their jobs had one id."""
     monkeypatch.setenv("PENSTOCK_STATE", "/var/lib/shop")
     url = "postgresql://ada:secret@db/shop"
 
@@ -239,3 +240,19 @@ def test_one_that_runs_at_most_once_is_not_retried_after_its_death(app):
     outcome = died(app, retry=Retry(limit=2), at_most_once=True)
 
     assert outcome.lapses == 1
+
+
+def test_on_a_schedule_it_is_there_when_its_time_has_come(app):
+    """A16, A42, C23: enqueued by hand it is seen at once, by a schedule at its slot."""
+
+    @app.schedule(every=3600.0)
+    @app.task(name="nightly", detached=True)
+    def nightly() -> None: ...
+
+    with app.testing() as t:
+        t.drain()
+        assert list(t.broker.find(Filter()).jobs) == []
+        t.clock.advance(seconds=3601)
+        t.drain()
+        [job] = t.broker.find(Filter(tags={"detached": ("yes",)})).jobs
+    assert job.task == "nightly"

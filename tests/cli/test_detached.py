@@ -148,3 +148,28 @@ def test_the_doctor_says_what_a_detached_process_outlives(trip):
 
     [finding] = [each for each in found if each["name"] == "detached"]
     assert "of its own" in finding["says"]
+
+
+def test_a_detached_task_can_be_tried_without_a_worker(trip):
+    """A43: `penstock run` works on it here, as on any other."""
+    assert trip("run", "trip:travel", "3").stdout.splitlines()[-1] == "3"
+
+
+def test_a_process_that_only_holds_a_job_is_no_worker_for_others(trip):
+    """A24: in a deploy, when nothing but detached jobs runs."""
+    first = enqueued(trip, "trip:travel", "1")
+    second = enqueued(trip, "trip:add", "1", "2")
+    broker = trip.store()
+    row = WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17)
+    assert [job.id for job in broker.claim(row)] == [first]
+    broker.renew([WorkerRow(id="here", queues=(), host="ant", pid=17)])
+    broker.close()
+
+    assert trip.json("why", first)["cause"] == "running"
+    assert trip.json("why", second)["cause"] == "no_worker"
+    found = trip.json("doctor", code=1)["findings"]
+    says = [finding["says"] for finding in found if finding["name"] in {"workers", "detached"}]
+    assert says == [
+        "none is alive; ready to run: 1",
+        "jobs that run detached, each in a process of its own: 1",
+    ]

@@ -25,7 +25,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DetachedSt
 def test_a_detached_job_goes_on_while_its_worker_is_killed_and_restarted_twice(
     story: DetachedStory,
 ):
-    """A1, A2, A3, A7, A9, A11, A41: one run, one end, adopted both times."""
+    """A1, A2, A3, A7, A9, A11, A32, A41: one run, one end, adopted both times."""
     handle = story.task("travel").enqueue(4)
     first = story.start()
     run = story.run_of(handle.id)
@@ -48,6 +48,7 @@ def test_a_detached_job_goes_on_while_its_worker_is_killed_and_restarted_twice(
     story.tell("go-3")
 
     assert handle.result(timeout=PATIENCE) == 4
+    assert story.app.handle(handle.id).result(timeout=0) == 4
     assert [line[1] for line in story.ledger("travel")] == ["1"]
     assert [line[1] for line in story.ledger("stop")] == ["0", "1", "2", "3"]
     assert [(event.state, event.attempt) for event in story.attempts(handle.id)] == [

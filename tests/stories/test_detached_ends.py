@@ -102,8 +102,9 @@ def test_one_that_another_row_holds_is_left_alone(story: DetachedStory):
 
 
 def test_jobs_that_raise_have_their_error_stored(story: DetachedStory):
-    """A10, A26, A30: every one of them."""
-    handles = [story.task("fail").enqueue(n) for n in range(4)]
+    """A10, A26, A30, A45: every one of them, of whichever queue."""
+    fail = story.task("fail")
+    handles = [fail.options(queue=f"queue-{n % 2}").enqueue(n) for n in range(4)]
     fleet = story.start(drain=True, detached=2)
 
     assert fleet.wait(PATIENCE * 2) == 0, fleet.output()
@@ -126,6 +127,23 @@ def test_a_cancelled_job_is_interrupted_and_may_tidy_up(story: DetachedStory, na
     story.wait_for("rose")
     eventually(lambda: handle.state() is State.CANCELLED, PATIENCE)
     eventually(lambda: nothing_left(story), PATIENCE, fleet.output())
+
+
+def test_a_process_that_is_told_to_stop_hands_its_job_back(story: DetachedStory):
+    """A52: the function sees it, nothing is counted, and the job runs again."""
+    handle = story.task("sit").enqueue("rise")
+    story.start()
+    story.wait_for("sit")
+
+    os.kill(story.run_of(handle.id).pid, signal.SIGTERM)
+
+    story.wait_for("rose")
+    story.wait_for("sit", 2)
+    story.tell("rise")
+    assert handle.result(timeout=PATIENCE) is None
+    ends = [(event.state, event.reason) for event in story.attempts(handle.id)]
+    assert ends == [(State.READY, "shutdown"), (State.SUCCEEDED, None)]
+    assert story.attempts(handle.id)[-1].lapses == story.attempts(handle.id)[-1].failures == 0
 
 
 def test_one_that_listens_to_nothing_is_killed_with_all_that_it_started(story: DetachedStory):

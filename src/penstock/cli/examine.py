@@ -143,7 +143,8 @@ def _clock(broker: Broker) -> Finding:
 
 
 def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) -> list[Finding]:
-    alive = [row for row in workers if row.alive]
+    alive = [row for row in workers if row.alive and row.queues != ()]
+    detached = [row for row in workers if row.alive and row.queues == ()]
     lapsed = [row for row in workers if not row.alive]
     ready = sum(count.ready for count in counts)
     findings: list[Finding] = []
@@ -157,6 +158,9 @@ def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) 
         findings.append(
             Finding("workers", colour, f"none is alive; {waits}", "penstock worker MODULE:APP")
         )
+    if detached:
+        says = f"jobs that run detached, each in a process of its own: {len(detached):,}"
+        findings.append(Finding("detached", Colour.GREEN, says))
     for row in lapsed:
         where = f"{row.host}, pid {row.pid}"
         since = f"started {span(now - row.started_at)} ago" if row.started_at else "long gone"

@@ -74,7 +74,7 @@ def main(config: ChildConfig) -> None:
         target=config.target,
         retention=config.retention,
         on_stuck=lambda _: None,
-        detached=config.detached,
+        detached="beside" if config.detached else "leave",
     )
 
     def stop(number: int, frame: FrameType | None) -> None:

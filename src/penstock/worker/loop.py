@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -59,6 +59,9 @@ log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
 
 
+Detached = Literal["leave", "beside", "here"]
+
+
 class Phase(IntEnum):
     WORKING = 0
     DRAINING = 1  # takes nothing more, lets what runs end
@@ -74,7 +77,8 @@ class Worker:
     how long running jobs may take to end after `stop`; the rest is put back, uncounted. `heartbeat`
     off: somebody else renews this worker's row. `slots` are shared with a supervisor; it replaces
     the process when `on_stuck` hears that a job does not end. Without it a new thread takes over.
-    `detached`: somebody beside it runs detached jobs, and `drain` waits for these as well.
+    `detached`: detached jobs are left to others, or are run by somebody beside it, so that `drain`
+    waits for them, or here, as if they were not detached.
     """
 
     def __init__(
@@ -94,7 +98,7 @@ class Worker:
         target: str | None = None,
         retention: float | None = RETENTION_SECONDS,
         on_stuck: Callable[[str], None] | None = None,
-        detached: bool = False,
+        detached: Detached = "leave",
     ) -> None:
         if threads < 1 or async_slots < 1:
             raise Refused(f"a worker needs hands: threads={threads}, async_slots={async_slots}")
@@ -195,7 +199,7 @@ class Worker:
             self._close()
 
     def _know_tasks(self) -> None:
-        tasks = self.app.known_tasks(detached=False)
+        tasks = self.app.known_tasks(detached=None if self._detached == "here" else False)
         if tasks == self._tasks:
             return
         modes: dict[str, str] = {}
@@ -397,7 +401,7 @@ class Worker:
     def _is_drained(self, now: float) -> bool:
         self._count_at = now + _COUNT_SECONDS
         try:
-            tasks = self.app.known_tasks() if self._detached else self._tasks
+            tasks = self.app.known_tasks() if self._detached == "beside" else self._tasks
             self.drained = not anything_left(
                 self.broker, msgspec.structs.replace(self.row, tasks=tasks)
             )

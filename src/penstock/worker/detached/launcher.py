@@ -330,7 +330,7 @@ class Launcher(threading.Thread):
             id=id or self._spare,
             tasks=self._app.known_tasks(detached=True) if id is None else {},
             tags=self._tags,
-            queues=self._queues,
+            queues=self._queues if id is None else (),
             host=self._host,
             pid=os.getpid(),
             lease=self._lease,
