@@ -15,7 +15,6 @@ from penstock.job import Job, Outcome, State, failed, lapsed, put_back, succeede
 from penstock.worker.detached.death import after_death
 from penstock.worker.detached.exits import Exit, code_of, said
 from penstock.worker.detached.folder import Folder, Run, state_folder
-from penstock.worker.detached.tree import boot_id, start_of
 
 
 @pytest.fixture
@@ -35,16 +34,7 @@ def job_id() -> str:
 
 
 def this_process(job: str, attempt: int = 1) -> Run:
-    pid = os.getpid()
-    return Run(
-        job=job,
-        attempt=attempt,
-        worker="row",
-        host=os.uname().nodename,
-        pid=pid,
-        started=start_of(pid) or 0,
-        boot=boot_id(),
-    )
+    return Run.here_and_now(job, attempt, "row")
 
 
 def test_its_jobs_carry_a_tag_that_every_store_finds_them_by(app):
@@ -140,8 +130,11 @@ def test_a_process_is_told_by_more_than_its_number(folder):
     run = this_process(job_id())
 
     assert run.alive
-    for other in ({"started": run.started + 1}, {"boot": "another"}, {"host": "another"}):
-        assert not msgspec.structs.replace(run, **other).alive
+    for other in ({"started": run.started + 1}, {"boot": "another"}):
+        gone = msgspec.structs.replace(run, **other)
+        assert (gone.here, gone.alive) == (True, False)
+    for other in ({"host": "another"}, {"namespace": "another"}):
+        assert not msgspec.structs.replace(run, **other).here  # nobody's to judge
 
 
 def test_who_runs_an_attempt_is_written_apart_for_each(folder):

@@ -22,7 +22,7 @@ import msgspec
 from penstock.errors import Refused
 from penstock.ids import parse_id
 from penstock.settings import mask
-from penstock.worker.detached.tree import boot_id, start_of
+from penstock.worker.detached.tree import boot_id, namespace, start_of
 
 SETTING = "PENSTOCK_STATE"
 
@@ -37,11 +37,27 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     started: int  # in the kernel's ticks: tells it from a later process of this number
     boot: str
+    namespace: str  # a container has numbers of its own
+
+    @classmethod
+    def here_and_now(cls, job: str, attempt: int, worker: str) -> Run:
+        """This process, as the one that runs an attempt."""
+        pid = os.getpid()
+        return cls(
+            job=job,
+            attempt=attempt,
+            worker=worker,
+            host=socket.gethostname(),
+            pid=pid,
+            started=start_of(pid) or 0,
+            boot=boot_id(),
+            namespace=namespace(),
+        )
 
     @property
     def here(self) -> bool:
-        """Whether this host could tell of it."""
-        return self.host == socket.gethostname()
+        """Whether one can tell from here if it lives; if not, its lease does."""
+        return self.host == socket.gethostname() and self.namespace == namespace()
 
     @property
     def alive(self) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -32,7 +31,7 @@ from penstock.worker.detached.exits import Exit, code_of
 from penstock.worker.detached.folder import Folder, Run
 from penstock.worker.detached.limits import Limits
 from penstock.worker.detached.run_process import RunProcess
-from penstock.worker.detached.tree import boot_id, end_descendants, start_of, take_in_strays
+from penstock.worker.detached.tree import end_descendants, take_in_strays
 from penstock.worker.hands import cut_short
 from penstock.worker.process import ProcessGone
 
@@ -171,7 +170,7 @@ class Keeper:
                 self._give("timeout")
             if self._hard_at is not None and now >= self._hard_at:
                 self._hard_at = None
-                end_descendants(os.getpid())
+                self._kill()
             self._weigh()
             deadline = self._deadline if self._verdict is None else None
             due = [at for at in (self._hard_at, deadline) if at is not None]
@@ -181,7 +180,12 @@ class Keeper:
         if self._verdict is None and (exceeded := self._limits.exceeded(os.getpid())):
             log.warning("job %s is killed: %s", self._config.job, exceeded)
             self._exceeded = exceeded
-            end_descendants(os.getpid())
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        end_descendants(os.getpid())
 
     def _give(self, verdict: str) -> None:
         """Interrupt the job; what does not end within the grace is killed."""
@@ -272,16 +276,7 @@ def main(config: KeeperConfig) -> int:
         log.warning("job %s: another process of this host has it", config.job)
         return Exit.LOCKED
     take_in_strays()
-    pid = os.getpid()
-    run = Run(
-        job=config.job,
-        attempt=config.attempt,
-        worker=config.worker,
-        host=socket.gethostname(),
-        pid=pid,
-        started=start_of(pid) or 0,
-        boot=boot_id(),
-    )
+    run = Run.here_and_now(config.job, config.attempt, config.worker)
     folder.write(run)
     keeper = Keeper(config, run, lambda: folder.unlock(config.job, lock))
 

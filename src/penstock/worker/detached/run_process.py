@@ -69,10 +69,6 @@ class RunProcess:
                 ours.close()
                 raise
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def wait_until_up(self) -> None:
         """Its code is loaded; ProcessGone if it ended before."""
         with self._or_gone():
@@ -89,15 +85,17 @@ class RunProcess:
         with suppress(OSError):
             send(self._line, verdict.encode())
 
+    def kill(self) -> None:
+        """End it and its group: all that can be found where there is no /proc."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def close(self, patience: float) -> None:
         """Let it go by itself for so long; whoever is left then is ended with the others."""
         self._line.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
-
-    def reap(self) -> int:
-        """Its exit code, once it has ended."""
-        return self._process.wait()
 
     def _or_gone(self) -> _OrGone:
         return _OrGone(self._process)

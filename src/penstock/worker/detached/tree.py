@@ -32,6 +32,14 @@ def boot_id() -> str:
         return ""
 
 
+def namespace() -> str:
+    """Where numbers of processes mean the same as here; empty if there is but one such place."""
+    try:
+        return str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
 def start_of(pid: int) -> int | None:
     """When the process started, in the kernel's ticks; None if it is not there, or only waits."""
     try:
