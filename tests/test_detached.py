@@ -10,9 +10,11 @@ import msgspec
 import pytest
 
 from penstock import App, Refused, Retry
+from penstock.broker import Note
 from penstock.filter import Filter
 from penstock.job import Job, Outcome, State, failed, lapsed, put_back, succeeded
-from penstock.worker.detached.death import after_death
+from penstock.views import Event
+from penstock.worker.detached.death import after_death, gets_on
 from penstock.worker.detached.exits import Exit, code_of, said
 from penstock.worker.detached.folder import Folder, Run, state_folder
 
@@ -227,6 +229,29 @@ def test_what_the_rule_does_not_answer_is_a_lapse(app, fields):
 
     assert (outcome.state, outcome.failures, outcome.lapses) == (State.READY, 0, 1)
     assert "SIGKILL" in (outcome.error or "")
+
+
+def lost_at(*times: float) -> list[Event]:
+    return [Event(position=1, kind="attempt", at=at, reason="crashed") for at in times]
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept", "spared"),
+    [
+        ([2000.0], [("snapshot", 1700.0)], True),
+        ([2000.0], [("step", 1700.0), ("log", 1900.0)], True),
+        ([2000.0], [("log", 1900.0)], False),
+        ([1100.0], [("snapshot", 1090.0)], False),
+        ([2000.0, 2030.0], [("snapshot", 2020.0)], False),
+        ([2000.0, 9000.0], [("snapshot", 8000.0)], True),
+        ([], [("snapshot", 1700.0)], False),
+    ],
+)
+def test_what_gets_on_before_its_host_is_lost_keeps_its_crash_budget(lost, kept, spared):
+    """A13: weeks of work on hosts that are replaced; but what dies at once is not spared."""
+    notes = [Note(kind, at=at) for kind, at in kept]
+
+    assert gets_on(notes, lost_at(*lost), enqueued_at=1000.0) is spared
 
 
 def test_one_that_runs_at_most_once_is_not_retried_after_its_death(app):

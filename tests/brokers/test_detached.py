@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker import Note
 from penstock.filter import Filter
-from penstock.job import State, lapsed, put_back, succeeded
+from penstock.job import Outcome, State, lapsed, put_back, succeeded
 from penstock.task import DETACHED
 from tests.factories import a_job, a_worker
 
@@ -106,3 +106,17 @@ def test_it_runs_only_where_it_can(broker, clock):
 
     assert broker.claim(a_worker("laptop")) == []
     assert len(broker.claim(a_worker("server", tags=frozenset({"warehouse", "gpu"})))) == 1
+
+
+def test_lapses_of_one_that_got_on_can_be_taken_back(broker, clock, job):
+    """A13: a host that is replaced every day must not use up the crash budget of a job of weeks."""
+    for _ in range(2):
+        broker.recover(dead="spare", started=[job.id])
+        [job] = broker.claim(a_worker("spare"))
+    assert job.lapses == 2
+
+    forgiven = Outcome(State.READY, "resumed", lapses=-job.lapses)
+    assert broker.settle([(job, forgiven)]) == [True]
+
+    [again] = broker.claim(a_worker("other"))
+    assert (again.id, again.lapses) == (job.id, 0)

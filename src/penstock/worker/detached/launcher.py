@@ -25,6 +25,7 @@ import msgspec
 from penstock.broker import WorkerRow
 from penstock.job import Job, State, put_back
 from penstock.release import release
+from penstock.worker.detached.death import gets_on, spared
 from penstock.worker.detached.exits import Exit, said
 from penstock.worker.detached.folder import Folder
 from penstock.worker.detached.keeper import KeeperConfig
@@ -42,6 +43,7 @@ _DEAF_LONGEST = 1.0
 _COUNT_SECONDS = 0.1
 _FORGET_SECONDS = 3600.0
 _LOG_EVERY = 60.0
+_MOST_EVENTS = 1000  # looked at: an attempt that has left more than these got on
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
@@ -192,10 +194,18 @@ class Launcher(threading.Thread):
         jobs = self._broker.claim(self._row(), self._queues, 1)
         self._doubtful = False
         for job in jobs:
-            self._start(job, rules)
+            if job.lapses and self._gets_on(job):
+                log.info("job %s got on before its process was lost: none of that counts", job.id)
+                self._broker.settle([(job, spared(job))])
+            else:
+                self._start(job, rules)
         if jobs:
             self._claim_at = 0.0
         return bool(jobs)
+
+    def _gets_on(self, job: Job[Any]) -> bool:
+        history = self._broker.history(after=None, limit=_MOST_EVENTS, job=job.id)
+        return gets_on(self._broker.notes(job.id), history, job.enqueued_at)
 
     def _start(self, job: Job[Any], rules: int) -> None:
         row, self._spare = self._spare, self._new_row()
