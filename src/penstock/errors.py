@@ -88,6 +88,10 @@ class RetryLater(PenstockError):
         self.note = note
 
 
+class ProcessDied(PenstockError):
+    """The process of a detached job ended under it: what its `Retry` is asked about."""
+
+
 class JobTimeout(BaseException):
     """Raised inside a task whose time is up; `except Exception` in user code lets it pass."""
 

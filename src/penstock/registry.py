@@ -127,6 +127,9 @@ class Registry:
         secret: Collection[str] = (),
         keep: float | timedelta | None = None,
         at_most_once: bool = False,
+        detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
         on_success: Strategy = "keep",
         on_error: Strategy = "keep",
         on_timeout: Strategy | None = None,
@@ -150,6 +153,9 @@ class Registry:
         secret: Collection[str] = (),
         keep: float | timedelta | None = None,
         at_most_once: bool = False,
+        detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
         on_success: Strategy = "keep",
         on_error: Strategy = "keep",
         on_timeout: Strategy | None = None,
@@ -163,6 +169,8 @@ class Registry:
         handed no newer job than it knows. `aliases` are names that the task had before. `runs_on`
         are worker tags it requires. `search` names argument fields that `find` has indexed, and
         `secret` arguments that are never logged or shown. `at_most_once`: a crash ends it for good.
+        `detached`: it runs in a process of its own, which goes on when the worker is restarted, and
+        is ended above `max_memory` bytes or `max_cpu` seconds, with all that it started.
         `spark`: the first parameter is a Spark session, given where the task runs; True for
         `penstock.spark.session()`, or a function that makes one.
         """
@@ -212,6 +220,7 @@ class Registry:
         runs_on: Collection[str] = (),
         search: Collection[str] = (),
         secret: Collection[str] = (),
+        detached: bool = False,
         tags: Mapping[str, str] | None = None,
     ) -> TaskMaker:
         """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here."""
@@ -223,6 +232,7 @@ class Registry:
             "runs_on": runs_on,
             "search": search,
             "secret": secret,
+            "detached": detached,
             "tags": tags,
             "declared": True,
         }
@@ -272,10 +282,17 @@ class Registry:
         """The task of this name, or one that once had it; None if there is none."""
         return self.tasks.get(name) or self._aliases.get(name)
 
-    def known_tasks(self) -> dict[str, int]:
-        """What a worker of this app can run: names, aliases too, each with its version."""
+    def known_tasks(self, *, detached: bool | None = None) -> dict[str, int]:
+        """What workers of this app can run: names, aliases too, each with its version.
+
+        `detached`: only those tasks that are, or only those that are not.
+        """
         known = {**self._aliases, **self.tasks}
-        return {name: task.version for name, task in known.items() if not task.declared}
+        return {
+            name: task.version
+            for name, task in known.items()
+            if not task.declared and detached in (None, task.detached)
+        }
 
     # Around the calls
 

@@ -54,6 +54,8 @@ R = TypeVar("R")
 
 Mode = Literal["async", "thread", "process"]
 
+DETACHED: Mapping[str, str] = {"detached": "yes"}  # the tag of every job of a detached task
+
 
 class Task(Prepared[P, R]):
     """A function with its policy; made by `@app.task`. Its jobs return an R."""
@@ -76,6 +78,9 @@ class Task(Prepared[P, R]):
         secret: Collection[str] = (),
         keep: float | timedelta | None = None,
         at_most_once: bool = False,
+        detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
         on_success: Strategy = "keep",
         on_error: Strategy = "keep",
         on_timeout: Strategy | None = None,
@@ -95,6 +100,18 @@ class Task(Prepared[P, R]):
         self.search = _several("search", search)
         self.secret = _several("secret", secret)
         self.at_most_once = bool(at_most_once)
+        self.detached = bool(detached)
+        self.max_memory = max_memory
+        self.max_cpu = check_seconds("max_cpu", max_cpu)
+        if max_memory is not None and (type(max_memory) is not int or max_memory <= 0):
+            raise Refused(f"task {self.name}: max_memory={max_memory!r}: bytes, as 2 * 1024**3")
+        if not detached and not (max_memory is max_cpu is None):
+            raise Refused(
+                f"task {self.name}: max_memory and max_cpu are for detached tasks, which have a"
+                " process of their own: detached=True"
+            )
+        # So that a store finds these jobs without the code; in the tags, which it has indexed.
+        self._marks: dict[str, str] = dict(DETACHED) if detached else {}
         self.keep = check_seconds("keep", keep)
         self.timeout = check_timeout(timeout)
         self.mode: Mode = _check_mode(self.name, function, mode)
@@ -122,7 +139,7 @@ class Task(Prepared[P, R]):
         chosen = Chosen(
             queue=check_name("queue", queue),
             priority=check_priority(priority),
-            tags=check_tags(tags),
+            tags={**check_tags(tags), **self._marks},
             body=JobOptions(secret=self.secret),
         )
         self.queue = chosen.queue
@@ -208,7 +225,7 @@ class Task(Prepared[P, R]):
             at=check_moment("at", at),
             key=check_text("key", key),
             unique=check_unique(unique, unique_until, check_seconds("unique_for", unique_for)),
-            tags={**own.tags, **check_tags(tags)},
+            tags={**own.tags, **check_tags(tags), **self._marks},
             expires=check_seconds("expires", expires),
             body=JobOptions(
                 headers=check_texts("headers", headers),

@@ -258,6 +258,7 @@ def _limited(held: Held, now: float) -> tuple[str, str]:
 
 
 def _not_taken(job: Job[Any], workers: Sequence[WorkerRow]) -> tuple[str, str] | None:
+    workers = [row for row in workers if row.queues != ()]  # the others hold a job, and take none
     alive = [row for row in workers if row.alive]
     if not alive:
         return "no_worker", _no_worker(workers)

@@ -71,6 +71,15 @@ SAYS = {
         "found by its role as well: True",
         "deleted, and found no more: True",
     ],
+    "avail_etl": [  # A1, A2, A13, A35
+        "the worker is stopped, the job goes on: True",
+        "attempt 1: ProcessDied: its process ended without an outcome: SIGKILL",
+        "attempt 2: ConnectionError: the warehouse does not answer",
+        "attempt 3: done",
+        "extracted 1 time, transformed 1 time",
+        "rows loaded again, behind the snapshot: 4",
+        "sum of the squares: 2870",
+    ],
     "transactional": [
         "mallory: not from you",
         "mallory, once more: not from you",

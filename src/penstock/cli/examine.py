@@ -69,6 +69,16 @@ def examine(
     return findings
 
 
+def detached_here() -> Finding:
+    """What a detached process outlives that a worker starts from where this one is."""
+    from penstock.worker.detached.unit import place_here
+
+    place = place_here()
+    colour = Colour.YELLOW if place.remedy else Colour.GREEN
+    says = f"started from here, a detached process has a {place.name} of its own: {place.survives}"
+    return Finding("detached", colour, says, place.remedy)
+
+
 def _store(condition: StoreCondition) -> list[Finding]:
     if condition.unseen is not None:
         says = f"{condition.where} cannot be looked at: {condition.unseen.says}"
@@ -134,7 +144,8 @@ def _clock(broker: Broker) -> Finding:
 
 
 def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) -> list[Finding]:
-    alive = [row for row in workers if row.alive]
+    alive = [row for row in workers if row.alive and row.queues != ()]
+    detached = [row for row in workers if row.alive and row.queues == ()]
     lapsed = [row for row in workers if not row.alive]
     ready = sum(count.ready for count in counts)
     findings: list[Finding] = []
@@ -148,6 +159,9 @@ def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) 
         findings.append(
             Finding("workers", colour, f"none is alive; {waits}", "penstock worker MODULE:APP")
         )
+    if detached:
+        says = f"jobs that run detached, each in a process of its own: {len(detached):,}"
+        findings.append(Finding("detached", Colour.GREEN, says))
     for row in lapsed:
         where = f"{row.host}, pid {row.pid}"
         since = f"started {span(now - row.started_at)} ago" if row.started_at else "long gone"

@@ -109,7 +109,14 @@ class _StandIn:
             show.aside(
                 f"no live worker knows {task.name}: this process works on queue {task.queue}"
             )
-        self._worker = Worker(task.app, queues=(task.queue,), threads=1, grace=5, tags=task.runs_on)
+        self._worker = Worker(
+            task.app,
+            queues=(task.queue,),
+            threads=1,
+            grace=5,
+            tags=task.runs_on,
+            detached="here" if task.detached else "leave",
+        )
         self._thread = threading.Thread(target=self._worker.work, name="penstock-worker")
         self._thread.start()
 

@@ -30,6 +30,9 @@ def find(
     after: Annotated[
         str | None, typer.Option(help="Go on below this id.", show_default=False)
     ] = None,
+    detached: Annotated[
+        bool, typer.Option("--detached", help="Only jobs of detached tasks.")
+    ] = False,
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
@@ -43,10 +46,12 @@ def find(
     from penstock.cli.place import opened
     from penstock.filter import parse_filter
     from penstock.ids import parse_id
+    from penstock.task import DETACHED
 
     with opened(url, profile, app) as broker:
         now = broker.clock.now()
-        wanted = parse_filter(no_stray_options(words or []), now)
+        only = [f"tag.{name}:{value}" for name, value in DETACHED.items()] if detached else []
+        wanted = parse_filter([*no_stray_options(words or []), *only], now)
         page = broker.find(wanted, parse_id(after) if after else None, limit)
         found = list(page.jobs)
         while page.after is not None and len(found) < limit:

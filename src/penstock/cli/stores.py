@@ -136,15 +136,18 @@ def doctor(
     """
     from penstock.brokers import store_condition
     from penstock.cli import show
-    from penstock.cli.examine import Colour, examine
+    from penstock.cli.examine import Colour, detached_here, examine
     from penstock.cli.place import load, say_where, store_url
     from penstock.settings import mask
 
     resolved = store_url(url, profile, app)
     if url is None:
         say_where(resolved)
-    known = load(app).known_tasks() if app is not None else None
+    loaded = load(app) if app is not None else None
+    known = loaded.known_tasks() if loaded is not None else None
     findings = examine(resolved.url, store_condition(resolved.url, thorough=True), known)
+    if loaded is not None and loaded.known_tasks(detached=True):
+        findings.append(detached_here())
     red = any(finding.colour is Colour.RED for finding in findings)
     if json:
         show.put_json({"store": mask(resolved.url), "red": red, "findings": findings})

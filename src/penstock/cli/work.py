@@ -42,6 +42,9 @@ def worker(
     health_port: Annotated[
         int | None, typer.Option(help="Serve /live and /ready on this port of loopback.")
     ] = None,
+    detached: Annotated[
+        int, typer.Option(help="Detached jobs that run here at a time.", min=0)
+    ] = 2,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     url: Url = None,
     profile: Profile = None,
@@ -73,6 +76,7 @@ def worker(
             max_memory=None if max_memory is None else bytes_of(max_memory, "--max-memory"),
             health_port=health_port,
             log_level=log_level,
+            detached=detached,
         )
         app = checked(supervisor.app, url)
         say_start(app, supervisor.processes, json=json)

@@ -1,4 +1,4 @@
-"""The processes that a worker starts: `python -m penstock.worker child|process ...`.
+"""The processes that a worker starts: `python -m penstock.worker child|process|keep|run ...`.
 
 Not for people: `penstock worker` is. In a module of its own, because the others are imported by the
 package itself, and Python warns of running such a one.
@@ -15,5 +15,13 @@ from penstock.worker import child, process
 if __name__ == "__main__":
     if sys.argv[1] == "child":
         child.main(msgspec.json.decode(sys.argv[2], type=child.ChildConfig))
+    elif sys.argv[1] == "keep":
+        from penstock.worker.detached import keeper
+
+        sys.exit(keeper.main(msgspec.json.decode(sys.argv[2], type=keeper.KeeperConfig)))
+    elif sys.argv[1] == "run":
+        from penstock.worker.detached import run_process
+
+        run_process.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
     else:
         process.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

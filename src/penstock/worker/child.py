@@ -45,6 +45,7 @@ class ChildConfig(msgspec.Struct, frozen=True, kw_only=True):
     drain: bool
     retention: float | None
     log_level: str | None = None
+    detached: bool = False
 
 
 def main(config: ChildConfig) -> None:
@@ -73,6 +74,7 @@ def main(config: ChildConfig) -> None:
         target=config.target,
         retention=config.retention,
         on_stuck=lambda _: None,
+        detached="beside" if config.detached else "leave",
     )
 
     def stop(number: int, frame: FrameType | None) -> None:

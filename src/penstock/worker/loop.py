@@ -19,7 +19,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from penstock.batch_task import as_batch_task
 from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
@@ -57,6 +59,9 @@ log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
 
 
+Detached = Literal["leave", "beside", "here"]
+
+
 class Phase(IntEnum):
     WORKING = 0
     DRAINING = 1  # takes nothing more, lets what runs end
@@ -72,6 +77,8 @@ class Worker:
     how long running jobs may take to end after `stop`; the rest is put back, uncounted. `heartbeat`
     off: somebody else renews this worker's row. `slots` are shared with a supervisor; it replaces
     the process when `on_stuck` hears that a job does not end. Without it a new thread takes over.
+    `detached`: detached jobs are left to others, or are run by somebody beside it, so that `drain`
+    waits for them, or here, as if they were not detached.
     """
 
     def __init__(
@@ -91,6 +98,7 @@ class Worker:
         target: str | None = None,
         retention: float | None = RETENTION_SECONDS,
         on_stuck: Callable[[str], None] | None = None,
+        detached: Detached = "leave",
     ) -> None:
         if threads < 1 or async_slots < 1:
             raise Refused(f"a worker needs hands: threads={threads}, async_slots={async_slots}")
@@ -108,6 +116,7 @@ class Worker:
         self.health = Health(self.broker.clock)
         self._drain = drain
         self._on_stuck = on_stuck
+        self._detached = detached
         self._tags = frozenset(tags)
         self._started_at = self.broker.clock.now()
         self._phase = Phase.WORKING
@@ -190,7 +199,7 @@ class Worker:
             self._close()
 
     def _know_tasks(self) -> None:
-        tasks = self.app.known_tasks()
+        tasks = self.app.known_tasks(detached=None if self._detached == "here" else False)
         if tasks == self._tasks:
             return
         modes: dict[str, str] = {}
@@ -264,21 +273,28 @@ class Worker:
             self._gate.cancelled = renewed.cancelled
             if renewed.cancelled:
                 self._withdraw(renewed.cancelled)
-        if now >= self._upkeep_at and self._phase is Phase.WORKING:
-            self._upkeep_at = now + self.lease / 3
-            self._know_tasks()
-            try:
-                self._upkeep.turn()
-            except Exception as error:
-                self._line.lost(error)
-                return False
-            self._upkeep_at = min(self._upkeep_at, now + self._upkeep.seconds_left())
+        due = now >= self._upkeep_at and self._phase is Phase.WORKING
+        if due and not self._keep_up(now):
+            return False
         if now >= self._sweep_at and live:
             self._sweep_at = now + _SWEEP_SECONDS
             for chunk in list(live.values()):
                 if chunk.jobs and now > chunk.start_until:
                     self._claims.pace(chunk.task).stalled()
                     self._put_back(chunk, "not started in time")
+        return True
+
+    def _keep_up(self, now: float) -> bool:
+        self._upkeep_at = now + self.lease / 3
+        self._know_tasks()
+        try:
+            self._upkeep.turn()
+        except Exception as error:
+            self._line.lost(error)
+            return False
+        if not self._tasks:
+            self.health.answered()  # it claims nothing that could say so
+        self._upkeep_at = min(self._upkeep_at, now + self._upkeep.seconds_left())
         return True
 
     def _withdraw(self, ids: Collection[str]) -> None:
@@ -370,6 +386,8 @@ class Worker:
         if (patience := claims.patient_until(now)) is not None:
             until.append(patience)
         if not wants or now < self._deaf_until:
+            if self._drain and not self._tasks and self._is_drained(now):
+                return
             self._rest(min(until) - now)
             return
         if self._drain and not claims.live:
@@ -383,7 +401,10 @@ class Worker:
     def _is_drained(self, now: float) -> bool:
         self._count_at = now + _COUNT_SECONDS
         try:
-            self.drained = not anything_left(self.broker, self.row)
+            tasks = self.app.known_tasks() if self._detached == "beside" else self._tasks
+            self.drained = not anything_left(
+                self.broker, msgspec.structs.replace(self.row, tasks=tasks)
+            )
         except Exception as error:
             self._line.lost(error)
         if self.drained:

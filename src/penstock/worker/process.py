@@ -65,7 +65,7 @@ class JobProcess:
                 raise
         ours.settimeout(START_SECONDS)
         try:
-            _receive(ours)
+            receive(ours)
         except (OSError, EOFError):
             self.close(patience=0)
             raise ProcessUnstartable from None
@@ -81,8 +81,8 @@ class JobProcess:
         `rules` is their version when it was claimed.
         """
         try:
-            _send(self._socket, msgspec.msgpack.encode((job, rules)))
-            return whole_outcome(_answer.decode(_receive(self._socket)))
+            send(self._socket, msgspec.msgpack.encode((job, rules)))
+            return whole_outcome(_answer.decode(receive(self._socket)))
         except (OSError, EOFError):
             self.close(patience=0)
             raise ProcessGone(str(self._process.returncode)) from None
@@ -124,11 +124,11 @@ def whole_outcome(outcome: Outcome | None) -> Outcome | None:
     )
 
 
-def _send(line: socket.socket, message: bytes) -> None:
+def send(line: socket.socket, message: bytes) -> None:
     line.sendall(_LENGTH.pack(len(message)) + message)
 
 
-def _receive(line: socket.socket) -> bytes:
+def receive(line: socket.socket) -> bytes:
     return _exactly(line, _LENGTH.unpack(_exactly(line, _LENGTH.size))[0])
 
 
@@ -163,7 +163,7 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         try:
             while True:
-                job = _job.decode(_receive(self._line))
+                job = _job.decode(receive(self._line))
                 self.busy = True
                 self.jobs.put(job)
         except (OSError, EOFError):
@@ -184,7 +184,7 @@ def main(number: int, parent: int, target: str) -> None:
     line = socket.socket(fileno=number)
     reader = _Reader(line)
     reader.start()
-    _send(line, b"")
+    send(line, b"")
     with asyncio.Runner() as runner:
         while (given := reader.jobs.get()) is not None:
             job, rules = given
@@ -198,5 +198,5 @@ def main(number: int, parent: int, target: str) -> None:
                 outcome = run(app, task, job, last_look)
             reader.busy = False
             with suppress(OSError):
-                _send(line, msgspec.msgpack.encode(outcome))
+                send(line, msgspec.msgpack.encode(outcome))
         app.resources.close()  # while there is a loop: some of them live on it

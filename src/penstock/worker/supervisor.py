@@ -35,8 +35,10 @@ from penstock.worker.slots import Flag, Held
 
 if TYPE_CHECKING:
     from penstock.app import App
+    from penstock.worker.detached.launcher import Launcher
 
 OK, ERROR, CANNOT_START = 0, 1, 70
+DETACHED_PROCESSES = 2
 
 _LOOK_SECONDS = 0.1
 _MEMORY_SECONDS = 1.0
@@ -48,6 +50,7 @@ _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
 _STILLBORN = 5  # children in a row that died before they were ready
 _LOG_EVERY = 60.0
 _AGAIN_SECONDS = 1.0  # after a renewal that failed
+_LAUNCHER_SECONDS = 2.0  # for it to take back its row, which would lapse by itself
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
@@ -58,7 +61,7 @@ class Supervisor:
 
     `run` gives the exit code: 0 stopped or drained, 70 no child comes up. `max_memory` is in bytes,
     per child: one above it drains and is replaced. `health_port` serves /live and /ready on
-    loopback.
+    loopback. `detached` is how many detached jobs run here at a time, if the app has such tasks.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Supervisor:
         red_after: float = RED_AFTER,
         retention: float | None = RETENTION_SECONDS,
         log_level: str | None = None,
+        detached: int = DETACHED_PROCESSES,
     ) -> None:
         self.target = target
         self.app: App = load_app(target)
@@ -103,7 +107,10 @@ class Supervisor:
             drain=drain,
             retention=retention,
             log_level=log_level,
+            detached=bool(detached and self.app.known_tasks(detached=True)),
         )
+        self._detached = detached
+        self._launcher: Launcher | None = None
         self._max_memory = max_memory
         self._red_after = red_after
         self._stops = 0
@@ -154,10 +161,15 @@ class Supervisor:
                 pages = serve(self.health_port, self._live, self._ready)
                 self.health_port = stack.enter_context(pages)
             beat.start()
+            if self._config.detached:
+                self._launcher = self._start_launcher()
             try:
                 return self._supervise()
             finally:
                 self._over.set()
+                if self._launcher is not None:
+                    self._launcher.stop()
+                    self._launcher.join(_LAUNCHER_SECONDS)
                 for child in self.children:
                     child.kill()
                     child.close()
@@ -179,7 +191,7 @@ class Supervisor:
             if self._graves and now >= self._grave_at:
                 self._grave_at = now + 1.0
                 self._tell_store()
-            if not self.children and not self._graves and (self.draining or self._wanted <= 0):
+            if not self.children and not self._graves and (self.draining or self._is_drained()):
                 return OK
             if not self.children and self.draining and now > self._told_until:
                 return ERROR  # the store does not answer; leases will run out by themselves
@@ -188,9 +200,36 @@ class Supervisor:
                 return CANNOT_START
             time.sleep(_LOOK_SECONDS)
 
+    def _start_launcher(self) -> Launcher:
+        from penstock.worker.detached.folder import Folder, state_folder
+        from penstock.worker.detached.launcher import Launcher
+
+        config = self._config
+        folder = Folder(state_folder(self.app.resolved_url.url))
+        folder.make()
+        launcher = Launcher(
+            self.app,
+            self.target,
+            folder,
+            limit=self._detached,
+            lease=config.lease,
+            grace=config.grace,
+            queues=config.queues,
+            tags=config.tags,
+            drain=config.drain,
+            log_level=config.log_level,
+        )
+        launcher.start()
+        return launcher
+
+    def _is_drained(self) -> bool:
+        return self._wanted <= 0 and (self._launcher is None or self._launcher.drained)
+
     def _pass_on_stop(self, now: float) -> None:
         if self._stops <= self._told:
             return
+        if self._launcher is not None:
+            self._launcher.stop()
         word = "now" if self._stops > 1 else "drain"
         if self._told == 0:
             log.info("stopping: %d children drain", len(self.children))
@@ -349,7 +388,7 @@ class Supervisor:
         vitals = child.slots.vitals
         return WorkerRow(
             id=child.id,
-            tasks=self.app.known_tasks(),
+            tasks=self.app.known_tasks(detached=False),
             tags=frozenset(self._config.tags),
             queues=self._config.queues,
             host=socket.gethostname(),

@@ -478,7 +478,7 @@ def test_another_isolation_is_a_hint(store):
 
 
 def test_tables_that_are_missing_are_named(store):
-    run(store, "drop table penstock.tag", "drop index penstock.job_due")
+    run(store, "drop table penstock.tag cascade", "drop index penstock.job_due")
 
     found = bad(store, "schema")
 

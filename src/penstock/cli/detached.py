@@ -1,0 +1,184 @@
+"""penstock detached: what runs in processes of its own, on which host, and what it printed.
+
+The list is the store's word alone; only logs are files of one host.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
+from penstock.errors import Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.broker import Broker, WorkerRow
+    from penstock.job import Job
+
+_FOLLOW_SECONDS = 0.2
+_MOST = 1000
+
+
+class Act(StrEnum):
+    LIST = "list"
+    LOG = "log"
+    CANCEL = "cancel"
+    RUN = "run"
+
+
+def detached(
+    act: Annotated[
+        Act, typer.Argument(metavar="list|log|cancel|run", help="What to do.", show_default=False)
+    ] = Act.LIST,
+    id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="A job's id.", show_default=False)
+    ] = None,
+    *,
+    all: Annotated[  # noqa: A002  what a person types
+        bool, typer.Option("--all", help="list: those that have ended, too.")
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="log: go on as it is written.")] = False,
+    reason: Reason = "",
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Look at and look after detached jobs, each in a process that outlives its worker.
+
+    list: what waits and runs, and where. log: what it printed, on the host where it ran. cancel:
+    end it, with all that it started. run: run one in the foreground, under the same lock.
+
+    Example: penstock detached log 0190a6c4-5e1f-7000-8000-00000a1b2000 --follow
+    """
+    from penstock.cli.place import opened
+    from penstock.ids import parse_id
+
+    if (act is Act.LIST) is not (id is None):
+        raise Refused("list takes no id; log, cancel and run take one: penstock detached log ID")
+    if act is Act.RUN:
+        raise typer.Exit(_run(parse_id(id or ""), url, profile, app))
+    with opened(url, profile, app) as broker:
+        if act is Act.LIST:
+            _list(broker, every=all, json=json)
+        elif act is Act.CANCEL:
+            _cancel(broker, parse_id(id or ""), reason, json=json)
+        else:
+            _log(broker, parse_id(id or ""), _folder(url, profile, app), follow=follow)
+
+
+def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
+    from penstock.cli.place import store_url
+    from penstock.worker.detached.folder import state_folder
+
+    return state_folder(store_url(url, profile, app).url)
+
+
+def _list(broker: Broker, *, every: bool, json: bool) -> None:
+    from penstock.cli import show
+    from penstock.filter import Filter
+    from penstock.job import ENDED, State
+    from penstock.task import DETACHED
+
+    states = () if every else tuple(state for state in State if state not in ENDED)
+    tags = {name: (value,) for name, value in DETACHED.items()}
+    jobs = broker.find(Filter(tags=tags, state=states), limit=_MOST).jobs
+    rows = {row.id: row for row in broker.workers()}
+    now = broker.clock.now()
+    if json:
+        show.put_json_lines(_described(job, rows.get(job.worker or "")) for job in jobs)
+        return
+    if not jobs:
+        show.aside("no detached job waits or runs")
+        return
+    made = show.table("id", "state", "task", "host", "pid", "held", "attempt", "since")
+    for job in jobs:
+        row = rows.get(job.worker or "")
+        made.add_row(
+            job.id,
+            show.state_text(job.state),
+            job.task,
+            row.host if row else "",
+            str(row.pid) if row else "",
+            "" if job.state is not State.RUNNING else "yes" if row and row.alive else "no",
+            str(job.attempt),
+            show.ago(job.claimed_at or job.ended_at or job.enqueued_at, now),
+        )
+    show.console().print(made)
+
+
+def _described(job: Job[Any], row: WorkerRow | None) -> dict[str, Any]:
+    from penstock.cli import show
+
+    return {
+        "id": job.id,
+        "task": job.task,
+        "queue": job.queue,
+        "state": job.state,
+        "reason": job.reason,
+        "host": row.host if row else None,
+        "pid": row.pid if row else None,
+        "locked": bool(row and row.alive),
+        "attempt": job.attempt,
+        "failures": job.failures,
+        "lapses": job.lapses,
+        "enqueued_at": show.iso(job.enqueued_at or None),
+        "claimed_at": show.iso(job.claimed_at),
+        "ended_at": show.iso(job.ended_at),
+    }
+
+
+def _cancel(broker: Broker, id: str, reason: str, *, json: bool) -> None:
+    from penstock.cli import show
+
+    told = broker.cancel([id], author(), reason)
+    if json:
+        show.put_json({"id": id, "cancelled": bool(told)})
+    elif told:
+        show.say(f"{id} is told to end; what does not end within its worker's grace is killed.")
+    else:
+        show.say(f"{id} has ended already, or is not known here.")
+    if not told:
+        raise typer.Exit(1)
+
+
+def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
+    import time
+
+    from penstock.job import ENDED
+    from penstock.worker.detached.folder import Folder
+
+    path = Folder(folder).file(id, "log")
+    if not path.exists():
+        raise Refused(
+            f"there is no log of {id} on this host: it has not begun, ran elsewhere "
+            "(`penstock detached list` says where), or was forgotten"
+        )
+    with path.open("rb") as lines:
+        while True:
+            job = broker.get(id)  # before the last look: what is written after it is not its own
+            while part := lines.read(1 << 16):
+                sys.stdout.write(part.decode("utf-8", "replace"))
+            sys.stdout.flush()
+            if not follow or job is None or job.state in ENDED:
+                return
+            time.sleep(_FOLLOW_SECONDS)
+
+
+def _run(id: str, url: str | None, profile: str | None, app: str | None) -> int:
+    from penstock.cli.place import checked, chosen, load
+    from penstock.worker.detached.by_hand import run_by_hand
+
+    if app is None:
+        raise Refused(f"run needs the code: penstock detached run {id} --app myapp:app")
+    with chosen(url, profile):
+        loaded = checked(load(app), url)
+        try:
+            return run_by_hand(loaded, app, id)
+        finally:
+            loaded.close()

@@ -1,0 +1,161 @@
+"""The files of detached jobs on this host: a lock, a log, and who runs it, for each job.
+
+    <state folder>/<store>/<job id>.lock        held by the process that runs it, however that ends
+                           <job id>.log         what its processes printed, in all attempts
+                           <job id>.<n>.json    which process runs the n-th attempt
+
+Hints all of them: the job's row in the store decides. No URL and no argument is written here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from penstock.errors import Refused
+from penstock.ids import parse_id
+from penstock.settings import mask
+from penstock.worker.detached.tree import boot_id, namespace, start_of
+
+SETTING = "PENSTOCK_STATE"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """The process that runs a job: which one, and under which row of the store."""
+
+    job: str
+    attempt: int
+    worker: str
+    host: str
+    pid: int
+    started: int  # in the kernel's ticks: tells it from a later process of this number
+    boot: str
+    namespace: str  # a container has numbers of its own
+
+    @classmethod
+    def here_and_now(cls, job: str, attempt: int, worker: str) -> Run:
+        """This process, as the one that runs an attempt."""
+        pid = os.getpid()
+        return cls(
+            job=job,
+            attempt=attempt,
+            worker=worker,
+            host=socket.gethostname(),
+            pid=pid,
+            started=start_of(pid) or 0,
+            boot=boot_id(),
+            namespace=namespace(),
+        )
+
+    @property
+    def here(self) -> bool:
+        """Whether one can tell from here if it lives; if not, its lease does."""
+        return self.host == socket.gethostname() and self.namespace == namespace()
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process is there, on this host and in this boot."""
+        return self.here and self.boot == boot_id() and start_of(self.pid) == self.started
+
+
+def state_folder(url: str) -> Path:
+    """Where the files of a store's detached jobs are on this host.
+
+    Under PENSTOCK_STATE, else under the state folder of the user; stores do not meet in it.
+    """
+    store = hashlib.blake2b(mask(url).encode(), digest_size=8).hexdigest()
+    if given := os.environ.get(SETTING):
+        return Path(given).absolute() / store
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "penstock" / store
+
+
+class Folder:
+    """The files of one store's detached jobs on this host; made when they are first needed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def make(self) -> None:
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refused(
+                f"the state folder {self.path} of detached jobs cannot be made: {error}; "
+                f"let {SETTING} name another one"
+            ) from error
+
+    def file(self, job: str, kind: str) -> Path:
+        """The lock or the log of a job."""
+        return self.path / f"{parse_id(job)}.{kind}"
+
+    def lock(self, job: str) -> int | None:
+        """Take the job's lock: a descriptor that holds it until it is closed; None if it is held.
+
+        It goes with the process, however that ends. Nobody takes it only to look.
+        """
+        path = self.file(job, "lock")
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Whoever held it may have removed the file in between: then it is nobody's.
+                with suppress(FileNotFoundError):
+                    if path.stat().st_ino == os.fstat(descriptor).st_ino:
+                        return descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            os.close(descriptor)
+
+    def unlock(self, job: str, descriptor: int) -> None:
+        """Give back a lock that is held, and leave no file of it."""
+        self.file(job, "lock").unlink(missing_ok=True)
+        os.close(descriptor)
+
+    def write(self, run: Run) -> None:
+        """Say who runs this attempt; seen as a whole or not at all."""
+        path = self._json(run)
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(msgspec.json.encode(run))
+        draft.replace(path)
+
+    def runs(self, job: str = "") -> list[Run]:
+        """Who runs what, or did and was killed; of one job the last attempt last."""
+        found: list[Run] = []
+        for path in self.path.glob(f"{job}*.json"):
+            with suppress(OSError, msgspec.DecodeError):
+                found.append(msgspec.json.decode(path.read_bytes(), type=Run))
+        return sorted(found, key=lambda run: (run.job, run.attempt))
+
+    def jobs(self) -> Iterator[str]:
+        """The jobs that have files here."""
+        for job in sorted({path.name.partition(".")[0] for path in self.path.iterdir()}):
+            with suppress(Refused):
+                yield parse_id(job)
+
+    def ended(self, run: Run) -> None:
+        """Forget who ran this attempt, which is over."""
+        self._json(run).unlink(missing_ok=True)
+
+    def _json(self, run: Run) -> Path:
+        return self.file(run.job, f"{run.attempt}.json")
+
+    def forget(self, job: str) -> bool:
+        """Remove all files of a job that the store has forgotten; False if a process has it."""
+        descriptor = self.lock(job)
+        if descriptor is None:
+            return False
+        try:
+            for path in self.path.glob(f"{parse_id(job)}.*"):
+                path.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
+        return True

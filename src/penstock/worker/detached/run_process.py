@@ -1,0 +1,202 @@
+"""The process that calls a detached task's function, and the keeper's end of the line to it.
+
+The function runs on the main thread, so that a signal gets at it wherever it is, also in a sleep or
+a read. It ends with its keeper, by the kernel's hand: no attempt goes on without somebody who
+renews its lease. One job, then it is over.
+
+    python -m penstock.worker run SOCKET KEEPER-PID TARGET LOG-LEVEL
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.job import Job, Outcome
+from penstock.worker.detached.exits import Exit
+from penstock.worker.detached.tree import MARK, mark_of
+from penstock.worker.interrupt import ERRORS
+from penstock.worker.process import (
+    ProcessGone,
+    die_with_parent,
+    receive,
+    send,
+    whole_outcome,
+)
+
+if TYPE_CHECKING:
+    from penstock.app import App
+    from penstock.run import LastLook
+    from penstock.task import Task
+
+_COMMAND = (sys.executable, "-m", "penstock.worker", "run")
+
+_given: msgspec.msgpack.Decoder[tuple[Job[Any], int]] = msgspec.msgpack.Decoder(
+    tuple[Job[Any], int]
+)
+_answer = msgspec.msgpack.Decoder(Outcome | None)
+
+
+class RunProcess:
+    """The keeper's end. Started when made; by a thread that stays until it has ended."""
+
+    def __init__(self, target: str, job: Job[Any], log_level: str) -> None:
+        ours, theirs = socket.socketpair()
+        self._line = ours
+        with theirs:
+            number = theirs.fileno()
+            try:
+                self._process = subprocess.Popen(
+                    [*_COMMAND, str(number), str(os.getpid()), target, log_level],
+                    pass_fds=[number],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    env={**os.environ, MARK: mark_of(job.id, job.attempt)},
+                )
+            except BaseException:
+                ours.close()
+                raise
+
+    def wait_until_up(self) -> None:
+        """Its code is loaded; ProcessGone if it ended before."""
+        with self._or_gone():
+            receive(self._line)
+
+    def run(self, job: Job[Any], rules: int) -> Outcome | None:
+        """Have it run the job; ProcessGone if it ends before it answers."""
+        with self._or_gone():
+            send(self._line, msgspec.msgpack.encode((job, rules)))
+            return whole_outcome(_answer.decode(receive(self._line)))
+
+    def interrupt(self, verdict: str) -> None:
+        """Raise the verdict's error in the function."""
+        with suppress(OSError):
+            send(self._line, verdict.encode())
+
+    def kill(self) -> None:
+        """End it and its group: all that can be found where there is no /proc."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self, patience: float) -> None:
+        """Let it go by itself for so long; whoever is left then is ended with the others."""
+        self._line.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+
+    def _or_gone(self) -> _OrGone:
+        return _OrGone(self._process)
+
+
+class _OrGone:
+    """An end of the line is the end of the process."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, (OSError, EOFError)):
+            raise ProcessGone(str(self._process.wait())) from None
+
+
+class _Verdicts(threading.Thread):
+    """Takes verdicts off the line, and brings them to the function."""
+
+    def __init__(self, line: socket.socket) -> None:
+        super().__init__(name="penstock-verdicts", daemon=True)
+        self._line = line
+        self._verdict = "shutdown"  # of a SIGTERM that did not come from here
+        self._armed = False
+        self._on_loop: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        signal.signal(signal.SIGTERM, self._raise)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def run(self) -> None:
+        try:
+            while True:
+                self._verdict = receive(self._line).decode()
+                if self._on_loop is not None:
+                    loop, task = self._on_loop
+                    loop.call_soon_threadsafe(task.cancel, self._verdict)
+                else:
+                    # To the thread, not the process: only so a call that waits is woken.
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        except (OSError, EOFError):
+            os._exit(Exit.NO_OUTCOME)  # the keeper is gone, where the kernel does not see to it
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._on_loop is not None:
+            self._on_loop[1].cancel(self._verdict)
+        elif self._armed:
+            raise ERRORS[self._verdict]
+
+    def call(
+        self, app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook
+    ) -> Outcome | None:
+        """Run the job, open to verdicts while it runs."""
+        from penstock.run import run
+
+        if task.mode == "async":
+            return asyncio.run(self._call_async(app, task, job, last_look))
+        self._armed = True
+        outcome = run(app, task, job, last_look)
+        self._armed = False
+        return outcome
+
+    async def _call_async(
+        self, app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook
+    ) -> Outcome | None:
+        from penstock.run import run_async
+
+        call = asyncio.ensure_future(run_async(app, task, job, last_look))
+        self._on_loop = (asyncio.get_running_loop(), call)
+        try:
+            return await call
+        finally:
+            self._on_loop = None
+            await asyncio.to_thread(app.resources.close)
+
+
+def main(number: int, parent: int, target: str, log_level: str) -> None:
+    """The process's end: run one job."""
+    from penstock.target import load_app
+    from penstock.worker.gate import Gate
+
+    die_with_parent(parent)
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(process)d %(message)s"
+    )
+    line = socket.socket(fileno=number)
+    app = load_app(target)
+    gate = Gate(app.broker)
+    send(line, b"")
+    job, rules = _given.decode(receive(line))
+    task = app.task_named(job.task)
+    if task is None:
+        os._exit(Exit.MISSING)
+    verdicts = _Verdicts(line)
+    verdicts.start()
+    outcome = verdicts.call(app, task, job, partial(gate.last_look, rules))
+    sys.stdout.flush()
+    with suppress(OSError):
+        send(line, msgspec.msgpack.encode(outcome))
+    app.close()
+    # What the function left running on threads of its own must not keep the process.
+    os._exit(Exit.DONE)

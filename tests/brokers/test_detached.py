@@ -1,0 +1,122 @@
+"""What detached jobs ask of a store: a claim's row that changes hands, and nothing of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.broker import Note
+from penstock.filter import Filter
+from penstock.job import Outcome, State, lapsed, put_back, succeeded
+from penstock.task import DETACHED
+from tests.factories import a_job, a_worker
+
+MINE = Filter(tags={name: (value,) for name, value in DETACHED.items()})
+
+
+@pytest.fixture
+def job(broker, clock):
+    """One that a spare row has claimed."""
+    job = a_job(clock, tags=DETACHED, body=b'{"args":{"year":2026}}')
+    broker.enqueue([job])
+    [claimed] = broker.claim(a_worker("spare", pid=1))
+    assert claimed.id == job.id
+    return claimed
+
+
+def the_process(**fields):
+    """The same row, as the process that was started for the job renews it."""
+    return a_worker("spare", pid=2, tasks={}, queues=(), **fields)
+
+
+def test_it_is_found_with_its_arguments_before_any_worker_is_there(broker, clock):
+    """A15, A17, A38: what is stored is seen, and there is nothing beside it to get lost."""
+    job = a_job(clock, tags=DETACHED, body=b'{"args":{"year":2026}}')
+    broker.enqueue([job, a_job(clock)])
+
+    [found] = broker.find(MINE).jobs
+
+    assert (found.id, found.body, found.state) == (job.id, job.body, State.READY)
+
+
+def test_a_row_that_changes_hands_holds_its_job(broker, clock, job):
+    """A3, A48: renewed by another process, for days, however short the lease."""
+    for _ in range(20):
+        clock.advance(seconds=10)
+        assert broker.renew([the_process()]).lapsed == frozenset()
+        assert broker.recover() == 0
+
+    [row] = broker.workers()
+    assert (row.pid, row.alive, dict(row.tasks)) == (2, True, {})
+    assert broker.get(job.id).worker == "spare"
+
+
+def test_a_process_that_is_silent_loses_the_job_within_its_lease(broker, clock, job):
+    """A48: dead in seconds, although the job may take days."""
+    broker.renew([the_process()])
+    clock.advance(seconds=16)
+
+    assert broker.recover() == 1
+
+    kept = broker.get(job.id)
+    assert (kept.state, kept.lapses) == (State.READY, 1)
+    assert broker.renew([the_process()]).lapsed == {"spare"}
+
+
+def test_a_process_settles_the_job_as_it_reads_it(broker, clock, job):
+    """A11, A47: it was not there when the job was claimed, and needs nothing but its id."""
+    broker.renew([the_process()])
+    read = broker.get(job.id)
+
+    assert broker.note(read, Note("snapshot", value=b"1"))
+    assert broker.settle([(read, succeeded(b"7"))]) == [True]
+
+    assert broker.recover(dead="spare", started=()) == 0
+    assert broker.workers() == []
+    assert (broker.get(job.id).state, broker.get(job.id).result) == (State.SUCCEEDED, b"7")
+
+
+def test_nothing_comes_after_the_end(broker, clock, job):
+    """A14, A28, A29: no note, no second end, no other attempt; what was given up has no say."""
+    broker.settle([(job, succeeded())])
+
+    assert not broker.note(job, Note("snapshot", value=b"2"))
+    assert broker.settle([(job, lapsed())]) == [False]
+    assert broker.recover(dead="spare", started=[job.id]) == 0
+    assert broker.claim(a_worker("other")) == []
+    assert broker.get(job.id).state is State.SUCCEEDED
+
+
+def test_one_that_ended_wrong_is_open_again_when_it_is_retried(broker, clock, job):
+    """A28: and what it noted is there."""
+    broker.note(job, Note("snapshot", value=b"2"))
+    broker.cancel([job.id])
+    broker.settle([(job, put_back("shutdown"))])
+    assert broker.get(job.id).state is State.CANCELLED
+
+    broker.retry([job.id])
+
+    [again] = broker.claim(a_worker("other"))
+    assert again.attempt > job.attempt
+    assert [note.value for note in broker.notes(job.id, "snapshot")] == [b"2"]
+
+
+def test_it_runs_only_where_it_can(broker, clock):
+    """A36, C25: a laptop is not handed what needs the warehouse's network."""
+    broker.enqueue([a_job(clock, tags=DETACHED, runs_on=("warehouse",))])
+
+    assert broker.claim(a_worker("laptop")) == []
+    assert len(broker.claim(a_worker("server", tags=frozenset({"warehouse", "gpu"})))) == 1
+
+
+def test_lapses_of_one_that_got_on_can_be_taken_back(broker, clock, job):
+    """A13: a host that is replaced every day must not use up the crash budget of a job of weeks."""
+    for _ in range(2):
+        broker.recover(dead="spare", started=[job.id])
+        [job] = broker.claim(a_worker("spare"))
+    assert job.lapses == 2
+
+    forgiven = Outcome(State.READY, "resumed", lapses=-job.lapses)
+    assert broker.settle([(job, forgiven)]) == [True]
+
+    [again] = broker.claim(a_worker("other"))
+    assert (again.id, again.lapses) == (job.id, 0)

@@ -1,0 +1,175 @@
+"""penstock detached: list, log, cancel, run; and `find --detached`."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.broker import WorkerRow
+from penstock.job import State
+from penstock.worker.detached.exits import Exit
+from penstock.worker.detached.folder import Folder, state_folder
+
+TASKS = """
+from penstock import App, current_job
+
+app = App()
+
+
+@app.task(detached=True)
+def travel(stops: int) -> int:
+    print(f"attempt {current_job().attempt}")
+    return stops
+
+
+@app.task(detached=True)
+def stumble() -> None:
+    raise ValueError("a stone")
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+"""
+
+
+@pytest.fixture
+def trip(cli, monkeypatch):
+    """A project with detached tasks, and a state folder in it."""
+    monkeypatch.setenv("PENSTOCK_STATE", str(cli.folder / "state"))
+    (cli.folder / "trip.py").write_text(TASKS)
+    return cli
+
+
+def enqueued(trip, *words):
+    return trip.json("enqueue", *words)["id"]
+
+
+def files(trip):
+    return Folder(state_folder(f"sqlite:///{trip.folder / 'penstock.db'}"))
+
+
+def test_the_list_says_what_waits_and_what_runs_where(trip):
+    """A15, A17, A21, A24, A46: seen as soon as it is queued, from the store alone."""
+    enqueued(trip, "trip:add", "1", "2")
+    first = enqueued(trip, "trip:travel", "1")
+    second = enqueued(trip, "trip:travel", "2")
+    broker = trip.store()
+    broker.claim(WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17), limit=1)
+
+    [waiting, running] = trip.lines("detached", "list")
+
+    assert (waiting["id"], waiting["state"], waiting["locked"]) == (second, "ready", False)
+    assert (running["id"], running["state"], running["locked"]) == (first, "running", True)
+    assert (running["host"], running["pid"]) == ("ant", 17)
+    text = trip("detached").stdout
+    assert "ant" in text
+    assert first in text
+    assert [job["id"] for job in trip.lines("find", "--detached")] == [second, first]
+    broker.close()
+
+
+def test_ended_ones_are_listed_when_they_are_asked_for(trip):
+    """A17: also what has ended, as long as it is kept."""
+    job = enqueued(trip, "trip:travel", "1")
+    trip("detached", "cancel", job)
+
+    assert trip.lines("detached", "list") == []
+    [ended] = trip.lines("detached", "list", "--all")
+    assert (ended["id"], ended["state"]) == (job, "cancelled")
+    assert "no detached job" in trip("detached").stderr
+
+
+def test_a_log_is_a_file_of_the_host_and_followed_until_the_job_ends(trip):
+    """A43: a log per job."""
+    job = enqueued(trip, "trip:travel", "1")
+    assert "there is no log" in trip("detached", "log", job, code=2).stderr
+    files(trip).make()
+    files(trip).file(job, "log").write_text("one\ntwo\n")
+
+    assert trip("detached", "log", job).stdout == "one\ntwo\n"
+    trip("detached", "cancel", job)
+    assert trip("detached", "log", job, "--follow").stdout == "one\ntwo\n"
+
+
+def test_cancelling_what_has_ended_says_so(trip):
+    job = enqueued(trip, "trip:travel", "1")
+
+    assert trip.json("detached", "cancel", job) == {"id": job, "cancelled": True}
+    assert trip.json("detached", "cancel", job, code=1) == {"id": job, "cancelled": False}
+
+
+def test_one_runs_in_the_foreground_and_the_others_stay(trip):
+    """A43: by its id, although another is before it; what it prints is on the terminal."""
+    first = enqueued(trip, "trip:travel", "1")
+    second = enqueued(trip, "trip:travel", "2")
+
+    process = trip.start("detached", "run", second, "--app", "trip:app")
+    output, errors = process.communicate(timeout=100)
+
+    assert process.returncode == Exit.DONE, errors
+    assert "attempt 1" in output
+    broker = trip.store()
+    assert broker.get(second).state is State.SUCCEEDED
+    assert broker.get(first).state is State.READY
+    assert broker.get(first).failures == broker.get(first).lapses == 0
+    assert broker.workers() == []
+    assert not list(files(trip).path.iterdir())
+    broker.close()
+
+
+def test_the_exit_code_of_one_in_the_foreground_says_how_it_ended(trip):
+    """A26: raised."""
+    job = enqueued(trip, "trip:stumble")
+
+    process = trip.start("detached", "run", job, "--app", "trip:app")
+    process.communicate(timeout=100)
+
+    assert process.returncode == Exit.RAISED == 101
+    broker = trip.store()
+    assert "a stone" in broker.get(job).error
+    broker.close()
+
+
+def test_what_cannot_be_run_by_hand_is_refused_with_the_reason(trip):
+    plain = enqueued(trip, "trip:add", "1", "2")
+    ended = enqueued(trip, "trip:travel", "1")
+    trip("detached", "cancel", ended)
+
+    assert "no detached task" in trip("detached", "run", plain, "--app", "trip:app", code=2).stderr
+    assert "cannot be run now" in trip("detached", "run", ended, "--app", "trip:app", code=2).stderr
+    assert "--app" in trip("detached", "run", ended, code=2).stderr
+    assert "takes no id" in trip("detached", "log", code=2).stderr
+
+
+def test_the_doctor_says_what_a_detached_process_outlives(trip):
+    enqueued(trip, "trip:travel", "1")
+
+    found = trip.json("doctor", "--app", "trip:app", code=1)["findings"]
+
+    [finding] = [each for each in found if each["name"] == "detached"]
+    assert "of its own" in finding["says"]
+
+
+def test_a_detached_task_can_be_tried_without_a_worker(trip):
+    """A43: `penstock run` works on it here, as on any other."""
+    assert trip("run", "trip:travel", "3").stdout.splitlines()[-1] == "3"
+
+
+def test_a_process_that_only_holds_a_job_is_no_worker_for_others(trip):
+    """A24: in a deploy, when nothing but detached jobs runs."""
+    first = enqueued(trip, "trip:travel", "1")
+    second = enqueued(trip, "trip:add", "1", "2")
+    broker = trip.store()
+    row = WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17)
+    assert [job.id for job in broker.claim(row)] == [first]
+    broker.renew([WorkerRow(id="here", queues=(), host="ant", pid=17)])
+    broker.close()
+
+    assert trip.json("why", first)["cause"] == "running"
+    assert trip.json("why", second)["cause"] == "no_worker"
+    found = trip.json("doctor", code=1)["findings"]
+    says = [finding["says"] for finding in found if finding["name"] in {"workers", "detached"}]
+    assert says == [
+        "none is alive; ready to run: 1",
+        "jobs that run detached, each in a process of its own: 1",
+    ]

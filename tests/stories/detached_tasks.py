@@ -1,0 +1,182 @@
+"""The app of the stories of detached jobs: tasks that wait to be told, and write down what they do.
+
+A file beside the ledger says that a task may go on: no story depends on the machine's speed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock import App, Retry, current_job
+
+_LEAVE_ONE_BEHIND = """
+import subprocess, sys
+sleep = [sys.executable, "-c", "import time; time.sleep(1e6)"]
+subprocess.Popen(sleep, start_new_session=True)
+"""
+TASKS: list[tuple[Callable[..., Any], dict[str, Any]]] = []
+
+
+def ledger(*words: object) -> None:
+    """Write down that something happened, whatever becomes of this process."""
+    line = " ".join(str(word) for word in (*words, os.getpid())) + "\n"
+    descriptor = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+def told(word: str) -> bool:
+    return Path(os.environ["LEDGER"]).with_name(f"told-{word}").exists()
+
+
+def wait_until_told(word: str) -> None:
+    while not told(word):
+        time.sleep(0.02)
+
+
+def task(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the function below a detached task, by its own name."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        TASKS.append((function, {"name": function.__name__, "detached": True, **options}))
+        return function
+
+    return add
+
+
+def make_app(url: str | None = None) -> App:
+    """The tasks on a store of one's own."""
+    app = App(url)
+    for function, options in TASKS:
+        app.task(**options)(function)
+    return app
+
+
+@task()
+def travel(stops: int) -> int:
+    """Stop by stop, each when it is told, with a snapshot after each."""
+    first = current_job().last_snapshot(int) or 0
+    ledger("travel", current_job().attempt)
+    for stop in range(first, stops):
+        wait_until_told(f"go-{stop}")
+        ledger("stop", stop)
+        current_job().snapshot(stop + 1)
+        current_job().progress((stop + 1) / stops)
+    print("arrived")
+    return stops
+
+
+@task(retry=Retry(limit=10_000, delay=0))
+def stumble_on(stops: int, seed: int) -> int:
+    """Raise, leave or die at random, at every step; each step counts once."""
+    job = current_job()
+    chance = random.Random(f"{seed} {job.attempt}")
+    total = 0
+    for stop in range(stops):
+        total += job.step(f"stop {stop}", counted, stop)
+        fate = chance.randrange(6)
+        if fate == 0:
+            raise OSError(f"stumbled at {stop}")
+        if fate == 1:
+            os._exit(3)
+        if fate == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return total
+
+
+def counted(stop: int) -> int:
+    ledger("counted", current_job().id, stop)
+    return stop
+
+
+@task()
+def hand_out(parts: int) -> int:
+    """Enqueue a job in each step, under an id that is the same in every attempt."""
+    job = current_job()
+    for part in range(parts):
+        job.step(f"part {part}", hand_out_one, part)
+    return parts
+
+
+def hand_out_one(part: int) -> None:
+    job = current_job()
+    echo = job._app.tasks["echo"]
+    echo.options(unique=f"{job.id}:{part}", unique_for=3600.0, unique_until="time").enqueue(part)
+    ledger("handed", part, job.attempt)
+    if job.attempt == part + 1:
+        os.kill(os.getpid(), signal.SIGKILL)  # between queueing it and noting that
+
+
+@task(detached=False)
+def echo(n: int) -> int:
+    ledger("echo", n)
+    return n
+
+
+@task()
+def fail(n: int) -> None:
+    raise ValueError(f"number {n}")
+
+
+@task()
+def sit(word: str) -> None:
+    """Until it is told; open to an interruption."""
+    ledger("sit", current_job().id)
+    try:
+        wait_until_told(word)
+    finally:
+        ledger("rose", current_job().id)
+
+
+@task()
+async def sit_async(word: str) -> None:
+    ledger("sit", current_job().id)
+    try:
+        while not told(word):  # noqa: ASYNC110  another process says so
+            await asyncio.sleep(0.02)
+    finally:
+        ledger("rose", current_job().id)
+
+
+@task(timeout=0.5)
+def oversleep() -> None:
+    ledger("oversleep", 0)
+    time.sleep(1e6)
+
+
+@task(max_memory=200 << 20, at_most_once=True)
+def grow() -> None:
+    """Hold more than it may."""
+    held = os.urandom(1 << 20) * 300
+    time.sleep(1e6)
+    del held
+
+
+@task(max_cpu=0.2, at_most_once=True)
+def burn() -> None:
+    """Have a child that works for ever."""
+    subprocess.run([sys.executable, "-c", "while True: pass"], check=False)
+
+
+@task()
+def deaf() -> None:
+    """Start a grandchild in a session of its own, and listen to nothing."""
+    subprocess.run([sys.executable, "-c", _LEAVE_ONE_BEHIND], check=True)
+    ledger("deaf", current_job().id)
+    while True:
+        try:
+            time.sleep(1e6)
+        except BaseException:
+            continue
+
+
+app = make_app()
