@@ -48,7 +48,7 @@ def test_telling_it_again_writes_nothing(store):
 
 
 def test_another_program_that_declares_it_differently_is_refused(store):
-    """V44: the error shows both, and what to do."""
+    """V44, A44: the error shows both, and what to do."""
     app, ship = an_app(store)
     app.queue("orders", ordered="wait")
     ship.options(key="ada").enqueue(1)

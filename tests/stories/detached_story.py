@@ -42,6 +42,8 @@ class DetachedStory(Story):
         return {**super().environment(), "PENSTOCK_STATE": str(self.state)}
 
     def start(self, *, target: str | None = None, **options: Any) -> Fleet:
+        # A busy machine keeps processes waiting for seconds, and a lapse is not what it is about.
+        options = {"lease": 15.0, **options}
         return super().start(target=target or f"{TASKS_FILE}:app", **options)
 
     def tell(self, word: str) -> None:

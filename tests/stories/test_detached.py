@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import State
-from tests.stories.conftest import alive, eventually
+from tests.stories.conftest import alive, eventually, whatever_the_store
 from tests.stories.detached_story import PATIENCE, DetachedStory
 
 
@@ -59,6 +59,7 @@ def test_a_detached_job_goes_on_while_its_worker_is_killed_and_restarted_twice(
     assert "arrived" in story.files.file(handle.id, "log").read_text()
 
 
+@whatever_the_store
 def test_a_detached_job_that_is_killed_is_resumed_from_its_last_snapshot(story: DetachedStory):
     """A6, A8, A13: the process and its keeper are killed; what was done is not done again."""
     handle = story.task("travel").enqueue(3)

@@ -101,6 +101,20 @@ def test_one_that_another_row_holds_is_left_alone(story: DetachedStory):
     assert len(story.ledger("travel")) == 1
 
 
+def test_neither_its_command_nor_its_files_tell_where_the_store_is(story: DetachedStory):
+    """TRUST 7: a URL may hold a password, and everybody here can read a command."""
+    handle = story.task("travel").enqueue(1)
+    story.start()
+    run = story.run_of(handle.id)
+    [line] = story.wait_for("travel")
+
+    commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (run.pid, line[-1])]
+    files = [path.read_text() for path in story.files.path.iterdir()]
+
+    assert len(files) == 3
+    assert not [text for text in (*commands, *files) if "jobs.db" in text]
+
+
 def test_jobs_that_raise_have_their_error_stored(story: DetachedStory):
     """A10, A26, A30, A45: every one of them, of whichever queue."""
     fail = story.task("fail")

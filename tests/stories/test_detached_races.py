@@ -44,7 +44,7 @@ class Prober(threading.Thread):
 def start_many(story: DetachedStory, count: int, patience: float) -> None:
     handles = [story.task("travel").enqueue(0) for _ in range(count)]
     prober = Prober(story)
-    fleets = [story.start(drain=True, detached=2, lease=15.0) for _ in range(2)]
+    fleets = [story.start(drain=True, detached=2) for _ in range(2)]
 
     for fleet in fleets:
         assert fleet.wait(patience) == 0, fleet.output()
@@ -100,7 +100,7 @@ def test_a_detached_job_outlives_a_restart_of_its_server(own_postgres: Server, t
 def test_an_attempt_that_was_given_up_while_it_slept_ends_itself(story: DetachedStory):
     """I4, I5: its keeper was stopped for longer than the lease, and somebody else has the job."""
     handle = story.task("travel").enqueue(1)
-    fleet = story.start(lease=1.0)
+    fleet = story.start(lease=3.0)
     run = story.run_of(handle.id)
     [line] = story.wait_for("travel")
 
