@@ -58,17 +58,21 @@ def export(
     """
     broker = open_broker(store_of(spark), create=False)
     try:
+        store = broker.reach(Selection(table="attempts"), at_most=1).store
+        gaps = tell(broker, writing, store, hold)
         # Before anything is read: all up to here is in the lake once every table was drained.
-        store, until = msgspec.structs.astuple(broker.reach(Selection(table="attempts")))
+        until = broker.reach(Selection(table="attempts")).position
+        manifest = writing.manifest()
+        # A table in which nothing happened has an older mark, and nothing up to there all the same.
+        known = manifest.reached.get(store, 0)
         marks: dict[str, int] = {
-            table: writing.manifest().table(table).marks.get(store, 0) for table in RAW
+            table: max(manifest.table(table).marks.get(store, 0), known) for table in RAW
         }
         # A mark that is ahead of the store is refused here, in a sentence, and not inside Spark.
         more: dict[str, bool] = {
             table: broker.reach(Selection(table=table), marks[table]).position > marks[table]
             for table in RAW
         }
-        gaps = tell(broker, writing, store, hold)
     finally:
         broker.close()
     taken = dict.fromkeys(marks, 0)
