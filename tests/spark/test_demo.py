@@ -19,7 +19,7 @@ from penstock.spark.pipelines.export import take
 from penstock.spark.pipelines.lake import Lake
 from tests.spark.pipelines.history import an_attempt, attempts
 
-PATIENCE = 500
+PATIENCE = 900
 
 
 def demo(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:

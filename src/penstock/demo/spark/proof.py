@@ -6,6 +6,7 @@ told on the way, by workers or by the store's counters, goes into it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ class FrameProof(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def holds(self) -> bool:
         bad = self.lost + self.twice + self.strange + self.wrong + self.standing
-        return bad == 0 and self.once == self.rows and self.cents == self.cents_of_days
+        return bad == 0 and self.once == self.rows > 0 and self.cents == self.cents_of_days
 
 
 def prove(
@@ -72,14 +73,18 @@ def prove(
         _number((col("rows") == 1) & (col("ends") == 1) & ~right, "wrong"),
         total("cents").alias("cents"),
     ).collect()
-    workers = attempts.where(over).groupBy("worker").count().collect()
-    again = attempts.where((col("state") == "ready") & (col("reason") == "error")).count()
+    retried, ended_by = 0, Counter[str]()
+    for row in attempts.groupBy("worker", "state", "reason").count().collect():
+        if row["state"] in ENDED:
+            ended_by[row["worker"]] += row["count"]
+        elif row["reason"] == "error":
+            retried += row["count"]
     return FrameProof(
         **{**counts.asDict(), "cents": counts["cents"] or 0},
         standing=standing,
-        retried=again,
+        retried=retried,
         cents_of_days=cents_of_days,
-        ended_by={row["worker"]: row["count"] for row in workers},
+        ended_by=ended_by,
     )
 
 
