@@ -43,10 +43,11 @@ def store_frames(spark: SparkSession) -> Frames:
     def read(table: str) -> Any:
         return spark.read.format("penstock").option("table", table).load()
 
-    return Frames(*(read(table) for table in RAW), open_now(spark))
+    attempts, events, gauges = (read(table) for table in RAW)
+    return Frames(attempts, events, gauges, open_now(spark))
 
 
 def lake_frames(spark: SparkSession, lake: Lake) -> Frames:
     """The raw tables as the lake has them, and the open jobs of its last run."""
-    raw = (read_raw(spark, lake, table) for table in RAW)
-    return Frames(*raw, kept_open_jobs(spark, lake))
+    attempts, events, gauges = (read_raw(spark, lake, table) for table in RAW)
+    return Frames(attempts, events, gauges, kept_open_jobs(spark, lake))

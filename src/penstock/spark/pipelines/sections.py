@@ -174,7 +174,7 @@ def _steps(answers: Answers) -> Section:
             _count("paths", "times"),
             _seconds("run", "mean run"),
             _seconds("gap", "mean gap"),
-            _count("again", "retries and lapses"),
+            _count("again", "tried again"),
             Column(
                 "share",
                 lambda row: share_text(row["share"], 1),
