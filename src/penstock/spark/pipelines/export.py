@@ -18,7 +18,7 @@ from pyspark.sql.functions import col, lit
 
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
-from penstock.slice import Selection
+from penstock.slice import Selection, Slice
 from penstock.spark.pipelines.raw import RAW, day_of
 from penstock.spark.pipelines.write import spark_path, stage
 from penstock.spark.store import store_of
@@ -59,10 +59,7 @@ def export(
             table: writing.manifest().table(table).marks.get(store, 0) for table in RAW
         }
         # A mark that is ahead of the store is refused here, in a sentence, and not inside Spark.
-        more: dict[str, bool] = {
-            table: broker.reach(Selection(table=table), marks[table]).position > marks[table]
-            for table in RAW
-        }
+        more = {table: _has_more(broker, Selection(table=table), marks[table]) for table in RAW}
     finally:
         broker.close()
     taken = dict.fromkeys(marks, 0)
@@ -72,6 +69,17 @@ def export(
             stream = spark.readStream.format("penstock").options(**options).load()
             taken[table] = _drain(stream, writing, table, told)
     return Exported(taken=taken, gap=gap)
+
+
+def _has_more(broker: Broker, selection: Selection, mark: int) -> bool:
+    """Whether there is a row behind the mark: to find that out with a stream takes seconds."""
+    last = broker.reach(selection, mark).position
+    if last <= mark:
+        return False
+    if broker.reach(selection, mark, at_most=1).position < last:
+        return True
+    # It is the last row of all, or there is none of this table.
+    return sum(batch.num_rows for batch in broker.scan(Slice(selection, last - 1, last))) > 0
 
 
 def gap_before(broker: Broker, store: str, manifest: Manifest) -> tuple[int, int] | None:
