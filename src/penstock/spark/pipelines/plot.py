@@ -97,8 +97,11 @@ def lines(
                     f'<circle class="point{shown}" cx="{x:.1f}" cy="{y:.1f}" r="3">'
                     f"<title>{told}</title></circle>"
                 )
+
     # One unit along an axis: 1 h and 2 h, not 60 min and 2 h.
-    marked = (lambda mark: seconds_text(mark, marks[-1])) if seconds else text
+    def marked(mark: float) -> str:
+        return seconds_text(mark, marks[-1]) if seconds else text(mark)
+
     return _svg(title, axes, marks, marked, drawn)
 
 
