@@ -1,16 +1,18 @@
-"""The Spark source beside Spark's own JDBC, in one run: `python benchmarks/spark_source.py`.
+"""The Spark source and the export beside Spark's own JDBC: `python benchmarks/spark_source.py`.
 
     --rows 1000000          attempts to read
     --jdbc postgresql.jar   PostgreSQL's JDBC driver; without it, the comparison is a bare COPY
     --cores 2 --runs 3
 
-Both read every column of the same history and hand the rows to nobody (Spark's `noop`). They take
-turns, after a first one each that does not count; what is printed are medians.
+The source and JDBC read every column of the same history and hand the rows to nobody (Spark's
+`noop`); the export takes all of it to a new lake, as `penstock pipeline run` does. They take turns
+in one session, after a first one each that does not count; what is printed are medians.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +26,8 @@ import penstock.spark
 from penstock.brokers import open_broker
 from penstock.job import Lane
 from penstock.slice import Selection
+from penstock.spark.pipelines.export import export
+from penstock.spark.pipelines.lake import Lake
 from penstock.testing.postgres import Server
 
 LANE = Lane("mail", "mail:send")
@@ -54,6 +58,19 @@ def fill(url: str, rows: int) -> None:
 def through_penstock(spark: Any, parts: int) -> None:
     table = spark.read.format("penstock").option("table", "attempts").option("slices", parts)
     table.load().write.format("noop").mode("overwrite").save()
+
+
+def nobody(*told: object) -> None:
+    """Progress that nobody hears of."""
+
+
+def to_a_lake(spark: Any, rows: int) -> None:
+    """All of the history in a lake that was not there before; every row is counted."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        with Lake(folder).writing() as writing:
+            taken = export(spark, writing, nobody).taken["attempts"]
+        if taken != rows:
+            raise SystemExit(f"{taken:,} of {rows:,} attempts came to the lake")
 
 
 def through_jdbc(spark: Any, url: str, parts: int) -> None:
@@ -131,8 +148,10 @@ def main() -> None:
         spark = penstock.spark.session(f"local[{options.cores}]", url=url, config=config)
         parts = 4 * options.cores
         other = "JDBC" if options.jdbc else "COPY"
+        rows = options.rows // 10 * 10
         ways: dict[str, Callable[[], None]] = {
-            "penstock": lambda: through_penstock(spark, parts),
+            "source": lambda: through_penstock(spark, parts),
+            "export": lambda: to_a_lake(spark, rows),
             other: (lambda: through_jdbc(spark, url, parts))
             if options.jdbc
             else (lambda: through_copy(url, parts)),
@@ -141,11 +160,12 @@ def main() -> None:
         for turn in range(options.runs + 1):
             for name, way in ways.items():
                 spent = seconds(way)
-                print(f"{name:9} {options.rows / spent:12,.0f} rows/s{'' if turn else '  (first)'}")
+                print(f"{name:7} {rows / spent:12,.0f} rows/s{'' if turn else '  (first)'}")
                 if turn:
                     took[name].append(spent)
-        rates = {name: options.rows / median(spent) for name, spent in took.items()}
-        print(f"penstock / {other}: {rates['penstock'] / rates[other]:.2f}")
+        rates = {name: rows / median(spent) for name, spent in took.items()}
+        for name in ("source", "export"):
+            print(f"{name} / {other}: {rates[name] / rates[other]:.2f}")
         spark.stop()
 
 

@@ -152,6 +152,7 @@ class _Command:
         with self._lake().writing() as writing, self._spark() as spark:
             from penstock.spark.pipelines.build import build
             from penstock.spark.pipelines.export import export
+            from penstock.spark.pipelines.open_jobs import keep_open_jobs
 
             began = time.monotonic()
             done = export(
@@ -161,6 +162,7 @@ class _Command:
                 hold=hold,
             )
             took = time.monotonic() - began
+            keep_open_jobs(spark, writing)
             days = build(
                 spark, writing, lambda name, days: self._ticker.say(f"{name}: {days:,} days")
             )
@@ -301,19 +303,13 @@ class _Command:
         resolved = store_url(*self._store)
         spark = self._session(self._master, app_name="penstock pipeline", url=resolved.url)
         found = spark.sparkContext.startTime < 1000 * began
-        cores = str(spark.sparkContext.defaultParallelism)
-        # Times of ours are counted in UTC; partitions of a few rows each would only cost.
-        wanted = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": cores}
-        before = {name: str(spark.conf.get(name)) for name in wanted}
-        for name, value in wanted.items():
-            spark.conf.set(name, value)
         try:
-            yield spark
+            from penstock.spark.pipelines.tuning import tuned
+
+            with tuned(spark):
+                yield spark
         finally:
-            if found:
-                for name, value in before.items():
-                    spark.conf.set(name, value)
-            else:
+            if not found:
                 spark.stop()
 
 

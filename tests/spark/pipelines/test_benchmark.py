@@ -1,4 +1,4 @@
-"""The benchmark of reports: its history is one that the pipeline could have read."""
+"""The benchmark of reports: a history that the pipeline could have read, and answers that agree."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
-from benchmarks.lake import synthetic
+from benchmarks.lake import comparison, synthetic
 
+from penstock.spark.pipelines.export import take
+from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.tuning import tuned
 from penstock.spark.tables import columns_of
 
 RUN = Path(__file__).parents[3] / "benchmarks" / "lake" / "run.py"
@@ -24,6 +28,22 @@ def test_the_synthetic_history_has_the_columns_of_the_tables(shared_spark, table
 
     assert {field.name: field.dataType.simpleString() for field in made.schema} == columns_of(table)
     assert made.count() >= 48
+
+
+@pytest.mark.timeout(300)  # on a busy machine Spark takes its time
+def test_answers_are_those_of_the_same_questions_in_sql(shared_spark, postgres_url, tmp_path):
+    """Counts and moments equal, sums and percentiles within a hundredth."""
+    with Lake(tmp_path / "lake").writing() as writing:
+        take(synthetic.attempts(shared_spark, 1000, days=1, parts=1), writing, "attempts")
+        lake = writing.lake
+
+    with tuned(shared_spark), psycopg.connect(postgres_url, autocommit=True) as connection:
+        comparison.fill(connection, lake)
+        for name in comparison.QUESTIONS:
+            here = comparison.ask_spark(shared_spark, lake, name)
+            there = comparison.ask_postgres(connection, name)
+            assert here
+            assert list(comparison.differences(name, here, there)) == []
 
 
 def test_it_says_what_it_does():

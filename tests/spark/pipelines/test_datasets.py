@@ -14,6 +14,7 @@ from penstock.spark.pipelines.flows import critical_path, flows, slow_steps, ste
 from penstock.spark.pipelines.forecast import forecast
 from penstock.spark.pipelines.jobs import jobs
 from penstock.spark.pipelines.load import by_tag, load
+from penstock.spark.pipelines.open_jobs import open_jobs
 from penstock.spark.pipelines.punctuality import punctuality
 from penstock.spark.pipelines.worker_use import worker_use
 from tests.spark.pipelines.history import a_frame, a_gauge, an_attempt, an_event, at, attempts
@@ -93,7 +94,7 @@ def test_load_counts_and_times_by_whatever_columns(shared_spark):
     assert pdf["lapses"] == 1
 
 
-def test_percentiles_of_many_are_too_long_by_a_two_hundredth_at_most(shared_spark):
+def test_percentiles_of_many_are_within_a_hundredth(shared_spark):
     waits = [1.01 ** (n % 700) / 7 for n in range(20_000)]
     frame = shared_spark.createDataFrame([(wait,) for wait in waits], "wait double").selectExpr(
         "*",
@@ -110,7 +111,7 @@ def test_percentiles_of_many_are_too_long_by_a_two_hundredth_at_most(shared_spar
 
     for rank, part in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
         exact = ordered[round(part * (len(ordered) - 1))]
-        assert exact * 0.995 <= found[f"wait_{rank}"] <= exact * 1.0101
+        assert exact * 0.99 <= found[f"wait_{rank}"] <= exact * 1.01
     assert found["wait_longest"] == ordered[-1]
 
 
@@ -244,6 +245,53 @@ def test_the_critical_path_goes_through_what_ended_last_before_each_step(shared_
         ("finish", "finish", 5, 0.25),
         ("finish", "many", 5, 0.25),
     ]
+
+
+def test_a_step_that_was_tried_again_took_all_of_that_time(shared_spark):
+    """An attempt that led to another one does not say its flow: the job's last one does."""
+    first = {"state": "ready", "reason": "error", "job": "a"}
+    frame = attempts(
+        shared_spark,
+        an_attempt(1, started_at=at(1), ended_at=at(2), **first),
+        an_attempt(
+            2, started_at=at(4), ended_at=at(6), attempt=2, **{**first, "reason": "crashed"}
+        ),
+        an_attempt(3, started_at=at(8), ended_at=at(9), attempt=3, job="a", flow="f", node="n"),
+        an_attempt(4, started_at=at(9), ended_at=at(10), flow="f", node="f", task="end"),
+        an_attempt(5, started_at=at(0), ended_at=at(1), state="ready", reason="error"),
+    )
+
+    path = rows(critical_path(steps(clean(frame))), "number")
+
+    assert [(row["task"], row["gap"], row["run"], row["again"]) for row in path] == [
+        ("mail:send", 1, 8, 2),
+        ("end", 0, 1, 0),
+    ]
+
+
+def test_open_jobs_are_counted_by_where_they_stand(shared_spark):
+    def job(number: int, state: str, **fields: Any) -> dict[str, Any]:
+        times = {"enqueued_at": at(-60), "run_at": at(-60)}
+        return {"id": str(number), "queue": "mail", "state": state, **times, **fields}
+
+    frame = a_frame(
+        shared_spark,
+        "jobs",
+        job(1, "ready"),
+        job(2, "ready", run_at=at(-5)),
+        job(3, "ready", run_at=at(5)),
+        job(4, "waiting"),
+        job(5, "running"),
+        job(6, "failed"),
+        job(7, "running", queue="pdf"),
+    )
+
+    mail, pdf = rows(open_jobs(frame, at(0).timestamp()), "queue")
+
+    places = ("ready", "scheduled", "waiting", "running", "oldest")
+    assert [mail[place] for place in places] == [2, 1, 1, 1, 60]
+    assert [pdf[place] for place in places] == [0, 0, 0, 1, None]
+    assert utc(mail["at"]) == at(0)
 
 
 def test_depth_is_the_most_that_stood_there_over_all_shards(shared_spark):

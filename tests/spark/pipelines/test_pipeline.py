@@ -71,6 +71,7 @@ def ten_jobs(store: Broker) -> None:
 
 def test_history_becomes_a_lake_reports_and_a_page(pipeline, store):
     ten_jobs(store)
+    store.enqueue(some_jobs(Clock(store.clock.now()), 2))
 
     ran = pipeline.json("run")
     assert ran["taken"]["attempts"] == ran["rows"]["attempts"] == 10
@@ -81,12 +82,14 @@ def test_history_becomes_a_lake_reports_and_a_page(pipeline, store):
     assert "answered from the store" in said
     assert "What fails, and why?" in said
     assert "Boom: #" in said
+    assert "What was open at the end?" in said
     assert "answered from the store" in (pipeline.folder / "penstock-report.html").read_text()
 
     store.prune(store.clock.now() + 1)
     large = pipeline.json("report", "--page", "other.html")
     assert large["source"] == "lake"
     assert (large["total"]["jobs"], large["total"]["failed"]) == (10, 3)
+    assert sum(row["ready"] for row in large["open_jobs"]) == 2  # as of the last run
     assert "answered from the lake" in (pipeline.folder / "other.html").read_text()
 
 

@@ -12,6 +12,7 @@ import pytest
 from penstock.spark.pipelines.answers import MOST, Answers, Frames, answer, stretch_for
 from penstock.spark.pipelines.clean import DAY, HOUR, MINUTE
 from penstock.spark.pipelines.figures import brief, count_text, seconds_text, share_text, ticks
+from penstock.spark.pipelines.open_jobs import open_jobs
 from penstock.spark.pipelines.page import page
 from penstock.spark.pipelines.plot import bars, lines
 from penstock.spark.pipelines.sections import sections
@@ -82,6 +83,14 @@ def a_history(spark: Any) -> Frames:
         ),
         a_frame(spark, "events", events),
         a_frame(spark, "gauges", a_gauge(1, ready=4, oldest=2.5)),
+        open_jobs(
+            a_frame(
+                spark,
+                "jobs",
+                {"queue": "mail", "state": "ready", "enqueued_at": at(0), "run_at": at(0)},
+            ),
+            at(9).timestamp(),
+        ),
     )
 
 
@@ -89,7 +98,7 @@ def test_every_question_is_answered_from_the_raw_tables(shared_spark):
     asked: list[str] = []
     answers = answer(a_history(shared_spark), lambda what, number, of: asked.append(what))
 
-    assert len(asked) == 11
+    assert len(asked) == 12
     assert (answers.first_at, answers.last_at) == (NOON.timestamp() + 3, NOON.timestamp() + 3700)
     assert answers.every == MINUTE
     assert (answers.total["attempts"], answers.total["failed"]) == (5, 1)
@@ -99,6 +108,7 @@ def test_every_question_is_answered_from_the_raw_tables(shared_spark):
     assert [row["task"] for row in answers.steps] == ["media:join", "media:cut"]
     assert answers.schedules[0]["late_longest"] == 1
     assert answers.depth[0]["ready"] == 4
+    assert (answers.open_jobs[0]["ready"], answers.open_jobs[0]["oldest"]) == (1, 9)
     assert answers.workers[0]["attempts"] == 6  # one of the five ran in two hours
     assert {row["queue"] for row in answers.forecast} == {"mail", "media"}
     answers.source, answers.where = "store", "sqlite:///jobs.db"

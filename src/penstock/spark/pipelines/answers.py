@@ -37,11 +37,12 @@ MOST = 50  # rows of a table that people read
 
 
 class Frames(NamedTuple):
-    """The raw tables that answers are made of."""
+    """What answers are made of: the raw tables, and the jobs that were open at their end."""
 
     attempts: DataFrame
     events: DataFrame
     gauges: DataFrame
+    open_jobs: DataFrame | None = None
 
 
 class Answers(msgspec.Struct, kw_only=True):
@@ -60,6 +61,7 @@ class Answers(msgspec.Struct, kw_only=True):
     tags: list[Row] = []
     failures: list[Row] = []
     depth: list[Row] = []
+    open_jobs: list[Row] = []  # by queue, at the end of this history
     schedules: list[Row] = []
     flows: list[Row] = []  # by kind
     steps: list[Row] = []  # by kind and task
@@ -88,6 +90,7 @@ def answer(frames: Frames, told: Told) -> Answers:
         ("tags", lambda: _most(load(by_tag(attempts), "tag", "value"), "attempts")),
         ("failures", lambda: _most(failures(attempts), "attempts")),
         ("depth", lambda: _rows(depth(shown(frames.gauges), every), "at", "queue")),
+        ("open_jobs", lambda: _open(frames.open_jobs)),
         ("schedules", lambda: _most(punctuality(frames.events, attempts), "late_longest")),
         ("flows", lambda: _most(_kinds(each_flow), "flows")),
         ("steps", lambda: _most(slow_steps(paths, each_flow), "spent")),
@@ -116,6 +119,10 @@ def _busiest(attempts: DataFrame) -> Callable[[DataFrame], DataFrame]:
     if len(queues) < MOST:
         return lambda frame: frame
     return lambda frame: frame.where(col("queue").isin(queues))
+
+
+def _open(jobs: DataFrame | None) -> list[Row]:
+    return [] if jobs is None else _most(jobs, "ready")
 
 
 def _kinds(each_flow: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from pyspark.sql.functions import col, lit
 
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
-from penstock.slice import Selection
+from penstock.slice import Selection, Slice
 from penstock.spark.pipelines.raw import RAW, day_of
 from penstock.spark.pipelines.telling import tell
 from penstock.spark.pipelines.write import cause_of, spark_path, stage
@@ -27,6 +27,7 @@ from penstock.spark.tables import columns_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.broker import Broker
     from penstock.spark.pipelines.lake import Writing
     from penstock.spark.pipelines.manifest import LakeGap
 
@@ -69,10 +70,7 @@ def export(
             table: max(manifest.table(table).marks.get(store, 0), known) for table in RAW
         }
         # A mark that is ahead of the store is refused here, in a sentence, and not inside Spark.
-        more: dict[str, bool] = {
-            table: broker.reach(Selection(table=table), marks[table]).position > marks[table]
-            for table in RAW
-        }
+        more = {table: _has_more(broker, Selection(table=table), marks[table]) for table in RAW}
     finally:
         broker.close()
     taken = dict.fromkeys(marks, 0)
@@ -89,6 +87,17 @@ def export(
     finally:
         broker.close()
     return Exported(taken=taken, gaps=gaps)
+
+
+def _has_more(broker: Broker, selection: Selection, mark: int) -> bool:
+    """Whether there is a row behind the mark: to find that out with a stream takes seconds."""
+    last = broker.reach(selection, mark).position
+    if last <= mark:
+        return False
+    if broker.reach(selection, mark, at_most=1).position < last:
+        return True
+    # It is the last row of all, or there is none of this table.
+    return sum(batch.num_rows for batch in broker.scan(Slice(selection, last - 1, last))) > 0
 
 
 def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:

@@ -17,13 +17,14 @@ _COUNTS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 NONE = "-"
 
 
-def seconds_text(seconds: float | None) -> str:
-    """A duration: `350 ms`, `2.1 min`."""
+def seconds_text(seconds: float | None, like: float | None = None) -> str:
+    """A duration: `350 ms`, `2.1 min`; in the unit that the duration `like` would have."""
     if seconds is None:
         return NONE
     if seconds == 0:
         return "0 s"
-    size, unit = next((size, unit) for start, size, unit in _SPANS if abs(seconds) >= start)
+    sample = abs(seconds if like is None else like)
+    size, unit = next((size, unit) for start, size, unit in _SPANS if sample >= start)
     return f"{_short(seconds / size)} {unit}"
 
 

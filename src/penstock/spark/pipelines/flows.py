@@ -3,6 +3,8 @@
 The critical path is found from times alone: the step that ended last, then, of those that had ended
 when it began, the one that ended last, and so on. Its steps and the gaps before them, in which a
 job was due and nobody ran it, add up to the time that the flow took.
+
+Only the last attempt of a job says which flow it is of; those before are found by the job.
 """
 
 from __future__ import annotations
@@ -36,13 +38,28 @@ from pyspark.sql.functions import sum as total
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_PATH = "array<struct<ended:bigint,started:bigint,node:string,task:string>>"
+_PATH = "array<struct<ended:bigint,started:bigint,node:string,task:string,again:bigint>>"
+_OF_STEPS = (
+    "shard",
+    "job",
+    "position",
+    "task",
+    "state",
+    "enqueued_at",
+    "started_at",
+    "ended_at",
+    "finished",
+)
+_JOB = ["shard", "job"]
 
 
 def steps(attempts: DataFrame) -> DataFrame:
-    """One row per node of a flow, from clean attempts: when it first began and last ended."""
+    """One row per node of a flow, from clean attempts: when it first began and last ended.
+
+    `again` counts the attempts that another one followed.
+    """
     return (
-        attempts.where(col("flow").isNotNull() & col("started_at").isNotNull())
+        _members(attempts)
         .groupBy("shard", "flow", "node")
         .agg(
             max_by("task", "position").alias("task"),
@@ -51,8 +68,19 @@ def steps(attempts: DataFrame) -> DataFrame:
             maximum("ended_at").alias("ended_at"),
             total(col("finished").cast("int")).alias("jobs"),
             total((col("finished") & (col("state") != "succeeded")).cast("int")).alias("bad"),
+            total((~col("finished")).cast("bigint")).alias("again"),
         )
     )
+
+
+def _members(attempts: DataFrame) -> DataFrame:
+    """Every attempt that ran for a flow, with its flow and node."""
+    began = attempts.where(col("started_at").isNotNull())
+    named = began.where(col("flow").isNotNull()).select(*_OF_STEPS, "flow", "node")
+    # Few attempts are followed by another one, so few rows meet here.
+    others = began.where(col("flow").isNull() & ~col("finished")).select(*_OF_STEPS)
+    tried = attempts.where(col("flow").isNotNull() & col("finished") & (col("attempt") > 1))
+    return named.unionByName(others.join(tried.select(*_JOB, "flow", "node"), _JOB))
 
 
 def flows(steps: DataFrame) -> DataFrame:
@@ -76,12 +104,16 @@ def flows(steps: DataFrame) -> DataFrame:
 
 
 def critical_path(steps: DataFrame) -> DataFrame:
-    """The steps on the critical path of each flow, with `run` and the `gap` before, in seconds."""
+    """The steps on the critical path of each flow, with `run` and the `gap` before, in seconds.
+
+    `run` is from the first start to the last end, with whatever lay between attempts.
+    """
     node = struct(
         unix_micros("ended_at").alias("ended"),
         unix_micros("started_at").alias("started"),
         col("node"),
         col("task"),
+        col("again"),
     )
     nothing = expr(f"named_struct('until', cast(null as bigint), 'path', cast(array() as {_PATH}))")
     return (
@@ -110,6 +142,7 @@ def slow_steps(path: DataFrame, flows: DataFrame) -> DataFrame:
             count("*").alias("paths"),
             mean("run").alias("run"),
             mean("gap").alias("gap"),
+            total("again").alias("again"),
             total(col("run") + col("gap")).alias("spent"),
         )
         .withColumn("share", coalesce(col("spent") / when(whole > 0, whole), lit(0.0)))
@@ -131,6 +164,7 @@ def _timed(node: Column, at: Column) -> Column:
         at.alias("number"),
         node["node"].alias("node"),
         node["task"].alias("task"),
+        node["again"].alias("again"),
         ((node["ended"] - node["started"]) / 1_000_000).alias("run"),
         ((node["started"] - before) / 1_000_000).alias("gap"),
     )

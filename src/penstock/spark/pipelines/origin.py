@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.pipelines.answers import Frames
+from penstock.spark.pipelines.open_jobs import kept_open_jobs, open_now
 from penstock.spark.pipelines.raw import RAW, read_raw
 
 if TYPE_CHECKING:
@@ -37,14 +38,16 @@ def from_store(broker: Broker, manifest: Manifest | None) -> bool:
 
 
 def store_frames(spark: SparkSession) -> Frames:
-    """The raw tables as the session's store has them."""
+    """The raw tables, and the open jobs, as the session's store has them."""
 
     def read(table: str) -> Any:
         return spark.read.format("penstock").option("table", table).load()
 
-    return Frames(*(read(table) for table in RAW))
+    attempts, events, gauges = (read(table) for table in RAW)
+    return Frames(attempts, events, gauges, open_now(spark))
 
 
 def lake_frames(spark: SparkSession, lake: Lake) -> Frames:
-    """The raw tables as the lake has them."""
-    return Frames(*(read_raw(spark, lake, table) for table in RAW))
+    """The raw tables as the lake has them, and the open jobs of its last run."""
+    attempts, events, gauges = (read_raw(spark, lake, table) for table in RAW)
+    return Frames(attempts, events, gauges, kept_open_jobs(spark, lake))

@@ -35,6 +35,7 @@ def page(answers: Answers) -> str:
         _part("load", tables["tasks"], _load_plots(answers, queues)),
         _part("failures", tables["failures"], _failure_plot(answers, queues)),
         _part("depth", tables["depth"], _depth_plots(answers, queues)),
+        _part("open_jobs", tables["open_jobs"], ""),
         _part("flows", tables["flows"], ""),
         _part("steps", tables["steps"], ""),
         _part("forecast", tables["forecast"], ""),

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from html import escape
 from typing import NamedTuple
 
-from penstock.spark.pipelines.figures import moment_text, ticks
+from penstock.spark.pipelines.figures import moment_text, seconds_text, ticks
 
 WIDTH, HEIGHT = 960, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 10, 26
 _TICK_WIDTH = 110  # a date, and air
+_WIDEST = 64  # a bar that fills the plot says nothing
 COLOURS = 8
 _STEPS = (60, 300, 900, 1800, 3600, 10800, 21600, 43200, *(86400 * n for n in (1, 2, 3, 7, 28)))
 
@@ -48,6 +49,7 @@ def bars(title: str, series: Series, every: float, text: Callable[[float], str])
     marks = ticks(max(sums))
     axes = Axes(moments[0], moments[-1] + every, marks[-1])
     wide = max(axes.x(every) - axes.x(0) - (1 if len(moments) < 120 else 0), 0.8)
+    wide = min(wide, _WIDEST)
     drawn: list[str] = []
     for at in moments:
         under = 0.0
@@ -95,7 +97,12 @@ def lines(
                     f'<circle class="point{shown}" cx="{x:.1f}" cy="{y:.1f}" r="3">'
                     f"<title>{told}</title></circle>"
                 )
-    return _svg(title, axes, marks, text, drawn)
+
+    # One unit along an axis: 1 h and 2 h, not 60 min and 2 h.
+    def marked(mark: float) -> str:
+        return seconds_text(mark, marks[-1]) if seconds else text(mark)
+
+    return _svg(title, axes, marks, marked, drawn)
 
 
 def legend(names: Sequence[str]) -> str:
@@ -139,8 +146,9 @@ def _svg(
     ]
     name = escape(title)
     return (
+        '<div class="plot">'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}"><title>{name}</title>'
-        f"{''.join(grid)}{''.join(times)}{''.join(drawn)}</svg>"
+        f"{''.join(grid)}{''.join(times)}{''.join(drawn)}</svg></div>"
     )
 
 

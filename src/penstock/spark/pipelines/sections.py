@@ -45,6 +45,7 @@ def sections(answers: Answers) -> dict[str, Section]:
         "tasks": _tasks(answers),
         "failures": _failures(answers),
         "depth": _depth(answers),
+        "open_jobs": _open_jobs(answers),
         "flows": _flows(answers),
         "steps": _steps(answers),
         "schedules": _schedules(answers),
@@ -124,6 +125,26 @@ def _depth(answers: Answers) -> Section:
     )
 
 
+def _open_jobs(answers: Answers) -> Section:
+    at = min((row["at"] for row in answers.open_jobs), default=None)
+    return Section(
+        "What was open at the end?",
+        "Jobs that had not ended"
+        + ("" if at is None else f" at {moment_text(at)} UTC")
+        + ". Ready: due, with no worker yet; scheduled: due later; waiting: for other jobs or a"
+        " signal. Oldest: how long the first of the ready ones had waited.",
+        (
+            _name("queue"),
+            _count("ready"),
+            _count("scheduled"),
+            _count("waiting"),
+            _count("running"),
+            _seconds("oldest", "oldest ready"),
+        ),
+        answers.open_jobs,
+    )
+
+
 def _flows(answers: Answers) -> Section:
     return Section(
         "Which flows are slow?",
@@ -145,13 +166,15 @@ def _steps(answers: Answers) -> Section:
     return Section(
         "On which step?",
         "The steps that flows waited for to the end (the critical path): the mean time that a step"
-        " ran there, and the gap before it, in which it was due and no worker took it.",
+        " took there, with its retries, and the gap before it, in which it was due and no worker"
+        " took it.",
         (
             _name("kind", "flow"),
             _name("task", "step"),
             _count("paths", "times"),
-            _seconds("run"),
-            _seconds("gap"),
+            _seconds("run", "mean run"),
+            _seconds("gap", "mean gap"),
+            _count("again", "tried again"),
             Column(
                 "share",
                 lambda row: share_text(row["share"], 1),

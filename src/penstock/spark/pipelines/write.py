@@ -22,6 +22,8 @@ _SETTINGS = {
     # Spark's own form (INT96) is read by others without its time zone, or not at all.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
+    # So many days at a time need no sorting by day first.
+    "spark.sql.maxConcurrentOutputFileWriters": "40",
 }
 
 
