@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 import penstock.spark
 from penstock.cli.root import root
 from penstock.spark.fleet import Fleet
+from penstock.spark.pipelines.export import export
+from penstock.spark.pipelines.lake import Lake
 
 TABLES = ("jobs", "attempts", "results", "counts")
 
@@ -60,9 +62,13 @@ class Whole:
         self._keep("followed.plan", query._jsq.explainInternal(True))
         return read
 
-    def pipeline(self, _: Any) -> list[int]:
+    def pipeline(self, given: dict[str, Any]) -> list[int]:
+        """History to the lake, without the reports that are kept there unless asked for; a page."""
         codes: list[int] = []
-        for words in (("run",), ("report", "--page", "page.html")):
+        if not given["whole"]:
+            with Lake("lake").writing() as writing:
+                export(self._spark, writing, lambda *_: None)
+        for words in (("run",), ("report", "--page", "page.html"))[not given["whole"] :]:
             result = CliRunner().invoke(root, ["pipeline", *words, "--lake", "lake"])
             self._keep(f"pipeline-{len(codes)}.out", f"{result.output} {result.exception!r}")
             codes.append(result.exit_code)

@@ -74,7 +74,7 @@ def test_a_password_is_written_nowhere(place: tuple[str, Path], guarded_url: str
         driver.run("write")
         assert driver.run("work") == 0
         assert driver.run("read") > 150
-        assert driver.run("pipeline") == [0, 0]
+        assert set(driver.run("pipeline", whole=executors != tmp_path)) == {0}
         said = driver.run("fail")
         driver.run("show")
         # While it runs: at its end Spark takes away what it kept on the disk.
