@@ -43,7 +43,7 @@ setup: $(VENV)/.run $(VENV)/.dev $(VENV)/.docs ## .venv with everything
 demo: $(VENV)/.run ## see it work, then on Spark, which is installed for it; SPARK=no leaves that out
 	@$(BIN)/penstock demo $(ARGS)
 ifneq ($(SPARK),no)
-	@$(MAKE) --no-print-directory $(VENV)/.spark
+	@$(MAKE) --no-print-directory --silent $(VENV)/.spark
 	@$(BIN)/penstock demo --spark $(ARGS)
 endif
 

@@ -84,7 +84,7 @@ def demo(
         int | None,
         typer.Option(help="Jobs in bulk.", min=100, show_default="3,000; with --spark a million"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller numbers, a few seconds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller numbers.")] = False,
     json: Json = False,
 ) -> None:
     """See it work: jobs of several kinds, a kill -9 in mid-run, and the proof that none is lost.
