@@ -7,6 +7,7 @@ is only patience.
 
 from __future__ import annotations
 
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from penstock.broker import Broker
 from penstock.brokers import open_broker
 from penstock.errors import Refused, ResultGone
 from penstock.job import ENDED, State
-from penstock.rule import RuleKind
+from penstock.rule import Rule, RuleKind
 from penstock.settings import mask
 from penstock.spark.row_ids import row_id
 from penstock.spark.session import make_active
@@ -71,15 +72,16 @@ def apply(
             raise Refused(f'{task.name} has {strategy}="delete": nothing would be left to answer')
     names = arguments or [name for name in frame.columns if name in task.codec.kinds]
     _check(frame, task, id, names)
+    reason = f"{_REASON}, {secrets.token_hex(4)}"
     if rate is not None:
-        _limit(task, rate)
+        _limit(task, rate, reason)
     writer = frame.write.format("penstock").option("task", task.name).option("id_column", id)
     # Not the app: what runs here may be a notebook, and no executor can import that.
     writer = writer.option("recipe", recipe_text(task)).option("arguments", ",".join(names))
     writer.mode("append").save()
     _await_all(app.broker, frame, task.name, id)
     if rate is not None and not _open(app.broker, task.name):
-        app.broker.clear_rule(RuleKind.LIMIT, task=task.name)
+        _end_limit(task, reason)
     answer = _typed(_looked_up(frame, task.name, id), task)
     if into is None:
         return answer
@@ -96,13 +98,27 @@ def _check(frame: DataFrame, task: Task[..., Any], id: str, names: Sequence[str]
     lay_out(frame.schema, options, task.app)
 
 
-def _limit(task: Task[..., Any], rate: str) -> None:
+def _limit(task: Task[..., Any], rate: str, reason: str) -> None:
     """Limit the task, unless somebody else did: their limit must not end with our patience."""
+    standing = _standing(task)
+    if standing is not None and not standing.reason.startswith(_REASON):
+        raise Refused(f"{task.name} has a limit of its own already; leave out rate={rate!r}")
+    task.app.limit(task=task, rate=rate, reason=reason)
+
+
+def _end_limit(task: Task[..., Any], reason: str) -> None:
+    """Take the limit back, unless another `apply` has put its own there since."""
+    standing = _standing(task)
+    if standing is not None and standing.reason == reason:
+        task.app.broker.clear_rule(RuleKind.LIMIT, task=task.name)
+
+
+def _standing(task: Task[..., Any]) -> Rule | None:
     for rule in task.app.broker.rules():
         named = (rule.kind, rule.queue, rule.task, rule.per_key)
-        if named == (RuleKind.LIMIT, None, task.name, False) and rule.reason != _REASON:
-            raise Refused(f"{task.name} has a limit of its own already; leave out rate={rate!r}")
-    task.app.limit(task=task, rate=rate, reason=_REASON)
+        if named == (RuleKind.LIMIT, None, task.name, False):
+            return rule
+    return None
 
 
 def _open(broker: Broker, task: str) -> int:
