@@ -1,26 +1,24 @@
 """Export: history that the lake has not yet goes there, each row once.
 
 The mark in the manifest decides what is new, row by row, and moves with the files in one rename.
-Where the stream believes it stands is only a hint: it may be lost, older, or tell its rows again.
+Whoever reads the rows only has a hint of where to begin: rows that come again are left out.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql.functions import col, lit
 
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.slice import Selection, Slice
-from penstock.spark.pipelines.raw import RAW, day_of
+from penstock.spark.pipelines.raw import RAW, RawTable, day_of
 from penstock.spark.pipelines.telling import tell
-from penstock.spark.pipelines.write import cause_of, spark_path, stage
+from penstock.spark.pipelines.write import cause_of, stage
 from penstock.spark.store import store_of
 from penstock.spark.tables import columns_of
 
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.manifest import LakeGap
 
 Told = Callable[[str, int], None]
-_STARTS = 4
-_NOT_STARTED = "failed to connect back"
 ROWS_AT_ONCE = 1_000_000  # what is killed does no more than these again
 
 
@@ -70,72 +66,57 @@ def export(
             table: max(manifest.table(table).marks.get(store, 0), known) for table in RAW
         }
         # A mark that is ahead of the store is refused here, in a sentence, and not inside Spark.
-        more = {table: _has_more(broker, Selection(table=table), marks[table]) for table in RAW}
-    finally:
-        broker.close()
-    taken = dict.fromkeys(marks, 0)
-    for table, after in marks.items():
-        if more[table]:
-            options = {"table": table, "after": str(after), "rows_per_trigger": str(rows_at_once)}
-            stream = spark.readStream.format("penstock").options(**options).load()
-            taken[table] = _drain(stream, writing, table, told)
-    reached = writing.manifest().reached
-    writing.change(reached={**reached, store: max(until, reached.get(store, 0))})
-    broker = open_broker(store_of(spark), create=False)
-    try:
+        more: list[RawTable] = [
+            table for table in RAW if _has_more(broker, table, marks[table], until)
+        ]
+        taken = dict.fromkeys(marks, 0)
+        for table in more:
+            for after, last in _stretches(broker, table, marks[table], until, rows_at_once):
+                taken[table] += _take(spark, writing, table, after, last)
+                told(table, taken[table])
+        reached = writing.manifest().reached
+        writing.change(reached={**reached, store: max(until, reached.get(store, 0))})
         gaps += tell(broker, writing, store)
     finally:
         broker.close()
     return Exported(taken=taken, gaps=gaps)
 
 
-def _has_more(broker: Broker, selection: Selection, mark: int) -> bool:
-    """Whether there is a row behind the mark: to find that out with a stream takes seconds."""
-    last = broker.reach(selection, mark).position
-    if last <= mark:
+def _has_more(broker: Broker, table: RawTable, after: int, until: int) -> bool:
+    """Whether the table has rows in between: to find that out in Spark takes a second."""
+    selection = Selection(table=table)
+    last = min(until, broker.reach(selection, after).position)
+    if last <= after:
         return False
-    if broker.reach(selection, mark, at_most=1).position < last:
-        return True
+    first = broker.reach(selection, after, at_most=1, patience=0).position
+    if first != last:
+        return first < last
     # It is the last row of all, or there is none of this table.
     return sum(batch.num_rows for batch in broker.scan(Slice(selection, last - 1, last))) > 0
 
 
-def _drain(stream: DataFrame, writing: Writing, table: str, told: Told) -> int:
-    taken = 0
-
-    def each(batch: DataFrame, number: int) -> None:
-        nonlocal taken
-        del number
-        taken += take(batch, writing, table)
-        told(table, taken)
-
-    for left in reversed(range(_STARTS)):
-        try:
-            _run(stream, each)
-            break
-        except StreamingQueryException as error:
-            # Spark gives Python ten seconds to start, which a busy machine may not have. What was
-            # taken is not taken again.
-            if left and _NOT_STARTED in str(error):
-                continue
-            raise PenstockError(
-                f"the export stopped while it took {table}: {cause_of(error)}. What it took is in"
-                " the lake; run it again, and it goes on from there"
-            ) from None
-    return taken
+def _stretches(
+    broker: Broker, table: RawTable, after: int, until: int, rows_at_once: int
+) -> Iterator[tuple[int, int]]:
+    """What the table has in between, in stretches of so many rows."""
+    while _has_more(broker, table, after, until):
+        reach = broker.reach(Selection(table=table), after, rows_at_once, patience=0).position
+        last = min(until, reach) if reach > after else until
+        yield after, last
+        after = last
 
 
-def _run(stream: DataFrame, each: Callable[[DataFrame, int], None]) -> None:
-    sink: Any = stream.writeStream  # its types leave out what foreachBatch is given
-    # Of this run alone: one that is kept could belong to another store, or to a lake as it was.
-    with tempfile.TemporaryDirectory(prefix="penstock-") as checkpoint:
-        query = (
-            sink.foreachBatch(each)
-            .option("checkpointLocation", spark_path(Path(checkpoint)))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+def _take(spark: SparkSession, writing: Writing, table: RawTable, after: int, last: int) -> int:
+    """Take a stretch of the store. No stream: what its checkpoint would keep is in the manifest."""
+    options = {"table": table, "after": str(after), "until": str(last)}
+    try:
+        return take(spark.read.format("penstock").options(**options).load(), writing, table)
+    except (PenstockError, PySparkException) as error:
+        said = error if isinstance(error, PenstockError) else cause_of(error)
+        raise PenstockError(
+            f"the export stopped while it took {table}: {said}. What it took is in the lake; run it"
+            " again, and it goes on from there"
+        ) from None
 
 
 def take(frame: DataFrame, writing: Writing, table: str) -> int:

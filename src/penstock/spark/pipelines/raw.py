@@ -18,7 +18,8 @@ from penstock.spark.tables import TABLES, TIMES
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-RAW: tuple[Literal["attempts", "events", "gauges"], ...] = ("attempts", "events", "gauges")
+RawTable = Literal["attempts", "events", "gauges"]
+RAW: tuple[RawTable, ...] = ("attempts", "events", "gauges")
 _A_DAY = 86_400_000_000  # microseconds
 
 
