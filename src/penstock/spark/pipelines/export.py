@@ -108,7 +108,9 @@ def _stretches(
 
 def _take(spark: SparkSession, writing: Writing, table: RawTable, after: int, last: int) -> int:
     """Take a stretch of the store. No stream: what its checkpoint would keep is in the manifest."""
-    options = {"table": table, "after": str(after), "until": str(last)}
+    # A file for each core and day: more of them cost time here and whenever they are read.
+    cores = spark.sparkContext.defaultParallelism
+    options = {"table": table, "after": str(after), "until": str(last), "slices": str(cores)}
     try:
         return take(spark.read.format("penstock").options(**options).load(), writing, table)
     except (PenstockError, PySparkException) as error:
