@@ -55,6 +55,15 @@ def nap(n: int, seconds: float = 0.0) -> int:
 
 
 @task()
+def nap_and_wake(n: int, seconds: float = 0.0) -> int:
+    """Leaves the times of its beginning and its end, by the one clock of this machine."""
+    ledger("asleep", n)
+    time.sleep(seconds)
+    ledger("awake", n)
+    return n
+
+
+@task()
 async def nap_async(n: int, seconds: float = 0.0) -> int:
     ledger("nap_async", n)
     await asyncio.sleep(seconds)
