@@ -82,8 +82,7 @@ def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
 def _list(broker: Broker, *, every: bool, json: bool) -> None:
     from penstock.cli import show
     from penstock.filter import Filter
-    from penstock.job import ENDED, State
-    from penstock.task import DETACHED
+    from penstock.job import DETACHED, ENDED, State
 
     states = () if every else tuple(state for state in State if state not in ENDED)
     tags = {name: (value,) for name, value in DETACHED.items()}

@@ -46,7 +46,7 @@ def find(
     from penstock.cli.place import opened
     from penstock.filter import parse_filter
     from penstock.ids import parse_id
-    from penstock.task import DETACHED
+    from penstock.job import DETACHED
 
     with opened(url, profile, app) as broker:
         now = broker.clock.now()
