@@ -35,7 +35,7 @@ PARCEL_BYTES = 64 * 1024
 
 # Tags that are ours: of every job of a detached task, and of what its tree enqueues (see family).
 DETACHED: Mapping[str, str] = {"detached": "yes"}
-PARENT = "parent"
+PARENT = "penstock.parent"  # a name that no program has for a tag of its own
 
 
 class State(StrEnum):
