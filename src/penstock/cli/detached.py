@@ -161,6 +161,8 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
     with path.open("rb") as lines:
         while True:
             job = broker.get(id)  # before the last look: what is written after it is not its own
+            if path.stat().st_size < lines.tell():  # cut to its size meanwhile
+                lines.seek(0, 2)
             while part := lines.read(1 << 16):
                 sys.stdout.write(part.decode("utf-8", "replace"))
             sys.stdout.flush()
