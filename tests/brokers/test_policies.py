@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from penstock import App, State, chain
-from penstock.broker import RETENTION_SECONDS
+from penstock.broker import RETENTION_SECONDS, WorkerRow
 from penstock.brokers import open_broker
+from penstock.job import put_back
 from penstock.retry import Retry
 from penstock.worker import Worker
 
@@ -92,6 +94,24 @@ def test_queues_differ_as_their_tasks_say(t):
     t.drain()
 
     assert sorted(runs) == ["long", "long", "short"]
+
+
+def test_queues_differ_in_how_many_run_how_often_they_are_tried_and_when_they_are_too_late(t):
+    """A20: one at a time, without retries and for five seconds; or all at once, with one."""
+    app.limit("short", running=1)
+    briefly = [short.options(expires=5).enqueue() for _ in range(3)]
+    patient = [long.enqueue() for _ in range(3)]
+    row = WorkerRow(id="other", tasks=app.known_tasks())
+
+    claimed = t.broker.claim(row, ("short", "long"), 9)
+
+    assert Counter(job.queue for job in claimed) == {"short": 1, "long": 3}
+    t.broker.settle([(job, put_back("test")) for job in claimed])
+    t.clock.advance(seconds=6)
+    t.drain()
+    assert Counter(runs) == {"long": 6}
+    assert {handle.state() for handle in patient} == {State.FAILED}
+    assert {t.broker.get(handle.id).reason for handle in briefly} == {"expired"}
 
 
 def test_retries_wait_longer_each_time_up_to_a_most(t):
