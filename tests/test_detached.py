@@ -175,6 +175,12 @@ def test_the_files_are_the_users_alone_and_say_nothing_of_the_store(folder, monk
     assert state_folder(url) == state_folder("postgresql://ada:other@db/shop")
     assert state_folder(url) != state_folder("postgresql://ada:secret@db/other")
     assert "secret" not in str(state_folder(url))
+    job, other = job_id(), Folder(folder.path / "another store")
+    other.make()
+    held = [each.lock(job) for each in (folder, other)]
+    assert None not in held
+    for each, lock in zip((folder, other), held, strict=True):
+        each.unlock(job, lock)
     with pytest.raises(Refused, match="PENSTOCK_STATE"):
         Folder(Path("/proc/none")).make()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import msgspec
 import pytest
 
 from penstock.broker import Note
 from penstock.errors import Refused
 from penstock.filter import Filter
-from penstock.job import DETACHED, Outcome, State, Unique, lapsed, put_back, succeeded
-from tests.factories import a_flow, a_job, a_worker, enqueue_and_claim, part
+from penstock.job import DETACHED, Outcome, State, Unique, failed, lapsed, put_back, succeeded
+from tests.factories import a_flow, a_job, a_worker, begun, enqueue_and_claim, part
 
 MINE = Filter(tags={name: (value,) for name, value in DETACHED.items()})
 
@@ -85,6 +87,44 @@ def test_nothing_comes_after_the_end(broker, clock, job):
     assert broker.recover(dead="spare", started=[job.id]) == 0
     assert broker.claim(a_worker("other")) == []
     assert broker.get(job.id).state is State.SUCCEEDED
+
+
+def test_one_that_is_done_is_not_run_again_though_it_is_forgotten_and_sent_again(
+    broker, clock, job
+):
+    """A14: its row is gone, its history stands, and its id is remembered."""
+    broker.settle([(job, begun(succeeded(), clock.now()))])
+    assert broker.delete([job.id]) == [job.id]
+
+    answer = broker.enqueue([job])
+
+    assert answer.known == {job.id}
+    assert broker.claim(a_worker("other")) == []
+    ends = [event.state for event in broker.history(job=job.id) if event.kind == "attempt"]
+    assert ends == [State.SUCCEEDED]
+
+
+def test_of_many_who_end_it_and_note_at_once_one_ends_it_and_nobody_is_heard_after(
+    broker, clock, job
+):
+    """A28: also under concurrency."""
+    start = threading.Barrier(8)
+    ends: list[bool] = []
+
+    def end(number):
+        start.wait()
+        outcome = succeeded(b"%d" % number) if number % 2 else failed("no")
+        ends.extend(broker.settle([(job, outcome)]))
+        ends.append(broker.note(job, Note("event", "late")))
+
+    threads = [threading.Thread(target=end, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert ends.count(True) == 1
+    assert said(broker, job.id) == ["queued"]
 
 
 def test_one_that_ended_wrong_is_open_again_when_it_is_retried(broker, clock, job):
