@@ -82,8 +82,7 @@ def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
 def _list(broker: Broker, *, every: bool, json: bool) -> None:
     from penstock.cli import show
     from penstock.filter import Filter
-    from penstock.job import ENDED, State
-    from penstock.task import DETACHED
+    from penstock.job import DETACHED, ENDED, State
 
     states = () if every else tuple(state for state in State if state not in ENDED)
     tags = {name: (value,) for name, value in DETACHED.items()}
@@ -162,6 +161,8 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
     with path.open("rb") as lines:
         while True:
             job = broker.get(id)  # before the last look: what is written after it is not its own
+            if path.stat().st_size < lines.tell():  # cut to its size meanwhile
+                lines.seek(0, 2)
             while part := lines.read(1 << 16):
                 sys.stdout.write(part.decode("utf-8", "replace"))
             sys.stdout.flush()

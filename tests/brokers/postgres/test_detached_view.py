@@ -11,8 +11,7 @@ from psycopg.rows import dict_row
 
 from penstock.broker import WorkerRow
 from penstock.brokers.postgres import PostgresBroker
-from penstock.job import Job, failed, succeeded
-from penstock.task import DETACHED
+from penstock.job import DETACHED, Job, failed, succeeded
 
 ROW = WorkerRow(id="its-own", tasks={"travel": 1}, host="ant", pid=17)
 
