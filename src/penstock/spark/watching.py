@@ -45,8 +45,8 @@ class _Watch(threading.Thread):
         self._current = current
         self._now = now
         self._began = time.monotonic()
-        self._jobs = 0  # their ids count up from nought
-        self._tasks: dict[int, tuple[int, int]] = {}  # of the jobs that were seen: done, given
+        self._groups: dict[str | None, None] = {None: None}  # a stream's jobs are a group
+        self._ended: dict[int, int] = {}  # the tasks of each job on Spark that has ended
 
     def run(self) -> None:
         said = None
@@ -65,32 +65,37 @@ class _Watch(threading.Thread):
 
     def _look(self) -> tuple[float, str] | None:
         tracker = self._spark.sparkContext.statusTracker()
-        active = tracker.getActiveJobsIds()
-        for id in [id for id in self._tasks if id not in active]:
-            self._tasks[id] = (self._tasks[id][1], self._tasks[id][1])
-        for id in active:
-            self._jobs = max(self._jobs, id + 1)
-            self._tasks[id] = _tasks_of(tracker, id)
-        streams = [text for text in map(_stream_text, self._spark.streams.active) if text]
-        if not self._jobs and not streams:
+        streams = self._spark.streams.active
+        self._groups.update({str(query.runId): None for query in streams})
+        ids = {id for group in self._groups for id in tracker.getJobIdsForGroup(group)}
+        running: list[tuple[int, int]] = []
+        for id in ids - self._ended.keys():
+            info = tracker.getJobInfo(id)
+            if info is None:
+                continue
+            tasks = _tasks_of(tracker, info.stageIds)
+            if info.status == "RUNNING":
+                running.append(tasks)
+            else:
+                self._ended[id] = tasks[1]
+        done, given = map(sum, zip((0, 0), *running, strict=True))
+        told = [f"{len(self._ended)} Spark jobs ended"] if self._ended else []
+        if running:
+            told.append(f"{len(running)} running, {done} of {given} tasks done")
+        told += [text for text in map(_stream_text, streams) if text]
+        if not told:
             return None
-        done = sum(each[0] for each in self._tasks.values())
-        given = sum(each[1] for each in self._tasks.values())
-        text = f"Spark: {self._jobs - len(active)} jobs done"
-        if active:
-            now = [self._tasks[id] for id in active]
-            text += f", {len(active)} running with {sum(each[0] for each in now)} of"
-            text += f" {sum(each[1] for each in now)} tasks done"
-        return (done / given if given else 0.0, "; ".join([text, *streams]))
+        before = sum(self._ended.values())
+        fraction = (before + done) / (before + given) if before + given else 0.0
+        return fraction, ", ".join(told)
 
 
-def _tasks_of(tracker: Any, job: int) -> tuple[int, int]:
+def _tasks_of(tracker: Any, stages: Any) -> tuple[int, int]:
     """How many tasks of a job are done, and how many it has."""
-    info = tracker.getJobInfo(job)
-    stages = [tracker.getStageInfo(id) for id in (info.stageIds if info else ())]
+    known = [stage for stage in map(tracker.getStageInfo, stages) if stage is not None]
     return (
-        sum(stage.numCompletedTasks for stage in stages if stage),
-        sum(stage.numTasks for stage in stages if stage),
+        sum(stage.numCompletedTasks for stage in known),
+        sum(stage.numTasks for stage in known),
     )
 
 
