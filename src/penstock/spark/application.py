@@ -49,7 +49,8 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     pages: tuple[str, ...] = ()  # host and port, where its master can be asked
 
     def __str__(self) -> str:
-        return f"{self.id} on {self.master}{self.ui and f', {self.ui}' or ''}"
+        ui = "" if self.ui is None else f", {self.ui}"
+        return f"{self.id} on {self.master}{ui}"
 
 
 class _Listed(msgspec.Struct):

@@ -103,4 +103,6 @@ def _stream_text(query: Any) -> str | None:
     told = query.lastProgress
     if told is None:
         return None
-    return f"stream {query.name or query.id}: batch {told['batchId']}, {told['numInputRows']:,} rows"
+    return (
+        f"stream {query.name or query.id}: batch {told['batchId']}, {told['numInputRows']:,} rows"
+    )
