@@ -48,12 +48,16 @@ def copy_orders(spark: SparkSession, source: str, into: str) -> int:
     orders = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(source)
     writer = orders.writeStream.foreachBatch(write).trigger(availableNow=True)
     checkpoint = f"{into}.checkpoints/{job.id}"
-    writer.queryName("orders").option("checkpointLocation", checkpoint).start().awaitTermination()
+    query = writer.queryName("orders").option("checkpointLocation", checkpoint).start()
+    try:
+        query.awaitTermination()
+    finally:
+        ledger("left", spark.range(7).count(), spark.range(8).count())
     return spark.read.json(into).count()
 
 
-def sit(spark: SparkSession, stream: bool) -> None:
-    """On an executor, or in a stream, until it is told; tidies up with Spark."""
+def sit(spark: SparkSession) -> None:
+    """On executors, until it is told; tidies up with Spark."""
     ledger("sit", current_job().attempt, spark.sparkContext.applicationId)
     folder = LEDGER
 
@@ -65,9 +69,6 @@ def sit(spark: SparkSession, stream: bool) -> None:
         return rows
 
     try:
-        if stream:
-            rows = spark.readStream.format("rate").load().writeStream.format("noop")
-            rows.start().awaitTermination()
         spark.sparkContext.parallelize([1, 2], 2).mapPartitions(wait).count()
     finally:
         ledger("rose", spark.range(7).count(), spark.range(8).count())

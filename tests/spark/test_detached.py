@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +72,40 @@ def orders(folder: Path, files: int = 4, rows: int = 5) -> Path:
     return folder
 
 
+def killed(story: SparkStory, handle: Any) -> None:
+    """Its process is; it is resumed by itself."""
+    del handle
+    [line] = story.ledger("copy")
+    os.kill(int(line[-1]), signal.SIGKILL)
+
+
+def cancelled(story: SparkStory, handle: Any) -> None:
+    """By somebody who thinks better of it later; meanwhile it may tidy up, with Spark."""
+    handle.cancel()
+    [line] = story.wait_for("left")
+    assert line[1:3] == ["7", "8"]
+    eventually(lambda: handle.state() is State.CANCELLED, SOON)
+    eventually(lambda: not story.marked(), SOON)
+    assert story.broker.retry([handle.id])
+
+
 @pytest.mark.parametrize(
-    "story", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+    ("story", "end"),
+    [
+        ("postgres", cancelled),
+        pytest.param("sqlite", killed, marks=pytest.mark.soak),
+        pytest.param("postgres", killed, marks=pytest.mark.soak),
+    ],
+    indirect=["story"],
 )
-def test_a_stream_is_adopted_and_when_it_is_killed_goes_on_from_its_checkpoint(
-    story: SparkStory, tmp_path: Path
+def test_a_stream_is_adopted_and_goes_on_from_its_checkpoint_when_it_was_cut_short(
+    story: SparkStory, tmp_path: Path, end: Callable[[SparkStory, Any], None]
 ):
     """Issue 6: progress of its own, no Java left behind, and no row twice."""
     handle = story.task("copy_orders").enqueue(
         str(orders(tmp_path / "orders")), str(tmp_path / "copy")
     )
-    first = story.start()
+    first = story.start(grace=SOON)
     story.wait_for("written", 2)
     own = story.application(handle.id, 1)
     progress = eventually(lambda: (told := handle.progress()) and "batch 0" in told.note and told)
@@ -95,10 +118,9 @@ def test_a_stream_is_adopted_and_when_it_is_killed_goes_on_from_its_checkpoint(
     second = story.start()
     eventually(lambda: "is adopted" in second.output(), SOON)
     assert handle.state() is State.RUNNING
-    [line] = story.ledger("copy")
     before = story.marked()
     assert len(before) >= 2  # Python and Java
-    os.kill(int(line[-1]), signal.SIGKILL)
+    end(story, handle)
 
     story.wait_for("copy", 2)
     assert not any(alive(pid) for pid in before)
@@ -115,21 +137,30 @@ def test_a_stream_is_adopted_and_when_it_is_killed_goes_on_from_its_checkpoint(
     eventually(lambda: not story.marked(), SOON)
 
 
-@pytest.mark.parametrize("story", ["postgres"], indirect=True)
-@pytest.mark.parametrize("stream", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_a_cancelled_job_ends_what_it_started_on_spark_and_may_tidy_up_with_it(
-    story: SparkStory, stream: bool
+@pytest.mark.soak
+@pytest.mark.parametrize("story", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("verdict", ["cancelled", "shutdown"])
+def test_a_job_that_waits_for_executors_is_interrupted_and_may_tidy_up_with_spark(
+    story: SparkStory, verdict: str
 ):
-    """Issue 6: in a wait for Java, which has to answer before it is asked anything else."""
-    handle = story.task("sit").enqueue(stream)
-    story.start(grace=120.0)
-    story.wait_for("sit" if stream else "waits")
+    """Issue 6: Java has to answer before it is asked anything else, whoever ends it."""
+    handle = story.task("sit").enqueue()
+    story.start(grace=SOON)
+    story.wait_for("waits")
+    [[*_, pid]] = story.ledger("sit")
 
-    handle.cancel()
+    if verdict == "cancelled":
+        handle.cancel()
+    else:
+        os.kill(int(pid), signal.SIGTERM)
 
     [line] = story.wait_for("rose")
     assert line[1:3] == ["7", "8"]
-    eventually(lambda: handle.state() is State.CANCELLED, SOON)
+    if verdict == "shutdown":
+        story.tell("rise")
+        assert handle.result(timeout=SOON) is None
+        assert [event.reason for event in story.attempts(handle.id)] == ["shutdown", None]
+    eventually(lambda: handle.state() in {State.CANCELLED, State.SUCCEEDED}, SOON)
     eventually(lambda: not story.marked(), SOON)
 
 
@@ -154,7 +185,7 @@ def on_cluster(story: SparkStory, cluster: Cluster) -> SparkStory:
 @pytest.mark.parametrize("story", ["postgres"], indirect=True)
 def test_on_a_cluster_a_killed_driver_leaves_no_executor(on_cluster: SparkStory, cluster: Cluster):
     """Issue 6: the application of the first attempt is gone when the second begins."""
-    handle = on_cluster.task("sit").enqueue(False)
+    handle = on_cluster.task("sit").enqueue()
     on_cluster.start()
     [[_, _, first, pid]] = on_cluster.wait_for("sit")
     on_cluster.wait_for("waits", 2)
@@ -179,7 +210,7 @@ def test_an_application_that_outlived_its_lease_is_ended_before_the_next_begins(
     on_cluster: SparkStory, cluster: Cluster, tmp_path: Path
 ):
     """Issue 6: its host lost the store and kept the cluster, all of whose cores it holds."""
-    handle = on_cluster.task("sit").enqueue(False)
+    handle = on_cluster.task("sit").enqueue()
     fleet = on_cluster.start(lease=3.0)
     [[_, _, first, pid]] = on_cluster.wait_for("sit")
     on_cluster.wait_for("waits", 2)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import re
 import time
+from contextlib import suppress
 from contextvars import ContextVar
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
@@ -28,8 +30,9 @@ KIND = "application"
 _STANDALONE = "spark://"
 _PAGE_PORT = "spark.master.ui.port"  # Spark's own name for it
 _NAME = re.compile(r" (?P<job>[0-9a-f-]{36}) attempt (?P<attempt>\d+)$")
+_TOKEN = re.compile(r'name="csrfToken" value="([^"]+)"')  # Spark 4.3 asks for it
 _ANSWER_SECONDS = 5.0
-_LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 0.5
 _END_SECONDS = 30.0
 _AGAIN_SECONDS = 60.0
 
@@ -98,11 +101,15 @@ def end_former(former: Application, current: CurrentJob) -> None:
     if not former.pages:
         return
     until = time.monotonic() + _END_SECONDS
+    told: set[str] = set()
     try:
         while others := _others(former, current):
             for page, id in others:
-                log.warning("application %s of an earlier attempt still runs: ended", id)
-                _kill(page, id)
+                if id not in told:
+                    log.warning("application %s of an earlier attempt still runs: it is ended", id)
+                    told.add(id)
+                with suppress(HTTPException):  # the next look tells whether it went
+                    _kill(page, id)
             if time.monotonic() > until:
                 raise RetryLater(
                     after=_AGAIN_SECONDS,
@@ -141,7 +148,11 @@ def _others(former: Application, current: CurrentJob) -> list[tuple[str, str]]:
 
 
 def _kill(page: str, id: str) -> None:
-    _asked(page, "POST", "/app/kill/", urlencode({"id": id, "terminate": "true"}))
+    """Send the form by which people kill an application, with the token that the page gives it."""
+    fields = {"id": id, "terminate": "true"}
+    if found := _TOKEN.search(_asked(page, "GET", "/").decode("utf-8", "replace")):
+        fields["csrfToken"] = found[1]
+    _asked(page, "POST", "/app/kill/", urlencode(fields))
 
 
 def _asked(page: str, verb: str, path: str, body: str | None = None) -> bytes:
@@ -150,6 +161,9 @@ def _asked(page: str, verb: str, path: str, body: str | None = None) -> bytes:
     try:
         headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
         connection.request(verb, path, body, headers)
-        return connection.getresponse().read()
+        answer = connection.getresponse()
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise HTTPException(f"{verb} {path}: {answer.status} {answer.reason}")
+        return answer.read()
     finally:
         connection.close()

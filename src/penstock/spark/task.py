@@ -13,6 +13,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
+import traceback
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.app import App
 
 MASTER = "PENSTOCK_SPARK_MASTER"
+_CALLED = "_call_proxy"  # of py4j: what Java calls in Python runs under it
 
 
 def spark_function(
@@ -121,10 +124,20 @@ def own_application(
         yield spark
 
 
+class BatchInterrupted(Exception):
+    """Raised in the Python of a stream, as in foreachBatch, whose job is interrupted."""
+
+
 def _end_all(spark: Any) -> None:
     """End what an application does, so that whoever waits for it is answered."""
+    from penstock.worker.interrupt import raise_in
+
     with suppress(Exception):  # a Java that is gone has ended it
         spark.sparkContext.cancelAllJobs()
+        # A stream waits for the Python that it calls, also when it is stopped.
+        for thread, frame in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
+            if any(each.f_code.co_name == _CALLED for each, _ in traceback.walk_stack(frame)):
+                raise_in(thread, BatchInterrupted)
         for query in spark.streams.active:
             query.stop()
 

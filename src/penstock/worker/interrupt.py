@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -48,11 +49,14 @@ class _Beside(NamedTuple):
 _beside: dict[int, _Beside] = {}
 
 
+def raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise an error in this thread, at its next instruction."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
 def interrupt(thread: int, verdict: str) -> None:
     """Raise the verdict's error in this thread, at its next instruction."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(ERRORS[verdict])
-    )
+    raise_in(thread, ERRORS[verdict])
     if (beside := _beside.get(thread)) is not None:
         # It asks another process, and whoever interrupts has others to look after.
         threading.Thread(target=beside.end, name="penstock-interrupt", daemon=True).start()
@@ -78,11 +82,10 @@ def waits_beside(thread: int, frame: FrameType | None = None) -> bool:
     if beside is None:
         return False
     frame = frame or sys._current_frames().get(thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] == beside.package:
-            return True
-        frame = frame.f_back
-    return False
+    # From None it would walk up from here, and a thread that has just ended has no frame.
+    stack = () if frame is None else traceback.walk_stack(frame)
+    names = (each.f_globals.get("__name__", "") for each, _ in stack)
+    return any(name.partition(".")[0] == beside.package for name in names)
 
 
 def forget(thread: int) -> None:
