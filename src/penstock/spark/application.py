@@ -36,6 +36,8 @@ _LOOK_SECONDS = 0.5
 _END_SECONDS = 30.0
 _AGAIN_SECONDS = 60.0
 
+_SILENCE = (OSError, HTTPException, msgspec.MsgspecError)
+
 # What a session that is made now is called, where it is the application of one job.
 NAME: ContextVar[str | None] = ContextVar("penstock_spark_name", default=None)
 
@@ -111,13 +113,11 @@ def end_former(former: Application, current: CurrentJob) -> None:
                 with suppress(HTTPException):  # the next look tells whether it went
                     _kill(page, id)
             if time.monotonic() > until:
-                raise RetryLater(
-                    after=_AGAIN_SECONDS,
-                    note=f"application {others[0][1]} of an earlier attempt runs on"
-                    f" {former.master} and does not end: end it there",
-                )
+                raise _still_there(others[0][1], former)
             time.sleep(_LOOK_SECONDS)
-    except (OSError, HTTPException, msgspec.MsgspecError) as error:
+    except _SILENCE as error:
+        if told:
+            raise _still_there(min(told), former) from error
         current.log.warning(
             "%s does not say whether application %s of attempt %d has ended (%s); if its page is at"
             " another port, set %s",
@@ -129,22 +129,35 @@ def end_former(former: Application, current: CurrentJob) -> None:
         )
 
 
+def _still_there(id: str, former: Application) -> RetryLater:
+    note = f"application {id} of an earlier attempt runs on {former.master}, and is not seen to end"
+    return RetryLater(after=_AGAIN_SECONDS, note=f"{note}: end it there")
+
+
 def _others(former: Application, current: CurrentJob) -> list[tuple[str, str]]:
-    """The applications of earlier attempts, each with the page that lists it."""
+    """The applications of earlier attempts, each with the page that lists it.
+
+    Of several masters one leads, and the others know nothing or are down: one has to answer.
+    """
     found: list[tuple[str, str]] = []
+    silence: list[Exception] = []
     for page in former.pages:
-        for listed in msgspec.json.decode(_asked(page, "GET", "/json/"), type=_Page).activeapps:
-            name = _NAME.search(listed.name)
-            attempt = (
-                int(name["attempt"])
-                if name and name["job"] == current.id
-                else former.attempt
-                if listed.id == former.id
-                else current.attempt
-            )
-            if attempt < current.attempt:
-                found.append((page, listed.id))
+        try:
+            listed = msgspec.json.decode(_asked(page, "GET", "/json/"), type=_Page).activeapps
+        except _SILENCE as error:
+            silence.append(error)
+            continue
+        found += [(page, each.id) for each in listed if _is_earlier(each, former, current)]
+    if len(silence) == len(former.pages):
+        raise silence[0]
     return found
+
+
+def _is_earlier(listed: _Listed, former: Application, current: CurrentJob) -> bool:
+    name = _NAME.search(listed.name)
+    if name is not None and name["job"] == current.id:
+        return int(name["attempt"]) < current.attempt
+    return listed.id == former.id and former.attempt < current.attempt
 
 
 def _kill(page: str, id: str) -> None:
