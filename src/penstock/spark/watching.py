@@ -79,7 +79,8 @@ class _Watch(threading.Thread):
             else:
                 self._ended[id] = tasks[1]
         done, given = map(sum, zip((0, 0), *running, strict=True))
-        told = [f"{len(self._ended)} Spark jobs ended"] if self._ended else []
+        jobs = "1 Spark job" if len(self._ended) == 1 else f"{len(self._ended):,} Spark jobs"
+        told = [f"{jobs} ended"] if self._ended else []
         if running:
             told.append(f"{len(running)} running, {done} of {given} tasks done")
         told += [text for text in map(_stream_text, streams) if text]
