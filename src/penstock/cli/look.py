@@ -82,6 +82,7 @@ def why(
     Example: penstock why 0190a6c4-5e1f-7000-8000-00000a1b2000
     """
     from penstock.cli import show
+    from penstock.cli.detached import facts, sentences, told_of
     from penstock.cli.place import opened
     from penstock.ids import parse_id
 
@@ -89,6 +90,7 @@ def why(
     with opened(url, profile, app) as broker:
         answer = broker.why(job_id)
         job = broker.get(job_id)
+        told = (None, None) if job is None else told_of(broker, job)
     if json:
         show.put_json(
             {
@@ -97,12 +99,15 @@ def why(
                 "cause": answer.cause,
                 "sentence": answer.sentence,
                 "job": None if job is None else show.job_json(job),
+                **facts(*told),
             }
         )
     else:
         if job is not None:
             show.aside(f"{job.task}({show.call_text(job.body)}), queue {job.queue}")
         show.say(answer.sentence)
+        for sentence in sentences(*told):
+            show.say(f"{sentence[0].upper()}{sentence[1:]}.")
     if job is None:
         raise typer.Exit(1)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.task import Task
 
 _LOOK_SECONDS = 1.0  # how often it renews, hears of a cancellation, and weighs the job
-_LEAVE_SECONDS = 2.0  # for a process that has answered to go by itself
+_LEAVE_SECONDS = 15.0  # for a process that has answered to close its resources, and go by itself
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
 
 log = logging.getLogger("penstock.detached")
