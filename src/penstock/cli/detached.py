@@ -84,6 +84,7 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
     from penstock.filter import Filter
     from penstock.job import ENDED, State
     from penstock.task import DETACHED
+    from penstock.why import ago
 
     states = () if every else tuple(state for state in State if state not in ENDED)
     tags = {name: (value,) for name, value in DETACHED.items()}
@@ -107,13 +108,13 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
             str(row.pid) if row else "",
             "" if job.state is not State.RUNNING else "yes" if row and row.alive else "no",
             str(job.attempt),
-            show.ago(job.claimed_at or job.ended_at or job.enqueued_at, now),
+            ago(job.claimed_at or job.ended_at or job.enqueued_at, now),
         )
     show.console().print(made)
 
 
 def _described(job: Job[Any], row: WorkerRow | None) -> dict[str, Any]:
-    from penstock.cli import show
+    from penstock import as_json
 
     return {
         "id": job.id,
@@ -127,9 +128,9 @@ def _described(job: Job[Any], row: WorkerRow | None) -> dict[str, Any]:
         "attempt": job.attempt,
         "failures": job.failures,
         "lapses": job.lapses,
-        "enqueued_at": show.iso(job.enqueued_at or None),
-        "claimed_at": show.iso(job.claimed_at),
-        "ended_at": show.iso(job.ended_at),
+        "enqueued_at": as_json.iso(job.enqueued_at or None),
+        "claimed_at": as_json.iso(job.claimed_at),
+        "ended_at": as_json.iso(job.ended_at),
     }
 
 

@@ -231,7 +231,7 @@ def _counted(node: NodeRow) -> str:
 
 
 def _json(flow: FlowRow, running: Jobs, failed: Jobs, awaited: dict[str, str]) -> dict[str, Any]:
-    from penstock.cli import show
+    from penstock import as_json
     from penstock.flow import levels_of
 
     levels = levels_of(flow.nodes)
@@ -239,9 +239,9 @@ def _json(flow: FlowRow, running: Jobs, failed: Jobs, awaited: dict[str, str]) -
         "id": flow.id,
         "name": flow.name,
         "find": flow.find,
-        "state": show.decoded(flow.state),
-        "created_at": show.iso(flow.created_at or None),
-        "ended_at": show.iso(flow.ended_at),
+        "state": as_json.decoded(flow.state),
+        "created_at": as_json.iso(flow.created_at or None),
+        "ended_at": as_json.iso(flow.ended_at),
         "nodes": [
             {
                 "id": node.id,
@@ -256,7 +256,7 @@ def _json(flow: FlowRow, running: Jobs, failed: Jobs, awaited: dict[str, str]) -
                 "on_failure": node.on_failure,
                 "signal": awaited.get(node.id),
                 "running": [
-                    {"id": job.id, "claimed_at": show.iso(job.claimed_at), "worker": job.worker}
+                    {"id": job.id, "claimed_at": as_json.iso(job.claimed_at), "worker": job.worker}
                     for job in running.get(node.id, [])
                 ],
                 "failed": [

@@ -71,6 +71,7 @@ def _list(broker: Broker, *, json: bool) -> None:
     import rich.text
 
     from penstock.cli import show
+    from penstock.why import ago
 
     now, kept = broker.clock.now(), broker.schedules()
     if json:
@@ -84,7 +85,7 @@ def _list(broker: Broker, *, json: bool) -> None:
         following = _next(schedule, now, 1)
         words = (
             *(schedule.name, schedule.job.task, schedule.times, state_of(schedule, now)),
-            show.ago(following[0].timestamp(), now) if following else "",
+            ago(following[0].timestamp(), now) if following else "",
             _last(schedule, now),
         )
         table.add_row(*(rich.text.Text(word) for word in words))
@@ -180,13 +181,13 @@ def _next(schedule: Schedule, now: float, count: int) -> list[datetime]:
 
 
 def _last(schedule: Schedule, now: float) -> str:
-    from penstock.cli.show import ago
+    from penstock.why import ago
 
     return "" if schedule.last is None else f"{schedule.last.says}, {ago(schedule.last.at, now)}"
 
 
 def _json(schedule: Schedule, now: float, count: int) -> dict[str, Any]:
-    from penstock.cli.show import iso
+    from penstock.as_json import iso
 
     last = schedule.last
     return {
