@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli import (
+    dashboards,
     detached,
     flows,
     hand_over,
@@ -134,6 +135,7 @@ _add(JOBS, look_after.retry, words=True)
 _add(JOBS, look_after.delete, words=True)
 _add(JOBS, signals.signal, words=True)
 _add(JOBS, detached.detached)
+_add(LOOK, dashboards.dashboard)
 _add(LOOK, look.count)
 _add(LOOK, look.history)
 _add(LOOK, schedules.schedules)

@@ -1,0 +1,25 @@
+"""Every route of the dashboard, in one table: deny by default begins here.
+
+A page is a module in `pages`, a template of its name, and a line here.
+"""
+
+from __future__ import annotations
+
+from penstock.web.access import Role
+from penstock.web.pages import entrance, files, job, jobs, overview
+from penstock.web.route import Route
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/", "overview", overview.show, Role.VIEW, nav="Overview"),
+    Route("GET", "/jobs", "jobs", jobs.show, Role.VIEW, nav="Jobs"),
+    Route("GET", "/jobs/{id}", "job", job.show, Role.VIEW),
+    Route("POST", "/jobs/{id}/cancel", "cancel job", job.cancel, Role.OPERATE),
+    Route("POST", "/jobs/{id}/retry", "retry job", job.retry, Role.OPERATE),
+    Route("POST", "/jobs/{id}/delete", "delete job", job.delete, Role.OPERATE),
+    # Who comes in, and who leaves
+    Route("POST", "/enter", "enter", entrance.enter, Role.ANYBODY),
+    Route("POST", "/leave", "leave", entrance.leave, Role.VIEW),
+    # Files
+    Route("GET", "/static/style.css", "style", files.style, Role.ANYBODY),
+    Route("GET", "/static/{file:path}", "file", files.show, Role.VIEW),
+)
