@@ -146,7 +146,7 @@ def _act(
 
 def _whole_flow(broker: Broker, verb: Act, wanted: str, reason: str, *, json: bool) -> None:
     from penstock.cli import show
-    from penstock.cli.flows import flow_with
+    from penstock.flow_look import flow_with
 
     found = flow_with(broker, wanted)
     if found is None:

@@ -19,7 +19,8 @@ from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.errors import PenstockError, Refused
 from penstock.filter import Filter
-from penstock.flow import FlowPage, FlowRow, member_of
+from penstock.flow import FlowPage, FlowRow
+from penstock.flow_look import Look, flow_with, look_at
 from penstock.ids import Ids, parse_id
 from penstock.job import Job
 from penstock.mark import Mark
@@ -160,12 +161,13 @@ class Verbs:
     @_needs(Role.VIEW)
     def flow(self, id: str) -> FlowRow | None:
         """The flow of this id, or the one that has this job."""
-        id = parse_id(id)
-        found = self._broker.flow(id)
-        if found is None and (job := self._broker.get(id)) is not None:
-            place = member_of(job.body)
-            found = None if place is None else self._broker.flow(place.id)
-        return found
+        found = flow_with(self._broker, parse_id(id))
+        return None if found is None else self._flow_shown(found)
+
+    @_needs(Role.VIEW)
+    def look_at_flow(self, flow: FlowRow) -> Look:
+        """What of a flow runs, failed, and is waited for."""
+        return look_at(self._broker, flow)
 
     @_needs(Role.VIEW)
     def flows(
@@ -175,7 +177,8 @@ class Verbs:
         after: str | None = None,
         limit: int = 100,
     ) -> FlowPage:
-        return self._broker.flows(name, find, None if not after else parse_id(after), limit)
+        page = self._broker.flows(name, find, None if not after else parse_id(after), limit)
+        return FlowPage([self._flow_shown(each) for each in page.flows], page.after)
 
     @_needs(Role.VIEW)
     def lakes(self) -> list[Mark]:
@@ -295,6 +298,11 @@ class Verbs:
                 job, body=_hidden(job.body), search={}, result=job.result and _HIDDEN_JSON
             )
         return msgspec.structs.replace(job, body=redact(job.body))
+
+    def _flow_shown(self, flow: FlowRow) -> FlowRow:
+        if not self.hide_arguments:
+            return flow
+        return msgspec.structs.replace(flow, state=_HIDDEN_JSON)
 
     def _told(self, row: Event) -> Event:
         return msgspec.structs.replace(
