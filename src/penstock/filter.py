@@ -8,6 +8,7 @@ A word with a minus excludes. Several values of one field are alternatives; fiel
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -83,6 +84,16 @@ def argument_text(arguments: object, path: str) -> str | None:
 def as_text(value: object) -> str:
     """An argument as it is written in a filter: strings as they are, the rest as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a filter that was written as one line; quotes hold together what has spaces."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        raise Refused(
+            f"{text[:100]!r} has a quote, or a backslash, that does not end: write tag.name:'a b'"
+        ) from None
 
 
 def parse_filter(words: Sequence[str], now: float) -> Filter:

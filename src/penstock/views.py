@@ -70,6 +70,22 @@ class Count(msgspec.Struct, frozen=True):
         return self.ready + self.scheduled + self.waiting + held + self.running
 
 
+PLACES = ("ready", "scheduled", "waiting", "paused", "running", "failed", "limited")
+
+
+def by_queue(counts: Sequence[Count]) -> list[Count]:
+    """Counts of the tasks of a queue, added up; their task is empty."""
+    sums: dict[str, Count] = {}
+    for count in counts:
+        sums.setdefault(count.queue, Count(count.queue, ""))
+        sums[count.queue] = Count(
+            count.queue,
+            "",
+            *(getattr(sums[count.queue], place) + getattr(count, place) for place in PLACES),
+        )
+    return list(sums.values())
+
+
 class Page(msgspec.Struct, frozen=True):
     """What `find` found. `after` goes into the next call; None: there is no more.
 

@@ -360,3 +360,12 @@ def moment(at: float) -> str:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, OSError, ValueError):
         return f"{at:.0f} s since 1970"
+
+
+def ago(at: float | None, now: float) -> str:
+    """A time for people, seen from now."""
+    if at is None:
+        return ""
+    if abs(now - at) < 1:
+        return "now"
+    return f"{span(now - at)} ago" if at <= now else f"in {span(at - now)}"

@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from penstock import App
-from penstock.cli.schedules import slot_lines, state_of
+from penstock.cli.schedules import slot_lines
 from penstock.job import Job
 from penstock.schedule import Schedule, replaced
+from penstock.schedule_look import state_of
 
 
 @pytest.fixture

@@ -89,10 +89,11 @@ def debug(
 
 
 def _introduce(job: Job[Any], hidden: list[str]) -> None:
+    from penstock import as_json
     from penstock.cli import show
 
     show.aside(
-        f"{job.task}({show.call_text(job.body)}), {job.state}, as attempt {job.attempt}; "
+        f"{job.task}({as_json.call_text(job.body)}), {job.state}, as attempt {job.attempt}; "
         "the store is not written to"
     )
     for name in hidden:
@@ -100,6 +101,7 @@ def _introduce(job: Job[Any], hidden: list[str]) -> None:
 
 
 def _put_end(ended: Debugged) -> None:
+    from penstock import as_json
     from penstock.cli import show
     from penstock.why import span
 
@@ -112,7 +114,7 @@ def _put_end(ended: Debugged) -> None:
     if ended.returned:
         again = " and would have run again" if outcome.reason == "repeat" else ""
         show.aside(f"returned{again}:", "green")
-        result = None if outcome.result is None else show.decoded(outcome.result)
+        result = None if outcome.result is None else as_json.decoded(outcome.result)
         show.say(result if isinstance(result, str) else show.one_line(outcome.result, result))
         return
     after = (
@@ -127,7 +129,7 @@ def _ended_at(ended: Debugged) -> float:
 
 
 def _json(job: Job[Any], ended: Debugged, withheld: list[Withheld]) -> dict[str, Any]:
-    from penstock.cli import show
+    from penstock import as_json
 
     outcome = ended.outcome
     return {
@@ -138,7 +140,7 @@ def _json(job: Job[Any], ended: Debugged, withheld: list[Withheld]) -> dict[str,
         "left": ended.left,
         "state": outcome.state,
         "reason": outcome.reason,
-        "result": show.decoded(outcome.result),
+        "result": as_json.decoded(outcome.result),
         "error": outcome.error,
         "withheld": withheld,
     }

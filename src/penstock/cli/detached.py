@@ -85,6 +85,7 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
     from penstock.cli import show
     from penstock.filter import Filter
     from penstock.job import DETACHED, ENDED, State
+    from penstock.why import ago
 
     states = () if every else tuple(state for state in State if state not in ENDED)
     tags = {name: (value,) for name, value in DETACHED.items()}
@@ -111,7 +112,7 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
             str(row.pid) if row else "",
             "" if job.state is not State.RUNNING else "yes" if row and row.alive else "no",
             str(job.attempt),
-            show.ago(job.claimed_at or job.ended_at or job.enqueued_at, now),
+            ago(job.claimed_at or job.ended_at or job.enqueued_at, now),
             f"{progress.fraction:.0%}" if (progress := told[job.id][0]) else "",
         )
     show.console().print(made)
@@ -164,7 +165,7 @@ def _described(
     progress: Progress | None,
     application: Application | None,
 ) -> dict[str, Any]:
-    from penstock.cli import show
+    from penstock import as_json
 
     return {
         "id": job.id,
@@ -178,9 +179,9 @@ def _described(
         "attempt": job.attempt,
         "failures": job.failures,
         "lapses": job.lapses,
-        "enqueued_at": show.iso(job.enqueued_at or None),
-        "claimed_at": show.iso(job.claimed_at),
-        "ended_at": show.iso(job.ended_at),
+        "enqueued_at": as_json.iso(job.enqueued_at or None),
+        "claimed_at": as_json.iso(job.claimed_at),
+        "ended_at": as_json.iso(job.ended_at),
         **facts(progress, application),
     }
 

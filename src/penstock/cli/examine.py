@@ -229,7 +229,7 @@ def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
 
 
 def _schedules(broker: Broker) -> list[Finding]:
-    from penstock.cli.schedules import AHEAD, LATE, LEFT, state_of
+    from penstock.schedule_look import AHEAD, LATE, LEFT, state_of
 
     remedies = {
         LATE: "penstock worker MODULE:APP",

@@ -147,6 +147,7 @@ def _follow(
     json: bool,
 ) -> None:
     """Show how far the job is until it has ended, then what became of it."""
+    from penstock import as_json
     from penstock.cli import show
 
     ticker = show.Ticker(quiet=json)
@@ -172,7 +173,7 @@ def _follow(
         ticker.done()
         job = broker.get(handle.id)
         if json:
-            show.put_json(show.job_json(job) if job is not None else {"id": handle.id})
+            show.put_json(as_json.job_json(job) if job is not None else {"id": handle.id})
         elif isinstance(result, str):
             show.say(result)
         elif result is not None:
@@ -181,10 +182,11 @@ def _follow(
 
 
 def _put_end(job: Job[Any] | None, error: Exception, *, json: bool) -> None:
+    from penstock import as_json
     from penstock.cli import show
 
     if json and job is not None:
-        show.put_json(show.job_json(job))
+        show.put_json(as_json.job_json(job))
         return
     if isinstance(error, JobFailed) and error.remote_traceback:
         show.aside(error.remote_traceback.rstrip(), "")

@@ -35,6 +35,7 @@ def limit(
 
     Example: penstock limit mail --running 5 --rate 100/min
     """
+    from penstock import as_json
     from penstock.cli import show
     from penstock.cli.place import opened
     from penstock.rule import Rule, RuleKind, parse_rate
@@ -72,7 +73,7 @@ def limit(
         ]
     runs, waits = sum(count.running for count in counts), sum(count.limited for count in counts)
     if json:
-        show.put_json({**show.rule_json(rule), "jobs": waits, "now_running": runs})
+        show.put_json({**as_json.rule_json(rule), "jobs": waits, "now_running": runs})
         return
     show.say(f"{rule.target} is limited to {rule.bound}: {runs:,} run now, {waits:,} wait for it")
     show.aside(f"{show.program()} limit {' '.join(rule.words)} --off takes it back")

@@ -43,6 +43,7 @@ def find(
 
     Example: penstock find state:failed task:mail:send since:2h -tag.tenant:test
     """
+    from penstock import as_json
     from penstock.cli import show
     from penstock.cli.place import opened
     from penstock.filter import parse_filter
@@ -59,7 +60,7 @@ def find(
             page = broker.find(wanted, page.after, limit - len(found))
             found += page.jobs
     if json:
-        show.put_json_lines(show.job_json(job) for job in found)
+        show.put_json_lines(as_json.job_json(job) for job in found)
         return
     if not found:
         show.aside("no job matches")
@@ -81,6 +82,7 @@ def why(
 
     Example: penstock why 0190a6c4-5e1f-7000-8000-00000a1b2000
     """
+    from penstock import as_json
     from penstock.cli import show
     from penstock.cli.detached import facts, sentences, told_of
     from penstock.cli.place import opened
@@ -98,13 +100,13 @@ def why(
                 "state": answer.state,
                 "cause": answer.cause,
                 "sentence": answer.sentence,
-                "job": None if job is None else show.job_json(job),
+                "job": None if job is None else as_json.job_json(job),
                 **facts(*told),
             }
         )
     else:
         if job is not None:
-            show.aside(f"{job.task}({show.call_text(job.body)}), queue {job.queue}")
+            show.aside(f"{job.task}({as_json.call_text(job.body)}), queue {job.queue}")
         show.say(answer.sentence)
         for sentence in sentences(*told):
             show.say(f"{sentence[0].upper()}{sentence[1:]}.")
@@ -128,11 +130,12 @@ def count(
 
     from penstock.cli import show
     from penstock.cli.place import opened
+    from penstock.views import by_queue
 
     with opened(url, profile, app) as broker:
         counts = broker.count()
     if json:
-        rows = counts if by_task else show.by_queue(counts)
+        rows = counts if by_task else by_queue(counts)
         for row in rows:
             numbers = msgspec.structs.asdict(row)
             if not by_task:
@@ -198,6 +201,7 @@ def history(
 def _put_tree(broker: Broker, job_id: str, after: int | None, limit: int, *, json: bool) -> None:
     import rich.text
 
+    from penstock import as_json
     from penstock.cli import show
     from penstock.family import family
 
@@ -213,7 +217,7 @@ def _put_tree(broker: Broker, job_id: str, after: int | None, limit: int, *, jso
                     "state": branch.state,
                     "jobs": branch.jobs,
                     "jobs_left": branch.jobs_left,
-                    "events": [show.event_json(event) for event in branch.events],
+                    "events": [as_json.event_json(event) for event in branch.events],
                 }
             )
             continue
@@ -231,11 +235,12 @@ def _put_tree(broker: Broker, job_id: str, after: int | None, limit: int, *, jso
 
 
 def _put(rows: list[Event], *, json: bool) -> int | None:
+    from penstock import as_json
     from penstock.cli import show
 
     for event in rows:
         if json:
-            show.put_json(show.event_json(event))
+            show.put_json(as_json.event_json(event))
         elif event.kind != "gauge":  # for programs: there is one per queue and minute
             show.console().print(show.event_line(event), soft_wrap=True)
     return rows[-1].position if rows else None

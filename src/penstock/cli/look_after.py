@@ -8,8 +8,7 @@ repeated.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,8 +25,8 @@ from penstock.cli.options import (
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
+    from penstock.acting import Act
     from penstock.broker import Broker
-    from penstock.filter import Filter
 
 Words = Annotated[
     list[str] | None,
@@ -46,18 +45,6 @@ WholeFlow = Annotated[
         show_default=False,
     ),
 ]
-PAGE = 1000
-
-
-class _Verb(NamedTuple):
-    name: str
-    done: str
-    states: tuple[str, ...]  # those it can apply to: what a filter means when it names none
-
-
-_CANCEL = _Verb("cancel", "cancelled", ("waiting", "ready", "running"))
-_RETRY = _Verb("retry", "ready again", ("failed", "cancelled"))
-_DELETE = _Verb("delete", "deleted", ("waiting", "ready", "succeeded", "failed", "cancelled"))
 
 
 def cancel(
@@ -75,10 +62,11 @@ def cancel(
 
     Example: penstock cancel task:mail:send tag.tenant:a --yes
     """
+    from penstock.acting import CANCEL
     from penstock.cli.place import opened
 
     with opened(url, profile, app) as broker:
-        _act(broker, _CANCEL, words or [], reason, flow=flow, yes=yes, json=json)
+        _act(broker, CANCEL, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def retry(
@@ -96,10 +84,11 @@ def retry(
 
     Example: penstock retry task:mail:send state:failed since:2h
     """
+    from penstock.acting import RETRY
     from penstock.cli.place import opened
 
     with opened(url, profile, app) as broker:
-        _act(broker, _RETRY, words or [], reason, flow=flow, yes=yes, json=json)
+        _act(broker, RETRY, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def delete(
@@ -117,15 +106,16 @@ def delete(
 
     Example: penstock delete state:failed until:30d
     """
+    from penstock.acting import DELETE
     from penstock.cli.place import opened
 
     with opened(url, profile, app) as broker:
-        _act(broker, _DELETE, words or [], reason, flow=flow, yes=yes, json=json)
+        _act(broker, DELETE, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def _act(
     broker: Broker,
-    verb: _Verb,
+    verb: Act,
     words: list[str],
     reason: str,
     *,
@@ -154,9 +144,9 @@ def _act(
         _by_filter(broker, verb, words, reason, yes=yes, json=json)
 
 
-def _whole_flow(broker: Broker, verb: _Verb, wanted: str, reason: str, *, json: bool) -> None:
+def _whole_flow(broker: Broker, verb: Act, wanted: str, reason: str, *, json: bool) -> None:
     from penstock.cli import show
-    from penstock.cli.flows import flow_with
+    from penstock.flow_look import flow_with
 
     found = flow_with(broker, wanted)
     if found is None:
@@ -166,11 +156,11 @@ def _whole_flow(broker: Broker, verb: _Verb, wanted: str, reason: str, *, json: 
         show.put_json({"verb": verb.name, "flow": found.id, "done": done})
         return
     several = "job" if len(done) == 1 else "jobs"
-    told = ", or told to stop" if verb is _CANCEL else ""
+    told = ", or told to stop" if verb.name == "cancel" else ""
     show.say(f"flow {found.id}: {len(done):,} {several} {verb.done}{told}")
 
 
-def _by_ids(broker: Broker, verb: _Verb, ids: list[str], reason: str, *, json: bool) -> None:
+def _by_ids(broker: Broker, verb: Act, ids: list[str], reason: str, *, json: bool) -> None:
     from penstock.cli import show
 
     done = getattr(broker, verb.name)(ids, author(), reason)
@@ -189,16 +179,17 @@ def _by_ids(broker: Broker, verb: _Verb, ids: list[str], reason: str, *, json: b
 
 
 def _by_filter(
-    broker: Broker, verb: _Verb, words: list[str], reason: str, *, yes: bool, json: bool
+    broker: Broker, verb: Act, words: list[str], reason: str, *, yes: bool, json: bool
 ) -> None:
+    from penstock.acting import meant_by, pages
     from penstock.cli import show
 
-    wanted = _wanted(broker, verb, words)
+    wanted = meant_by(words, verb, broker.clock.now())
     if json and not yes:
         raise Refused("--json with a filter asks nobody: say --yes as well")
     ticker = show.Ticker(quiet=json)
     total = 0
-    for ids in _pages(broker, wanted):
+    for ids in pages(broker, wanted):
         total += len(ids)
         ticker.say(f"{total:,} jobs match")
     ticker.done()
@@ -206,7 +197,7 @@ def _by_filter(
         sys.stderr.write(f"{total:,} {'job matches' if total == 1 else 'jobs match'}. ")
         typer.confirm(f"{verb.name} {'it' if total == 1 else 'them'}?", abort=True, err=True)
     done = 0
-    for ids in _pages(broker, wanted):
+    for ids in pages(broker, wanted):
         done += len(getattr(broker, verb.name)(ids, author(), reason))
         ticker.say(f"{done:,} of {total:,} {verb.done}")
     ticker.done()
@@ -214,27 +205,3 @@ def _by_filter(
         show.put_json({"verb": verb.name, "matched": total, "count": done})
     else:
         show.say(f"{done:,} {'job' if done == 1 else 'jobs'} {verb.done}")
-
-
-def _wanted(broker: Broker, verb: _Verb, words: list[str]) -> Filter:
-    import msgspec
-
-    from penstock.filter import parse_filter
-    from penstock.job import State
-
-    wanted = parse_filter(words, broker.clock.now())
-    if wanted.state:
-        return wanted
-    return msgspec.structs.replace(wanted, state=tuple(State(state) for state in verb.states))
-
-
-def _pages(broker: Broker, wanted: Filter) -> Iterator[list[str]]:
-    """Ids that match, a page at a time, downwards: acting on one page does not move the next."""
-    after: str | None = None
-    while True:
-        page = broker.find(wanted, after, PAGE)
-        if page.jobs:
-            yield [job.id for job in page.jobs]
-        after = page.after
-        if after is None:
-            return

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli import (
+    dashboards,
     debug,
     detached,
     flows,
@@ -135,6 +136,7 @@ _add(JOBS, look_after.retry, words=True)
 _add(JOBS, look_after.delete, words=True)
 _add(JOBS, signals.signal, words=True)
 _add(JOBS, detached.detached)
+_add(LOOK, dashboards.dashboard)
 _add(JOBS, debug.debug)
 _add(LOOK, look.count)
 _add(LOOK, look.history)

@@ -180,7 +180,7 @@ def _operators_only(
 
 def ends_at(until: str | None, for_: str | None, now: float) -> float | None:
     """When a rule ends by itself, as --until or --for say."""
-    from penstock.cli.show import ago
+    from penstock.why import ago
 
     if until is not None and for_ is not None:
         raise Refused("--until and --for both say when it ends: give one of them")
@@ -204,6 +204,7 @@ def _tag(said: str | None) -> tuple[str, str] | None:
 
 
 def _set(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
+    from penstock import as_json
     from penstock.cli import show
     from penstock.why import moment
 
@@ -212,14 +213,14 @@ def _set(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
     if dry_run:
         held = _fitting(broker, rule)
         if json:
-            show.put_json({**show.rule_json(rule), "jobs": held, "dry_run": True})
+            show.put_json({**as_json.rule_json(rule), "jobs": held, "dry_run": True})
         else:
             show.say(f"this would hold back {_number(held)} now; nothing was changed")
         return
     rule = broker.set_rule(rule)
     held = _fitting(broker, rule)
     if json:
-        show.put_json({**show.rule_json(rule), "jobs": held})
+        show.put_json({**as_json.rule_json(rule), "jobs": held})
         return
     ends = "" if rule.until is None else f" until {moment(rule.until)}"
     undo = "unblock --admin" if block else "resume"
@@ -231,6 +232,7 @@ def _set(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
 
 
 def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
+    from penstock import as_json
     from penstock.cli import show
     from penstock.rule import RuleKind
 
@@ -241,7 +243,7 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
     held = _fitting(broker, rule) if there and over is None else 0
     if dry_run:
         if json:
-            show.put_json({**show.rule_json(rule), "jobs": held, "dry_run": True})
+            show.put_json({**as_json.rule_json(rule), "jobs": held, "dry_run": True})
         else:
             show.say(f"this would let go {_number(held)} now; nothing was changed")
         return
@@ -261,7 +263,7 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
                 "queue": rule.queue,
                 "task": rule.task,
                 "cleared": cleared,
-                "held_by": None if over is None else show.rule_json(over),
+                "held_by": None if over is None else as_json.rule_json(over),
             }
         )
         return

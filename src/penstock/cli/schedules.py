@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from penstock.schedule import Schedule
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A schedule.", show_default=False)]
-LATE_SECONDS = 60.0  # beyond it nobody is there to decide a slot
-LATE = "late: no worker is there to decide it"
-LEFT = "nobody decides it: no worker has its code"
-AHEAD = "decided ahead of the clock, which was wrong"
 
 
 def schedules(
@@ -71,20 +67,22 @@ def _list(broker: Broker, *, json: bool) -> None:
     import rich.text
 
     from penstock.cli import show
+    from penstock.schedule_look import schedule_json, slots_to_come, state_of
+    from penstock.why import ago
 
     now, kept = broker.clock.now(), broker.schedules()
     if json:
-        show.put_json_lines(_json(schedule, now, 1) for schedule in kept)
+        show.put_json_lines(schedule_json(schedule, now, 1) for schedule in kept)
         return
     if not kept:
         show.aside("there is no schedule; a worker puts those of its code when it starts")
         return
     table = show.table("schedule", "task", "times", "state", "next", "last")
     for schedule in kept:
-        following = _next(schedule, now, 1)
+        following = slots_to_come(schedule, now, 1)
         words = (
             *(schedule.name, schedule.job.task, schedule.times, state_of(schedule, now)),
-            show.ago(following[0].timestamp(), now) if following else "",
+            ago(following[0].timestamp(), now) if following else "",
             _last(schedule, now),
         )
         table.add_row(*(rich.text.Text(word) for word in words))
@@ -93,18 +91,19 @@ def _list(broker: Broker, *, json: bool) -> None:
 
 def _one(broker: Broker, name: str, count: int, *, json: bool) -> None:
     from penstock.cli import show
+    from penstock.schedule_look import schedule_json, slots_to_come, state_of
     from penstock.schedules import expected
 
     now, schedule = broker.clock.now(), expected(broker, name)
     if json:
-        show.put_json(_json(schedule, now, count))
+        show.put_json(schedule_json(schedule, now, count))
         return
     origin = "from the code" if schedule.from_code else "made at run time"
     show.say(f"{name}: {schedule.job.task} at {schedule.times}, {origin}")
     show.say(f"{state_of(schedule, now)}; missed {schedule.missed}, overlap {schedule.overlap}")
     if schedule.last is not None:
         show.say(f"last: {_last(schedule, now)}, slot {schedule.moment(schedule.last.slot)}")
-    for line in slot_lines(_next(schedule, now, count)):
+    for line in slot_lines(slots_to_come(schedule, now, count)):
         show.say(line)
 
 
@@ -153,59 +152,7 @@ def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> Non
         show.say(said)
 
 
-def state_of(schedule: Schedule, now: float) -> str:
-    """Where a schedule stands, in a word or two."""
-    from penstock.schedule import slots_after
-
-    if schedule.paused:
-        return "paused"
-    try:
-        first = next(slots_after(schedule, schedule.decided_until), None)
-    except Refused as error:
-        return f"unreadable: {error}"
-    if first is None:
-        return "over"
-    if now - first > LATE_SECONDS:
-        return LEFT if schedule.from_code else LATE
-    return AHEAD if schedule.decided_until - now > LATE_SECONDS else "on"
-
-
-def _next(schedule: Schedule, now: float, count: int) -> list[datetime]:
-    from penstock.schedules import next_slots
-
-    try:
-        return next_slots(schedule, now, count)
-    except Refused:
-        return []
-
-
 def _last(schedule: Schedule, now: float) -> str:
-    from penstock.cli.show import ago
+    from penstock.why import ago
 
     return "" if schedule.last is None else f"{schedule.last.says}, {ago(schedule.last.at, now)}"
-
-
-def _json(schedule: Schedule, now: float, count: int) -> dict[str, Any]:
-    from penstock.cli.show import iso
-
-    last = schedule.last
-    return {
-        "name": schedule.name,
-        "task": schedule.job.task,
-        "queue": schedule.job.queue,
-        "cron": schedule.cron,
-        "zone": schedule.zone,
-        "every": schedule.every,
-        "at": iso(schedule.at),
-        "missed": schedule.missed,
-        "window": schedule.window,
-        "overlap": schedule.overlap,
-        "from_code": schedule.from_code,
-        "paused": schedule.paused,
-        "state": state_of(schedule, now),
-        "created_at": iso(schedule.created_at),
-        "decided_until": iso(schedule.decided_until),
-        "last": last and {"says": last.says, "slot": iso(last.slot), "at": iso(last.at)},
-        "last_job": schedule.last_job,
-        "next": [slot.isoformat() for slot in _next(schedule, now, count)],
-    }

@@ -1,7 +1,7 @@
 """What commands print: tables and sentences for people, JSON for programs.
 
 Results go to stdout, everything said in passing to stderr: what is piped on is only the result.
-Secrets are hidden here too, because a job that still waits has its whole body in the store.
+What programs read is made in `as_json`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import rich.console
 import rich.table
 import rich.text
 
-from penstock.redact import redact
-from penstock.why import moment, span
+from penstock.as_json import call_text, decoded
+from penstock.views import by_queue
+from penstock.why import ago
 
 if TYPE_CHECKING:
     from penstock.cli.examine import Finding
     from penstock.job import Job
-    from penstock.rule import Rule
     from penstock.views import Count, Event
 
 COLOURS = {
@@ -94,134 +94,9 @@ def table(*columns: str, right: Sequence[str] = ()) -> rich.table.Table:
     return made
 
 
-def iso(at: float | None) -> str | None:
-    """A time for programs: ISO, UTC."""
-    if at is None:
-        return None
-    try:
-        text = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
-    except (OverflowError, OSError, ValueError):
-        return moment(at)
-    return text.replace("+00:00", "Z")
-
-
-def ago(at: float | None, now: float) -> str:
-    """A time for people, seen from now."""
-    if at is None:
-        return ""
-    if abs(now - at) < 1:
-        return "now"
-    return f"{span(now - at)} ago" if at <= now else f"in {span(at - now)}"
-
-
-def decoded(raw: bytes | None) -> Any:
-    """Stored JSON as a value; what cannot be read is shown as it is."""
-    if raw is None:
-        return None
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {"unreadable": raw.decode("utf-8", "backslashreplace")}
-
-
-def arguments_of(body: bytes | None) -> Any:
-    """The arguments in a body, secrets hidden."""
-    whole = None if body is None else decoded(redact(body))
-    return whole.get("args", whole) if isinstance(whole, dict) else whole  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
 def one_line(raw: bytes | None, value: Any) -> str:
     """A result on one line: as it is stored, or, if it is not kept, as Python shows it."""
     return repr(value) if raw is None else raw.decode("utf-8", "backslashreplace")
-
-
-def call_text(body: bytes | None) -> str:
-    """The arguments on one line."""
-    arguments = arguments_of(body)
-    if not isinstance(arguments, dict):
-        return ""
-    items: list[tuple[str, Any]] = list(arguments.items())  # pyright: ignore[reportUnknownArgumentType]
-    return ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in items)
-
-
-def job_json(job: Job[Any]) -> dict[str, Any]:
-    """A job for programs."""
-    body = decoded(redact(job.body))
-    whole = cast("dict[str, Any]", body) if isinstance(body, dict) else {"args": body}
-    options = {name: value for name, value in whole.items() if name not in {"args", "secret"}}
-    return {
-        "id": job.id,
-        "task": job.task,
-        "queue": job.queue,
-        "state": job.state,
-        "reason": job.reason,
-        "args": whole.get("args", whole),
-        "options": options,
-        "result": decoded(job.result),
-        "error": job.error,
-        "version": job.version,
-        "priority": job.priority,
-        "key": job.key,
-        "unique": job.unique,
-        "runs_on": job.runs_on,
-        "tags": job.tags,
-        "attempt": job.attempt,
-        "failures": job.failures,
-        "lapses": job.lapses,
-        "repeats": job.repeats,
-        "worker": job.worker,
-        "enqueued_at": iso(job.enqueued_at or None),
-        "run_at": iso(job.run_at),
-        "claimed_at": iso(job.claimed_at),
-        "ended_at": iso(job.ended_at),
-        "expires_at": iso(job.expires_at),
-    }
-
-
-def event_json(event: Event) -> dict[str, Any]:
-    """A row of history for programs."""
-    return {
-        "position": event.position,
-        "kind": event.kind,
-        "at": iso(event.at),
-        "job": event.job,
-        "queue": event.queue,
-        "task": event.task,
-        "version": event.version,
-        "priority": event.priority,
-        "attempt": event.attempt,
-        "state": event.state,
-        "reason": event.reason,
-        "enqueued_at": iso(event.enqueued_at),
-        "run_at": iso(event.run_at),
-        "started_at": iso(event.started_at),
-        "worker": event.worker,
-        "tags": event.tags,
-        "error": event.error,
-        "args": arguments_of(event.body),
-        "result": decoded(event.result),
-        "data": decoded(event.data),
-    }
-
-
-def rule_json(rule: Rule) -> dict[str, Any]:
-    """A rule for programs."""
-    return {
-        "kind": rule.kind,
-        "queue": rule.queue,
-        "task": rule.task,
-        "author": rule.author,
-        "reason": rule.reason,
-        "created_at": iso(rule.created_at or None),
-        "until": iso(rule.until),
-        "version": rule.version,
-        "tag": None if rule.tag is None else "=".join(rule.tag),
-        "key": rule.key,
-        "running": rule.running,
-        "rate": None if rule.rate is None else {"jobs": rule.rate[0], "seconds": rule.rate[1]},
-        "per_key": rule.per_key,
-        "policy": rule.policy,
-    }
 
 
 def state_text(state: str | None) -> rich.text.Text:
@@ -275,24 +150,6 @@ def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
             ),
         )
     return made
-
-
-def by_queue(counts: Sequence[Count]) -> list[Count]:
-    """Counts of the tasks of a queue, added up; their task is empty."""
-    from penstock.views import Count
-
-    sums: dict[str, Count] = {}
-    for count in counts:
-        sums.setdefault(count.queue, Count(count.queue, ""))
-        sums[count.queue] = Count(
-            count.queue,
-            "",
-            *(
-                getattr(sums[count.queue], place) + getattr(count, place)
-                for place in (*_PLACES, "limited")
-            ),
-        )
-    return list(sums.values())
 
 
 def event_line(event: Event) -> rich.text.Text:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.as_json import call_text
 from penstock.broker import Broker
 from penstock.cli import show
 from penstock.cli.flows import drawn
@@ -166,7 +167,7 @@ class Story:
         narrator.step("What failed is kept, with its reason, and can be tried again.")
         [failed] = broker.find(Filter(state=(State.FAILED,))).jobs
         said = (failed.error or "").strip().splitlines()[-1]
-        narrator.tell(f"penstock find state:failed   {failed.task}({show.call_text(failed.body)})")
+        narrator.tell(f"penstock find state:failed   {failed.task}({call_text(failed.body)})")
         narrator.tell(f"  {said}", "red")
         (self.folder / tasks.PROVIDER).touch()
         broker.retry([failed.id], author="you", reason="the provider is up again")

@@ -1,0 +1,83 @@
+"""Templates: values in, HTML out. Everything is escaped, and a name that is missing is an error.
+
+Templates ask no store. What they show of jobs may be anything that anybody ever enqueued.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import jinja2
+import msgspec
+from markupsafe import Markup, escape
+
+from penstock.as_json import call_text, iso
+from penstock.web.access import Role
+from penstock.why import ago, moment, span
+
+_FOLDER = Path(__file__).parent / "templates"
+
+
+def environment() -> jinja2.Environment:
+    """What all templates share."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        number=_number,
+        seconds=_seconds,
+        json=pretty,
+        tojson=_compact,
+        last_line=last_line,
+        quoted=shlex.quote,
+        call_text=call_text,
+    )
+    made.globals.update(when=_when, iso=iso, span=span, moment=moment, Role=Role)  # pyright: ignore[reportArgumentType]
+    return made
+
+
+def _number(value: float) -> str:
+    return f"{value:,}"
+
+
+def _seconds(value: float | None) -> str:
+    """A short stretch of time, such as a run, with what matters of it."""
+    if value is None:
+        return ""
+    if value < 1:
+        return f"{1000 * max(value, 0):.0f} ms"
+    return f"{value:.1f} s" if value < 60 else span(value)
+
+
+def pretty(raw: bytes | None) -> str:
+    """Stored JSON for people, every digit as it is stored; what is none is shown as it is."""
+    if raw is None:
+        return ""
+    try:
+        return msgspec.json.format(raw, indent=2).decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return raw.decode("utf-8", "backslashreplace")
+
+
+def _compact(value: object) -> str:
+    """A value as JSON, on one line; big numbers as they are."""
+    return msgspec.json.encode(value).decode()
+
+
+def last_line(text: str | None) -> str:
+    lines = (text or "").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+def _when(at: float | None, now: float) -> Markup:
+    """A moment seen from now; the whole of it on pointing at it."""
+    if at is None:
+        return Markup("")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        escape(iso(at) or ""), escape(moment(at)), ago(at, now)
+    )

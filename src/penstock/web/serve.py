@@ -1,0 +1,132 @@
+"""Serving the dashboard: a socket, its tokens, and an end that open streams do not hold up.
+
+Whoever binds to more than this machine must have said who may come in.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import ipaddress
+import os
+import socket
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import uvicorn
+
+from penstock.errors import Refused
+from penstock.settings import mask
+from penstock.web.access import Token, new_token, parse_tokens, read_tokens
+from penstock.web.site import Dashboard
+
+TOKENS = "PENSTOCK_DASHBOARD_TOKENS"
+MOST_PORTS = 20
+_GRACE_SECONDS = 3
+_MOST_CONNECTIONS = 500
+
+
+class Keys(NamedTuple):
+    """The tokens of a dashboard; `text` is that of one that was made just now."""
+
+    tokens: list[Token]
+    text: str | None
+    kept: Path | None  # where its hash is kept, if it is one of ours
+
+
+def keys_for(store: str, author: str, *, file: Path | None, anew: bool) -> Keys:
+    """The tokens that somebody said, or else the one that was made at the first start."""
+    said = os.environ.get(TOKENS)
+    if file is not None:
+        return Keys(read_tokens(file), None, None)
+    if said:
+        return Keys(parse_tokens(said, TOKENS), None, None)
+    kept = _state_folder() / f"dashboard-{hashlib.sha256(store.encode()).hexdigest()[:16]}.tokens"
+    if kept.exists() and not anew:
+        return Keys(read_tokens(kept), None, kept)
+    token, text = new_token(author)
+    _keep(kept, f"# The dashboard of {mask(store)}\n{token.line}\n")
+    return Keys([token], text, kept)
+
+
+def _state_folder() -> Path:
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "penstock"
+
+
+def _keep(file: Path, text: str) -> None:
+    """Written whole or not at all, and read by nobody else."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    passing = file.with_suffix(f".{os.getpid()}")
+    try:
+        with os.fdopen(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+            out.write(text)
+        passing.replace(file)
+    except OSError as error:
+        raise Refused(
+            f"the token cannot be kept in {file} ({error.strerror}): name a file of tokens with "
+            f"--token-file, or say them in {TOKENS}"
+        ) from error
+
+
+def check_bind(bind: str, keys: Keys) -> None:
+    """Refuse to be heard by other machines before somebody said who may come in."""
+    if not is_loopback(bind) and keys.kept is not None:
+        raise Refused(
+            f"--bind {bind} lets other machines in: say who may, with --token-file FILE or {TOKENS}"
+            ' ("ada:operate:TOKEN,bob:view:TOKEN")'
+        )
+
+
+def is_loopback(bind: str) -> bool:
+    if bind == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(bind).is_loopback
+    except ValueError:
+        return False
+
+
+def listening(bind: str, port: int) -> socket.socket:
+    """A socket on this port, or on the next one that is free."""
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    for wanted in range(port, port + MOST_PORTS if port else 1):
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((bind, wanted))
+        except OSError as error:
+            made.close()
+            if error.errno != errno.EADDRINUSE:
+                raise Refused(f"--bind {bind} --port {wanted}: {error.strerror}") from error
+        except OverflowError:
+            made.close()
+            raise Refused(f"--port {wanted}: a port is a number up to 65535") from None
+        else:
+            made.listen(128)
+            return made
+    raise Refused(f"ports {port} to {port + MOST_PORTS - 1} of {bind} are all taken: --port 0")
+
+
+class Server(uvicorn.Server):
+    """Serves until Ctrl-C or SIGTERM; streams are ended first, for they would go on for ever."""
+
+    def __init__(self, site: Dashboard) -> None:
+        super().__init__(
+            uvicorn.Config(
+                site,
+                log_level="warning",
+                access_log=False,  # an address may have a token in it
+                server_header=False,
+                lifespan="off",
+                ws="none",
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+                limit_concurrency=_MOST_CONNECTIONS,
+            )
+        )
+        self._site = site
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._site.end_streams()
+        super().handle_exit(sig, frame)

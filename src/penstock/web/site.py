@@ -1,0 +1,215 @@
+"""The dashboard itself: one store, a small pool of threads, and the routes behind a guard.
+
+Everything that could touch the store runs on the pool: the event loop only moves bytes. Waiting
+requests are bounded, too: beyond that they are turned away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route as StarletteRoute
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
+
+from penstock.app import App
+from penstock.broker import Broker
+from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
+from penstock.web.access import Access, Person, Role
+from penstock.web.asked import Asked, Conflict, Malformed, NotFound
+from penstock.web.guard import SAFE, Guard, Refusal, TooLarge, path_of, person_in
+from penstock.web.live import Live
+from penstock.web.operations import Operations
+from penstock.web.rendering import environment
+from penstock.web.route import Route, check_routes
+from penstock.web.routes import ROUTES
+from penstock.web.verbs import Forbidden, NeedsPost
+
+logger = logging.getLogger("penstock.web")
+
+THREADS = 4
+MOST_WAITING = 64
+API = "/api/"
+_NOBODY = Person("nobody", Role.ANYBODY)
+_STATUS: tuple[tuple[type[PenstockError], int], ...] = (
+    (Malformed, 400),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (NeedsPost, 405),
+    (Conflict, 409),
+    (StoreUnreachable, 503),
+    (UnknownOutcome, 503),
+    (PenstockError, 422),
+)
+
+T = TypeVar("T")
+
+
+class Busy(Exception):
+    """More requests wait than the dashboard takes on."""
+
+
+class Dashboard:
+    """An ASGI application; `close` ends its threads, and leaves the store to whoever opened it."""
+
+    def __init__(
+        self,
+        store: App | Broker,
+        *,
+        access: Access,
+        hosts: Collection[str] | None,
+        prefix: str = "",
+        read_only: bool = False,
+        hide_arguments: bool = False,
+        where: str = "",
+        routes: Sequence[Route] = ROUTES,
+    ) -> None:
+        self.app = store if isinstance(store, App) else None
+        self._broker = None if isinstance(store, App) else store
+        self.access = access
+        self.hide_arguments = hide_arguments
+        self._where = where
+        self.routes = check_routes(routes)
+        self._templates = environment()
+        self._pool = ThreadPoolExecutor(THREADS, "penstock-web")
+        self._waiting = 0
+        self.operations = Operations()
+        self.live = Live(self)
+        table = [
+            StarletteRoute(route.path, self._endpoint(route), methods=[route.method])
+            for route in self.routes
+        ]
+        self._door = Guard(
+            Router(table, redirect_slashes=False, default=self._missing),
+            access=access,
+            hosts=hosts,
+            open_paths=[route.path for route in self.routes if route.role is Role.ANYBODY],
+            prefix=prefix.rstrip("/"),
+            highest=Role.VIEW if read_only else Role.ADMIN,
+            refuse=self.refuse,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._door(scope, receive, send)
+
+    @property
+    def broker(self) -> Broker:
+        """The store; opened by the first request that needs it, on the pool."""
+        if self._broker is not None:
+            return self._broker
+        return cast("App", self.app).broker
+
+    @property
+    def where(self) -> str:
+        """The store, fit to be shown."""
+        if self._where:
+            return self._where
+        return type(self._broker).__name__ if self.app is None else self.app.describe()
+
+    def end_streams(self) -> None:
+        """End what would go on for ever, so that a server can stop; safe in a signal handler."""
+        self.live.end()
+
+    def close(self) -> None:
+        self.operations.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do this on the pool."""
+        if self._waiting >= MOST_WAITING:
+            raise Busy
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        finally:
+            self._waiting -= 1
+
+    def rendered(self, template: str, asked: Asked | Request, /, **values: Any) -> str:
+        """HTML from a template; what the layout needs is added."""
+        request = asked.request if isinstance(asked, Asked) else asked
+        person, root = person_in(request.scope), request.scope.get("root_path", "")
+        here = path_of(request.scope)
+        nav = [
+            {"title": route.nav, "path": route.path, "here": _within(here, route.path)}
+            for route in self.routes
+            if route.nav and person is not None and route.role and person.role >= route.role
+        ]
+        given = {"root": root, "person": person, "nav": nav, "where": self.where, **values}
+        if isinstance(asked, Asked):
+            given |= {"link": asked.link, "now": asked.verbs.now}
+        return self._templates.get_template(template).render(given)
+
+    def refuse(self, request: Request, refusal: Refusal) -> Response:
+        """A refusal as whoever asks can read it: JSON for programs, a page for people."""
+        status, sentence = refusal
+        if wants_json(request):
+            answer = json_response({"error": sentence}, status)
+        else:
+            page = "entrance.html" if status == 401 else "refused.html"
+            asked_for = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            html = self.rendered(
+                page, request, sentence=sentence, status=status, to=without_token(asked_for)
+            )
+            answer = HTMLResponse(html, status)
+        if status == 401:
+            answer.headers["www-authenticate"] = "Bearer"
+        return answer
+
+    def _endpoint(self, route: Route) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                answer = await self._answer(route, request)
+            except TooLarge:
+                return self.refuse(request, Refusal(413, "the body is too large"))
+            except Busy:
+                return self.refuse(request, Refusal(503, "The dashboard is busy: try again."))
+            except PenstockError as error:
+                status = next(status for kind, status in _STATUS if isinstance(error, kind))
+                return self.refuse(request, Refusal(status, str(error)))
+            except Exception:
+                logger.exception("%s %s", route.method, route.path)
+                sentence = "Something went wrong here; the dashboard's own log says what."
+                return self.refuse(request, Refusal(500, sentence))
+            return answer if isinstance(answer, Response) else json_response(answer)
+
+        return endpoint
+
+    async def _answer(self, route: Route, request: Request) -> Any:
+        person = person_in(request.scope) or _NOBODY
+        if route.role is None or person.role < route.role:
+            raise Forbidden(f"{route.name} needs the role {route.role}; you have {person.role}")
+        body = b"" if request.method in SAFE else await request.body()
+        asked = Asked(self, request, person, body)
+        if inspect.iscoroutinefunction(route.handle):
+            return await route.handle(asked)
+        return await self.run(lambda: route.handle(asked))
+
+    async def _missing(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        answer = self.refuse(request, Refusal(404, f"There is no page {path_of(scope)}."))
+        await answer(scope, receive, send)
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def wants_json(request: Request) -> bool:
+    return path_of(request.scope).startswith(API) or "authorization" in request.headers
+
+
+def without_token(target: str) -> str:
+    """Where somebody wanted to go; nothing, if a token is part of it."""
+    return "" if "token=" in target else target
+
+
+def _within(here: str, path: str) -> bool:
+    return here == path or (path != "/" and here.startswith(f"{path}/"))

@@ -1,0 +1,347 @@
+"""What a person may do to a store: the broker's verbs, each with the role that it needs.
+
+Pages and REST alike have nothing but this to act with, and so cannot forget to ask. Whatever a verb
+hands out has its declared secrets hidden. A verb that changes something is refused in a request
+that only looks (GET), whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
+
+from penstock import schedules as scheduled
+from penstock.acting import ACTS
+from penstock.app import App
+from penstock.broker import Broker, Note, WorkerRow
+from penstock.checks import legible
+from penstock.clock import Clock
+from penstock.errors import PenstockError, Refused
+from penstock.filter import Filter
+from penstock.flow import FlowPage, FlowRow
+from penstock.flow_look import Look, flow_with, look_at
+from penstock.ids import Ids, parse_id
+from penstock.job import Job
+from penstock.mark import Mark
+from penstock.redact import HIDDEN, redact, secret_names
+from penstock.rule import Rule, RuleKind
+from penstock.schedule import Schedule
+from penstock.signals import check_signal
+from penstock.views import Count, Event, Page, Why
+from penstock.web.access import Person, Role
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST_REASON = 500
+MOST_IDS = 1000
+
+
+class Forbidden(PenstockError):
+    """The person's role does not go so far."""
+
+
+class NeedsPost(PenstockError):
+    """A request that only looks was about to change something."""
+
+
+class Declared(NamedTuple):
+    """What a verb needs."""
+
+    role: Role
+    changes: bool
+
+
+VERBS: dict[str, Declared] = {}
+
+
+def _needs(
+    role: Role, *, changes: bool = False
+) -> Callable[[Callable[Concatenate[Verbs, P], R]], Callable[Concatenate[Verbs, P], R]]:
+    def declare(
+        verb: Callable[Concatenate[Verbs, P], R],
+    ) -> Callable[Concatenate[Verbs, P], R]:
+        VERBS[verb.__name__] = Declared(role, changes)
+
+        @wraps(verb)
+        def checked(verbs: Verbs, *args: P.args, **kwargs: P.kwargs) -> R:
+            verbs.need(role, verb.__name__.replace("_", " "))
+            if changes and not verbs.may_change:
+                raise NeedsPost(f"{verb.__name__} changes something: send it with POST")
+            return verb(verbs, *args, **kwargs)
+
+        return checked
+
+    return declare
+
+
+class Verbs:
+    """The store in the hands of one person, for one request."""
+
+    def __init__(
+        self, broker: Broker, person: Person, *, may_change: bool, hide_arguments: bool = False
+    ) -> None:
+        self._broker = broker
+        self.person = person
+        self.may_change = may_change
+        self.hide_arguments = hide_arguments
+
+    def need(self, role: Role, to: str) -> None:
+        """Refuse unless the person has this role."""
+        if self.person.role < role:
+            raise Forbidden(
+                f"{to} needs the role {role}; {self.person.name} has {self.person.role}"
+            )
+
+    @property
+    def clock(self) -> Clock:
+        return self._broker.clock
+
+    @property
+    def now(self) -> float:
+        """The store's time."""
+        return self._broker.clock.now()
+
+    # Look
+
+    @_needs(Role.VIEW)
+    def get(self, id: str) -> Job[Any] | None:
+        job = self._broker.get(parse_id(id))
+        return None if job is None else self._shown(job)
+
+    @_needs(Role.VIEW)
+    def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
+        """Jobs that match. None is found by the value of an argument that is a secret."""
+        page = self._broker.find(filter, None if not after else parse_id(after), limit)
+        asked = {*filter.args, *(filter.exclude.args if filter.exclude is not None else ())}
+        if asked and self.hide_arguments:
+            raise Refused("arguments are hidden here: leave out arg.NAME")
+        tops = {path.partition(".")[0] for path in asked}
+        jobs = [
+            self._shown(job)
+            for job in page.jobs
+            if not tops or tops.isdisjoint(secret_names(job.body))
+        ]
+        return Page(jobs, page.after, page.examined)
+
+    @_needs(Role.VIEW)
+    def count(self) -> list[Count]:
+        return self._broker.count()
+
+    @_needs(Role.VIEW)
+    def history(
+        self, after: int | None = None, limit: int = 100, job: str | None = None
+    ) -> list[Event]:
+        rows = self._broker.history(after, limit, None if job is None else parse_id(job))
+        return [self._told(row) for row in rows] if self.hide_arguments else rows
+
+    @_needs(Role.VIEW)
+    def notes(self, id: str, kind: str | None = None) -> list[Note]:
+        notes = self._broker.notes(parse_id(id), kind)
+        if not self.hide_arguments:
+            return notes
+        return [note for note in notes if note.kind in {"progress", "log"}]
+
+    @_needs(Role.VIEW)
+    def why(self, id: str) -> Why:
+        return self._broker.why(parse_id(id))
+
+    @_needs(Role.VIEW)
+    def rules(self) -> list[Rule]:
+        return self._broker.rules()
+
+    @_needs(Role.VIEW)
+    def workers(self) -> list[WorkerRow]:
+        return self._broker.workers()
+
+    @_needs(Role.VIEW)
+    def schedules(self) -> list[Schedule]:
+        return [
+            msgspec.structs.replace(each, job=self._shown(each.job))
+            for each in self._broker.schedules()
+        ]
+
+    @_needs(Role.VIEW)
+    def flow(self, id: str) -> FlowRow | None:
+        """The flow of this id, or the one that has this job."""
+        found = flow_with(self._broker, parse_id(id))
+        return None if found is None else self._flow_shown(found)
+
+    @_needs(Role.VIEW)
+    def look_at_flow(self, flow: FlowRow) -> Look:
+        """What of a flow runs, failed, and is waited for."""
+        return look_at(self._broker, flow)
+
+    @_needs(Role.VIEW)
+    def flows(
+        self,
+        name: str | None = None,
+        find: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        page = self._broker.flows(name, find, None if not after else parse_id(after), limit)
+        return FlowPage([self._flow_shown(each) for each in page.flows], page.after)
+
+    @_needs(Role.VIEW)
+    def lakes(self) -> list[Mark]:
+        return self._broker.marks()
+
+    # Look after
+
+    @_needs(Role.OPERATE, changes=True)
+    def cancel(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
+        return self._act("cancel", ids, reason, flow)
+
+    @_needs(Role.OPERATE, changes=True)
+    def retry(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
+        return self._act("retry", ids, reason, flow)
+
+    @_needs(Role.OPERATE, changes=True)
+    def delete(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
+        return self._act("delete", ids, reason, flow)
+
+    def act(self, verb: str, ids: Sequence[str], reason: str = "") -> list[str]:
+        """One of the three by its name."""
+        acts = {"cancel": self.cancel, "retry": self.retry, "delete": self.delete}
+        return acts[verb](ids, reason)
+
+    def check_act(self, verb: str, reason: str) -> None:
+        """Refuse what `act` would refuse, whatever the jobs."""
+        self.act(verb, (), reason)
+
+    def _act(self, verb: str, ids: Sequence[str], reason: str, flow: str | None) -> list[str]:
+        if len(ids) > MOST_IDS:
+            raise Refused(f"{len(ids):,} ids at a time: {MOST_IDS:,} at most; or give a filter")
+        act = getattr(self._broker, ACTS[verb].name)
+        told = (self._author, self._reason(reason))
+        if flow is not None:
+            return act((), *told, flow=parse_id(flow))
+        return act([parse_id(id) for id in ids], *told)
+
+    @_needs(Role.OPERATE, changes=True)
+    def enqueue(self, app: App, task: str, arguments: bytes, options: Mapping[str, Any]) -> str:
+        """Store a job of one of the app's tasks; its id, or that of the unique one that stands."""
+        found = app.task_named(task)
+        if found is None:
+            raise Refused(f"there is no task {task[:200]!r}; there are {', '.join(app.tasks)}")
+        args, kwargs = found.codec.decode(arguments)
+        given: dict[str, Any] = {"headers": {"author": self._author}, **options}
+        return found.options(**given).enqueue(*args, **kwargs).id
+
+    @_needs(Role.OPERATE, changes=True)
+    def signal(self, name: str, value: bytes = b"null", reason: str = "") -> list[str]:
+        return self._broker.signal(check_signal(name), value, self._author, self._reason(reason))
+
+    @_needs(Role.OPERATE, changes=True)
+    def pause(self, rule: Rule) -> Rule:
+        return self._set(rule, RuleKind.PAUSE)
+
+    @_needs(Role.OPERATE, changes=True)
+    def resume(self, rule: Rule) -> bool:
+        return self._clear(rule, RuleKind.PAUSE)
+
+    @_needs(Role.ADMIN, changes=True)
+    def block(self, rule: Rule) -> Rule:
+        return self._set(rule, RuleKind.BLOCK)
+
+    @_needs(Role.ADMIN, changes=True)
+    def unblock(self, rule: Rule) -> bool:
+        return self._clear(rule, RuleKind.BLOCK)
+
+    @_needs(Role.OPERATE, changes=True)
+    def limit(self, rule: Rule) -> Rule:
+        return self._set(rule, RuleKind.LIMIT)
+
+    @_needs(Role.OPERATE, changes=True)
+    def limit_off(self, rule: Rule) -> bool:
+        return self._clear(rule, RuleKind.LIMIT)
+
+    def _set(self, rule: Rule, kind: RuleKind) -> Rule:
+        self._about_something(rule, kind)
+        reason = self._reason(rule.reason)
+        return self._broker.set_rule(
+            msgspec.structs.replace(rule, author=self._author, reason=reason)
+        )
+
+    def _clear(self, rule: Rule, kind: RuleKind) -> bool:
+        self._about_something(rule, kind)
+        return self._broker.clear_rule(
+            rule.kind,
+            rule.queue,
+            rule.task,
+            self._author,
+            version=rule.version,
+            tag=rule.tag,
+            key=rule.key,
+            per_key=rule.per_key,
+        )
+
+    def _about_something(self, rule: Rule, kind: RuleKind) -> None:
+        # What the role was asked for is what is done.
+        if rule.kind is not kind:
+            raise Refused(f"a {rule.kind} where a {kind} was expected")
+        if rule.target == "everything":
+            raise Refused(f"{kind} what? Name a queue, a task, a version, a tag or a key")
+
+    @_needs(Role.OPERATE, changes=True)
+    def pause_schedule(self, name: str, reason: str = "") -> Schedule:
+        return scheduled.pause(self._broker, name, self._author, self._reason(reason))
+
+    @_needs(Role.OPERATE, changes=True)
+    def resume_schedule(self, name: str, reason: str = "") -> Schedule:
+        return scheduled.resume(self._broker, name, self._author, self._reason(reason))
+
+    @_needs(Role.OPERATE, changes=True)
+    def run_schedule(self, name: str, reason: str = "") -> str:
+        """Enqueue the schedule's job now; the job's id."""
+        id = Ids(self._broker.clock).first()
+        scheduled.run_now(self._broker, name, id, self._author, self._reason(reason))
+        return id
+
+    @_needs(Role.OPERATE, changes=True)
+    def remove_schedule(self, name: str) -> bool:
+        return self._broker.clear_schedule(name, self._author)
+
+    # What is told, and by whom
+
+    @property
+    def _author(self) -> str:
+        return legible(self.person.name)
+
+    def _reason(self, reason: str) -> str:
+        if len(reason) > MOST_REASON:
+            raise Refused(f"a reason of {len(reason):,} characters: {MOST_REASON} at most")
+        return legible(reason)
+
+    def _shown(self, job: Job[Any]) -> Job[Any]:
+        if self.hide_arguments:
+            return msgspec.structs.replace(
+                job, body=_hidden(job.body), search={}, result=job.result and _HIDDEN_JSON
+            )
+        return msgspec.structs.replace(job, body=redact(job.body))
+
+    def _flow_shown(self, flow: FlowRow) -> FlowRow:
+        if not self.hide_arguments:
+            return flow
+        return msgspec.structs.replace(flow, state=_HIDDEN_JSON)
+
+    def _told(self, row: Event) -> Event:
+        return msgspec.structs.replace(
+            row, body=row.body and _hidden(row.body), result=row.result and _HIDDEN_JSON
+        )
+
+
+_HIDDEN_JSON = msgspec.json.encode(HIDDEN)
+
+
+def _hidden(body: bytes) -> bytes:
+    """The body with all of its arguments hidden; what else it says stays."""
+    try:
+        whole: Any = msgspec.json.decode(body)
+        return msgspec.json.encode({**whole, "args": HIDDEN})
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+        return msgspec.json.encode({"args": HIDDEN})

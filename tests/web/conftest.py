@@ -1,0 +1,105 @@
+"""A dashboard behind a real server on loopback, and browsers without a screen: plain HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from penstock.broker import Broker
+from penstock.web import dashboard
+from penstock.web.access import Role, Token, Tokens, new_token
+from penstock.web.serve import listening
+from penstock.web.site import Dashboard
+
+NAMES = {Role.VIEW: "vera", Role.OPERATE: "otto", Role.ADMIN: "ada"}
+
+
+class Web:
+    """A dashboard that is served; `client` asks as somebody of this role, or as nobody."""
+
+    def __init__(self, site: Dashboard, address: str, texts: dict[Role, str]) -> None:
+        self.site = site
+        self.address = address
+        self.texts = texts
+        self._clients: list[httpx.Client] = []
+
+    def client(self, role: Role | None = None) -> httpx.Client:
+        """As a program asks: with a token in its head."""
+        headers = {} if role is None else {"authorization": f"Bearer {self.texts[role]}"}
+        return self._made(headers)
+
+    def browser(self, role: Role) -> httpx.Client:
+        """As a browser asks: with the cookie that it got for a token, and saying where from."""
+        made = self._made({"origin": self.address})
+        answer = made.get("/", params={"token": self.texts[role]})
+        assert answer.status_code == 303
+        return made
+
+    def _made(self, headers: dict[str, str]) -> httpx.Client:
+        made = httpx.Client(base_url=self.address, headers=headers, timeout=30)
+        self._clients.append(made)
+        return made
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+@contextmanager
+def serving(application: Any) -> Iterator[str]:
+    """Any ASGI application behind a real server; its address."""
+    with listening("127.0.0.1", 0) as heard:
+        config = uvicorn.Config(application, log_level="warning", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [heard]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{heard.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def served(store: Any, **options: Any) -> Iterator[Web]:
+    """This store behind a server of the test's own."""
+    made = {role: new_token(name, role) for role, name in NAMES.items()}
+    tokens: list[Token] = [token for token, _ in made.values()]
+    site = dashboard(store, **{"access": Tokens(tokens), **options})
+    with serving(site) as address:
+        web = Web(site, address, {role: text for role, (_, text) in made.items()})
+        try:
+            yield web
+        finally:
+            web.close()
+            site.end_streams()
+    site.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Web]]:
+    """Serves stores, as many as a test wants, until it ends."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        yield lambda store, **options: stack.enter_context(served(store, **options))
+
+
+@pytest.fixture
+def web(broker: Broker) -> Iterator[Web]:
+    """Each store in turn, behind a dashboard."""
+    with served(broker) as made:
+        yield made
+
+
+@pytest.fixture
+def memory_web(memory_broker: Broker) -> Iterator[Web]:
+    """For what no store has a say in."""
+    with served(memory_broker) as made:
+        yield made

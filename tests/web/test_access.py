@@ -1,0 +1,228 @@
+"""Who is let in: nobody without a token, browsers with a cookie, programs with a header."""
+
+from __future__ import annotations
+
+from http.cookies import SimpleCookie
+
+import pytest
+
+from penstock.errors import Refused
+from penstock.web.access import (
+    MOST_SESSIONS,
+    SESSION_SECONDS,
+    Person,
+    Role,
+    Tokens,
+    new_token,
+    parse_tokens,
+    read_tokens,
+)
+from penstock.web.route import Route, check_routes
+from penstock.web.routes import ROUTES
+from tests.web.conftest import Web
+
+OPEN = {("POST", "/enter"), ("GET", "/static/style.css")}
+A_JOB = "0190a6c4-5e1f-7000-8000-00000a1b2000"
+
+
+def filled(path: str) -> str:
+    """A path of the table with something in place of its parameters."""
+    return path.replace("{id}", A_JOB).replace("{file:path}", "penstock.js")
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_without_a_token_no_route_answers_but_the_entrance(memory_web: Web, route: Route):
+    nobody = memory_web.client()
+
+    answer = nobody.request(
+        route.method, filled(route.path), headers={"origin": memory_web.address}
+    )
+
+    if (route.method, route.path) == ("GET", "/static/style.css"):
+        assert answer.status_code == 200
+    else:
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/jobs/", "//jobs", "/enter/", "/health", "/metrics"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE"])
+def test_without_a_token_what_is_not_there_answers_the_same(memory_web: Web, path, method):
+    answer = memory_web.client().request(method, path, headers={"origin": memory_web.address})
+
+    assert answer.status_code == 401
+
+
+def test_what_is_open_to_anybody_is_this_and_nothing_else():
+    assert {(route.method, route.path) for route in ROUTES if route.role is Role.ANYBODY} == OPEN
+
+
+def test_a_route_without_a_role_keeps_the_dashboard_from_starting(memory_broker):
+    from penstock.web.site import Dashboard
+
+    forgotten = (*ROUTES, Route("GET", "/forgotten", "forgotten", lambda asked: {}))
+
+    with pytest.raises(Refused, match="GET /forgotten does not say which role it needs"):
+        Dashboard(memory_broker, access=lambda _: None, hosts=None, routes=forgotten)
+
+
+def test_an_open_route_is_one_exact_path_and_no_route_stands_twice():
+    with pytest.raises(Refused, match="one exact path"):
+        check_routes([Route("GET", "/{any}", "any", print, Role.ANYBODY)])
+    with pytest.raises(Refused, match="twice"):
+        check_routes([*ROUTES, ROUTES[0]])
+    with pytest.raises(Refused, match="all else is POST"):
+        check_routes([Route("DELETE", "/jobs", "gone", print, Role.ADMIN)])
+
+
+def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address(memory_web: Web):
+    text = memory_web.texts[Role.VIEW]
+    browser = memory_web.client()
+
+    answer = browser.get("/jobs", params={"q": "state:failed", "token": text})
+
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/jobs?q=state%3Afailed"
+    [cookie] = SimpleCookie(answer.headers["set-cookie"]).values()
+    assert cookie["httponly"]
+    assert cookie["samesite"].lower() == "strict"
+    assert text not in answer.headers["set-cookie"]
+    assert browser.get(answer.headers["location"]).status_code == 200
+
+
+def test_the_form_takes_a_token_and_leads_back_to_where_one_wanted_to_go(memory_web: Web):
+    browser = memory_web.client()
+    asked = browser.get("/jobs?q=state:failed")
+    assert 'name="to" value="/jobs?q=state:failed"' in asked.text
+
+    answer = browser.post(
+        "/enter",
+        data={"token": memory_web.texts[Role.VIEW], "to": "/jobs?q=state:failed"},
+        headers={"origin": memory_web.address},
+    )
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/jobs?q=state:failed")
+    assert browser.get("/jobs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "to",
+    ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:1", "", "/\n/"],
+)
+def test_the_form_leads_nowhere_else(memory_web: Web, to):
+    answer = memory_web.client().post(
+        "/enter",
+        data={"token": memory_web.texts[Role.VIEW], "to": to},
+        headers={"origin": memory_web.address},
+    )
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+
+
+@pytest.mark.parametrize("text", ["", "x", "ä" * 50, "\x00", "' or 1=1 --", "a" * 5000])
+def test_a_wrong_token_is_told_so_and_not_repeated(memory_web: Web, text):
+    nobody = memory_web.client()
+
+    by_address = nobody.get("/", params={"token": text})
+    by_form = nobody.post("/enter", data={"token": text}, headers={"origin": memory_web.address})
+
+    assert (by_address.status_code, by_form.status_code) == (401, 401)
+    assert "set-cookie" not in [*by_address.headers, *by_form.headers]
+    assert len(text) < 5 or text not in by_address.text + by_form.text
+
+
+def test_whoever_leaves_has_to_come_in_again(memory_web: Web):
+    browser = memory_web.browser(Role.VIEW)
+    assert browser.get("/").status_code == 200
+
+    browser.post("/leave")
+
+    assert browser.get("/").status_code == 401
+
+
+def test_a_session_ends_after_a_while_and_the_oldest_give_way(memory_web: Web):
+    class Bearer:
+        def __init__(self, session: str) -> None:
+            self.headers = {"host": "localhost:8484"}
+            self.cookies = {"penstock-8484": session}
+
+    now = [0.0]
+    tokens = Tokens([], clock=lambda: now[0])
+    first = tokens.enter(Person("ada", Role.ADMIN))
+    assert tokens(Bearer(first)) == Person("ada", Role.ADMIN)  # pyright: ignore[reportArgumentType]
+
+    now[0] = SESSION_SECONDS
+    assert tokens(Bearer(first)) is None  # pyright: ignore[reportArgumentType]
+    for _ in range(2 * MOST_SESSIONS):
+        last = tokens.enter(Person("bob", Role.VIEW))
+    assert tokens(Bearer(last)) == Person("bob", Role.VIEW)  # pyright: ignore[reportArgumentType]
+    assert len(tokens._sessions) <= MOST_SESSIONS
+
+
+def test_read_only_makes_everybody_a_viewer(serve, memory_broker):
+    web = serve(memory_broker, read_only=True)
+
+    answer = web.client(Role.ADMIN).post(f"/jobs/{A_JOB}/cancel")
+
+    assert answer.status_code == 403
+    assert "you have view" in answer.json()["error"]
+
+
+def test_an_application_may_say_itself_who_asks(serve, memory_broker):
+    people = {"ada": Person("ada", Role.OPERATE), "eve": None, "zoe": Person("zoe", Role.ANYBODY)}
+    web = serve(memory_broker, access=lambda request: people.get(request.headers.get("x-user")))
+    client = web.client()
+
+    statuses = {name: client.get("/", headers={"x-user": name}).status_code for name in people}
+
+    assert statuses == {"ada": 200, "eve": 401, "zoe": 401}
+    assert client.get("/", params={"token": web.texts[Role.ADMIN]}).status_code == 401
+
+
+def test_an_application_may_look_up_who_asks_while_others_are_served(serve, memory_broker):
+    async def access(request):
+        return Person("ada", Role.VIEW)
+
+    assert serve(memory_broker, access=access).client().get("/").status_code == 200
+
+
+def test_tokens_are_read_from_lines_and_between_commas_with_hashes_too():
+    token, text = new_token("carl", Role.VIEW)
+    said = f"# people\nada:admin:{'a' * 30}, Bob B:operate:{'b' * 30}\n{token.line}\n"
+
+    tokens = Tokens(parse_tokens(said, "a file"))
+
+    assert tokens.person_with("a" * 30) == Person("ada", Role.ADMIN)
+    assert tokens.person_with("b" * 30) == Person("Bob B", Role.OPERATE)
+    assert tokens.person_with(text) == Person("carl", Role.VIEW)
+    assert tokens.person_with(token.hashed.hex()) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("", "there is no token"),
+        ("ada", "written name:role:token"),
+        (f"ada:owner:{'a' * 30}", "has the role 'owner'"),
+        (f"ada:anybody:{'a' * 30}", "has the role 'anybody'"),
+        ("ada:admin:secret-word", "is short"),
+        ("ada:admin:sha256=abc", "64 hexadecimal digits"),
+    ],
+)
+def test_tokens_that_cannot_be_read_are_refused_without_showing_them(said, sentence):
+    with pytest.raises(Refused, match=sentence) as refused:
+        parse_tokens(said, "a file")
+
+    assert "secret-word" not in str(refused.value)
+    assert "a" * 30 not in str(refused.value)
+
+
+def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text(f"ada:admin:{'a' * 30}\n")
+    file.chmod(0o644)
+
+    with pytest.raises(Refused, match="chmod 600"):
+        read_tokens(file)
+    file.chmod(0o600)
+    assert [token.name for token in read_tokens(file)] == ["ada"]
