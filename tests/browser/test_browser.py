@@ -1,0 +1,104 @@
+"""What a person does at the dashboard, done in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from penstock.job import State
+from tests.browser.conftest import HOSTILE, Visitor
+from tests.factories import some_jobs
+
+pytestmark = pytest.mark.browser
+
+
+def test_every_page_opens_on_a_desk_and_on_a_phone_and_nothing_of_a_name_runs(visitor: Visitor):
+    """Issue 7: a complaint of the browser fails this, see `visitor`."""
+    places = visitor.places()
+    assert len(places) >= 2
+
+    for place in places:
+        visitor.go(place)
+        expect(visitor.page.locator("h1")).to_be_visible()
+        assert visitor.page.locator("[aria-current=page]").count() == 1, place
+        visitor.page.set_viewport_size({"width": 390, "height": 800})
+        assert not visitor.wide(), f"{place} has to be scrolled sideways on a phone"
+        visitor.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_job_of_every_hostile_name_is_shown_as_text(visitor: Visitor, store):
+    for name in HOSTILE:
+        visitor.go("/jobs")
+        visitor.page.fill("[data-filter]", f"key:'{name}'" if "'" not in name else f'key:"{name}"')
+        visitor.page.keyboard.press("Enter")
+        expect(visitor.page.locator("tr[data-row]")).to_have_count(1)
+        visitor.page.locator("tr[data-row] a").first.click()
+
+        shown = visitor.page.inner_text("main")
+        assert name in shown
+        assert "12345678901234567890" in shown
+
+
+def test_the_keyboard_is_enough(visitor: Visitor):
+    visitor.go("/")
+    visitor.page.keyboard.press("/")
+    visitor.page.wait_for_url("**/jobs")
+    visitor.page.keyboard.press("/")
+    visitor.page.keyboard.type("queue:default")
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url(re.compile("q=queue"))
+    visitor.page.keyboard.press("j")
+    visitor.page.keyboard.press("j")
+    chosen = visitor.page.locator("tr.chosen a").first.get_attribute("href")
+    visitor.page.keyboard.press("Enter")
+
+    visitor.page.wait_for_url(f"**{chosen}")
+    visitor.page.keyboard.press("?")
+    expect(visitor.page.locator("dialog")).to_be_visible()
+
+
+def test_light_and_dark_are_remembered(visitor: Visitor):
+    visitor.go("/")
+    page = visitor.page
+
+    def ground() -> str:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    before = ground()
+    page.locator("[data-theme-switch]").click()
+    after = ground()
+    visitor.go("/jobs")
+
+    assert before != after
+    assert ground() == after
+
+
+def test_more_rows_come_by_a_click_and_stay_in_order(visitor: Visitor, store, clock):
+    store.enqueue(some_jobs(clock, 120, queue="long"))
+    visitor.go("/jobs?q=queue:long")
+    rows = visitor.page.locator("tr[data-row]")
+    first = rows.count()
+
+    visitor.page.locator("tr.more a").first.click()
+
+    expect(rows).to_have_count(2 * first)
+    shown = [
+        row.get_attribute("href") or "" for row in visitor.page.locator("tr[data-row] a.id").all()
+    ]
+    assert shown == sorted(shown, reverse=True)
+    assert len(set(shown)) == len(shown)
+
+
+def test_a_failed_job_is_retried_from_its_page(visitor: Visitor, store):
+    visitor.go("/jobs?q=state:failed")
+    visitor.page.locator("tr[data-row] a").first.click()
+    id = visitor.page.url.rpartition("/")[2]
+    assert store.get(id).state is State.FAILED
+
+    visitor.page.locator("form[action$='/retry'] button").click()
+    visitor.page.wait_for_load_state()
+
+    assert store.get(id).state is State.READY
+    assert "otto" in visitor.page.inner_text("main")
