@@ -78,10 +78,10 @@ class Visitor:
         links = self.page.locator(".top nav a").all()
         return [link.get_attribute("href") or "" for link in links]
 
-    def wide(self) -> bool:
-        """Whether one has to scroll sideways."""
-        return self.page.evaluate(
-            "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    def fits(self) -> None:
+        """Nobody has to scroll sideways, once charts have heard how wide the window is."""
+        self.page.wait_for_function(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )
 
     def _heard(self, message: object) -> None:
