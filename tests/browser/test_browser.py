@@ -7,9 +7,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from penstock.job import State
+from penstock.job import State, failed
 from tests.browser.conftest import HOSTILE, Visitor
-from tests.factories import some_jobs
+from tests.factories import begun, claim, some_jobs
 
 pytestmark = pytest.mark.browser
 
@@ -102,3 +102,39 @@ def test_a_failed_job_is_retried_from_its_page(visitor: Visitor, store):
 
     assert store.get(id).state is State.READY
     assert "otto" in visitor.page.inner_text("main")
+
+
+def test_live_numbers_move_without_a_click(visitor: Visitor, store, clock):
+    visitor.go("/")
+    ready = visitor.page.locator("[data-live] [data-figure=ready]")
+    expect(visitor.page.locator("#live")).to_have_text("live")
+    before = int(ready.inner_text().replace(",", ""))
+
+    store.enqueue(some_jobs(clock, 5000, queue="flood"))
+
+    expect(ready).to_have_text(f"{before + 5000:,}")
+    assert visitor.page.locator("canvas").count() >= 3
+
+
+def test_all_failed_jobs_of_a_filter_are_retried_by_typing_their_number(
+    visitor: Visitor, store, clock
+):
+    """Issue 7: a batch is counted first, asked for by its number, shown and audited."""
+    jobs = some_jobs(clock, 250, queue="broken", task="media:resize")
+    store.enqueue(jobs)
+    held = claim(store, 250, tasks={"media:resize": 1})
+    store.settle([(job, begun(failed("Boom: 1"), clock.now())) for job in held])
+    visitor.go("/jobs?q=queue:broken")
+    page = visitor.page
+
+    page.get_by_role("link", name="retry", exact=True).click()
+    expect(page.locator("main")).to_contain_text("250 jobs match")
+    page.get_by_label("Reason").fill("the disk is back")
+    page.get_by_label("Type the number").fill("250")
+    page.locator("button.danger").click()
+    expect(page.locator("#progress")).to_contain_text("done: 250 of 250")
+
+    assert {store.get(job.id).state for job in jobs} == {State.READY}
+    page.goto(f"{visitor.web.address}/jobs/{jobs[0].id}")
+    expect(page.locator("main")).to_contain_text("the disk is back")
+    expect(page.locator("main")).to_contain_text("otto")
