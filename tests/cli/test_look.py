@@ -207,7 +207,7 @@ def test_the_history_of_a_tree(cli, monkeypatch):
     assert {each["state"] for each in branches} == {"succeeded"}
     names = [event["data"]["name"] for event in branches[0]["events"] if event["data"]]
     assert names == ["queued", "started"]
-    last = branches[1]["events"][-1]["position"]
+    last = branches[2]["events"][-1]["position"] - 1
     later = cli.lines("history", root, "--tree", "--after", str(last))
     events = [event for each in later for event in each["events"]]
     assert all(event["position"] > last for event in events)
