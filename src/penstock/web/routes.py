@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from penstock.web.access import Role
 from penstock.web.pages import entrance, files, job, jobs, overview
+from penstock.web.rest.table import REST
 from penstock.web.route import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -22,4 +23,5 @@ ROUTES: tuple[Route, ...] = (
     # Files
     Route("GET", "/static/style.css", "style", files.style, Role.ANYBODY),
     Route("GET", "/static/{file:path}", "file", files.show, Role.VIEW),
+    *REST,
 )
