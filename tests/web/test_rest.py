@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import re
@@ -11,6 +12,7 @@ import pytest
 
 from penstock import App
 from penstock.as_json import JobJson, event_json, job_json
+from penstock.errors import Refused
 from penstock.job import failed, succeeded
 from penstock.web.access import Person, Role
 from penstock.web.rest.openapi import document
@@ -251,12 +253,8 @@ def test_the_role_is_asked_for_at_the_verb_whatever_the_page_forgot(memory_broke
     nonsense = [None for each in parameters if each.default is each.empty]
 
     def asked() -> None:
-        try:
+        with contextlib.suppress(Refused, AttributeError, TypeError):
             getattr(verbs, verb)(*nonsense)
-        except Forbidden:
-            raise
-        except Exception as error:
-            assert not isinstance(error, KeyError)
 
     if role < needed:
         with pytest.raises(Forbidden, match=f"needs the role {needed}"):

@@ -5,8 +5,9 @@ A page is a module in `pages`, a template of its name, and a line here.
 
 from __future__ import annotations
 
+from penstock.web import live
 from penstock.web.access import Role
-from penstock.web.pages import entrance, files, job, jobs, overview
+from penstock.web.pages import entrance, files, job, jobs, operations, overview
 from penstock.web.rest.table import REST
 from penstock.web.route import Route
 
@@ -17,6 +18,12 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/jobs/{id}/cancel", "cancel job", job.cancel, Role.OPERATE),
     Route("POST", "/jobs/{id}/retry", "retry job", job.retry, Role.OPERATE),
     Route("POST", "/jobs/{id}/delete", "delete job", job.delete, Role.OPERATE),
+    Route("GET", "/operations", "operations page", operations.show, Role.VIEW),
+    Route("GET", "/operations/new", "operation form", operations.prepare, Role.OPERATE),
+    Route("POST", "/operations", "begin", operations.begin, Role.OPERATE),
+    Route("GET", "/operations/{id}", "operation page", operations.one, Role.VIEW),
+    Route("POST", "/operations/{id}/cancel", "stop", operations.cancel, Role.OPERATE),
+    Route("GET", "/live", "live", live.watch, Role.VIEW),
     # Who comes in, and who leaves
     Route("POST", "/enter", "enter", entrance.enter, Role.ANYBODY),
     Route("POST", "/leave", "leave", entrance.leave, Role.VIEW),

@@ -26,6 +26,7 @@ from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
 from penstock.web.access import Access, Person, Role
 from penstock.web.asked import Asked, Conflict, Malformed, NotFound
 from penstock.web.guard import SAFE, Guard, Refusal, TooLarge, path_of, person_in
+from penstock.web.live import Live
 from penstock.web.operations import Operations
 from penstock.web.rendering import environment
 from penstock.web.route import Route, check_routes
@@ -81,6 +82,7 @@ class Dashboard:
         self._pool = ThreadPoolExecutor(THREADS, "penstock-web")
         self._waiting = 0
         self.operations = Operations()
+        self.live = Live(self)
         table = [
             StarletteRoute(route.path, self._endpoint(route), methods=[route.method])
             for route in self.routes
@@ -114,6 +116,7 @@ class Dashboard:
 
     def end_streams(self) -> None:
         """End what would go on for ever, so that a server can stop; safe in a signal handler."""
+        self.live.end()
 
     def close(self) -> None:
         self.operations.close()
