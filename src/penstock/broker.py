@@ -48,6 +48,15 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0  # jobs it holds now
     alive: bool = True  # as `workers` found it
 
+    @property
+    def state(self) -> str:
+        """One word: busy, idle, detached (a process of its own, for one job) or lapsed."""
+        if not self.alive:
+            return "lapsed"
+        if self.queues == ():
+            return "detached"
+        return "busy" if self.running else "idle"
+
 
 class Batch(msgspec.Struct, frozen=True):
     """How far a bulk enqueue got: `count` rows under this id are stored."""

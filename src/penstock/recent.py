@@ -6,6 +6,7 @@ says how far that went. Longer stretches are the lake's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,7 +123,7 @@ LAPSED = frozenset({"crashed", "lost"})  # the reasons of an attempt whose worke
 
 def _below(values: Sequence[float], share: float) -> float | None:
     """A value that this share of them does not exceed."""
-    return values[max(0, -(-len(values) * share // 1).__int__() - 1)] if values else None
+    return values[max(0, math.ceil(len(values) * share) - 1)] if values else None
 
 
 def _depths(rows: Sequence[Event]) -> list[Depth]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.broker import Broker
     from penstock.mark import Mark
 
+
 def put_lakes(broker: Broker, *, json: bool) -> None:
     """Every lake that the store keeps history for."""
     from penstock.cli import show

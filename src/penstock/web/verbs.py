@@ -16,10 +16,12 @@ import msgspec
 from penstock import schedules as scheduled
 from penstock.acting import ACTS
 from penstock.app import App
+from penstock.audit import MOST_LOOKED, Deeds, Wanted, read_audit
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused
+from penstock.examine import Finding, examine, examine_jobs
 from penstock.filter import Filter
 from penstock.flow import FlowPage, FlowRow
 from penstock.flow_look import Look, flow_with, look_at
@@ -133,10 +135,33 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def history(
-        self, after: int | None = None, limit: int = 100, job: str | None = None
+        self,
+        after: int | None = None,
+        limit: int = 100,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
-        rows = self._broker.history(after, limit, None if job is None else parse_id(job))
+        id = None if job is None else parse_id(job)
+        rows = self._broker.history(after, limit, id, kind=kind, before=before)
         return [self._told(row) for row in rows] if self.hide_arguments else rows
+
+    @_needs(Role.VIEW)
+    def audit(
+        self,
+        wanted: Wanted,
+        before: int | None = None,
+        limit: int = 100,
+        most_looked: int = MOST_LOOKED,
+    ) -> Deeds:
+        """Who did what, newest first."""
+        return read_audit(self._broker, wanted, before, limit, most_looked)
+
+    @_needs(Role.VIEW)
+    def examine(self, url: str | None, known: Mapping[str, int] | None = None) -> list[Finding]:
+        """What the doctor finds; of a store without a URL, what can be told from inside."""
+        return examine_jobs(self._broker, known) if url is None else examine(url, known)
 
     @_needs(Role.VIEW)
     def notes(self, id: str, kind: str | None = None) -> list[Note]:

@@ -29,7 +29,9 @@ def show(asked: Asked) -> Response:
         found = asked.verbs.audit(_wanted(asked), before or None, PAGE)
     except Refused as error:
         mistake, status = str(error), 422
-    given = {name: asked.word(name).strip() or None for name in ("kind", "author", "since", "until")}
+    given = {
+        name: asked.word(name).strip() or None for name in ("kind", "author", "since", "until")
+    }
     more = None if found.before is None else asked.link("/audit", **given, before=found.before)
     rows_only = asked.request.headers.get("hx-request") == "true" and bool(before)
     return asked.page(

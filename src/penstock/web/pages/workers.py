@@ -60,18 +60,9 @@ _ORDER = ("failed", "running", "ready", "succeeded")
 
 
 def _shown(row: WorkerRow, now: float, held: list[Job[Any]], newest: str) -> Shown:
-    kind = _kind(row)
     health, says = _health(row, now)
     older = bool(row.penstock) and age_order(row.penstock) < age_order(newest)
-    return Shown(row, kind, health, says, held, older)
-
-
-def _kind(row: WorkerRow) -> str:
-    if not row.alive:
-        return "lapsed"
-    if row.queues == ():
-        return "detached"
-    return "busy" if row.running else "idle"
+    return Shown(row, row.state, health, says, held, older)
 
 
 def _health(row: WorkerRow, now: float) -> tuple[str, str]:
