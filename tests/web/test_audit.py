@@ -23,7 +23,7 @@ HOSTILE = """=cmd|'"><script>alert(1)</script>\u202e/{{7*7}}"""
 
 
 def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker, clock):
-    flow = a_flow(clock, {"one": part(), "two": part("one")})
+    flow = a_flow(clock, one=part(), two=part("one"))
     broker.enqueue(flow.jobs, flow=flow.flow)
     jobs = some_jobs(clock, 3)
     broker.enqueue(jobs)

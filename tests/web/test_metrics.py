@@ -109,7 +109,7 @@ def test_beyond_so_many_pairs_the_rest_is_added_up_and_said(scraped, broker, clo
 
 
 def test_hostile_names_break_no_line(scraped, broker, clock):
-    hostile = 'a"b\\c\nd{e}'
+    hostile = 'a"b\\c}{d,e="'
     broker.enqueue([a_job(clock, hostile, queue="<script>")])
 
     found = scraped()

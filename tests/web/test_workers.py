@@ -11,7 +11,7 @@ HOSTILE = """'"><script>alert(1)</script>\u202e/{{7*7}}"""
 
 
 def test_every_worker_is_shown_with_what_it_holds(web: Web, broker, clock):
-    broker.enqueue(some_jobs(clock, 3))
+    broker.enqueue(some_jobs(clock, 1))
     [held] = claim(broker, worker="busy-1", host="ada", pid=71, tags=frozenset({"gpu"}))
     claim(broker, worker="idle-1", host="bob", queues=("none",))
     broker.renew([a_worker("detached-1", queues=(), started_at=clock.now())])
