@@ -30,7 +30,9 @@ def test_once_it_shows_queues_workers_and_the_latest_failures(busy):
 def test_for_programs_it_is_one_document_a_look(busy):
     look = busy.json("top", "--once")
 
-    assert {row["queue"]: (row["ready"], row["scheduled"], row["failed"]) for row in look["queues"]} == {
+    assert {
+        row["queue"]: (row["ready"], row["scheduled"], row["failed"]) for row in look["queues"]
+    } == {
         "mail": (1, 1, 0),
         "payments": (0, 0, 1),
     }
@@ -86,7 +88,9 @@ def test_the_audit_says_who_did_what_and_why_newest_first(busy):
         ("rule", "provider is down"),
         ("cancel", "wrong address"),
     ]
-    assert [row["kind"] for row in busy.lines("history", "--audit", "--kind", "cancel")] == ["cancel"]
+    assert [row["kind"] for row in busy.lines("history", "--audit", "--kind", "cancel")] == [
+        "cancel"
+    ]
     assert busy.lines("history", "--audit", "--author", "nobody-of-that-name") == []
     assert [row["kind"] for row in busy.lines("history", "--audit", "--limit", "1")] == ["rule"]
     older = busy.lines("history", "--audit", "--before", str(rows[0]["position"]))

@@ -60,9 +60,7 @@ def test_without_workers_the_page_says_how_to_start_one(web: Web, broker, clock)
 
 
 def test_names_of_workers_are_shown_and_never_run(web: Web, broker, clock):
-    broker.renew(
-        [a_worker(HOSTILE, host=HOSTILE, tags=frozenset({HOSTILE}), penstock=HOSTILE)]
-    )
+    broker.renew([a_worker(HOSTILE, host=HOSTILE, tags=frozenset({HOSTILE}), penstock=HOSTILE)])
 
     page = web.client(Role.VIEW).get("/workers")
 

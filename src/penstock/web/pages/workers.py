@@ -15,7 +15,7 @@ from penstock.web.asked import Asked
 from penstock.why import span
 
 MOST_WORKERS = 500
-MOST_HELD = 200  # running jobs that are named, of all workers together
+MOST_HELD = 100  # running jobs that are named, of all workers together
 MOST_NAMED = 5  # and of one
 QUIET_SECONDS = 60.0  # twice what a worker itself allows before it says that it is not well
 
@@ -51,7 +51,7 @@ def show(asked: Asked) -> Response:
         releases=sorted({row.penstock for row in rows if row.penstock}, key=age_order),
         skew=_skew(rows),
         here=release(),
-        ready=sum(count.ready for count in verbs.count()),
+        ready=0 if rows else sum(count.ready for count in verbs.count()),
         most_named=MOST_NAMED,
     )
 
