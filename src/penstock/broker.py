@@ -51,11 +51,8 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def state(self) -> str:
         """One word: busy, idle, detached (a process of its own, for one job) or lapsed."""
-        if not self.alive:
-            return "lapsed"
-        if self.queues == ():
-            return "detached"
-        return "busy" if self.running else "idle"
+        taking = "busy" if self.running else "idle"
+        return "lapsed" if not self.alive else "detached" if self.queues == () else taking
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -163,8 +163,8 @@ def history(
             help="--audit: cancel, retry, delete, rule, schedule, flow or lake; may be given again."
         ),
     ] = None,
-    by: Annotated[
-        str | None, typer.Option("--author", help="--audit: of this one.", show_default=False)
+    author: Annotated[
+        str | None, typer.Option(help="--audit: of this one.", show_default=False)
     ] = None,
     since: Annotated[
         str | None, typer.Option(help="--audit: 2h, 3d (ago), or a time.", show_default=False)
@@ -194,10 +194,10 @@ def history(
         from penstock.cli.audit import put_audit
 
         with opened(url, profile, app) as broker:
-            asked = (kind or [], by or "", since, until)
+            asked = (kind or [], author or "", since, until)
             put_audit(broker, asked, before, limit, json=json)
         return
-    if kind or by or since or until or before:
+    if kind or author or since or until or before:
         raise Refused("--kind, --author, --since, --until and --before go with --audit")
     if follow and job_id is not None:
         raise Refused("--follow goes with the whole history: leave out the id")

@@ -77,8 +77,12 @@ def _draw_on(watch: _Watch, look: Look, every: float) -> None:
     from penstock.cli import show
 
     console = show.console()
-    first, whole = _drawn(look, console.height), console.is_terminal
-    with rich.live.Live(first, console=console, auto_refresh=False, screen=whole) as live:
+    while not console.is_terminal:
+        console.print(_drawn(look, None))
+        time.sleep(every)
+        look = watch.look()
+    first = _drawn(look, console.height)
+    with rich.live.Live(first, console=console, auto_refresh=False, screen=True) as live:
         while True:
             live.refresh()
             time.sleep(every)
