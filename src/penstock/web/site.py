@@ -26,6 +26,7 @@ from penstock.broker import Broker
 from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
 from penstock.web.access import Access, Person, Role
 from penstock.web.asked import Asked, Conflict, Malformed, NotFound
+from penstock.web.counting import Counting
 from penstock.web.examining import Examining
 from penstock.web.guard import SAFE, Guard, Refusal, TooLarge, path_of, person_in
 from penstock.web.live import Live
@@ -87,6 +88,7 @@ class Dashboard:
         self.lake = lake
         self.metrics = Metrics() if metrics else None
         self.examining = Examining()
+        self.counting = Counting()
         self.routes = check_routes(routes)
         self._templates = environment()
         self._pool = ThreadPoolExecutor(THREADS, "penstock-web")

@@ -34,6 +34,7 @@ from penstock.schedule import Schedule
 from penstock.signals import check_signal
 from penstock.views import Count, Event, Page, Why
 from penstock.web.access import Person, Role
+from penstock.web.counting import Counting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,7 +74,11 @@ def _needs(
             verbs.need(role, verb.__name__.replace("_", " "))
             if changes and not verbs.may_change:
                 raise NeedsPost(f"{verb.__name__} changes something: send it with POST")
-            return verb(verbs, *args, **kwargs)
+            try:
+                return verb(verbs, *args, **kwargs)
+            finally:
+                if changes:
+                    verbs.counting.forget()
 
         return checked
 
@@ -84,12 +89,19 @@ class Verbs:
     """The store in the hands of one person, for one request."""
 
     def __init__(
-        self, broker: Broker, person: Person, *, may_change: bool, hide_arguments: bool = False
+        self,
+        broker: Broker,
+        person: Person,
+        *,
+        may_change: bool,
+        hide_arguments: bool = False,
+        counting: Counting | None = None,
     ) -> None:
         self._broker = broker
         self.person = person
         self.may_change = may_change
         self.hide_arguments = hide_arguments
+        self.counting = counting or Counting()
 
     def need(self, role: Role, to: str) -> None:
         """Refuse unless the person has this role."""
@@ -131,7 +143,7 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def count(self) -> list[Count]:
-        return self._broker.count()
+        return self.counting.counts(self._broker.count)
 
     @_needs(Role.VIEW)
     def history(

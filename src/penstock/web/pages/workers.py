@@ -16,7 +16,7 @@ from penstock.why import span
 
 MOST_WORKERS = 500
 MOST_HELD = 100  # running jobs that are named, of all workers together
-MOST_NAMED = 5  # and of one
+MOST_NAMED = 3  # and of one
 QUIET_SECONDS = 60.0  # twice what a worker itself allows before it says that it is not well
 
 
