@@ -72,7 +72,7 @@ class Backfill:
         head = f"{self.task}: {len(states):,} partitions" + (f", {counts}" if counts else "")
         rows = [
             f"{name:<12} {''.join(_SIGNS[states[partition]] for partition in row)}"
-            for name, row in _rows(list(states))
+            for name, row in rows_of(list(states))
         ]
         legend = ". to run   > running   + succeeded   x failed   - cancelled"
         return "\n".join([head, *rows, legend])
@@ -223,7 +223,7 @@ def _text(partition: Partition) -> str:
     return str(partition)
 
 
-def _rows(partitions: list[Partition]) -> Iterator[tuple[str, list[Partition]]]:
+def rows_of(partitions: list[Partition]) -> Iterator[tuple[str, list[Partition]]]:
     """A row per month for days and per day for hours; else so many to a row."""
     if partitions and isinstance(partitions[0], datetime):
         for day, row in groupby(partitions, lambda each: cast("datetime", each).date()):

@@ -15,17 +15,19 @@ import msgspec
 
 from penstock import schedules as scheduled
 from penstock.acting import ACTS
+from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.errors import PenstockError, Refused
 from penstock.filter import Filter
-from penstock.flow import FlowPage, FlowRow
-from penstock.flow_look import Look, flow_with, look_at
+from penstock.flow import FlowPage, FlowRow, NodeRow
+from penstock.flow_look import Look, Took, flow_with, jobs_of, look_at, times_of
 from penstock.ids import Ids, parse_id
-from penstock.job import Job
+from penstock.job import Job, State
 from penstock.mark import Mark
 from penstock.redact import HIDDEN, redact, secret_names
 from penstock.rule import Rule, RuleKind
+from penstock.rule_look import Fitting, fitting
 from penstock.schedule import Schedule
 from penstock.signals import check_signal
 from penstock.views import Count, Event, Page, Why
@@ -36,6 +38,7 @@ R = TypeVar("R")
 
 MOST_REASON = 500
 MOST_IDS = 1000
+MOST_COUNTED = 10_000  # jobs that a rule is tried on one by one
 
 
 class Forbidden(PenstockError):
@@ -148,6 +151,11 @@ class Verbs:
         return self._broker.rules()
 
     @_needs(Role.VIEW)
+    def fitting(self, rule: Rule) -> Fitting:
+        """How many jobs that are due the rule is about, before it is set."""
+        return fitting(self._broker, rule, MOST_COUNTED)
+
+    @_needs(Role.VIEW)
     def workers(self) -> list[WorkerRow]:
         return self._broker.workers()
 
@@ -179,6 +187,31 @@ class Verbs:
     ) -> FlowPage:
         page = self._broker.flows(name, find, None if not after else parse_id(after), limit)
         return FlowPage([self._flow_shown(each) for each in page.flows], page.after)
+
+    @_needs(Role.VIEW)
+    def flow_jobs(
+        self, flow: FlowRow, node: str, state: State | None = None, after: str | None = None
+    ) -> Page:
+        """Jobs of a node, newest first."""
+        page = jobs_of(self._broker, flow, node, state, None if not after else parse_id(after))
+        return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
+
+    @_needs(Role.VIEW)
+    def flow_times(self, flow: FlowRow, nodes: Sequence[NodeRow]) -> dict[str, Took]:
+        """How long these nodes took so far."""
+        return times_of(self._broker, flow, nodes)
+
+    @_needs(Role.VIEW)
+    def backfilled_tasks(self) -> dict[str, int]:
+        return backfilled_tasks(self._broker, self._broker.rules())
+
+    @_needs(Role.VIEW)
+    def backfill(self, task: str) -> Looked:
+        """Where each partition of a task is; of their jobs nothing else is told."""
+        looked = look_at_backfill(self._broker, task)
+        return looked._replace(
+            partitions=[each._replace(job=self._shown(each.job)) for each in looked.partitions]
+        )
 
     @_needs(Role.VIEW)
     def lakes(self) -> list[Mark]:
@@ -234,6 +267,14 @@ class Verbs:
     @_needs(Role.OPERATE, changes=True)
     def limit_off(self, rule: Rule) -> bool:
         return self._clear(rule, RuleKind.LIMIT)
+
+    @_needs(Role.OPERATE, changes=True)
+    def order(self, rule: Rule) -> Rule:
+        return self._set(rule, RuleKind.ORDER)
+
+    @_needs(Role.OPERATE, changes=True)
+    def order_off(self, rule: Rule) -> bool:
+        return self._clear(rule, RuleKind.ORDER)
 
     def _set(self, rule: Rule, kind: RuleKind) -> Rule:
         self._about_something(rule, kind)
