@@ -6,16 +6,98 @@ has its whole body in the store.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import msgspec
 
-from penstock.job import Job
+from penstock.job import Job, State, Unique
 from penstock.redact import redact
-from penstock.rule import Rule
+from penstock.rule import Rule, RuleKind
 from penstock.views import Event
 from penstock.why import moment
+
+
+class JobJson(TypedDict):
+    """A job."""
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    reason: str | None
+    args: Any
+    options: dict[str, Any]
+    result: Any
+    error: str | None
+    version: int
+    priority: int
+    key: str | None
+    unique: Unique | None
+    runs_on: tuple[str, ...]
+    tags: Mapping[str, str]
+    attempt: int
+    failures: int
+    lapses: int
+    repeats: int
+    worker: str | None
+    enqueued_at: str | None
+    run_at: str | None
+    claimed_at: str | None
+    ended_at: str | None
+    expires_at: str | None
+
+
+class EventJson(TypedDict):
+    """A row of history."""
+
+    position: int
+    kind: str
+    at: str | None
+    job: str | None
+    queue: str | None
+    task: str | None
+    version: int | None
+    priority: int | None
+    attempt: int | None
+    state: State | None
+    reason: str | None
+    enqueued_at: str | None
+    run_at: str | None
+    started_at: str | None
+    worker: str | None
+    tags: Mapping[str, str]
+    error: str | None
+    args: Any
+    result: Any
+    data: Any
+
+
+class RateJson(TypedDict):
+    """So many starts in so many seconds."""
+
+    jobs: int
+    seconds: float
+
+
+class RuleJson(TypedDict):
+    """A rule."""
+
+    kind: RuleKind
+    queue: str | None
+    task: str | None
+    author: str
+    reason: str
+    created_at: str | None
+    until: str | None
+    version: int | None
+    tag: str | None
+    key: str | None
+    running: int | None
+    rate: RateJson | None
+    per_key: bool
+    policy: str | None
 
 
 def iso(at: float | None) -> str | None:
@@ -54,7 +136,7 @@ def call_text(body: bytes | None) -> str:
     return ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in items)
 
 
-def job_json(job: Job[Any]) -> dict[str, Any]:
+def job_json(job: Job[Any]) -> JobJson:
     """A job for programs."""
     body = decoded(redact(job.body))
     whole = cast("dict[str, Any]", body) if isinstance(body, dict) else {"args": body}
@@ -88,7 +170,7 @@ def job_json(job: Job[Any]) -> dict[str, Any]:
     }
 
 
-def event_json(event: Event) -> dict[str, Any]:
+def event_json(event: Event) -> EventJson:
     """A row of history for programs."""
     return {
         "position": event.position,
@@ -114,7 +196,7 @@ def event_json(event: Event) -> dict[str, Any]:
     }
 
 
-def rule_json(rule: Rule) -> dict[str, Any]:
+def rule_json(rule: Rule) -> RuleJson:
     """A rule for programs."""
     return {
         "kind": rule.kind,

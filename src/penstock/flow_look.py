@@ -6,8 +6,8 @@ runs or failed is looked up job by job, and of that a bounded number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
 
 from penstock.as_json import decoded, iso
 from penstock.broker import Broker
@@ -22,6 +22,52 @@ MOST_ASKED = 5  # pages that are looked through for the jobs of one node
 MOST_TIMED = 100  # nodes, and of a map so many of its jobs
 
 Jobs = dict[str, list[Job[Any]]]
+
+
+class RunningJson(TypedDict):
+    """A job that runs."""
+
+    id: str
+    claimed_at: str | None
+    worker: str | None
+
+
+class FailedJson(TypedDict):
+    """A job that failed."""
+
+    id: str
+    reason: str | None
+    error: str | None
+
+
+class NodeJson(TypedDict):
+    """A node of a flow; `level` is how many needs lie before it."""
+
+    id: str
+    task: str
+    level: int
+    state: str
+    jobs: int
+    jobs_left: int
+    bad: int
+    needs: tuple[str, ...]
+    needs_left: int
+    on_failure: str
+    signal: str | None
+    running: list[RunningJson]
+    failed: list[FailedJson]
+
+
+class FlowJson(TypedDict):
+    """A flow."""
+
+    id: str
+    name: str
+    find: Mapping[str, Any]
+    state: Any
+    created_at: str | None
+    ended_at: str | None
+    nodes: list[NodeJson]
 
 
 class Look(NamedTuple):
@@ -148,7 +194,7 @@ def _in(job: Job[Any], flow: FlowRow, node: str) -> bool:
     return place is not None and (place.id, place.node) == (flow.id, node)
 
 
-def flow_json(flow: FlowRow, look: Look) -> dict[str, Any]:
+def flow_json(flow: FlowRow, look: Look) -> FlowJson:
     """A flow for programs."""
     levels = levels_of(flow.nodes)
     return {

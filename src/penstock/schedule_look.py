@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 from penstock.as_json import iso
 from penstock.errors import Refused
@@ -14,6 +14,37 @@ LATE_SECONDS = 60.0  # beyond it nobody is there to decide a slot
 LATE = "late: no worker is there to decide it"
 LEFT = "nobody decides it: no worker has its code"
 AHEAD = "decided ahead of the clock, which was wrong"
+
+
+class LastJson(TypedDict):
+    """The last decision about a slot."""
+
+    says: str
+    slot: str | None
+    at: str | None
+
+
+class ScheduleJson(TypedDict):
+    """A schedule."""
+
+    name: str
+    task: str
+    queue: str
+    cron: str | None
+    zone: str
+    every: float | None
+    at: str | None
+    missed: str
+    window: float | None
+    overlap: str
+    from_code: bool
+    paused: bool
+    state: str
+    created_at: str | None
+    decided_until: str | None
+    last: LastJson | None
+    last_job: str | None
+    next: list[str]
 
 
 def state_of(schedule: Schedule, now: float) -> str:
@@ -45,7 +76,7 @@ def moved_by(before: datetime, slot: datetime) -> float:
     return 0.0 if was is None or is_now is None else (is_now - was).total_seconds() / 60
 
 
-def schedule_json(schedule: Schedule, now: float, count: int) -> dict[str, Any]:
+def schedule_json(schedule: Schedule, now: float, count: int) -> ScheduleJson:
     """A schedule for programs, with so many of its next slots."""
     last = schedule.last
     return {

@@ -73,7 +73,7 @@ def flow(
                     "enqueued, or it ended and was not kept."
                 )
             raise typer.Exit(1)
-        described = flow_json(found, look_at(broker, found)) if json else {}
+        described = flow_json(found, look_at(broker, found)) if json else None
         lines = [] if json else drawn(broker, found)
     if json:
         show.put_json(described)

@@ -5,6 +5,7 @@ A page is a module in `pages`, a template of its name, and a line here.
 
 from __future__ import annotations
 
+from penstock.web import live
 from penstock.web.access import Role
 from penstock.web.pages import (
     backfills,
@@ -13,11 +14,13 @@ from penstock.web.pages import (
     flows,
     job,
     jobs,
+    operations,
     overview,
     queues,
     rules,
     schedules,
 )
+from penstock.web.rest.table import REST
 from penstock.web.route import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -28,41 +31,48 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/jobs/{id}/retry", "retry job", job.retry, Role.OPERATE),
     Route("POST", "/jobs/{id}/delete", "delete job", job.delete, Role.OPERATE),
     # Flows
-    Route("GET", "/flows", "flows", flows.show, Role.VIEW, nav="Flows"),
-    Route("GET", "/flows/{id}", "flow", flows.one, Role.VIEW),
-    Route("GET", "/flows/{id}/column", "column of a flow", flows.column, Role.VIEW),
-    Route("GET", "/flows/{id}/nodes/{node}", "node of a flow", flows.node, Role.VIEW),
-    Route("POST", "/flows/{id}/cancel", "cancel flow", flows.cancel, Role.OPERATE),
-    Route("POST", "/flows/{id}/retry", "retry flow", flows.retry, Role.OPERATE),
-    Route("POST", "/flows/{id}/delete", "delete flow", flows.delete, Role.OPERATE),
+    Route("GET", "/flows", "flows page", flows.show, Role.VIEW, nav="Flows"),
+    Route("GET", "/flows/{id}", "flow page", flows.one, Role.VIEW),
+    Route("GET", "/flows/{id}/column", "column of a flow page", flows.column, Role.VIEW),
+    Route("GET", "/flows/{id}/nodes/{node}", "node of a flow page", flows.node, Role.VIEW),
+    Route("POST", "/flows/{id}/cancel", "cancel flow form", flows.cancel, Role.OPERATE),
+    Route("POST", "/flows/{id}/retry", "retry flow form", flows.retry, Role.OPERATE),
+    Route("POST", "/flows/{id}/delete", "delete flow form", flows.delete, Role.OPERATE),
     # Queues and rules
-    Route("GET", "/queues", "queues", queues.show, Role.VIEW, nav="Queues"),
-    Route("GET", "/queue", "queue", queues.one, Role.VIEW),
-    Route("GET", "/rules", "rules", rules.show, Role.VIEW),
-    Route("GET", "/rules/new", "new rule", rules.form, Role.VIEW),
-    Route("POST", "/rules/pause", "pause", rules.pause, Role.OPERATE),
-    Route("POST", "/rules/resume", "resume", rules.resume, Role.OPERATE),
-    Route("POST", "/rules/block", "block", rules.block, Role.ADMIN),
-    Route("POST", "/rules/unblock", "unblock", rules.unblock, Role.ADMIN),
-    Route("POST", "/rules/limit", "limit", rules.limit, Role.OPERATE),
-    Route("POST", "/rules/limit-off", "limit off", rules.limit_off, Role.OPERATE),
-    Route("POST", "/rules/order", "order", rules.order, Role.OPERATE),
-    Route("POST", "/rules/order-off", "order off", rules.order_off, Role.OPERATE),
+    Route("GET", "/queues", "queues page", queues.show, Role.VIEW, nav="Queues"),
+    Route("GET", "/queue", "queue page", queues.one, Role.VIEW),
+    Route("GET", "/rules", "rules page", rules.show, Role.VIEW),
+    Route("GET", "/rules/new", "rule form", rules.form, Role.VIEW),
+    Route("POST", "/rules/pause", "pause form", rules.pause, Role.OPERATE),
+    Route("POST", "/rules/resume", "resume form", rules.resume, Role.OPERATE),
+    Route("POST", "/rules/block", "block form", rules.block, Role.ADMIN),
+    Route("POST", "/rules/unblock", "unblock form", rules.unblock, Role.ADMIN),
+    Route("POST", "/rules/limit", "limit form", rules.limit, Role.OPERATE),
+    Route("POST", "/rules/limit-off", "limit off form", rules.limit_off, Role.OPERATE),
+    Route("POST", "/rules/order", "order form", rules.order, Role.OPERATE),
+    Route("POST", "/rules/order-off", "order off form", rules.order_off, Role.OPERATE),
     # Schedules; a name may hold anything, and so is no part of a path
-    Route("GET", "/schedules", "schedules", schedules.show, Role.VIEW, nav="Schedules"),
-    Route("GET", "/schedule", "schedule", schedules.one, Role.VIEW),
-    Route("POST", "/schedules/pause", "pause schedule", schedules.pause, Role.OPERATE),
-    Route("POST", "/schedules/resume", "resume schedule", schedules.resume, Role.OPERATE),
-    Route("POST", "/schedules/run", "run schedule", schedules.run, Role.OPERATE),
-    Route("POST", "/schedules/remove", "remove schedule", schedules.remove, Role.OPERATE),
+    Route("GET", "/schedules", "schedules page", schedules.show, Role.VIEW, nav="Schedules"),
+    Route("GET", "/schedule", "schedule page", schedules.one, Role.VIEW),
+    Route("POST", "/schedules/pause", "pause schedule form", schedules.pause, Role.OPERATE),
+    Route("POST", "/schedules/resume", "resume schedule form", schedules.resume, Role.OPERATE),
+    Route("POST", "/schedules/run", "run schedule form", schedules.run, Role.OPERATE),
+    Route("POST", "/schedules/remove", "remove schedule form", schedules.remove, Role.OPERATE),
     # Backfills
-    Route("GET", "/backfills", "backfills", backfills.show, Role.VIEW, nav="Backfills"),
-    Route("GET", "/backfill", "backfill", backfills.one, Role.VIEW),
-    Route("POST", "/backfill/retry", "retry backfill", backfills.retry, Role.OPERATE),
+    Route("GET", "/backfills", "backfills page", backfills.show, Role.VIEW, nav="Backfills"),
+    Route("GET", "/backfill", "backfill page", backfills.one, Role.VIEW),
+    Route("POST", "/backfill/retry", "retry backfill form", backfills.retry, Role.OPERATE),
+    Route("GET", "/operations", "operations page", operations.show, Role.VIEW),
+    Route("GET", "/operations/new", "operation form", operations.prepare, Role.OPERATE),
+    Route("POST", "/operations", "begin", operations.begin, Role.OPERATE),
+    Route("GET", "/operations/{id}", "operation page", operations.one, Role.VIEW),
+    Route("POST", "/operations/{id}/cancel", "stop", operations.cancel, Role.OPERATE),
+    Route("GET", "/live", "live", live.watch, Role.VIEW),
     # Who comes in, and who leaves
     Route("POST", "/enter", "enter", entrance.enter, Role.ANYBODY),
     Route("POST", "/leave", "leave", entrance.leave, Role.VIEW),
     # Files
     Route("GET", "/static/style.css", "style", files.style, Role.ANYBODY),
     Route("GET", "/static/{file:path}", "file", files.show, Role.VIEW),
+    *REST,
 )

@@ -26,6 +26,8 @@ from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
 from penstock.web.access import Access, Person, Role
 from penstock.web.asked import Asked, Conflict, Malformed, NotFound
 from penstock.web.guard import SAFE, Guard, Refusal, TooLarge, path_of, person_in
+from penstock.web.live import Live
+from penstock.web.operations import Operations
 from penstock.web.rendering import environment
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
@@ -79,6 +81,8 @@ class Dashboard:
         self._templates = environment()
         self._pool = ThreadPoolExecutor(THREADS, "penstock-web")
         self._waiting = 0
+        self.operations = Operations()
+        self.live = Live(self)
         table = [
             StarletteRoute(route.path, self._endpoint(route), methods=[route.method])
             for route in self.routes
@@ -112,8 +116,10 @@ class Dashboard:
 
     def end_streams(self) -> None:
         """End what would go on for ever, so that a server can stop; safe in a signal handler."""
+        self.live.end()
 
     def close(self) -> None:
+        self.operations.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, work: Callable[[], T]) -> T:

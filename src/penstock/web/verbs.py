@@ -16,8 +16,10 @@ import msgspec
 from penstock import schedules as scheduled
 from penstock.acting import ACTS
 from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill
+from penstock.app import App
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
+from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused
 from penstock.filter import Filter
 from penstock.flow import FlowPage, FlowRow, NodeRow
@@ -96,6 +98,10 @@ class Verbs:
             raise Forbidden(
                 f"{to} needs the role {role}; {self.person.name} has {self.person.role}"
             )
+
+    @property
+    def clock(self) -> Clock:
+        return self._broker.clock
 
     @property
     def now(self) -> float:
@@ -231,6 +237,15 @@ class Verbs:
     def delete(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
         return self._act("delete", ids, reason, flow)
 
+    def act(self, verb: str, ids: Sequence[str], reason: str = "") -> list[str]:
+        """One of the three by its name."""
+        acts = {"cancel": self.cancel, "retry": self.retry, "delete": self.delete}
+        return acts[verb](ids, reason)
+
+    def check_act(self, verb: str, reason: str) -> None:
+        """Refuse what `act` would refuse, whatever the jobs."""
+        self.act(verb, (), reason)
+
     def _act(self, verb: str, ids: Sequence[str], reason: str, flow: str | None) -> list[str]:
         if len(ids) > MOST_IDS:
             raise Refused(f"{len(ids):,} ids at a time: {MOST_IDS:,} at most; or give a filter")
@@ -239,6 +254,16 @@ class Verbs:
         if flow is not None:
             return act((), *told, flow=parse_id(flow))
         return act([parse_id(id) for id in ids], *told)
+
+    @_needs(Role.OPERATE, changes=True)
+    def enqueue(self, app: App, task: str, arguments: bytes, options: Mapping[str, Any]) -> str:
+        """Store a job of one of the app's tasks; its id, or that of the unique one that stands."""
+        found = app.task_named(task)
+        if found is None:
+            raise Refused(f"there is no task {task[:200]!r}; there are {', '.join(app.tasks)}")
+        args, kwargs = found.codec.decode(arguments)
+        given: dict[str, Any] = {"headers": {"author": self._author}, **options}
+        return found.options(**given).enqueue(*args, **kwargs).id
 
     @_needs(Role.OPERATE, changes=True)
     def signal(self, name: str, value: bytes = b"null", reason: str = "") -> list[str]:

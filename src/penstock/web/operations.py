@@ -1,0 +1,180 @@
+"""Cancel, retry or delete everything that a filter means: on the server, while people watch.
+
+An operation is a thread that goes page by page through the verbs of whoever began it, who is in the
+history of every job. How far it got is in memory alone: killed half-way, what was done is done, and
+the same filter finds the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from time import monotonic
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.acting import ACTS, Act, meant_by
+from penstock.errors import PenstockError, Refused
+from penstock.filter import Filter
+from penstock.ids import Ids
+from penstock.web.verbs import Verbs
+
+logger = logging.getLogger("penstock.web")
+
+PAGE = 500
+MOST_COUNTED = 50_000
+MOST_AT_ONCE = 2
+MOST_KEPT = 50
+_LONGEST_REST = 0.25  # seconds
+
+
+class Operation(msgspec.Struct, kw_only=True):
+    """How far one is: `state` is running, done, cancelled or failed."""
+
+    id: str
+    verb: str
+    filter: str
+    author: str
+    reason: str
+    state: str = "running"
+    matched: int = 0  # jobs that were found so far
+    done: int = 0  # those among them that it applied to
+    expected: int | None = None  # how many there were when it was begun; None: too many to count
+    began_at: float = 0.0
+    ended_at: float | None = None
+    error: str | None = None
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """How many jobs a filter means; `more`: at least so many."""
+
+    verb: str
+    filter: str
+    count: int
+    more: bool
+
+
+class _Running(NamedTuple):
+    operation: Operation
+    stop: threading.Event
+    thread: threading.Thread
+
+
+def preview(verbs: Verbs, verb: str, text: str, words: Sequence[str]) -> Preview:
+    """How many jobs an operation would be about, counted up to a bound."""
+    wanted, count, after = meant_by(words, act_named(verb), verbs.now), 0, None
+    while count < MOST_COUNTED:
+        page = verbs.find(wanted, after, 1000)
+        count, after = count + len(page.jobs), page.after
+        if after is None:
+            return Preview(verb, text, count, more=False)
+    return Preview(verb, text, count, more=True)
+
+
+def act_named(verb: str) -> Act:
+    if verb not in ACTS:
+        raise Refused(f"{verb[:40]!r} cannot be done by filter: there are {', '.join(ACTS)}")
+    return ACTS[verb]
+
+
+class Operations:
+    """The operations of one dashboard: one at a time per person, and few in all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: dict[str, _Running] = {}
+
+    def begin(
+        self, verbs: Verbs, verb: str, text: str, words: Sequence[str], reason: str
+    ) -> Operation:
+        """Begin one; it goes on when this returned."""
+        if not words:
+            raise Refused(f"{verb} what? Give a filter such as state:failed task:mail:send")
+        wanted = meant_by(words, act_named(verb), verbs.now)
+        verbs.check_act(verb, reason)
+        counted = preview(verbs, verb, text, words)
+        operation = Operation(
+            id=Ids(verbs.clock).first(),
+            verb=verb,
+            filter=text,
+            author=verbs.person.name,
+            reason=reason,
+            expected=None if counted.more else counted.count,
+            began_at=verbs.now,
+        )
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=self._run, args=(operation, verbs, wanted, stop), name=f"penstock-{verb}"
+        )
+        thread.daemon = True
+        with self._lock:
+            going = [each.operation for each in self._all.values() if each.thread.is_alive()]
+            mine = next((each for each in going if each.author == operation.author), None)
+            if mine is not None:
+                raise Refused(
+                    f"{mine.author} has an operation under way ({mine.id}): wait until it has "
+                    "ended, or cancel it"
+                )
+            if len(going) >= MOST_AT_ONCE:
+                raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
+            self._forget()
+            self._all[operation.id] = _Running(operation, stop, thread)
+            thread.start()
+        return operation
+
+    def all(self) -> list[Operation]:
+        """Those that are remembered, the last one first."""
+        with self._lock:
+            return [each.operation for each in reversed(self._all.values())]
+
+    def get(self, id: str) -> Operation | None:
+        found = self._all.get(id)
+        return None if found is None else found.operation
+
+    def cancel(self, id: str) -> bool:
+        """Have one end after the page it is at; False if it has ended."""
+        found = self._all.get(id)
+        if found is None or found.operation.state != "running":
+            return False
+        found.stop.set()
+        return True
+
+    def close(self) -> None:
+        for each in list(self._all.values()):
+            each.stop.set()
+        for each in list(self._all.values()):
+            each.thread.join()
+
+    def _forget(self) -> None:
+        ended = [id for id, each in self._all.items() if not each.thread.is_alive()]
+        for id in ended[: max(0, len(self._all) - MOST_KEPT + 1)]:
+            del self._all[id]
+
+    def _run(
+        self, operation: Operation, verbs: Verbs, wanted: Filter, stop: threading.Event
+    ) -> None:
+        after: str | None = None
+        try:
+            while not stop.is_set():
+                began = monotonic()
+                page = verbs.find(wanted, after, PAGE)
+                ids = [job.id for job in page.jobs]
+                if ids:
+                    operation.matched += len(ids)
+                    operation.done += len(verbs.act(operation.verb, ids, operation.reason))
+                after = page.after
+                if after is None:
+                    operation.state = "done"
+                    return
+                # As long a rest as the page took: workers have the store half of the time.
+                stop.wait(min(monotonic() - began, _LONGEST_REST))
+            operation.state = "cancelled"
+        except PenstockError as error:
+            operation.state, operation.error = "failed", str(error)
+        except Exception:
+            logger.exception("%s of %s", operation.verb, operation.filter)
+            operation.state, operation.error = "failed", "see the dashboard's own log"
+        finally:
+            operation.ended_at = verbs.now

@@ -1,0 +1,83 @@
+"""Operations: everything that a filter means, counted first, then begun with a reason, and watched.
+
+Above a hundred jobs the number has to be typed: nobody deletes a million by a slip.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from starlette.responses import Response
+
+from penstock.errors import Refused
+from penstock.filter import words_of
+from penstock.web.asked import Asked, Conflict, NotFound
+from penstock.web.operations import Operation, preview
+
+TYPED_ABOVE = 100
+
+
+def show(asked: Asked) -> Response:
+    return asked.page(
+        "operations.html",
+        title="Operations",
+        cli="penstock history",
+        operations=asked.site.operations.all(),
+    )
+
+
+def prepare(asked: Asked) -> Response:
+    verb, text = asked.word("verb"), asked.word("q").strip()
+    words = words_of(text)
+    if not words:
+        raise Refused(f"{verb} what? Give a filter such as state:failed task:mail:send")
+    counted = preview(asked.verbs, verb, text, words)
+    return asked.page(
+        "operation_new.html",
+        title=f"{verb.capitalize()} by filter",
+        cli=f"penstock {verb} {shlex.join(words)}",
+        counted=counted,
+        typed=counted.more or counted.count > TYPED_ABOVE,
+    )
+
+
+def begin(asked: Asked) -> Response:
+    form = asked.form()
+    verb, text = form.get("verb", ""), form.get("q", "").strip()
+    counted = preview(asked.verbs, verb, text, words_of(text))
+    if counted.more or counted.count > TYPED_ABOVE:
+        typed = form.get("typed", "").replace(",", "").strip()
+        if typed != str(counted.count):
+            raise Conflict(
+                f"{counted.count:,} jobs match now, and {typed[:20] or 'nothing'!r} was typed: "
+                "look at the number, and type it"
+            )
+    begun = asked.site.operations.begin(
+        asked.verbs, verb, text, words_of(text), form.get("reason", "")
+    )
+    return asked.go(f"/operations/{begun.id}")
+
+
+def one(asked: Asked) -> Response:
+    operation = _named(asked)
+    part = asked.request.headers.get("hx-request") == "true"
+    return asked.page(
+        "operation_progress.html" if part else "operation.html",
+        title=f"{operation.verb.capitalize()} by filter",
+        cli=f"penstock {operation.verb} {shlex.join(words_of(operation.filter))}",
+        operation=operation,
+    )
+
+
+def cancel(asked: Asked) -> Response:
+    operation = _named(asked)
+    if not asked.site.operations.cancel(operation.id):
+        raise Conflict(f"operation {operation.id} has ended: {operation.state}")
+    return asked.go(f"/operations/{operation.id}")
+
+
+def _named(asked: Asked) -> Operation:
+    found = asked.site.operations.get(asked.part("id"))
+    if found is None:
+        raise NotFound("No such operation is remembered here; the history has what it did.")
+    return found

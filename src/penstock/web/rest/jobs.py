@@ -1,0 +1,206 @@
+"""Jobs over REST: find, get, why, history, notes; enqueue, cancel, retry, delete, signal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.as_json import EventJson, JobJson, decoded, event_json, iso, job_json
+from penstock.errors import Refused
+from penstock.filter import parse_filter, words_of
+from penstock.ids import parse_id
+from penstock.job import State
+from penstock.web.asked import Asked, NotFound
+
+MOST_JOBS = 1000
+MOST_EVENTS = 1000
+
+
+class JobPage(msgspec.Struct):
+    """Jobs, newest first; `after` goes into the next call, and null means that there are no more.
+
+    `examined` is how many jobs a filter on arguments that are not indexed has looked at: such a
+    page may be short, or empty, with more to come.
+    """
+
+    jobs: list[JobJson]
+    after: str | None
+    examined: int
+
+
+class EventPage(msgspec.Struct):
+    """Rows of history, oldest first; `after` goes into the next call."""
+
+    events: list[EventJson]
+    after: int | None
+
+
+class WhyJson(msgspec.Struct):
+    """Why a job is where it is."""
+
+    id: str
+    state: State | None
+    cause: str
+    sentence: str
+
+
+class NoteJson(msgspec.Struct):
+    """Something that a job left behind."""
+
+    kind: str
+    name: str
+    value: Any
+    at: str | None
+
+
+class Notes(msgspec.Struct):
+    """What a job left behind, oldest first."""
+
+    notes: list[NoteJson]
+
+
+class Act(msgspec.Struct, forbid_unknown_fields=True):
+    """Jobs by their ids, or a whole flow; the reason is kept in the history."""
+
+    ids: list[str] = []
+    flow: str | None = None
+    reason: str = ""
+
+
+class Acted(msgspec.Struct):
+    """The jobs that it applied to, and those that were left as they are."""
+
+    done: list[str]
+    left: list[str]
+
+
+class NewJob(msgspec.Struct, forbid_unknown_fields=True):
+    """A call of a task: its arguments by name, and the options of this one job."""
+
+    task: str
+    args: Mapping[str, Any] = {}
+    queue: str | None = None
+    delay: float | None = None
+    priority: int | None = None
+    key: str | None = None
+    unique: str | None = None
+    tags: Mapping[str, str] | None = None
+
+
+class Enqueued(msgspec.Struct):
+    """The job that is stored."""
+
+    id: str
+
+
+class Signal(msgspec.Struct, forbid_unknown_fields=True):
+    """A signal, and the value that ends whoever waits for it."""
+
+    name: str
+    value: Any = None
+    reason: str = ""
+
+
+class Signalled(msgspec.Struct):
+    """The jobs that waited for it."""
+
+    done: list[str]
+
+
+def find(asked: Asked) -> JobPage:
+    wanted = parse_filter(words_of(asked.word("q")), asked.verbs.now)
+    limit = asked.number("limit", 100, 1, MOST_JOBS)
+    page = asked.verbs.find(wanted, asked.word("after") or None, limit)
+    return JobPage([job_json(job) for job in page.jobs], page.after, page.examined)
+
+
+def get(asked: Asked) -> JobJson:
+    id = job_id(asked)
+    job = asked.verbs.get(id)
+    if job is None:
+        raise NotFound(asked.verbs.why(id).sentence)
+    return job_json(job)
+
+
+def why(asked: Asked) -> WhyJson:
+    answer = asked.verbs.why(job_id(asked))
+    if answer.state is None:
+        raise NotFound(answer.sentence)
+    return WhyJson(answer.job, answer.state, answer.cause, answer.sentence)
+
+
+def history_of(asked: Asked) -> EventPage:
+    return _events(asked, job_id(asked))
+
+
+def history(asked: Asked) -> EventPage:
+    return _events(asked, None)
+
+
+def _events(asked: Asked, job: str | None) -> EventPage:
+    after = asked.number("after", -1, 0, 2**63 - 1) if asked.word("after") else None
+    rows = asked.verbs.history(after, asked.number("limit", 100, 1, MOST_EVENTS), job)
+    return EventPage([event_json(row) for row in rows], rows[-1].position if rows else after)
+
+
+def notes(asked: Asked) -> Notes:
+    found = asked.verbs.notes(job_id(asked), asked.word("kind") or None)
+    return Notes(
+        [NoteJson(note.kind, note.name, decoded(note.value), iso(note.at)) for note in found]
+    )
+
+
+def cancel(asked: Asked) -> Acted:
+    return _act(asked, "cancel")
+
+
+def retry(asked: Asked) -> Acted:
+    return _act(asked, "retry")
+
+
+def delete(asked: Asked) -> Acted:
+    return _act(asked, "delete")
+
+
+def _act(asked: Asked, verb: str) -> Acted:
+    given, verbs = asked.json(Act), asked.verbs
+    if bool(given.ids) == (given.flow is not None):
+        raise Refused(f"{verb} what? Give ids, or a flow; a filter is an operation's")
+    if given.flow is not None:
+        found = verbs.flow(given.flow)
+        if found is None:
+            raise NotFound(f"{given.flow[:60]} is no flow that is stored here, and no job of one")
+        acts = {"cancel": verbs.cancel, "retry": verbs.retry, "delete": verbs.delete}
+        return Acted(acts[verb]((), given.reason, flow=found.id), [])
+    done = verbs.act(verb, given.ids, given.reason)
+    wanted = dict.fromkeys(parse_id(id) for id in given.ids)
+    return Acted(done, [id for id in wanted if id not in set(done)])
+
+
+def enqueue(asked: Asked) -> Enqueued:
+    given = asked.json(NewJob)
+    if asked.site.app is None:
+        raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
+    chosen = {
+        name: value
+        for name in ("queue", "delay", "priority", "key", "unique", "tags")
+        if (value := getattr(given, name)) is not None
+    }
+    arguments = msgspec.json.encode(given.args)
+    return Enqueued(asked.verbs.enqueue(asked.site.app, given.task, arguments, chosen))
+
+
+def signal(asked: Asked) -> Signalled:
+    given = asked.json(Signal)
+    value = msgspec.json.encode(given.value)
+    return Signalled(asked.verbs.signal(given.name, value, given.reason))
+
+
+def job_id(asked: Asked) -> str:
+    """The job that the path names."""
+    try:
+        return parse_id(asked.part("id"))
+    except Refused as error:
+        raise NotFound(str(error)) from None

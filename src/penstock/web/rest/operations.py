@@ -1,0 +1,89 @@
+"""Operations over REST: a preview that counts, then a beginning, progress, and an end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.as_json import iso
+from penstock.filter import words_of
+from penstock.web.asked import Asked, Conflict, NotFound
+from penstock.web.operations import Operation, Preview, preview
+
+
+class Begin(msgspec.Struct, forbid_unknown_fields=True):
+    """Cancel, retry or delete whatever a filter means; the reason is kept with every job."""
+
+    verb: str
+    filter: str
+    reason: str = ""
+
+
+class OperationJson(msgspec.Struct):
+    """How far an operation is: running, done, cancelled or failed."""
+
+    id: str
+    verb: str
+    filter: str
+    author: str
+    reason: str
+    state: str
+    expected: int | None
+    matched: int
+    done: int
+    began_at: str | None
+    ended_at: str | None
+    error: str | None
+
+
+class OperationList(msgspec.Struct):
+    """The operations that this dashboard remembers, the last one first."""
+
+    operations: list[OperationJson]
+
+
+def look_ahead(asked: Asked) -> Preview:
+    text = asked.word("q")
+    return preview(asked.verbs, asked.word("verb"), text, words_of(text))
+
+
+def begin(asked: Asked) -> OperationJson:
+    given = asked.json(Begin)
+    begun = asked.site.operations.begin(
+        asked.verbs, given.verb, given.filter, words_of(given.filter), given.reason
+    )
+    return shown(begun)
+
+
+def every(asked: Asked) -> OperationList:
+    return OperationList([shown(each) for each in asked.site.operations.all()])
+
+
+def get(asked: Asked) -> OperationJson:
+    found = asked.site.operations.get(asked.part("id"))
+    if found is None:
+        raise NotFound("no such operation is remembered here; the history has what it did")
+    return shown(found)
+
+
+def cancel(asked: Asked) -> OperationJson:
+    running = get(asked)
+    if not asked.site.operations.cancel(running.id):
+        raise Conflict(f"operation {running.id} has ended: {running.state}")
+    return get(asked)
+
+
+def shown(operation: Operation) -> OperationJson:
+    return OperationJson(
+        operation.id,
+        operation.verb,
+        operation.filter,
+        operation.author,
+        operation.reason,
+        operation.state,
+        operation.expected,
+        operation.matched,
+        operation.done,
+        iso(operation.began_at),
+        iso(operation.ended_at),
+        operation.error,
+    )

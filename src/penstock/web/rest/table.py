@@ -1,0 +1,202 @@
+"""The routes of REST: what each takes, gives, and which role it needs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from penstock.as_json import JobJson
+from penstock.flow_look import FlowJson
+from penstock.schedule_look import ScheduleJson
+from penstock.web.access import Role
+from penstock.web.operations import Preview
+from penstock.web.rest import jobs, look, openapi, operations, rules
+from penstock.web.route import Parameter, Route
+
+_V1 = "/api/v1"
+_Text = Annotated[str, Meta(max_length=4000)]
+_Limit = Annotated[int, Meta(ge=1, le=1000)]
+_Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Slots = Annotated[int, Meta(ge=0, le=rules.MOST_SLOTS)]
+
+_ID = Parameter("id", _Text, "The id.", required=True)
+_Q = Parameter("q", _Text, "A filter, as state:failed task:mail:send -tag.tenant:test since:2h.")
+_AFTER = Parameter("after", _Text, "Go on below this id.")
+_LIMIT = Parameter("limit", _Limit, "Most to answer with.")
+_SINCE = Parameter("after", _Position, "Rows after this position; without it the last ones.")
+_VERB = Parameter("verb", _Text, "cancel, retry or delete.", required=True)
+
+
+def _get(path: str, name: str, handle: Any, says: str, gives: Any, *parameters: Parameter) -> Route:
+    return Route(
+        "GET",
+        _V1 + path,
+        name,
+        handle,
+        Role.VIEW,
+        says=says,
+        parameters=parameters,
+        gives=gives,
+    )
+
+
+def _post(  # noqa: PLR0917  a line of the table
+    path: str,
+    name: str,
+    handle: Any,
+    says: str,
+    gives: Any,
+    takes: Any = None,
+    role: Role = Role.OPERATE,
+    parameters: tuple[Parameter, ...] = (),
+) -> Route:
+    return Route(
+        "POST",
+        _V1 + path,
+        name,
+        handle,
+        role,
+        says=says,
+        parameters=parameters,
+        takes=takes,
+        gives=gives,
+    )
+
+
+REST: tuple[Route, ...] = (
+    _get("/openapi.json", "openapi", openapi.show, "This description.", dict[str, Any]),
+    _get("/jobs", "find", jobs.find, "Jobs, newest first.", jobs.JobPage, _Q, _AFTER, _LIMIT),
+    _get("/jobs/{id}", "get", jobs.get, "A job.", JobJson, _ID),
+    _get("/jobs/{id}/why", "why", jobs.why, "Why it is where it is.", jobs.WhyJson, _ID),
+    _get(
+        "/jobs/{id}/history",
+        "history of a job",
+        jobs.history_of,
+        "What happened to it.",
+        jobs.EventPage,
+        *(_ID, _SINCE, _LIMIT),
+    ),
+    _get(
+        "/jobs/{id}/notes",
+        "notes",
+        jobs.notes,
+        "What it left behind.",
+        jobs.Notes,
+        *(_ID, Parameter("kind", _Text, "progress, snapshot, step or log.")),
+    ),
+    _get("/history", "history", jobs.history, "What happened.", jobs.EventPage, _SINCE, _LIMIT),
+    _get("/count", "count", look.count, "Where jobs stand, by task.", look.Counts),
+    _get("/queues", "queues", look.queues, "Where jobs stand, by queue.", look.Queues),
+    _get("/workers", "workers", look.workers, "Every worker.", look.Workers),
+    _get("/rules", "rules", look.rules, "Every rule.", look.Rules),
+    _get(
+        "/flows",
+        "flows",
+        look.flows,
+        "Flows, newest first.",
+        look.Flows,
+        *(Parameter("name", _Text, "Of this name."), _AFTER, _LIMIT),
+        Parameter("find", _Text, "With a name: PROPERTY=VALUE; may be given again."),
+    ),
+    _get("/flows/{id}", "flow", look.flow, "A flow, or the one of a job.", FlowJson, _ID),
+    _get(
+        "/schedules",
+        "schedules",
+        rules.schedules,
+        "Every schedule, or one.",
+        rules.Schedules,
+        *(Parameter("name", _Text, "This one."), Parameter("next", _Slots, "So many slots.")),
+    ),
+    _post("/jobs", "enqueue", jobs.enqueue, "Store a job.", jobs.Enqueued, jobs.NewJob),
+    _post("/cancel", "cancel", jobs.cancel, "End jobs.", jobs.Acted, jobs.Act),
+    _post("/retry", "retry", jobs.retry, "Run jobs again.", jobs.Acted, jobs.Act),
+    _post("/delete", "delete", jobs.delete, "Forget jobs.", jobs.Acted, jobs.Act),
+    _post("/signal", "signal", jobs.signal, "End whoever waits.", jobs.Signalled, jobs.Signal),
+    _post("/pause", "pause", rules.pause, "Hold jobs back.", rules.Set, rules.About),
+    _post("/resume", "resume", rules.resume, "Take a pause back.", rules.Cleared, rules.About),
+    _post(
+        "/block", "block", rules.block, "Hold jobs back.", rules.Set, rules.About, role=Role.ADMIN
+    ),
+    _post(
+        "/unblock",
+        "unblock",
+        rules.unblock,
+        "Lift a block.",
+        rules.Cleared,
+        rules.About,
+        role=Role.ADMIN,
+    ),
+    _post("/limit", "limit", rules.limit, "Limit a queue or a task.", rules.Limited, rules.Limit),
+    _post(
+        "/schedules/pause",
+        "pause schedule",
+        rules.pause_schedule,
+        "Skip its slots.",
+        ScheduleJson,
+        rules.Named,
+    ),
+    _post(
+        "/schedules/resume",
+        "resume schedule",
+        rules.resume_schedule,
+        "Go on with the next slot.",
+        ScheduleJson,
+        rules.Named,
+    ),
+    _post(
+        "/schedules/run",
+        "run schedule",
+        rules.run_schedule,
+        "Enqueue its job now.",
+        rules.RunNow,
+        rules.Named,
+    ),
+    _post(
+        "/schedules/remove",
+        "remove schedule",
+        rules.remove_schedule,
+        "Forget it; its jobs stay.",
+        rules.Removed,
+        rules.Named,
+    ),
+    _get(
+        "/operations/preview",
+        "preview",
+        operations.look_ahead,
+        "How many jobs an operation would be about.",
+        Preview,
+        *(_VERB, _Q),
+    ),
+    _get(
+        "/operations",
+        "operations",
+        operations.every,
+        "Operations that are remembered.",
+        operations.OperationList,
+    ),
+    _get(
+        "/operations/{id}",
+        "operation",
+        operations.get,
+        "How far it is.",
+        operations.OperationJson,
+        _ID,
+    ),
+    _post(
+        "/operations",
+        "begin operation",
+        operations.begin,
+        "Cancel, retry or delete by filter.",
+        operations.OperationJson,
+        operations.Begin,
+    ),
+    _post(
+        "/operations/{id}/cancel",
+        "cancel operation",
+        operations.cancel,
+        "End it after the page it is at.",
+        operations.OperationJson,
+        parameters=(_ID,),
+    ),
+)

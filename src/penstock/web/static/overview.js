@@ -1,0 +1,80 @@
+// The overview's live part: figures, charts and sparklines out of one stream of ticks, one a second.
+"use strict";
+
+const MOST = 300;
+const PLACES = ["ready", "scheduled", "waiting", "paused", "running", "failed", "limited"];
+const ticks = [];
+const format = new Intl.NumberFormat("en");
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function chart(element, series) {
+  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, font: "12px system-ui" };
+  return new uPlot({
+    width: element.clientWidth, height: 150, legend: { show: false }, cursor: { y: false },
+    scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+    axes: [axis, { ...axis, size: 48 }],
+    series: [{}, ...series.map((each) => ({ label: each.label, stroke: colour(each.colour), width: 1.5, spanGaps: true }))],
+  }, [[], ...series.map(() => [])], element);
+}
+
+const charts = [
+  ["throughput", [{ label: "succeeded/s", colour: "--succeeded", of: (t) => t.succeeded }, { label: "failed/s", colour: "--failed", of: (t) => t.failed }]],
+  ["wait", [{ label: "wait, s", colour: "--accent", of: (t) => t.wait }, { label: "run, s", colour: "--running", of: (t) => t.took }]],
+  ["depth", [{ label: "ready", colour: "--ready", of: (t) => t.places.ready }, { label: "running", colour: "--running", of: (t) => t.places.running }]],
+].map(([id, series]) => {
+  const element = document.getElementById(id);
+  return { element, series, plot: chart(element, series) };
+});
+
+function sparkline(row, name) {
+  const place = row.querySelector("polyline");
+  if (place === null) return;
+  const depths = ticks.slice(-60).map((tick) => {
+    const found = tick.queues.find((each) => each[0] === name);
+    return found === undefined ? 0 : found[1][0] + found[1][4];
+  });
+  const most = Math.max(1, ...depths);
+  place.setAttribute("points", depths.map((depth, at) => `${at * 2},${(22 - 20 * depth / most).toFixed(1)}`).join(" "));
+}
+
+function draw() {
+  const last = ticks[ticks.length - 1];
+  for (const figure of document.querySelectorAll("[data-live] [data-figure]")) {
+    const value = figure.dataset.figure === "alive" ? last.alive : last.places[figure.dataset.figure];
+    if (value !== undefined) figure.textContent = format.format(value);
+  }
+  const queues = new Map(last.queues);
+  for (const row of document.querySelectorAll("tr[data-queue]")) {
+    const places = queues.get(row.dataset.queue) ?? (last.queues.length < 50 ? PLACES.map(() => 0) : null);
+    if (places === null) continue;
+    PLACES.forEach((place, at) => {
+      const cell = row.querySelector(`[data-figure="${place}"]`);
+      if (cell === null) return;
+      cell.textContent = format.format(places[at]);
+      cell.className = `right ${places[at] ? place : "zero"}`;
+    });
+    sparkline(row, row.dataset.queue);
+  }
+  for (const { series, plot } of charts) {
+    plot.setData([ticks.map((tick) => tick.at), ...series.map((each) => ticks.map((tick) => each.of(tick) ?? null))]);
+  }
+}
+
+const state = document.getElementById("live");
+const stream = new EventSource(document.body.dataset.root + "/live");
+stream.onmessage = (event) => {
+  const told = JSON.parse(event.data);
+  if (told.length > 1 || ticks.length === 0) ticks.length = 0;
+  ticks.push(...told.filter((tick) => tick.error === null));
+  ticks.splice(0, Math.max(0, ticks.length - MOST));
+  const wrong = told.find((tick) => tick.error !== null);
+  state.textContent = wrong ? wrong.error : "live";
+  if (ticks.length > 0) draw();
+};
+stream.onerror = () => { state.textContent = "not live: trying again"; };
+addEventListener("resize", () => {
+  for (const { element, plot } of charts) plot.setSize({ width: element.clientWidth, height: 150 });
+});

@@ -1,0 +1,175 @@
+"""Live: one look a second for all who watch, none when nobody does, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from penstock.job import failed, succeeded
+from penstock.web import dashboard
+from penstock.web.access import Role
+from penstock.web.live import MOST_BEHIND, MOST_STREAMS
+from tests.factories import begun, claim, settle, some_jobs
+from tests.web.conftest import Web
+
+
+def messages(answer):
+    """The ticks of a stream, message by message."""
+    for line in answer.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def test_numbers_move_as_jobs_end(web: Web, broker, clock):
+    broker.enqueue(some_jobs(clock, 10))
+    client = web.client(Role.VIEW)
+
+    with client.stream("GET", "/live") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        told = messages(answer)
+        assert next(told) == []
+        [first] = next(told)
+        for job, outcome in zip(claim(broker, 3), (succeeded, succeeded, failed), strict=True):
+            said = outcome("no") if outcome is failed else outcome(b"1")
+            settle(broker, job, begun(said, clock.now()))
+        ticks = [first]
+        while sum(tick["succeeded"] + tick["failed"] for tick in ticks) < 3:
+            ticks += next(told)
+
+    assert (first["places"]["ready"], first["places"]["failed"]) == (10, 0)
+    assert (ticks[-1]["places"]["ready"], ticks[-1]["places"]["failed"]) == (7, 1)
+    assert sum(tick["succeeded"] for tick in ticks) == 2
+    assert ticks[-1]["queues"][0][0] == "default"
+
+
+class Counting:
+    """A store that counts how often it is looked at."""
+
+    def __init__(self, broker) -> None:
+        self._broker = broker
+        self.looks = 0
+
+    def __getattr__(self, name):
+        return getattr(self._broker, name)
+
+    def count(self):
+        self.looks += 1
+        return self._broker.count()
+
+
+def test_however_many_watch_the_store_is_looked_at_once_a_tick(serve, memory_broker):
+    store = Counting(memory_broker)
+    web = serve(store)
+    first, second = web.client(Role.VIEW), web.client(Role.VIEW)
+
+    with first.stream("GET", "/live") as one, second.stream("GET", "/live") as other:
+        told, heard = messages(one), messages(other)
+        next(told), next(heard)
+        ticks = [next(told) for _ in range(2)]
+        next(heard)
+
+    assert len(ticks) <= store.looks <= len(ticks) + 2
+
+
+def test_when_nobody_watches_nobody_looks(memory_broker, monkeypatch):
+    monkeypatch.setattr("penstock.web.live.EVERY_SECONDS", 0.001)
+    store = Counting(memory_broker)
+    site = dashboard(store, access=lambda _: None)
+
+    async def watched() -> int:
+        stream = site.live._told()
+        await anext(stream)
+        await anext(stream)
+        await stream.aclose()
+        assert site.live._ticking is not None
+        await site.live._ticking  # it ends by itself
+        return store.looks
+
+    looks = asyncio.run(watched())
+
+    assert looks >= 1
+    assert store.looks == looks
+    site.close()
+
+
+def test_a_reader_that_does_not_keep_up_is_dropped(memory_broker, monkeypatch):
+    monkeypatch.setattr("penstock.web.live.EVERY_SECONDS", 0.001)
+    site = dashboard(memory_broker, access=lambda _: None)
+
+    async def slow() -> list[bytes]:
+        stream = site.live._told()
+        await anext(stream)
+        assert site.live._ticking is not None
+        await site.live._ticking  # nobody reads: it drops the only one, and ends
+        return [told async for told in stream]
+
+    assert len(asyncio.run(slow())) <= MOST_BEHIND
+    assert site.live._streams == set()
+    site.close()
+
+
+def test_so_many_may_watch_and_no_more(memory_broker, monkeypatch):
+    monkeypatch.setattr("penstock.web.live.MOST_STREAMS", 2)
+    assert MOST_STREAMS > 2
+    from tests.web.conftest import served
+
+    with served(memory_broker) as web:
+        clients = [web.client(Role.VIEW) for _ in range(3)]
+        with clients[0].stream("GET", "/live") as one, clients[1].stream("GET", "/live") as other:
+            told, heard = messages(one), messages(other)
+            next(told), next(heard)
+            assert clients[2].get("/live").status_code == 503
+
+
+def test_a_store_that_does_not_answer_is_said_and_tried_again(serve, memory_broker):
+    from penstock.errors import StoreUnreachable
+
+    class Down(Counting):
+        def count(self):
+            self.looks += 1
+            if self.looks == 1:
+                message = "the store does not answer"
+                raise StoreUnreachable(message)
+            return self._broker.count()
+
+    with serve(Down(memory_broker)).client(Role.VIEW).stream("GET", "/live") as answer:
+        told = messages(answer)
+        next(told)
+        [first], [second] = next(told), next(told)
+
+    assert first["error"] == "the store does not answer"
+    assert second["error"] is None
+
+
+def test_streams_end_when_the_server_does(serve, memory_broker):
+    web = serve(memory_broker)
+    with web.client(Role.VIEW).stream("GET", "/live") as answer:
+        told = messages(answer)
+        next(told)
+
+        web.site.end_streams()
+
+        assert all(isinstance(ticks, list) for ticks in told)
+    assert web.client(Role.VIEW).get("/live").status_code == 503
+
+
+def test_nobody_watches_without_a_token(memory_web: Web):
+    assert memory_web.client().get("/live").status_code == 401
+
+
+def test_a_tick_sums_up_what_ended(memory_broker, clock):
+    from penstock.web.live import tick_of
+
+    memory_broker.enqueue(some_jobs(clock, 2))
+    clock.advance(seconds=4)
+    for job in claim(memory_broker, 2):
+        clock.advance(seconds=1)
+        settle(memory_broker, job, begun(succeeded(b"1"), clock.now() - 1))
+
+    tick = tick_of(clock.now(), [], memory_broker.history(0), alive=1, more=False)
+
+    assert (tick.succeeded, tick.failed) == (2, 0)
+    assert tick.took == pytest.approx(1.0)
+    assert tick.wait == pytest.approx(4.5)

@@ -1,0 +1,203 @@
+"""Everything that a filter means: counted, done page by page, shown, audited, and stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+
+import msgspec
+import pytest
+
+from penstock.brokers import open_broker
+from penstock.errors import Refused
+from penstock.job import failed
+from penstock.web.access import Person, Role
+from penstock.web.operations import MOST_AT_ONCE, Operations, preview
+from penstock.web.verbs import Verbs
+from tests.factories import a_job, a_worker, begun, some_jobs
+from tests.web.conftest import Web
+
+V1 = "/api/v1"
+
+
+def fail_all(broker, clock, count: int, **fields) -> list[str]:
+    """So many jobs that failed for good."""
+    broker.enqueue(some_jobs(clock, count, **fields))
+    ids: list[str] = []
+    while jobs := broker.claim(a_worker(), limit=500):
+        broker.settle([(job, begun(failed("no"), clock.now())) for job in jobs])
+        ids += [job.id for job in jobs]
+    return ids
+
+
+def ended(client, id: str) -> dict:
+    """The operation once it has ended; asking again takes its time."""
+    while True:
+        answer = client.get(f"{V1}/operations/{id}").json()
+        if answer["state"] != "running":
+            return answer
+
+
+def retried(broker, count: int) -> dict[str, dict]:
+    """Who retried which job, and why, as the history says."""
+    told, after = {}, 0
+    while rows := broker.history(after, 1000):
+        told |= {row.job: json.loads(row.data) for row in rows if row.kind == "retry"}
+        after = rows[-1].position
+    return told
+
+
+def check_a_batch_retry(web: Web, broker, clock, count: int) -> None:
+    ids = fail_all(broker, clock, count)
+    others = fail_all(broker, clock, 3, queue="slow")
+    client = web.client(Role.OPERATE)
+    asked = {"verb": "retry", "q": "state:failed -queue:slow"}
+
+    counted = client.get(f"{V1}/operations/preview", params=asked).json()
+    begun_ = client.post(
+        f"{V1}/operations",
+        json={"verb": "retry", "filter": "state:failed -queue:slow", "reason": "fixed"},
+    ).json()
+    done = ended(client, begun_["id"])
+
+    assert (counted["count"], counted["more"]) == (count, False)
+    assert (done["state"], done["matched"], done["done"]) == ("done", count, count)
+    assert sum(each.ready for each in broker.count()) == count
+    told = retried(broker, count)
+    assert told.keys() == set(ids)
+    assert {(each["author"], each["reason"]) for each in told.values()} == {("otto", "fixed")}
+    assert broker.get(others[0]).state == "failed"
+    page = client.get(f"/operations/{begun_['id']}").text
+    assert "done" in page
+    assert f"{count:,} of {count:,} found" in re.sub(r"\s+", " ", page)
+
+
+def test_all_failed_jobs_of_a_filter_are_retried_and_audited_one_by_one(web: Web, broker, clock):
+    check_a_batch_retry(web, broker, clock, 1100)
+
+
+@pytest.mark.soak
+def test_ten_thousand_failed_jobs_are_retried_and_audited_one_by_one(web: Web, broker, clock):
+    check_a_batch_retry(web, broker, clock, 10_000)
+
+
+def test_by_the_pages_one_sees_the_number_types_it_and_watches(
+    memory_web: Web, memory_broker, clock
+):
+    ids = fail_all(memory_broker, clock, 150)
+    browser = memory_web.browser(Role.OPERATE)
+    listed = browser.get("/jobs", params={"q": "state:failed"}).text
+    assert "/operations/new?verb=delete&amp;q=state%3Afailed" in listed
+
+    form = browser.get("/operations/new", params={"verb": "delete", "q": "state:failed"}).text
+    assert "150 jobs match" in form
+    data = {"verb": "delete", "q": "state:failed", "reason": "old"}
+    assert browser.post("/operations", data=data).status_code == 409
+    answer = browser.post("/operations", data={**data, "typed": "150"})
+
+    assert answer.status_code == 303
+    ended(browser, answer.headers["location"].rpartition("/")[2])
+    assert all(memory_broker.get(id) is None for id in ids)
+    assert "old" in browser.get("/operations").text
+
+
+def test_a_viewer_begins_no_operation(memory_web: Web, memory_broker, clock):
+    fail_all(memory_broker, clock, 1)
+    viewer = memory_web.client(Role.VIEW)
+
+    answer = viewer.post(f"{V1}/operations", json={"verb": "retry", "filter": "state:failed"})
+
+    assert answer.status_code == 403
+    assert viewer.get(f"{V1}/operations").json() == {"operations": []}
+
+
+class Slow:
+    """A store in which a page that is to be changed waits until the test says so."""
+
+    def __init__(self, broker) -> None:
+        self._broker = broker
+        self.reached = threading.Event()
+        self.go_on = threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._broker, name)
+
+    def retry(self, ids, *told, **options):
+        if ids:
+            self.reached.set()
+            self.go_on.wait()
+        return self._broker.retry(ids, *told, **options)
+
+
+def test_one_that_is_stopped_ends_after_the_page_it_is_at(memory_broker, clock):
+    fail_all(memory_broker, clock, 1200)
+    store, operations = Slow(memory_broker), Operations()
+    verbs = Verbs(store, Person("ada", Role.OPERATE), may_change=True)  # pyright: ignore[reportArgumentType]
+    begun_ = operations.begin(verbs, "retry", "state:failed", ["state:failed"], "")
+    store.reached.wait()
+
+    assert operations.cancel(begun_.id)
+    store.go_on.set()
+    operations.close()
+
+    assert (begun_.state, begun_.done) == ("cancelled", 500)
+    assert not operations.cancel(begun_.id)
+    assert sum(each.failed for each in memory_broker.count()) == 700
+
+
+def test_a_person_has_one_under_way_and_all_together_have_few(memory_broker, clock):
+    fail_all(memory_broker, clock, 10)
+    store, operations = Slow(memory_broker), Operations()
+
+    def begin(name: str) -> None:
+        verbs = Verbs(store, Person(name, Role.OPERATE), may_change=True)  # pyright: ignore[reportArgumentType]
+        operations.begin(verbs, "retry", "state:failed", ["state:failed"], "")
+
+    begin("ada")
+    with pytest.raises(Refused, match="ada has an operation under way"):
+        begin("ada")
+    begin("bob")
+    with pytest.raises(Refused, match=f"{MOST_AT_ONCE} operations are under way"):
+        begin("carl")
+    store.go_on.set()
+    operations.close()
+
+
+def test_what_a_kill_leaves_undone_is_done_by_the_same_filter_again(tmp_path, clock):
+    broker = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
+    ids = fail_all(broker, clock, 30)
+    verbs = Verbs(broker, Person("ada", Role.OPERATE), may_change=True)
+    verbs.retry(ids[:10], "first half")
+    broker.close()
+
+    again = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
+    verbs = Verbs(again, Person("bob", Role.OPERATE), may_change=True)
+    operations = Operations()
+    begun_ = operations.begin(verbs, "retry", "state:failed", ["state:failed"], "second half")
+    for each in operations._all.values():
+        each.thread.join()
+
+    assert (begun_.state, begun_.done) == ("done", 20)
+    authors = [each["author"] for each in retried(again, 30).values()]
+    assert (authors.count("ada"), authors.count("bob")) == (10, 20)
+    again.close()
+
+
+def test_a_preview_counts_up_to_a_bound(memory_broker, clock, monkeypatch):
+    monkeypatch.setattr("penstock.web.operations.MOST_COUNTED", 1500)
+    fail_all(memory_broker, clock, 2500)
+    verbs = Verbs(memory_broker, Person("ada", Role.VIEW), may_change=False)
+
+    counted = preview(verbs, "retry", "state:failed", ["state:failed"])
+
+    assert counted.more
+    assert counted.count >= 1500
+
+
+def test_secrets_are_no_filter_for_an_operation(memory_broker, clock):
+    body = msgspec.json.encode({"args": {"card": "4111"}, "secret": ["card"]})
+    memory_broker.enqueue([a_job(clock, body=body)])
+    verbs = Verbs(memory_broker, Person("ada", Role.ADMIN), may_change=True)
+
+    assert preview(verbs, "cancel", "arg.card:4111", ["arg.card:4111"]).count == 0
