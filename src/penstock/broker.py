@@ -403,12 +403,20 @@ class Broker(Protocol):
         ...
 
     def history(
-        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+        self,
+        after: int | None = 0,
+        limit: int = 1000,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
         """What happened, in the order it was committed.
 
         A reader that goes on from the last position it saw never misses a row. `after=None`: the
-        last ones as they stand now, gauges left out, oldest first, for people to look at.
+        last ones as they stand now, gauges left out, oldest first, for people to look at. Of the
+        whole history these can be the last of one `kind`, gauges too, and those `before` a
+        position: a rare kind costs the same among a million attempts.
         """
         ...
 

@@ -34,6 +34,7 @@ from penstock.gauge import queue_in
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
+from penstock.slice import FARTHEST_POSITION, check_last
 from penstock.views import Count, Event, Page, Why
 from penstock.why import Held, explain, held_by
 
@@ -199,15 +200,25 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
         return db.execute(self.store.sql.count_later, parameters).fetchone()["jobs"]
 
     def history(
-        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+        self,
+        after: int | None = 0,
+        limit: int = 1000,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
+        check_last(after, job, kind, before)
         sql = self.store.sql
         parameters: dict[str, Any] = {"after": after, "limit": limit}
         if job is not None:
             statement = sql.last_of if after is None else sql.history_of
             parameters["job"] = to_bytes(job)
+        elif after is not None:
+            statement = sql.history
         else:
-            statement = sql.last if after is None else sql.history
+            statement = sql.last if kind in {None, "attempt"} else sql.last_told
+            parameters |= {"kind": kind, "before": FARTHEST_POSITION if before is None else before}
         with self.store.reading() as db:
             rows = db.execute(statement, parameters).fetchall()
             events = [self._event(db, row) for row in rows]
