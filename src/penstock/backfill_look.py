@@ -7,7 +7,7 @@ one looks from the newest id down, and so they are found without looking through
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -134,7 +134,9 @@ def _is_filled(job: Job[Any]) -> bool:
 
 def _key(partition: Partition | str) -> tuple[int, Any]:
     """An order over partitions of any kind: those of one kind stay together."""
-    kinds: Sequence[type] = (int, datetime, date, str)
-    kind = next(place for place, each in enumerate(kinds) if isinstance(partition, each))
-    aware = isinstance(partition, datetime) and partition.tzinfo is None
-    return kind, str(partition) if aware else partition
+    if isinstance(partition, int):
+        return 0, partition
+    if isinstance(partition, datetime):
+        # One without a zone cannot be compared with others; no backfill writes such.
+        return (1, partition) if partition.tzinfo is not None else (3, str(partition))
+    return (2, partition) if isinstance(partition, date) else (3, partition)

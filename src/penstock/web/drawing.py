@@ -12,17 +12,18 @@ from typing import NamedTuple
 
 from penstock.flow import NodeRow, levels_of
 
-WIDTH, HEIGHT = 208, 68  # of a box
-ACROSS, DOWN = 60, 18  # between boxes
+WIDTH, HEIGHT = 200, 80  # of a box
+ACROSS, DOWN = 44, 18  # between boxes
+INNER = WIDTH - 24  # the width of what is in a box
 EDGE = 14  # around all of them
 COLUMNS = 8
 ROWS = 12
 MOST_LINES = 400
-MOST_CHARACTERS = 25  # of a name in a box
+MOST_CHARACTERS = 23  # of a name in a box
 
 
 class Box(NamedTuple):
-    """A node in its place; bars are parts of the box's width."""
+    """A node in its place; bars are parts of `INNER`."""
 
     node: NodeRow
     label: str
@@ -63,6 +64,8 @@ class Drawing(NamedTuple):
     first: int
     next: int | None
     columns: int
+    box: tuple[int, int] = (WIDTH, HEIGHT)
+    inner: int = INNER
 
 
 def draw(nodes: Sequence[NodeRow], first: int = 0) -> Drawing:
@@ -128,8 +131,8 @@ def _beside(node: NodeRow, rows: Mapping[str, float]) -> float:
 
 
 def _box(node: NodeRow, x: int, y: int) -> Box:
-    ended = WIDTH * (node.jobs - node.jobs_left) // max(node.jobs, 1)
-    bad = min(ended, -(-WIDTH * node.bad // max(node.jobs, 1)))  # one of a million is seen, too
+    ended = INNER * (node.jobs - node.jobs_left) // max(node.jobs, 1)
+    bad = min(ended, -(-INNER * node.bad // max(node.jobs, 1)))  # one of a million is seen, too
     return Box(node, short(node.task), x, y, max(0, ended - bad), bad)
 
 

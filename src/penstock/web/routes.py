@@ -40,7 +40,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/flows/{id}/delete", "delete flow form", flows.delete, Role.OPERATE),
     # Queues and rules
     Route("GET", "/queues", "queues page", queues.show, Role.VIEW, nav="Queues"),
-    Route("GET", "/queue", "queue page", queues.one, Role.VIEW),
+    Route("GET", "/queues/one", "queue page", queues.one, Role.VIEW),
     Route("GET", "/rules", "rules page", rules.show, Role.VIEW),
     Route("GET", "/rules/new", "rule form", rules.form, Role.VIEW),
     Route("POST", "/rules/pause", "pause form", rules.pause, Role.OPERATE),
@@ -53,15 +53,15 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/rules/order-off", "order off form", rules.order_off, Role.OPERATE),
     # Schedules; a name may hold anything, and so is no part of a path
     Route("GET", "/schedules", "schedules page", schedules.show, Role.VIEW, nav="Schedules"),
-    Route("GET", "/schedule", "schedule page", schedules.one, Role.VIEW),
+    Route("GET", "/schedules/one", "schedule page", schedules.one, Role.VIEW),
     Route("POST", "/schedules/pause", "pause schedule form", schedules.pause, Role.OPERATE),
     Route("POST", "/schedules/resume", "resume schedule form", schedules.resume, Role.OPERATE),
     Route("POST", "/schedules/run", "run schedule form", schedules.run, Role.OPERATE),
     Route("POST", "/schedules/remove", "remove schedule form", schedules.remove, Role.OPERATE),
     # Backfills
     Route("GET", "/backfills", "backfills page", backfills.show, Role.VIEW, nav="Backfills"),
-    Route("GET", "/backfill", "backfill page", backfills.one, Role.VIEW),
-    Route("POST", "/backfill/retry", "retry backfill form", backfills.retry, Role.OPERATE),
+    Route("GET", "/backfills/one", "backfill page", backfills.one, Role.VIEW),
+    Route("POST", "/backfills/retry", "retry backfill form", backfills.retry, Role.OPERATE),
     Route("GET", "/operations", "operations page", operations.show, Role.VIEW),
     Route("GET", "/operations/new", "operation form", operations.prepare, Role.OPERATE),
     Route("POST", "/operations", "begin", operations.begin, Role.OPERATE),

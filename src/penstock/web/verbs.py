@@ -8,6 +8,7 @@ that only looks (GET), whoever asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -15,8 +16,8 @@ import msgspec
 
 from penstock import schedules as scheduled
 from penstock.acting import ACTS
-from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill
 from penstock.app import App
+from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.clock import Clock
@@ -24,6 +25,7 @@ from penstock.errors import PenstockError, Refused
 from penstock.filter import Filter
 from penstock.flow import FlowPage, FlowRow, NodeRow
 from penstock.flow_look import Look, Took, flow_with, jobs_of, look_at, times_of
+from penstock.gauge import Gauge
 from penstock.ids import Ids, parse_id
 from penstock.job import Job, State
 from penstock.mark import Mark
@@ -140,6 +142,21 @@ class Verbs:
     ) -> list[Event]:
         rows = self._broker.history(after, limit, None if job is None else parse_id(job))
         return [self._told(row) for row in rows] if self.hide_arguments else rows
+
+    @_needs(Role.VIEW)
+    def decisions(self, limit: int = 1000) -> list[Event]:
+        """The last decisions of schedules, oldest first."""
+        return self._broker.history(None, limit, kind="schedule")
+
+    @_needs(Role.VIEW)
+    def gauges(self, limit: int = 1000) -> dict[str, tuple[float, Gauge]]:
+        """The last gauge of each queue, and when that was; of the queues that were gauged last."""
+        found: dict[str, tuple[float, Gauge]] = {}
+        for row in self._broker.history(None, limit, kind="gauge"):
+            with suppress(msgspec.MsgspecError):
+                gauge = msgspec.json.decode(row.data or b"", type=Gauge)
+                found[gauge.queue] = (row.at, gauge)
+        return found
 
     @_needs(Role.VIEW)
     def notes(self, id: str, kind: str | None = None) -> list[Note]:

@@ -61,7 +61,7 @@ def retry(asked: Asked) -> Response:
         done += len(asked.verbs.retry(ids[at : at + MOST_IDS], form.get("reason", "")))
     if not done:
         raise Conflict("No partition of this range failed or was cancelled: nothing to try again.")
-    return asked.go("/backfill", task=task, first=first or None, last=last or None)
+    return asked.go("/backfills/one", task=task, first=first or None, last=last or None)
 
 
 def _may_be_tried(each: Filled) -> bool:

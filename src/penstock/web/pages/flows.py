@@ -82,6 +82,7 @@ def one(asked: Asked) -> Response:
         cli=f"penstock flow {flow.id}",
         far=_far(flow),
         flow=flow,
+        carried=flow.state if flow.state != b"{}" else None,
         drawing=drawing,
         states={box.node.id: look.state_of(box.node) for box in drawing.boxes},
         awaited=look.awaited,

@@ -18,6 +18,7 @@ from penstock.web.asked import Asked, NotFound
 PAGE = 50
 MOST_TASKS = 200
 MOST_RULES = 10
+STALE_SECONDS = 180.0  # gauges are of every minute while a worker is there
 FARTHEST = 1_000_000
 COLUMNS = ("ready", "scheduled", "waiting", "paused", "limited", "running", "failed")
 SORTS: dict[str, Callable[[Count], Any]] = {
@@ -49,6 +50,7 @@ def show(asked: Asked) -> Response:
         queues=shown,
         first=first,
         all_queues=len(queues),
+        oldest=_oldest(asked),
         marks=_marks(rules, {each.queue for each in shown}),
         rules=rules[:MOST_RULES],
         all_rules=len(rules),
@@ -77,10 +79,21 @@ def one(asked: Asked) -> Response:
         tasks=tasks[:MOST_TASKS],
         all_tasks=len(tasks),
         columns=COLUMNS,
+        oldest=_oldest(asked),
         rules=own,
         over=over,
         held={rule.kind for rule in own if _of_the_whole(rule)},
     )
+
+
+def _oldest(asked: Asked) -> dict[str, float]:
+    """How long the oldest due job of a queue waited at the last gauge, if that was just now."""
+    now = asked.verbs.now
+    return {
+        queue: gauge.oldest
+        for queue, (at, gauge) in asked.verbs.gauges().items()
+        if gauge.oldest is not None and now - at < STALE_SECONDS
+    }
 
 
 def _with_word(counts: Sequence[Count], word: str) -> list[Count]:

@@ -126,7 +126,7 @@ def order_off(asked: Asked) -> Response:
 
 def _set(asked: Asked, kind: RuleKind, verb: Callable[[Rule], Rule]) -> Response:
     rule = verb(_rule(asked.form(), kind, asked.verbs.now))
-    return asked.go("/queue", name=rule.queue) if rule.queue else asked.go("/rules")
+    return asked.go("/queues/one", name=rule.queue) if rule.queue else asked.go("/rules")
 
 
 def _clear(asked: Asked, kind: RuleKind, verb: Callable[[Rule], bool]) -> Response:
@@ -138,7 +138,7 @@ def _clear(asked: Asked, kind: RuleKind, verb: Callable[[Rule], bool]) -> Respon
     rule = _rule({**asked.form(), **standing, "for": ""}, kind, asked.verbs.now)
     if not verb(rule):
         raise Conflict(f"There was no {kind} of {rule.target}: somebody has taken it back.")
-    return asked.go("/queue", name=rule.queue) if rule.queue else asked.go("/rules")
+    return asked.go("/queues/one", name=rule.queue) if rule.queue else asked.go("/rules")
 
 
 def _kind(text: str) -> RuleKind:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from starlette.responses import Response
 
@@ -24,7 +24,7 @@ PAGE = 50
 FARTHEST = 1_000_000
 NEXT = 10
 MOST_JOBS = 10
-MOST_LOOKED_THROUGH = 1000  # rows of history, for decisions
+MOST_LOOKED_THROUGH = 1000  # decisions, of all schedules
 
 
 class Row(NamedTuple):
@@ -121,7 +121,7 @@ def _act(asked: Asked, verb: Callable[[str, str], Schedule]) -> Response:
     form = asked.form()
     name = _named(asked, form.get("name", "")).name
     verb(name, form.get("reason", ""))
-    return asked.go("/schedule", name=name)
+    return asked.go("/schedules/one", name=name)
 
 
 def _named(asked: Asked, name: str) -> Schedule:
@@ -141,19 +141,24 @@ def _slots(moments: list[datetime]) -> list[Slot]:
     before: datetime | None = None
     for moment in moments:
         moved = 0.0 if before is None else moved_by(before, moment)
-        text, zone = f"{moment:%a %Y-%m-%d %H:%M:%S}", f"{moment:%Z %z}"
+        text, zone = f"{moment:%a %Y-%m-%d %H:%M:%S}", _zone(moment)
         slots.append(Slot(moment.timestamp(), text, zone, moved))
         before = moment
     return slots
 
 
+def _zone(moment: datetime) -> str:
+    name, offset = f"{moment:%Z}", f"{moment:%z}"
+    return name if name == "UTC" or not name[:1].isalpha() else f"{name} {offset}"
+
+
 def _decisions(asked: Asked, name: str) -> list[Decided]:
-    """The last decisions, newest first, as far as the last rows of the history go."""
+    """The last decisions about it, newest first."""
     found: list[Decided] = []
-    for event in asked.verbs.history(None, MOST_LOOKED_THROUGH):
-        data: Any = decoded(event.data) if event.kind == "schedule" else None
-        if isinstance(data, dict) and data.get("schedule") == name:
-            told: dict[str, Any] = data
+    for event in asked.verbs.decisions(MOST_LOOKED_THROUGH):
+        data: Any = decoded(event.data)
+        told = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        if told.get("schedule") == name:
             found.append(
                 Decided(
                     event.at,
