@@ -12,7 +12,7 @@ from datetime import date, datetime
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from penstock.backfill import KEY, TAG, Partition, rows_of
+from penstock.backfill import KEY, TAG, Partition, rows_of, run_id
 from penstock.broker import Broker
 from penstock.filter import Filter
 from penstock.job import Job, State
@@ -20,6 +20,7 @@ from penstock.rule import Rule, RuleKind
 
 MOST_LOOKED_AT = 5000
 _PAGE = 1000
+_MOST_RUNS = 1000  # of one partition
 _DERIVED = "ff"  # how derived ids begin
 
 
@@ -91,16 +92,21 @@ def look_at_backfill(broker: Broker, task: str) -> Looked:
         if _is_filled(job):
             found.setdefault(job.tags[TAG], []).append(job)
     filled = [
-        Filled(
-            partition_of(text),
-            text,
-            max(jobs, key=lambda job: (job.enqueued_at, job.id)),
-            len(jobs),
-        )
+        Filled(partition_of(text), text, _standing(task, text, jobs), len(jobs))
         for text, jobs in found.items()
     ]
     filled.sort(key=lambda each: _key(each.partition))
     return Looked(filled, seen >= MOST_LOOKED_AT)
+
+
+def _standing(task: str, partition: str, jobs: list[Job[Any]]) -> Job[Any]:
+    """The job that stands for a partition: that of its last run."""
+    left = {job.id: job for job in jobs}
+    last, run = jobs[0], 0
+    while left and run < _MOST_RUNS:
+        last = left.pop(run_id(task, partition, run), last)
+        run += 1
+    return last
 
 
 def partition_of(text: str) -> Partition | str:
@@ -108,9 +114,12 @@ def partition_of(text: str) -> Partition | str:
     kinds: tuple[Any, ...] = (int, date.fromisoformat, datetime.fromisoformat)
     for kind in kinds:
         try:
-            return kind(text)
+            partition = kind(text)
         except ValueError:
             continue
+        # A moment without a zone could not be compared with others, and no backfill writes one.
+        naive = isinstance(partition, datetime) and partition.tzinfo is None
+        return text if naive else partition
     return text
 
 
@@ -137,6 +146,5 @@ def _key(partition: Partition | str) -> tuple[int, Any]:
     if isinstance(partition, int):
         return 0, partition
     if isinstance(partition, datetime):
-        # One without a zone cannot be compared with others; no backfill writes such.
-        return (1, partition) if partition.tzinfo is not None else (3, str(partition))
+        return 1, partition
     return (2, partition) if isinstance(partition, date) else (3, partition)

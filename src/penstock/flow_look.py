@@ -18,7 +18,7 @@ from penstock.signals import TAG
 from penstock.views import Page
 
 MOST_LOOKED_UP = 1000
-MOST_ASKED = 5  # pages that are looked through for the jobs of one node
+MOST_ASKED = 5  # pages looked through for the jobs of one node, and jobs for when it began
 MOST_TIMED = 100  # nodes, and of a map so many of its jobs
 
 Jobs = dict[str, list[Job[Any]]]
@@ -175,13 +175,21 @@ def times_of(broker: Broker, flow: FlowRow, nodes: Sequence[NodeRow]) -> dict[st
             begun = (State.RUNNING, State.SUCCEEDED, State.FAILED)
             page = broker.find(_meanwhile(flow, node.task, begun), limit=MOST_TIMED)
             jobs = [job for job in page.jobs if _in(job, flow, node.id)]
-        starts = [job.claimed_at for job in jobs if job.claimed_at is not None]
+        starts = _starts(broker, jobs)
         ends = [job.ended_at for job in jobs if job.ended_at is not None]
         going = any(job.state is State.RUNNING for job in jobs)
         if starts and (ends or going):
             last = now if going else max(ends)
             times[node.id] = Took(max(0.0, last - min(starts)), going)
     return times
+
+
+def _starts(broker: Broker, jobs: Sequence[Job[Any]]) -> list[float]:
+    """When these jobs began, as far as that is known; of some that ended the history has to say."""
+    known = [job.claimed_at for job in jobs if job.claimed_at is not None]
+    others = [job for job in jobs if job.claimed_at is None and job.ended_at is not None]
+    rows = [row for job in others[:MOST_ASKED] for row in broker.history(None, 1, job.id)]
+    return known + [row.started_at for row in rows if row.started_at is not None]
 
 
 def _meanwhile(flow: FlowRow, task: str, states: tuple[State, ...]) -> Filter:

@@ -44,7 +44,7 @@ class Shop:
         self.broker = broker
         self.clock = clock
         self.ids = Ids(clock)
-        self.random = random.Random(7)  # noqa: S311  believable, not secret
+        self.random = random.Random(7)
         names = dict.fromkeys([*TASKS, *FLOW_TASKS], 1)
         self.workers = [
             WorkerRow(
@@ -94,11 +94,11 @@ class Shop:
                 self.clock.advance(seconds=3)
 
     def _flow(self, number: int, jobs: int) -> None:
-        fetch, clean, score, summary, publish = (self.ids.next(name) for name in FLOW_TASKS)
+        fetch, clean, _, summary, publish = (self.ids.next(name) for name in FLOW_TASKS)
         languages = {name: self.ids.next(name) for name in ("de", "en", "pt")}
         mapped = self.ids.next("map")
         needs = {clean: (fetch,), mapped: (clean,), publish: (summary,)}
-        needs |= {id: (mapped,) for id in languages.values()}
+        needs |= dict.fromkeys(languages.values(), (mapped,))
         needs[summary] = tuple(languages.values())
         named = {fetch: "fetch", clean: "clean", summary: "summarise", publish: "publish"}
         named |= {id: f"translate_{name}" for name, id in languages.items()}
@@ -116,9 +116,7 @@ class Shop:
             members = tuple((each, 1) for each in ids)
             nodes.append(Node(id=id, task=task, members=members, needs=needs.get(id, ())))
         self.workers = [
-            msgspec.structs.replace(
-                row, tasks={**row.tasks, **{node.task: 1 for node in nodes}}
-            )
+            msgspec.structs.replace(row, tasks={**row.tasks, **{node.task: 1 for node in nodes}})
             for row in self.workers
         ]
         self.broker.enqueue(
@@ -161,7 +159,9 @@ class Shop:
     def rules(self) -> None:
         say = self.broker.set_rule
         now = self.clock.now()
-        say(Rule(RuleKind.PAUSE, "imports", None, "ada", "supplier sends rubbish", until=now + 7200))
+        say(
+            Rule(RuleKind.PAUSE, "imports", None, "ada", "supplier sends rubbish", until=now + 7200)
+        )
         say(Rule(RuleKind.LIMIT, "payments", None, "otto", "gateway allows it", rate=(100, 60.0)))
         say(Rule(RuleKind.LIMIT, "media", None, "otto", "", running=4))
         say(Rule(RuleKind.ORDER, "search", None, "ada", "one product at a time", policy="wait"))
@@ -172,13 +172,32 @@ class Shop:
             return Job[Any](task=task, id="", queue=TASKS[task])
 
         put = self.broker.put_schedule
-        put(Schedule(name="nightly report", job=job("shop:daily_report"), cron="30 2 * * *",
-                     zone="Europe/Paris", overlap="skip"))
+        put(
+            Schedule(
+                name="nightly report",
+                job=job("shop:daily_report"),
+                cron="30 2 * * *",
+                zone="Europe/Paris",
+                overlap="skip",
+            )
+        )
         put(Schedule(name="reindex", job=job("shop:index_product"), every=600.0, missed="skip"))
-        put(Schedule(name="newsletter", job=job("shop:send_newsletter"), cron="0 9 * * 1",
-                     zone="Europe/Lisbon"))
-        put(Schedule(name="spring clean", job=job("shop:import_catalogue"), cron="15 2 * 3 0",
-                     zone="Europe/Berlin"))
+        put(
+            Schedule(
+                name="newsletter",
+                job=job("shop:send_newsletter"),
+                cron="0 9 * * 1",
+                zone="Europe/Lisbon",
+            )
+        )
+        put(
+            Schedule(
+                name="spring clean",
+                job=job("shop:import_catalogue"),
+                cron="15 2 * 3 0",
+                zone="Europe/Berlin",
+            )
+        )
         for _ in range(5):
             self.clock.advance(seconds=600)
             for each in self.broker.schedules():

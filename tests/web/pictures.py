@@ -74,7 +74,7 @@ def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
                     size, more = SHAPES[shape]
                     mark = "&" if "?" in path else "?"
                     address = f"{web.address}{path}{mark}token={web.texts[Role.ADMIN]}"
-                    subprocess.run(  # noqa: S603  our own words
+                    subprocess.run(
                         [
                             *(chromium, "--headless", "--no-sandbox", "--disable-gpu"),
                             *("--hide-scrollbars", f"--user-data-dir={place}/chromium"),

@@ -62,6 +62,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/backfills", "backfills page", backfills.show, Role.VIEW, nav="Backfills"),
     Route("GET", "/backfills/one", "backfill page", backfills.one, Role.VIEW),
     Route("POST", "/backfills/retry", "retry backfill form", backfills.retry, Role.OPERATE),
+    Route("POST", "/backfills/again", "backfill form", backfills.again, Role.OPERATE),
     Route("GET", "/operations", "operations page", operations.show, Role.VIEW),
     Route("GET", "/operations/new", "operation form", operations.prepare, Role.OPERATE),
     Route("POST", "/operations", "begin", operations.begin, Role.OPERATE),

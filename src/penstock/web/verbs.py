@@ -17,7 +17,8 @@ import msgspec
 from penstock import schedules as scheduled
 from penstock.acting import ACTS
 from penstock.app import App
-from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill
+from penstock.backfill import backfill
+from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill, partition_of
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.clock import Clock
@@ -281,6 +282,24 @@ class Verbs:
         args, kwargs = found.codec.decode(arguments)
         given: dict[str, Any] = {"headers": {"author": self._author}, **options}
         return found.options(**given).enqueue(*args, **kwargs).id
+
+    @_needs(Role.OPERATE, changes=True)
+    def fill_again(self, app: App, task: str, first: str, last: str, reason: str = "") -> int:
+        """Run the partitions of a range once more, those that are done too; how many they are."""
+        found = app.task_named(task)
+        if found is None:
+            raise Refused(f"there is no task {task[:200]!r} in the app of this dashboard")
+        ends = [partition_of(each) for each in (first, last)]
+        made = backfill(
+            found,
+            *(each if isinstance(each, int) else str(each) for each in ends),
+            max_running=None,
+            skip_done=False,
+            step=None,
+            author=self._author,
+            reason=self._reason(reason),
+        )
+        return len(made)
 
     @_needs(Role.OPERATE, changes=True)
     def signal(self, name: str, value: bytes = b"null", reason: str = "") -> list[str]:

@@ -7,6 +7,7 @@ import shlex
 from starlette.responses import Response
 
 from penstock.backfill_look import MOST_LOOKED_AT, Filled
+from penstock.errors import Refused
 from penstock.job import State
 from penstock.web.asked import Asked, Conflict, NotFound
 from penstock.web.verbs import MOST_IDS
@@ -46,6 +47,7 @@ def one(asked: Asked) -> Response:
         left_out=len(looked.partitions) - len(cut.partitions),
         more=looked.more,
         most=MOST_LOOKED_AT,
+        known=_has_task(asked, task),
         again=len([each for each in looked.partitions if _may_be_tried(each)]),
     )
 
@@ -62,6 +64,22 @@ def retry(asked: Asked) -> Response:
     if not done:
         raise Conflict("No partition of this range failed or was cancelled: nothing to try again.")
     return asked.go("/backfills/one", task=task, first=first or None, last=last or None)
+
+
+def again(asked: Asked) -> Response:
+    """Run a range of partitions once more, where the app of this dashboard has the task."""
+    form = asked.form()
+    task, first, last = (form.get(name, "").strip() for name in ("task", "first", "last"))
+    if asked.site.app is None:
+        raise Refused("this dashboard has a store and no app: start it with module:app")
+    if not first or not last:
+        raise Refused("which partitions? Give the first and the last of the range")
+    asked.verbs.fill_again(asked.site.app, task, first, last, form.get("reason", ""))
+    return asked.go("/backfills/one", task=task, first=first, last=last)
+
+
+def _has_task(asked: Asked, task: str) -> bool:
+    return asked.site.app is not None and asked.site.app.task_named(task) is not None
 
 
 def _may_be_tried(each: Filled) -> bool:

@@ -125,6 +125,8 @@ def node(asked: Asked) -> Response:
     found = next((each for each in flow.nodes if each.id == id), None)
     if found is None:
         raise NotFound(f"The flow {flow.id} has no node {id}.")
+    if found.jobs == 1 and asked.verbs.get(id) is not None:  # else a map, of one item
+        return asked.go(f"/jobs/{id}")
     text, after = asked.word("state"), asked.word("after")
     if text and text not in set(State):
         raise Refused(f"state {text[:40]!r}: the six are {', '.join(State)}")

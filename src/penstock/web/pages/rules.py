@@ -69,7 +69,7 @@ def form(asked: Asked) -> Response:
     given = {name: asked.word(name) for name in FIELDS}
     kind = _kind(given["kind"] or "pause")
     rule, count, mistake = None, None, ""
-    if any(given[name] for name in ("queue", "task", "version", "tag", "key")):
+    if _said_enough(given, kind):
         try:
             rule = _rule(given, kind, asked.verbs.now)
             count = asked.verbs.fitting(rule)
@@ -139,6 +139,14 @@ def _clear(asked: Asked, kind: RuleKind, verb: Callable[[Rule], bool]) -> Respon
     if not verb(rule):
         raise Conflict(f"There was no {kind} of {rule.target}: somebody has taken it back.")
     return asked.go("/queues/one", name=rule.queue) if rule.queue else asked.go("/rules")
+
+
+def _said_enough(given: Mapping[str, str], kind: RuleKind) -> bool:
+    """Whether there is something to count; who has just opened the form made no mistake yet."""
+    numbers = {RuleKind.LIMIT: ("running", "rate"), RuleKind.ORDER: ("policy",)}.get(kind)
+    return any(given[name] for name in ("queue", "task", "version", "tag", "key")) and (
+        numbers is None or any(given[name] for name in numbers)
+    )
 
 
 def _kind(text: str) -> RuleKind:
