@@ -100,6 +100,22 @@ def dashboard(
             app.close()
 
 
+def token_for_now() -> tuple[str | None, str | None]:
+    """A token that nobody keeps, as another process is told of it, and its text.
+
+    Neither, if somebody said tokens.
+    """
+    import os
+
+    from penstock.web.access import new_token
+    from penstock.web.serve import TOKENS
+
+    if os.environ.get(TOKENS):
+        return None, None
+    token, text = new_token(author())
+    return token.line, text
+
+
 def _app(target: str, url: str | None) -> App:
     from penstock.cli.place import checked, load, say_where
     from penstock.errors import Refused
@@ -126,10 +142,10 @@ def _say(
     else:
         if wanted not in {0, port}:
             shown.aside(f"port {wanted} is taken, and {port} is not", "yellow")
-        shown.say(f"dashboard: {entrance}")
         if keys.text is not None:
             shown.aside("this is the only time that its token is shown; --new-token makes another")
         elif keys.kept is not None:
             shown.aside("with the token of the first start; --new-token makes another")
+        shown.say(f"dashboard: {entrance}")
     if show:
         typer.launch(entrance)

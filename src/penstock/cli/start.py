@@ -1,4 +1,4 @@
-"""The first minutes: init writes a file with a task, dev works on it and reloads."""
+"""The first minutes: init writes a file with a task, dev works on it, shows it, and reloads."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -78,7 +79,7 @@ def dev(
     profile: Profile = None,
     json: Json = False,
 ) -> None:
-    """Work while you write: migrations and a worker that reloads when a file changes.
+    """Work while you write: a worker that reloads when a file changes, and the dashboard.
 
     Example: penstock dev tasks:app
     """
@@ -93,17 +94,75 @@ def dev(
     command += ["--grace", "3s", "--log-level", "warning", *(["--json"] if json else [])]
     folder = Path.cwd()
     before = signal.signal(signal.SIGTERM, _leave)
+    pages = _Pages(target, json=json)
     try:
         with chosen(url, profile):
             while True:
                 seen = _written(folder)
+                pages.start()
                 changed = _work_until_changed(command, folder, seen)
                 if not json:
                     show.aside(f"{changed} changed: starting again", "cyan")
     except KeyboardInterrupt:
+        pages.end(told=True)
         raise typer.Exit(130) from None
     finally:
+        pages.end()
         signal.signal(signal.SIGTERM, before)
+
+
+class _Pages:
+    """The dashboard beside the worker, in a process of its own, with a token for this run alone."""
+
+    def __init__(self, target: str, *, json: bool) -> None:
+        self._command = [sys.executable, "-m", "penstock", "dashboard", target, "--json"]
+        self._json = json
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start it, unless it is there; what it has to say, once it is."""
+        from importlib.util import find_spec
+
+        if self._process is not None and self._process.poll() is None:
+            return
+        if any(find_spec(module) is None for module in ("starlette", "jinja2", "uvicorn")):
+            if not self._json and self._process is None:
+                from penstock.cli import show
+
+                show.aside("pip install 'penstock[web]' would show a dashboard here")
+            return
+        from penstock.cli.dashboards import token_for_now
+
+        entry, text = token_for_now()
+        environment = os.environ
+        if entry is not None:
+            environment = {**environment, "PENSTOCK_DASHBOARD_TOKENS": entry}
+        self._process = subprocess.Popen(
+            self._command, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        threading.Thread(target=self._say, args=(self._process, text), daemon=True).start()
+
+    def _say(self, process: subprocess.Popen[str], text: str | None) -> None:
+        import msgspec
+
+        from penstock.cli import show
+
+        line = "" if process.stdout is None else process.stdout.readline()
+        if not line:
+            return  # it has said why on its own stderr
+        address = msgspec.json.decode(line, type=dict[str, str | None])["url"]
+        token = "" if text is None else f"?token={text}"
+        if self._json:
+            show.put_json({"event": "dashboard", "url": f"{address}{token}"})
+        else:
+            show.aside(f"dashboard: {address}{token}", "cyan")
+
+    def end(self, *, told: bool = False) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process, told=told)
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def _work_until_changed(command: list[str], folder: Path, seen: dict[str, float]) -> str:
@@ -123,7 +182,7 @@ def _work_until_changed(command: list[str], folder: Path, seen: dict[str, float]
         _end(worker, told=isinstance(sys.exception(), KeyboardInterrupt))
 
 
-def _end(worker: subprocess.Popen[bytes], *, told: bool) -> None:
+def _end(worker: subprocess.Popen[Any], *, told: bool) -> None:
     """Have the worker end. A Ctrl-C in a terminal has reached it too: a second word means "now"."""
     if not told:
         worker.terminate()

@@ -1,0 +1,148 @@
+"""The dashboard as a person starts it: refused where it would be open, and a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+
+TOKENS = f"ada:admin:{'a' * 30},vera:view:{'v' * 30}"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where tokens are kept in this test."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    monkeypatch.delenv("PENSTOCK_DASHBOARD_TOKENS", raising=False)
+    return folder / "penstock"
+
+
+def begun(process) -> str:
+    """The address that it printed."""
+    line = process.stdout.readline()
+    assert line.startswith("dashboard: "), line + process.stderr.read()
+    return line.removeprefix("dashboard: ").strip()
+
+
+def test_the_first_start_prints_a_token_once_and_keeps_its_hash(shop, state):
+    shop("enqueue", "shop:add", "1", "2")
+    process = shop.start("dashboard", "--port", "0")
+    address = begun(process)
+    text = address.partition("?token=")[2]
+    with httpx.Client() as browser:
+        assert browser.get(address.partition("?")[0]).status_code == 401
+        entered = browser.get(address)
+        assert entered.status_code == 303
+        page = browser.get(address.partition("?")[0])
+        assert "shop" in browser.get(address.partition("?")[0] + "jobs").text
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+    assert page.status_code == 200
+    assert process.returncode == 130
+    [kept] = state.iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert text not in kept.read_text()
+    again = shop.start("dashboard", "--port", "0")
+    assert "token" not in begun(again)
+    again.terminate()
+    said = again.communicate(timeout=30)[1]
+    assert "--new-token makes another" in said
+
+
+def test_ctrl_c_ends_it_while_somebody_watches(shop, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", TOKENS)
+    shop("enqueue", "shop:add", "1", "2")
+    process = shop.start("dashboard", "shop", "--port", "0", "--json")
+    told = json.loads(process.stdout.readline())
+    assert told["token"] is None
+
+    head = {"authorization": f"Bearer {'v' * 30}"}
+    with (
+        httpx.Client(base_url=told["url"], headers=head, timeout=30) as client,
+        client.stream("GET", "live") as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines).startswith("data: ")
+        process.send_signal(signal.SIGINT)
+        assert all(isinstance(line, str) for line in lines)
+    process.communicate(timeout=30)
+
+    assert process.returncode == 130
+
+
+def test_another_machine_is_let_in_only_by_tokens_that_were_said(shop, monkeypatch):
+    shop("enqueue", "shop:add", "1", "2")
+
+    for bind in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+        said = shop("dashboard", "--bind", bind, "--port", "0", code=2).stderr
+        assert f"--bind {bind} lets other machines in" in said
+        assert "PENSTOCK_DASHBOARD_TOKENS" in said
+
+
+def test_what_is_wrong_with_how_it_was_started_is_said(shop, tmp_path, monkeypatch):
+    assert "no store" in shop("dashboard", code=2).stderr
+    shop("enqueue", "shop:add", "1", "2")
+    open_to_all = tmp_path / "tokens"
+    open_to_all.write_text(TOKENS)
+    open_to_all.chmod(0o644)
+
+    assert "chmod 600" in shop("dashboard", "--token-file", str(open_to_all), code=2).stderr
+    missing = str(tmp_path / "none")
+    assert "cannot be read" in shop("dashboard", "--token-file", missing, code=2).stderr
+    memory = shop("dashboard", "--url", "memory:", code=2).stderr
+    assert "nobody else can look" in memory
+    monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", "ada:admin:short")
+    short = shop("dashboard", code=2).stderr
+    assert "the token of ada is short" in short
+    assert "admin:short" not in short
+
+
+def test_a_port_that_is_taken_gives_way_to_the_next_one(shop):
+    from penstock.web.serve import listening
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with listening("127.0.0.1", port) as heard:
+            assert port < heard.getsockname()[1] < port + 20
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(shop, monkeypatch):
+    import penstock.web
+
+    found = penstock.web.find_spec
+    monkeypatch.setattr(
+        penstock.web, "find_spec", lambda name: None if name == "starlette" else found(name)
+    )
+
+    said = shop("dashboard", code=2).stderr
+
+    assert "pip install 'penstock[web]'" in said
+
+
+def test_dev_shows_the_dashboard_too(shop):
+    process = shop.start("dev", "shop", "--json")
+    try:
+        lines = [json.loads(process.stdout.readline()) for _ in range(2)]
+        [address] = [line["url"] for line in lines if line["event"] == "dashboard"]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=\S+", address)
+        with httpx.Client(timeout=30) as browser:
+            assert browser.get(address).status_code == 303
+            assert browser.get(address.partition("?")[0]).status_code == 200
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(address.partition("?")[0])
+    assert os.environ.get("PENSTOCK_DASHBOARD_TOKENS") is None
