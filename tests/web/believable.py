@@ -223,8 +223,20 @@ class Shop:
         self.clock.advance(seconds=61)
         self.broker.gauge()
 
+    def trickle(self) -> None:
+        """Half a second of an ordinary day."""
+        task = self.random.choice(list(TASKS))
+        self.broker.enqueue([self.a_job(task) for _ in range(self.random.randint(2, 25))])
+        for worker in self.workers:
+            jobs = self.broker.claim(worker, limit=self.random.randint(2, 6))
+            started = self.clock.now() - self.random.uniform(0.02, 0.3)
+            ends = [failed(ERROR) if self.random.random() < 0.05 else succeeded() for _ in jobs]
+            ends = [msgspec.structs.replace(end, started_at=started) for end in ends]
+            self.broker.settle(list(zip(jobs, ends, strict=True)))
+        self.clock.advance(seconds=0.5)
 
-def fill(broker: Broker, clock: Clock) -> None:
+
+def fill(broker: Broker, clock: Clock) -> Shop:
     """Everything that a page can show."""
     shop = Shop(broker, clock)
     shop.trade()
@@ -233,3 +245,4 @@ def fill(broker: Broker, clock: Clock) -> None:
     shop.backfill()
     shop.rules()
     shop.now()
+    return shop

@@ -1,36 +1,44 @@
 """Takes pictures of every page of a store that a shop might have, for people to look at.
 
-    python -m tests.web.pictures FOLDER [light|dark|phone ...]
+    python -m tests.web.pictures FOLDER [light|dark|phone] [PAGE ...]
 
-Needs a Chromium. The pictures in docs/assets/dashboard are made by this.
+Needs playwright and a Chromium. The pictures in docs/assets/dashboard are made by this.
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+from playwright.sync_api import sync_playwright
+
 from penstock.brokers.sqlite import SqliteBroker
+from penstock.filter import Filter
+from penstock.job import State
 from penstock.testing.clock import Clock
 from penstock.web.access import Role
-from tests.web.believable import fill
-from tests.web.conftest import served
+from tests.web.believable import Shop, fill
+from tests.web.conftest import Web, served
 
-SHAPES = {
-    "light": ("1280,1000", []),
-    "dark": ("1280,1000", ["--blink-settings=preferredColorScheme=0"]),
-    "phone": ("390,1400", []),
+SHAPES: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
 }
+LIVE_SECONDS = 25
 
 
 def pages(broker: SqliteBroker) -> dict[str, str]:
     """A page of each kind, by the name of its picture."""
     flows = {flow.ended_at is None: flow for flow in broker.flows().flows}
-    jobs = [job for job in broker.find(_failed()).jobs if job.task == "shop:charge"]
+    jobs = [
+        job for job in broker.find(Filter(state=(State.FAILED,))).jobs if job.task == "shop:charge"
+    ]
     [node] = [node for node in flows[True].nodes if node.jobs > 1]
     return {
         "overview": "/",
@@ -52,40 +60,51 @@ def pages(broker: SqliteBroker) -> dict[str, str]:
     }
 
 
-def _failed():
-    from penstock.filter import Filter
-    from penstock.job import State
-
-    return Filter(state=(State.FAILED,))
-
-
 def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         clock = Clock()
         broker = SqliteBroker(Path(place, "shop.db"), clock=clock)
-        fill(broker, clock)
+        shop = fill(broker, clock)
         with served(broker, where="sqlite:///shop.db") as web:
-            for name, path in pages(broker).items():
-                if wanted and name not in wanted:
-                    continue
-                for shape in shapes:
-                    size, more = SHAPES[shape]
-                    mark = "&" if "?" in path else "?"
-                    address = f"{web.address}{path}{mark}token={web.texts[Role.ADMIN]}"
-                    subprocess.run(
-                        [
-                            *(chromium, "--headless", "--no-sandbox", "--disable-gpu"),
-                            *("--hide-scrollbars", f"--user-data-dir={place}/chromium"),
-                            *(f"--screenshot={folder}/{name}-{shape}.png", f"--window-size={size}"),
-                            *more,
-                            *("--timeout=4000", address),
-                        ],
-                        check=True,
-                        capture_output=True,
-                    )
+            paths = pages(broker)
+            paths = {name: path for name, path in paths.items() if not wanted or name in wanted}
+            moves = {name: paths.pop(name) for name in ("overview",) if name in paths}
+            _take(web, paths, folder, shapes)
+            over = threading.Event()
+            works = threading.Thread(target=_work, args=(shop, over))
+            works.start()
+            try:
+                _take(web, moves, folder, shapes, LIVE_SECONDS)
+            finally:
+                over.set()
+                works.join()
         broker.close()
+
+
+def _work(shop: Shop, over: threading.Event) -> None:
+    """A worker's day, at the pace of the clock on the wall."""
+    while not over.wait(0.5):
+        shop.trickle()
+
+
+def _take(
+    web: Web,
+    paths: dict[str, str],
+    folder: Path,
+    shapes: list[str],
+    seconds: float = 0.0,
+) -> None:
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"))
+        for shape in shapes:
+            page = browser.new_context(**SHAPES[shape]).new_page()
+            page.goto(f"{web.address}/operations?token={web.texts[Role.ADMIN]}")
+            for name, path in paths.items():
+                page.goto(web.address + path)
+                page.wait_for_timeout(1000 * seconds)
+                page.screenshot(path=folder / f"{name}-{shape}.png")
+        browser.close()
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 MOST_REASON = 500
 MOST_IDS = 1000
-MOST_COUNTED = 10_000  # jobs that a rule is tried on one by one
+MOST_COUNTED = 5000  # jobs that a rule is tried on one by one
 
 
 class Forbidden(PenstockError):

@@ -43,8 +43,8 @@ class Far(NamedTuple):
     @property
     def word(self) -> str:
         if self.flow.ended_at is None:
-            return "going on" if not self.bad else "going on, in part without success"
-        return "ended without success" if self.bad else "succeeded"
+            return "going on"
+        return "not all succeeded" if self.bad else "succeeded"
 
 
 def show(asked: Asked) -> Response:
