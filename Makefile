@@ -9,6 +9,9 @@ ARGS ?=
 SPARK ?= yes
 # Test processes: as many as there are cores, but no more than eight.
 WORKERS ?= auto
+# The Chromium that `make test-web` drives.
+BROWSER ?= $(shell for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	command -v $$name && break; done)
 
 # Trust what the system trusts, as pip and git do: behind a proxy with its own certificate too.
 export UV_SYSTEM_CERTS ?= true
@@ -30,10 +33,10 @@ COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check soak bench docs format lock clean
+.PHONY: help setup demo test test-web check soak bench docs format lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  ARGS are handed on: make test ARGS="-k claim"'
 
@@ -48,14 +51,25 @@ ifneq ($(SPARK),no)
 endif
 
 test: $(VENV)/.dev ## every test but the full-size ones
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m "not soak" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m "not soak and not browser" $(ARGS)
 
-check: $(VENV)/.dev ## what CI runs: format, lint, types, import rules, tests
+test-web: $(VENV)/.dev ## the dashboard in a real browser, headless; BROWSER=path of a Chromium
+ifeq ($(BROWSER),)
+	@echo "no Chromium is found here: \`apt-get install chromium\`, or make test-web BROWSER=/its/path" >&2
+	@exit 1
+else
+	PENSTOCK_BROWSER=$(BROWSER) $(BIN)/pytest -m browser $(ARGS)
+endif
+
+check: $(VENV)/.dev ## what CI runs: format, lint, types, import rules, tests; in a browser where there is one
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory test
+ifneq ($(BROWSER),)
+	@$(MAKE) --no-print-directory test-web
+endif
 
 soak: $(VENV)/.dev ## the full-size tests; takes a while
 	$(BIN)/pytest -m soak --timeout 3600 $(ARGS)

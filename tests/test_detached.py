@@ -17,6 +17,7 @@ from penstock.views import Event
 from penstock.worker.detached.death import after_death, gets_on
 from penstock.worker.detached.exits import Exit, code_of, said
 from penstock.worker.detached.folder import Folder, Run, state_folder
+from penstock.worker.detached.log_file import cut_to_size
 
 
 @pytest.fixture
@@ -174,6 +175,12 @@ def test_the_files_are_the_users_alone_and_say_nothing_of_the_store(folder, monk
     assert state_folder(url) == state_folder("postgresql://ada:other@db/shop")
     assert state_folder(url) != state_folder("postgresql://ada:secret@db/other")
     assert "secret" not in str(state_folder(url))
+    job, other = job_id(), Folder(folder.path / "another store")
+    other.make()
+    held = [each.lock(job) for each in (folder, other)]
+    assert None not in held
+    for each, lock in zip((folder, other), held, strict=True):
+        each.unlock(job, lock)
     with pytest.raises(Refused, match="PENSTOCK_STATE"):
         Folder(Path("/proc/none")).make()
 
@@ -274,3 +281,40 @@ def test_on_a_schedule_it_is_there_when_its_time_has_come(app):
         t.drain()
         [job] = t.broker.find(Filter(tags={"detached": ("yes",)})).jobs
     assert job.task == "nightly"
+
+
+def test_a_log_that_grows_too_large_keeps_its_beginning_and_its_end(tmp_path):
+    """A43: and says how much is missing, however often it was cut."""
+    path = tmp_path / "log"
+    lines = [f"line {number:06d}\n".encode() for number in range(3000)]
+    path.write_bytes(b"".join(lines[:1000]))
+    assert not cut_to_size(path, most=12_000, kept=4_800)
+
+    for first in range(1000, 3000, 500):
+        with path.open("ab") as file:
+            file.writelines(lines[first : first + 500])
+        assert cut_to_size(path, most=12_000, kept=4_800)
+
+    text = path.read_bytes()
+    assert len(text) < 12_000
+    beginning, said, end = text.partition(b"\n[")
+    assert beginning == b"".join(lines[:400])
+    assert text.endswith(b"".join(lines[2600:]))
+    assert said
+    assert int(end.partition(b" ")[0]) == sum(map(len, lines)) - 2 * 4_800
+
+
+def test_what_is_appended_while_a_log_is_cut_goes_on_behind_it(tmp_path):
+    path = tmp_path / "log"
+    with path.open("ab", buffering=0) as writer:
+        writer.write(b"a" * 20_000)
+        assert cut_to_size(path, most=12_000, kept=4_800)
+        writer.write(b"the end")
+
+    text = path.read_bytes()
+    assert text.endswith(b"athe end")
+    assert b"\0" not in text
+
+
+def test_a_log_that_is_not_there_is_not_cut(tmp_path):
+    assert not cut_to_size(tmp_path / "log")

@@ -59,3 +59,11 @@ def test_lists_of_what_is_installed_name_hashes_and_no_host():
         text = path.read_text(encoding="utf-8")
         assert "://" not in text
         assert len(PIN.findall(text)) <= text.count("--hash=sha256:")
+
+
+def test_the_browser_is_driven_where_there_is_one_and_named_where_there_is_none():
+    with_one, without = planned("check", "BROWSER=/opt/chromium"), planned("check", "BROWSER=")
+
+    assert "PENSTOCK_BROWSER=/opt/chromium" in with_one
+    assert "-m browser" not in without
+    assert "apt-get install chromium" in planned("test-web", "BROWSER=")

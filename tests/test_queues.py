@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import App
+from penstock import App, State
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import Refused
 from penstock.order import in_turn, policies
 from penstock.rule import Rule, RuleKind
+from penstock.worker import Worker
 from tests.factories import a_worker
 
 
@@ -136,3 +137,68 @@ def test_lanes_of_one_queue_and_priority_change_places_and_no_others(clock):
     assert len(seen) > 5
     assert {(order[1].queue, order[3].task) for order in seen} == {("media", "urgent")}
     assert in_turn(offers, {}, lambda lane: lane) == offers
+
+
+def test_registering_a_queue_the_same_way_again_is_nothing(store):
+    """A44: idempotent, in a program and among programs."""
+    for _ in range(2):
+        app, ship = an_app(store)
+        assert app.queue("orders", ordered="wait") == app.queue("orders", ordered="wait")
+        ship.options(key="ada").enqueue(1)
+
+    assert policies(store.rules()) == {"orders": "wait"}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"fair": True}, {"ordered": "skip"}, {"ordered": "wait", "relaxed": True}]
+)
+def test_registering_a_queue_differently_is_refused_and_both_are_shown(store, options):
+    """A44: in one program."""
+    app, _ = an_app(store)
+    app.queue("orders", ordered="wait")
+
+    with pytest.raises(
+        Refused, match=r'registered with ordered="wait", relaxed=False, and now with .+, relaxed='
+    ):
+        app.queue("orders", **options)
+
+
+def test_a_program_that_says_nothing_of_an_order_keeps_the_one_that_stands(store, clock):
+    """A44: an operator may have set it, and no program is to stand still for that."""
+    app, ship = an_app(store)
+    app.queue("orders", ordered="wait")
+    first = ship.options(key="ada").enqueue(1)
+    clock.advance(seconds=1)
+    other, ship = an_app(store)
+    other.queue("orders", relaxed=True)
+    ship.options(key="ada").enqueue(2)
+
+    jobs = other.broker.claim(a_worker(tasks={"ship": 1}), limit=9)
+
+    assert [job.id for job in jobs] == [first.id]
+
+
+def test_of_a_queue_that_nobody_serves_it_is_said(store):
+    """A44: the job is stored, and `why` and the handle say what it waits for."""
+    _, ship = an_app(store)
+    handle = ship.options(queue="nowhere").enqueue(1)
+    assert store.why(handle.id).cause == "no_worker"
+    store.claim(a_worker(tasks={"ship": 1}, queues=("orders",)), ("orders",))
+
+    why = store.why(handle.id)
+
+    assert why.cause == "no_queue"
+    assert "nowhere" in why.sentence
+
+
+def test_a_worker_serves_every_queue_without_being_told_also_after_a_restart(store):
+    """A44, A45: the default queue, registered ones, and ones that it never heard of."""
+    app, ship = an_app(store)
+    app.queue("orders", fair=True)
+    Worker(app, threads=1, drain=True).work()
+    waiting = [ship.options(queue=queue).enqueue(1) for queue in ("default", "orders", "new")]
+    restarted, _ = an_app(store)
+
+    Worker(restarted, threads=1, drain=True).work()
+
+    assert [handle.state() for handle in waiting] == [State.SUCCEEDED] * 3

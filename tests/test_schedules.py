@@ -220,6 +220,8 @@ def test_one_made_at_run_time_is_decided_by_every_worker(clock):
 
 
 def test_it_is_put_listed_and_removed(app, clock):
+    """A42: scheduled and unscheduled by name."""
+
     @app.task(name="report")
     def report(kind: str, slot: datetime) -> None: ...
 

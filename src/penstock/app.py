@@ -22,7 +22,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coalesce import Coalescer, ToStore, may_wait
 from penstock.codec import encode_value
 from penstock.compose import Jobs, named_jobs, to_store, told_as
-from penstock.current import refuse_inside_transaction
+from penstock.current import refuse_inside_transaction, with_parent
 from penstock.errors import Refused
 from penstock.flow import Flow, OnFailure
 from penstock.handle import Handle
@@ -183,6 +183,7 @@ class App(Registry):
         """
         named = named_jobs(jobs)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
+        stored = with_parent(stored)
         broker, joined = self.broker_for(connection)
         if joins is not None:
             stored = with_deadlines(stored, broker.clock.now())
@@ -207,6 +208,7 @@ class App(Registry):
         """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
         named = named_jobs(jobs)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
+        stored = with_parent(stored)
         if joins is not None:
             stored = with_deadlines(stored, self.clock.now())
         if connection is not None:

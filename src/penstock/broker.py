@@ -80,8 +80,8 @@ class Renewed(msgspec.Struct, frozen=True):
 class Note(msgspec.Struct, frozen=True):
     """Something a running job leaves behind: the latest per (kind, name) is kept with the job.
 
-    Kinds: progress, snapshot, step, log; event, which goes to the history alone; and state, which
-    goes to the state of the job's flow.
+    Kinds: progress, snapshot, step, log; application, of a job that is one on Spark; event, which
+    goes to the history alone; and state, which goes to the state of the job's flow.
     """
 
     kind: str

@@ -16,13 +16,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+import msgspec
+
 from penstock.broker import Transaction
 from penstock.codec import ResultCodec, decode_value, encode_value
 from penstock.compose import Group, Jobs, Spawn, spawnable
 from penstock.current_flow import CurrentFlow
 from penstock.errors import Refused
 from penstock.flow import WAIT_TASK, member_of
-from penstock.job import Job
+from penstock.job import PARENT, Job, Parcel
 from penstock.notes import Line, Notebook, Progress
 from penstock.signature import hints_of
 
@@ -69,6 +71,7 @@ class CurrentJob:
         "job",
         "spawns",
         "started_at",
+        "told",
         "tried",
     )
 
@@ -81,6 +84,7 @@ class CurrentJob:
         self.started_at = started_at
         self.headers = _NO_HEADERS
         self.spawns: tuple[Spawn, ...] = ()
+        self.told = False  # the task tells its progress itself
         self.tried = False  # transaction() was used in this attempt
 
     @property
@@ -123,6 +127,7 @@ class CurrentJob:
         """Say how far it got, 0 to 1, as often as you like: the store hears it twice a second."""
         if not 0 <= fraction <= 1:
             raise Refused(f"progress({fraction!r}): a fraction from 0 to 1, 0.5 is half of it")
+        self.told = True
         self.notebook.progress(Progress(float(fraction), note, self._app.clock.now()))
 
     def snapshot(self, value: object) -> None:
@@ -312,6 +317,25 @@ def gathered(currents: Iterable[CurrentJob]) -> Generator[None]:
         yield
     finally:
         BATCH.reset(token)
+
+
+def with_parent(jobs: list[Job[Any] | Parcel]) -> list[Job[Any] | Parcel]:
+    """What is enqueued here, tagged with the job that does so if that is in a detached job's tree.
+
+    Parcels carry no tags, and are left as they are.
+    """
+    current = CURRENT.get()
+    if current is None or not current.job.tags or BATCH.get():
+        return jobs
+    job = current.job
+    if not job.detached and PARENT not in job.tags:
+        return jobs
+    return [
+        msgspec.structs.replace(each, tags={**each.tags, PARENT: job.id})
+        if isinstance(each, Job)
+        else each
+        for each in jobs
+    ]
 
 
 def refuse_inside_transaction(what: str) -> None:

@@ -33,6 +33,10 @@ R = TypeVar("R")
 EMPTY_BODY = b'{"args":{}}'
 PARCEL_BYTES = 64 * 1024
 
+# Tags that are ours: of every job of a detached task, and of what its tree enqueues (see family).
+DETACHED: Mapping[str, str] = {"detached": "yes"}
+PARENT = "penstock.parent"  # a name that no program has for a tag of its own
+
 
 class State(StrEnum):
     WAITING = "waiting"  # waits for the jobs it needs, or for a signal
@@ -136,6 +140,11 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
             and not self.search
             and not self.at_most_once
         )
+
+    @property
+    def detached(self) -> bool:
+        """Whether it is a job of a detached task; its tag says so, without the code."""
+        return bool(self.tags) and self.tags.get("detached") == DETACHED["detached"]
 
     @property
     def output(self) -> R:

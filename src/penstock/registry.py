@@ -259,7 +259,8 @@ class Registry:
         if spark := options.get("spark"):
             from penstock.spark.task import spark_function
 
-            function = spark_function(cast("Any", self), function, spark)
+            detached = bool(options.get("detached"))
+            function = spark_function(cast("Any", self), function, spark, detached=detached)
         options = {name: value for name, value in options.items() if name != "spark"}
         if options.get("declared"):
             function = stub(options["name"], function)

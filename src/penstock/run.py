@@ -20,7 +20,7 @@ import msgspec
 from penstock.broker import RETENTION_SECONDS
 from penstock.codec import JobOptions, read_body
 from penstock.compose import spawned
-from penstock.current import CURRENT, CurrentJob
+from penstock.current import CURRENT, CurrentJob, with_parent
 from penstock.decide import Policy, after_error, after_success, after_timeout, policy_for
 from penstock.errors import (
     JobInterrupted,
@@ -167,7 +167,7 @@ def _returned(
         joins = None if options.flow is None else options.flow.id
         jobs, flow = spawned(current.spawns, joins)
         outcome = msgspec.structs.replace(
-            outcome, spawned=tuple(with_deadlines(jobs, now)), flow=flow
+            outcome, spawned=tuple(with_deadlines(with_parent([*jobs]), now)), flow=flow
         )
     if current.open_transaction is not None:
         return _settled(app, current, outcome)

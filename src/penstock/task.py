@@ -25,7 +25,7 @@ from penstock.codec import (
 from penstock.decide import Policy
 from penstock.errors import Refused
 from penstock.flow import OnFailure
-from penstock.job import Job
+from penstock.job import DETACHED, Job
 from penstock.prepare import (
     Chosen,
     Prepared,
@@ -53,8 +53,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Mode = Literal["async", "thread", "process"]
-
-DETACHED: Mapping[str, str] = {"detached": "yes"}  # the tag of every job of a detached task
 
 
 class Task(Prepared[P, R]):

@@ -13,11 +13,14 @@ import msgspec
 
 from penstock.job import Job, State
 
+QUEUED = b'{"name":"queued","value":{}}'  # data of the event with which a detached job begins
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, rule, schedule, progress, event; gauge, see `gauge`;
+    Kinds beside it: cancel, retry, delete, rule, schedule, progress; event, of a name that the job
+    gives it, and of a detached job "queued" and "started"; gauge, see `gauge`;
     lake, see `mark_data` in mark; and flow, of a flow as a whole, under the flow's id: `data` has
     `says` (queued, ended, cancel, retry, delete), `jobs`, and the flow's name and properties, if it
     has any.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker import Note
 from penstock.errors import Refused
 from penstock.job import State, put_back, succeeded
 from tests.factories import claim, enqueue_and_claim, history_of, settle, some_jobs
@@ -91,3 +92,30 @@ def test_neighbours_are_not_touched(broker, clock, fields):
         False,
         True,
     ]
+
+
+def test_no_savepoint_keeps_or_drops_a_job(broker, clock, fields):
+    """A25: it is held by its worker's row, whatever a task undoes in its own transaction."""
+    job = enqueue_and_claim(broker, clock, **fields)
+    transaction = broker.begin()
+    undone_in_part(transaction.connection, job)
+    transaction.rollback()
+
+    assert (broker.get(job.id).state, broker.get(job.id).worker) == (State.RUNNING, job.worker)
+    assert claim(broker, worker="worker-2") == []
+    assert broker.note(job, Note("snapshot", value=b"1"))
+    again = broker.begin()
+    undone_in_part(again.connection, job)
+    assert again.settle(job, succeeded())
+
+    assert effects(broker) == [job.id]
+    assert claim(broker, worker="worker-2") == []
+    assert broker.get(job.id).state is State.SUCCEEDED
+
+
+def undone_in_part(connection, job):
+    """One effect that stays, and one that a savepoint takes back."""
+    connection.execute(f"insert into effect values ('{job.id}')")
+    connection.execute("savepoint mine")
+    connection.execute("insert into effect values ('undone')")
+    connection.execute("rollback to savepoint mine")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
+import msgspec
 import pytest
 
 from penstock.broker import Note
+from penstock.errors import Refused
 from penstock.filter import Filter
-from penstock.job import Outcome, State, lapsed, put_back, succeeded
-from penstock.task import DETACHED
-from tests.factories import a_job, a_worker
+from penstock.job import DETACHED, Outcome, State, Unique, failed, lapsed, put_back, succeeded
+from tests.factories import a_flow, a_job, a_worker, begun, enqueue_and_claim, part
 
 MINE = Filter(tags={name: (value,) for name, value in DETACHED.items()})
 
@@ -86,6 +89,44 @@ def test_nothing_comes_after_the_end(broker, clock, job):
     assert broker.get(job.id).state is State.SUCCEEDED
 
 
+def test_one_that_is_done_is_not_run_again_though_it_is_forgotten_and_sent_again(
+    broker, clock, job
+):
+    """A14: its row is gone, its history stands, and its id is remembered."""
+    broker.settle([(job, begun(succeeded(), clock.now()))])
+    assert broker.delete([job.id]) == [job.id]
+
+    answer = broker.enqueue([job])
+
+    assert answer.known == {job.id}
+    assert broker.claim(a_worker("other")) == []
+    ends = [event.state for event in broker.history(job=job.id) if event.kind == "attempt"]
+    assert ends == [State.SUCCEEDED]
+
+
+def test_of_many_who_end_it_and_note_at_once_one_ends_it_and_nobody_is_heard_after(
+    broker, clock, job
+):
+    """A28: also under concurrency."""
+    start = threading.Barrier(8)
+    ends: list[bool] = []
+
+    def end(number):
+        start.wait()
+        outcome = succeeded(b"%d" % number) if number % 2 else failed("no")
+        ends.extend(broker.settle([(job, outcome)]))
+        ends.append(broker.note(job, Note("event", "late")))
+
+    threads = [threading.Thread(target=end, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert ends.count(True) == 1
+    assert said(broker, job.id) == ["queued"]
+
+
 def test_one_that_ended_wrong_is_open_again_when_it_is_retried(broker, clock, job):
     """A28: and what it noted is there."""
     broker.note(job, Note("snapshot", value=b"2"))
@@ -120,3 +161,60 @@ def test_lapses_of_one_that_got_on_can_be_taken_back(broker, clock, job):
 
     [again] = broker.claim(a_worker("other"))
     assert (again.id, again.lapses) == (job.id, 0)
+
+
+def said(broker, job):
+    """What the history says of a job, in order."""
+    events = broker.history(job=job)
+    return [msgspec.json.decode(event.data)["name"] for event in events if event.kind == "event"]
+
+
+def test_its_history_begins_when_it_is_queued_and_says_when_it_started(broker, clock):
+    """A15, A28: at once, before any worker; once, however often it is sent; and no other job's."""
+    job = a_job(clock, tags={**DETACHED, "tenant": "a"}, key="ada", run_at=clock.now() + 60)
+    broker.enqueue([job, a_job(clock), a_job(clock, tags={"tenant": "a"})])
+    broker.enqueue([job])
+
+    [queued] = broker.history()
+
+    assert (queued.kind, queued.job, queued.task) == ("event", job.id, "mail:send")
+    assert msgspec.json.decode(queued.data) == {"name": "queued", "value": {}}
+    assert (queued.state, queued.attempt, queued.key) == (State.READY, 0, "ada")
+    assert (queued.run_at, queued.tags) == (job.run_at, job.tags)
+    clock.advance(seconds=60)
+    [claimed] = claim_mine(broker, job)
+    broker.note(claimed, Note("event", "started", b'{"pid":7}'))
+    assert said(broker, job.id) == ["queued", "started"]
+
+
+def claim_mine(broker, job):
+    claimed = broker.claim(a_worker("spare"), limit=9)
+    return [each for each in claimed if each.id == job.id]
+
+
+def test_one_that_is_not_stored_leaves_no_word_of_it(broker, clock):
+    """A38: both or neither, also where another stands for it or all of it is refused."""
+    unique = Unique("report")
+    broker.enqueue([a_job(clock, tags=DETACHED, unique=unique)])
+    broker.enqueue([a_job(clock, tags=DETACHED, unique=unique)])
+    with pytest.raises(Refused):
+        broker.enqueue([a_job(clock, tags=DETACHED), a_job(clock, body=b"x" * (2 << 20))])
+
+    assert len(broker.find(MINE).jobs) == len(broker.history()) == 1
+
+
+def test_of_a_flow_spawned_or_published_it_says_so_as_well(broker, clock):
+    spawning = enqueue_and_claim(broker, clock)
+    flow = a_flow(clock, first=part(), second=part("first", tags=DETACHED))
+    flow.send(broker)
+    spawn = a_flow(clock, child=part(tags=DETACHED))
+    broker.settle([(spawning, spawn.spawned_by(succeeded()))])
+    staged = a_job(clock, tags=DETACHED)
+    broker.stage("write", "part", [staged])
+    broker.publish("write", {"part": 1})
+
+    [waiting, child] = flow.ids("second") + spawn.ids("child")
+
+    assert [said(broker, job) for job in (waiting, child, staged.id)] == [["queued"]] * 3
+    [event] = [event for event in broker.history(job=waiting) if event.kind == "event"]
+    assert event.state is State.WAITING

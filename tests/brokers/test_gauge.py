@@ -29,7 +29,7 @@ def gauges(broker: Any) -> list[tuple[float, dict[str, Any]]]:
 
 
 def test_a_gauge_says_where_the_jobs_of_a_queue_stand(broker, clock):
-    """DESIGN 4: ready, running and oldest, so that an outage shows even when nothing ends."""
+    """A51, DESIGN 4: ready, running and oldest, so that an outage shows even when nothing ends."""
     broker.enqueue(some_jobs(clock, 3, queue="mail"))
     clock.advance(seconds=30)
     broker.enqueue(some_jobs(clock, 2, "media:resize", queue="mail"))

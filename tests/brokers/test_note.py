@@ -17,7 +17,7 @@ def fields(request):
     return request.param
 
 
-@pytest.mark.parametrize("kind", ["progress", "snapshot", "step", "log"])
+@pytest.mark.parametrize("kind", ["progress", "snapshot", "step", "log", "application"])
 def test_a_note_is_kept_with_the_job(broker, clock, fields, kind):
     job = enqueue_and_claim(broker, clock, **fields)
 

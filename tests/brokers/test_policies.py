@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from penstock import App, State, chain
-from penstock.broker import RETENTION_SECONDS
+from penstock.broker import RETENTION_SECONDS, WorkerRow
 from penstock.brokers import open_broker
+from penstock.errors import Refused
+from penstock.job import Job, put_back
 from penstock.retry import Retry
 from penstock.worker import Worker
 
@@ -84,6 +87,30 @@ def test_one_job_for_an_idempotency_key_that_is_asked_for_at_once(t):
     assert runs == ["a file"]
 
 
+def test_a_hundred_sends_at_once_are_a_hundred_jobs_whatever_else_is_refused(t):
+    """A39: none is lost, and one that is refused keeps nobody waiting."""
+    start = threading.Barrier(20)
+    refused: list[Exception] = []
+
+    def send(number: int) -> None:
+        start.wait()
+        for place in range(6):
+            try:
+                bring_in.enqueue(f"{number}.{place}" if place else number)
+            except Refused as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    t.drain()
+
+    assert len(refused) == 20
+    assert Counter(runs) == {f"{n}.{place}": 1 for n in range(20) for place in range(1, 6)}
+
+
 def test_queues_differ_as_their_tasks_say(t):
     """A20, B26: retry or none, each by its own word."""
     short.enqueue()
@@ -92,6 +119,24 @@ def test_queues_differ_as_their_tasks_say(t):
     t.drain()
 
     assert sorted(runs) == ["long", "long", "short"]
+
+
+def test_queues_differ_in_how_many_run_how_often_they_are_tried_and_when_they_are_too_late(t):
+    """A20: one at a time, without retries and for five seconds; or all at once, with one."""
+    app.limit("short", running=1)
+    briefly = [short.options(expires=5).enqueue() for _ in range(3)]
+    patient = [long.enqueue() for _ in range(3)]
+    row = WorkerRow(id="other", tasks=app.known_tasks())
+
+    claimed = t.broker.claim(row, ("short", "long"), 9)
+
+    assert Counter(job.queue for job in claimed) == {"short": 1, "long": 3}
+    t.broker.settle([(job, put_back("test")) for job in claimed])
+    t.clock.advance(seconds=6)
+    t.drain()
+    assert Counter(runs) == {"long": 6}
+    assert {handle.state() for handle in patient} == {State.FAILED}
+    assert {t.broker.get(handle.id).reason for handle in briefly} == {"expired"}
 
 
 def test_retries_wait_longer_each_time_up_to_a_most(t):
@@ -160,6 +205,36 @@ def test_queued_jobs_are_cancelled_and_taken_up_again(t):
     t.drain()
 
     assert (runs, handle.state()) == (["a file"], State.SUCCEEDED)
+
+
+def test_a_queued_job_is_replaced_by_another_under_its_key(t):
+    """A51: update and upsert: what waits is taken back, and the next stands for it."""
+    first = bring_in.options(unique="tenant-a").enqueue("old")
+    assert t.broker.delete([first.id]) == [first.id]
+
+    again = bring_in.options(unique="tenant-a").enqueue("new")
+    t.drain()
+
+    assert again.stored
+    assert runs == ["new"]
+
+
+def test_what_happened_is_handed_to_all_who_asked_for_it_or_to_none(t):
+    """A51: publish and subscribe: a job for each, stored together."""
+    subscribers = [bring_in.options(queue=queue) for queue in ("mail", "ledger", "stock")]
+    with pytest.raises(Refused):
+        app.enqueue([*(task.job("sold") for task in subscribers), Job(task="x", priority=1000)])
+    assert t.broker.count() == []
+
+    app.enqueue([task.job("sold") for task in subscribers])
+
+    assert {count.queue: count.ready for count in t.broker.count()} == {
+        "mail": 1,
+        "ledger": 1,
+        "stock": 1,
+    }
+    t.drain()
+    assert runs == ["sold"] * 3
 
 
 def test_a_job_is_held_until_its_parents_have_ended(t):

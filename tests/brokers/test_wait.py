@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import failed, put_back
 from penstock.rule import Rule, RuleKind
-from tests.factories import a_job, enqueue_and_claim, settle
+from tests.factories import a_job, claim, enqueue_and_claim, settle
 
 LONG = 20.0  # seconds that no test should ever need
 
@@ -97,3 +98,30 @@ def test_a_rule_taken_back_wakes(broker, clock):
     broker.set_rule(Rule(RuleKind.PAUSE, queue="default"))
 
     assert hinted_by(broker, lambda: broker.clear_rule(RuleKind.PAUSE, queue="default"))
+
+
+def test_a_job_that_is_due_later_needs_no_hint(broker, clock):
+    """A53: nobody is told when its time has come; whoever looks is handed it."""
+    job = a_job(clock, run_at=clock.now() + 60)
+    broker.enqueue([job])
+    quiet(broker)
+    assert claim(broker) == []
+
+    clock.advance(seconds=61)
+
+    assert [each.id for each in claim(broker)] == [job.id]
+    assert broker.poll_seconds <= 5  # how long a worker goes without a look
+
+
+def test_a_look_at_the_file_does_where_every_hint_is_lost(sqlite_broker, clock, tmp_path):
+    """A53: no datagram arrives, and the waiting thread is woken all the same."""
+    other = SqliteBroker(tmp_path / "jobs.db", clock=clock)
+
+    def enqueue_unheard() -> None:
+        for ear in sqlite_broker.bell.folder.iterdir():
+            ear.unlink()
+        other.enqueue([a_job(clock)])
+
+    assert hinted_by(sqlite_broker, enqueue_unheard)
+    assert len(claim(sqlite_broker)) == 1
+    other.close()

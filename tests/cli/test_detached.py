@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from penstock.broker import WorkerRow
+from penstock.broker import Note, WorkerRow
 from penstock.job import State
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.folder import Folder, state_folder
@@ -65,6 +67,29 @@ def test_the_list_says_what_waits_and_what_runs_where(trip):
     assert "ant" in text
     assert first in text
     assert [job["id"] for job in trip.lines("find", "--detached")] == [second, first]
+    broker.close()
+
+
+def test_a_running_one_tells_how_far_it_is_and_which_spark_application_it_is(trip):
+    """Issue 6: as it was noted, by `list` and by `why`."""
+    job = enqueued(trip, "trip:travel", "1")
+    broker = trip.store()
+    [running] = broker.claim(WorkerRow(id="here", tasks={"trip:travel": 1}), limit=1)
+    broker.note(running, Note("progress", "", b'{"fraction":0.4,"note":"6 Spark jobs ended"}'))
+    application = {"id": "app-7", "master": "spark://ant:7077", "attempt": 1, "ui": None}
+    value = json.dumps({**application, "pages": ["ant:8080"]}).encode()
+    broker.note(running, Note("application", "", value))
+
+    [listed] = trip.lines("detached", "list")
+
+    assert listed["progress"] == {"fraction": 0.4, "note": "6 Spark jobs ended"}
+    assert listed["application"] == {**application, "pages": ["ant:8080"]}
+    assert "40%" in trip("detached").stdout
+    said = trip("why", job).stdout
+    assert "40% done: 6 Spark jobs ended." in said
+    assert "Attempt 1 is the Spark application app-7 on spark://ant:7077." in said
+    why = trip.json("why", job)
+    assert (why["progress"], why["application"]) == (listed["progress"], listed["application"])
     broker.close()
 
 

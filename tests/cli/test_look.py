@@ -164,3 +164,54 @@ def test_history_is_followed_as_it_happens(stocked):
     assert (last["kind"], last["task"]) == ("attempt", "shop:charge")
     assert (news["kind"], news["job"]) == ("cancel", waiting["id"])
     assert following.returncode == 130
+
+
+TREE = """
+from penstock import App, current_job
+
+app = App()
+
+
+@app.task(detached=True)
+def root() -> None:
+    branch.enqueue()
+
+
+@app.task
+def branch() -> None:
+    leaf.enqueue()
+
+
+@app.task
+def leaf() -> None: ...
+"""
+
+
+def test_the_history_of_a_tree(cli, monkeypatch):
+    """A31: three levels, with the events of each, and since a position."""
+    monkeypatch.setenv("PENSTOCK_STATE", str(cli.folder / "state"))
+    (cli.folder / "forest.py").write_text(TREE)
+    root = cli.json("enqueue", "forest:root")["id"]
+    worker = cli.start("worker", "forest:app", "--drain", "--processes", "1")
+    worker.communicate(timeout=100)
+    assert worker.returncode == 0
+
+    branches = cli.lines("history", root, "--tree")
+
+    assert [(each["level"], each["task"]) for each in branches] == [
+        (0, "forest:root"),
+        (1, "forest:branch"),
+        (2, "forest:leaf"),
+    ]
+    assert [each["parent"] for each in branches] == [None, root, branches[1]["id"]]
+    assert {each["state"] for each in branches} == {"succeeded"}
+    names = [event["data"]["name"] for event in branches[0]["events"] if event["data"]]
+    assert names == ["queued", "started"]
+    last = branches[1]["events"][-1]["position"]
+    later = cli.lines("history", root, "--tree", "--after", str(last))
+    events = [event for each in later for event in each["events"]]
+    assert all(event["position"] > last for event in events)
+    assert {event["job"] for event in events} >= {branches[2]["id"]}
+    text = cli("history", root, "--tree").stdout
+    assert f"    {branches[2]['id']}  forest:leaf  succeeded" in text
+    assert "goes with an id" in cli("history", "--tree", code=2).stderr

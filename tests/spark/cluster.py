@@ -36,13 +36,13 @@ class Cluster:
         self._workers = workers
         self._cores = cores
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._port, self._page = _free_port(), _free_port()
+        self._port, self.page = _free_port(), _free_port()
         self.url = f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
         try:
             place = ["--host", _LOOPBACK, "--port", str(self._port)]
-            self._start("master.Master", _LOOPBACK, *place, "--webui-port", str(self._page))
+            self._start("master.Master", _LOOPBACK, *place, "--webui-port", str(self.page))
             eventually(self.state, _START_SECONDS, "the master answers")
             for number in range(self._workers):
                 folder = self.folder / f"worker-{number}"
@@ -67,7 +67,7 @@ class Cluster:
     def state(self) -> dict[str, Any] | None:
         """What the master says of itself."""
         with suppress(OSError, ValueError):
-            page = f"http://127.0.0.1:{self._page}/json/"
+            page = f"http://127.0.0.1:{self.page}/json/"
             with urllib.request.urlopen(page, timeout=5) as answer:
                 return json.load(answer)
         return None

@@ -77,5 +77,31 @@ def test_a_notebook_cell_by_cell(
     ]
 
 
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.soak)])
+def test_an_etl_of_days_comes_to_the_right_totals_whatever_is_killed(kills: int, tmp_path: Path):
+    """Issue 6: the job's process, the worker and the keeper, at random moments."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "etl_days.py", str(kills)],
+        env=environment("sqlite:///nowhere.db"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    killed, begun, *right = done.stdout.splitlines()
+    if kills == 2:
+        assert killed == "killed: process, worker"
+    steps = begun.removeprefix("begun: ").split(", ")
+    assert list(dict.fromkeys(steps)) == ["read", "clean", "join", "aggregate", "publish"]
+    # Never back behind a step that was remembered.
+    assert steps == sorted(steps, key=list(dict.fromkeys(steps)).index)
+    assert right == ["totals are right: True", "published are the same: True"]
+
+
 def test_every_example_is_run_by_a_test():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {"notebook", "reminders", "submit"}
+    names = {path.stem for path in EXAMPLES.glob("*.py")}
+
+    assert names == {"etl_days", "notebook", "reminders", "submit"}

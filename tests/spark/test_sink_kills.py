@@ -174,8 +174,8 @@ def test_a_driver_killed_in_mid_write_and_in_the_middle_of_an_epoch(
     with Driver(cluster.url, url, tmp_path / "doomed") as doomed:
         batch = {"folder": str(tmp_path), "gate": "batch", "hold": [190], "partitions": 1}
         doomed.start("write", **batch, options=named)
+        at_gate(tmp_path, url, 1, "batch")  # before: the stream has work for all that is left
         doomed.start("stream", **stream, gate="stream", hold=IN_BOTH)
-        at_gate(tmp_path, url, 1, "batch")
         at_gate(tmp_path, url, 1, "stream")
         eventually(lambda: len({write for write, _ in staged_in(url)}) == 2, SOON)
     left = staged_in(url)

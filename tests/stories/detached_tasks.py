@@ -123,6 +123,22 @@ def echo(n: int) -> int:
 
 
 @task()
+def chatter(lines: int) -> None:
+    """Print more than anybody reads."""
+    print("the first word")
+    for number in range(lines):
+        print(f"{number:08d}", "a" * 1014)
+    print("the last word")
+
+
+@task(at_most_once=True)
+def leave() -> None:
+    """Be gone without a word, as if all were well."""
+    ledger("leave", current_job().id)
+    os._exit(0)
+
+
+@task()
 def fail(n: int) -> None:
     raise ValueError(f"number {n}")
 

@@ -16,6 +16,7 @@ import pytest
 from penstock import State
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.keeper import KeeperConfig
+from penstock.worker.detached.log_file import MOST_BYTES
 from tests.stories.conftest import alive, eventually
 from tests.stories.detached_story import PATIENCE, TASKS_FILE, DetachedStory
 
@@ -127,6 +128,33 @@ def test_jobs_that_raise_have_their_error_stored(story: DetachedStory):
         assert job.state is State.FAILED
         assert f"ValueError: number {n}" in job.error
     assert fleet.output().count("the function raised") == 4
+
+
+def test_a_process_that_leaves_without_an_outcome_is_not_done(story: DetachedStory):
+    """A26, A27: exit code 0 of the function's process says nothing; the keeper's is 102."""
+    handle = story.task("leave").enqueue()
+    fleet = story.start(drain=True)
+
+    assert fleet.wait(PATIENCE) == 0, fleet.output()
+    job = story.broker.get(handle.id)
+    assert (job.state, job.reason) == (State.FAILED, "lost")
+    assert "ended with 102" in story.log(handle.id)
+    assert len(story.ledger("leave")) == 1
+
+
+def test_a_job_that_prints_without_end_fills_no_disk(story: DetachedStory):
+    """A43: its log has a most; the beginning and the end of it are there."""
+    handle = story.task("chatter").enqueue(40_000)
+    fleet = story.start(drain=True)
+
+    assert fleet.wait(PATIENCE) == 0, fleet.output()
+    assert handle.state() is State.SUCCEEDED
+    assert story.files.file(handle.id, "log").stat().st_size <= MOST_BYTES
+    text = story.log(handle.id)
+    assert "the first word\n00000000" in text
+    assert "00039999" in text
+    assert "the last word" in text
+    assert text.count("bytes were left out here") == 1
 
 
 @pytest.mark.parametrize("name", ["sit", "sit_async"])

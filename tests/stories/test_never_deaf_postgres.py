@@ -206,7 +206,7 @@ def test_a_worker_that_is_started_in_an_outage_works_when_it_is_over(own_story, 
 
 
 def test_a_hint_that_is_lost_is_found_by_looking(own_story, own_postgres):
-    """The listener's backend is killed at the moment of the enqueue, again and again."""
+    """A53: the listener's backend is killed at the moment of the enqueue, again and again."""
     own_story.start()
     works_again(own_story)
     over = threading.Event()

@@ -86,6 +86,7 @@ def pooled(pooler_url, tmp_path) -> Iterator[Story]:
 
 
 def test_the_whole_life_of_jobs(pooled):
+    """A53: nobody can listen through it, so that no hint ever comes."""
     nap, nap_async = pooled.task("nap"), pooled.task("nap_async")
     batch = nap.enqueue_many([(n,) for n in range(1000)], id="import")
     fleet = pooled.start(processes=2)

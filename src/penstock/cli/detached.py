@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from penstock.broker import Broker, WorkerRow
     from penstock.job import Job
+    from penstock.notes import Progress
+    from penstock.spark.application import Application
 
 _FOLLOW_SECONDS = 0.2
 _MOST = 1000
@@ -82,8 +84,7 @@ def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
 def _list(broker: Broker, *, every: bool, json: bool) -> None:
     from penstock.cli import show
     from penstock.filter import Filter
-    from penstock.job import ENDED, State
-    from penstock.task import DETACHED
+    from penstock.job import DETACHED, ENDED, State
     from penstock.why import ago
 
     states = () if every else tuple(state for state in State if state not in ENDED)
@@ -91,13 +92,16 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
     jobs = broker.find(Filter(tags=tags, state=states), limit=_MOST).jobs
     rows = {row.id: row for row in broker.workers()}
     now = broker.clock.now()
+    told = {job.id: told_of(broker, job) for job in jobs}
     if json:
-        show.put_json_lines(_described(job, rows.get(job.worker or "")) for job in jobs)
+        show.put_json_lines(
+            _described(job, rows.get(job.worker or ""), *told[job.id]) for job in jobs
+        )
         return
     if not jobs:
         show.aside("no detached job waits or runs")
         return
-    made = show.table("id", "state", "task", "host", "pid", "held", "attempt", "since")
+    made = show.table("id", "state", "task", "host", "pid", "held", "attempt", "since", "done")
     for job in jobs:
         row = rows.get(job.worker or "")
         made.add_row(
@@ -109,11 +113,58 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
             "" if job.state is not State.RUNNING else "yes" if row and row.alive else "no",
             str(job.attempt),
             ago(job.claimed_at or job.ended_at or job.enqueued_at, now),
+            f"{progress.fraction:.0%}" if (progress := told[job.id][0]) else "",
         )
     show.console().print(made)
+    for job in jobs:
+        for sentence in sentences(*told[job.id]):
+            show.aside(f"{job.id}: {sentence}")
 
 
-def _described(job: Job[Any], row: WorkerRow | None) -> dict[str, Any]:
+def told_of(broker: Broker, job: Job[Any]) -> tuple[Progress | None, Application | None]:
+    """How far a running job says it is, and its Spark application, if it is one."""
+    import msgspec
+
+    from penstock.job import State
+    from penstock.notes import Progress
+
+    if job.state is not State.RUNNING:
+        return None, None
+    notes = broker.notes(job.id, "progress")
+    progress = msgspec.json.decode(notes[-1].value, type=Progress) if notes else None
+    if not broker.notes(job.id, "application"):
+        return progress, None
+    from penstock.spark.application import noted
+
+    return progress, noted(broker, job.id)
+
+
+def facts(progress: Progress | None, application: Application | None) -> dict[str, Any]:
+    """The same, for programs."""
+    import msgspec
+
+    return {
+        "progress": progress and {"fraction": progress.fraction, "note": progress.note},
+        "application": application and msgspec.to_builtins(application),
+    }
+
+
+def sentences(progress: Progress | None, application: Application | None) -> list[str]:
+    """The same, for people."""
+    said: list[str] = []
+    if progress is not None:
+        said.append(f"{progress.fraction:.0%} done{progress.note and f': {progress.note}'}")
+    if application is not None:
+        said.append(f"attempt {application.attempt} is the Spark application {application}")
+    return said
+
+
+def _described(
+    job: Job[Any],
+    row: WorkerRow | None,
+    progress: Progress | None,
+    application: Application | None,
+) -> dict[str, Any]:
     from penstock import as_json
 
     return {
@@ -131,6 +182,7 @@ def _described(job: Job[Any], row: WorkerRow | None) -> dict[str, Any]:
         "enqueued_at": as_json.iso(job.enqueued_at or None),
         "claimed_at": as_json.iso(job.claimed_at),
         "ended_at": as_json.iso(job.ended_at),
+        **facts(progress, application),
     }
 
 
@@ -163,6 +215,8 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
     with path.open("rb") as lines:
         while True:
             job = broker.get(id)  # before the last look: what is written after it is not its own
+            if path.stat().st_size < lines.tell():  # cut to its size meanwhile
+                lines.seek(0, 2)
             while part := lines.read(1 << 16):
                 sys.stdout.write(part.decode("utf-8", "replace"))
             sys.stdout.flush()

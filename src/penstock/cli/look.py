@@ -10,6 +10,7 @@ from penstock.cli.options import AppTarget, Json, Profile, Url, no_stray_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
+    from penstock.broker import Broker
     from penstock.views import Event
 
 Words = Annotated[
@@ -47,7 +48,7 @@ def find(
     from penstock.cli.place import opened
     from penstock.filter import parse_filter
     from penstock.ids import parse_id
-    from penstock.task import DETACHED
+    from penstock.job import DETACHED
 
     with opened(url, profile, app) as broker:
         now = broker.clock.now()
@@ -83,6 +84,7 @@ def why(
     """
     from penstock import as_json
     from penstock.cli import show
+    from penstock.cli.detached import facts, sentences, told_of
     from penstock.cli.place import opened
     from penstock.ids import parse_id
 
@@ -90,6 +92,7 @@ def why(
     with opened(url, profile, app) as broker:
         answer = broker.why(job_id)
         job = broker.get(job_id)
+        told = (None, None) if job is None else told_of(broker, job)
     if json:
         show.put_json(
             {
@@ -98,12 +101,15 @@ def why(
                 "cause": answer.cause,
                 "sentence": answer.sentence,
                 "job": None if job is None else as_json.job_json(job),
+                **facts(*told),
             }
         )
     else:
         if job is not None:
             show.aside(f"{job.task}({as_json.call_text(job.body)}), queue {job.queue}")
         show.say(answer.sentence)
+        for sentence in sentences(*told):
+            show.say(f"{sentence[0].upper()}{sentence[1:]}.")
     if job is None:
         raise typer.Exit(1)
 
@@ -154,6 +160,9 @@ def history(
     ] = None,
     limit: Annotated[int, typer.Option(help="Most rows to show.", min=1)] = 20,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as it happens.")] = False,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="With the jobs that it enqueued, and those of these.")
+    ] = False,
     audit: Annotated[
         bool, typer.Option("--audit", help="Only who did what, when and why; newest first.")
     ] = False,
@@ -189,8 +198,8 @@ def history(
 
     job_id = None if id is None else parse_id(id)
     if audit:
-        if job_id is not None or follow or after is not None:
-            raise Refused("--audit goes by itself: leave out the id, --after and --follow")
+        if job_id is not None or follow or tree or after is not None:
+            raise Refused("--audit goes by itself: leave out the id, --after, --follow and --tree")
         from penstock.cli.audit import put_audit
 
         with opened(url, profile, app) as broker:
@@ -201,6 +210,12 @@ def history(
         raise Refused("--kind, --author, --since, --until and --before go with --audit")
     if follow and job_id is not None:
         raise Refused("--follow goes with the whole history: leave out the id")
+    if tree:
+        if job_id is None:
+            raise Refused("--tree goes with an id: penstock history ID --tree")
+        with opened(url, profile, app) as broker:
+            _put_tree(broker, job_id, after, limit, json=json)
+        return
     with opened(url, profile, app) as broker:
         rows = broker.history(after=after, limit=limit, job=job_id)
         position = _put(rows, json=json) or after or 0
@@ -213,6 +228,42 @@ def history(
         from penstock.cli import show
 
         show.aside("nothing has happened yet")
+
+
+def _put_tree(broker: Broker, job_id: str, after: int | None, limit: int, *, json: bool) -> None:
+    import rich.text
+
+    from penstock import as_json
+    from penstock.cli import show
+    from penstock.family import family
+
+    found = family(broker, job_id, after=after, limit=limit)
+    for branch in found.branches:
+        if json:
+            show.put_json(
+                {
+                    "id": branch.id,
+                    "parent": branch.parent,
+                    "level": branch.level,
+                    "task": branch.task,
+                    "state": branch.state,
+                    "jobs": branch.jobs,
+                    "jobs_left": branch.jobs_left,
+                    "events": [as_json.event_json(event) for event in branch.events],
+                }
+            )
+            continue
+        indent = "  " * branch.level
+        line = rich.text.Text(f"{indent}{branch.id}  {branch.task or 'not known here'}  ")
+        line.append(branch.state or "", show.COLOURS.get(branch.state or "", ""))
+        if branch.jobs > 1:
+            line.append(f"{branch.jobs - branch.jobs_left:,} of {branch.jobs:,} jobs ended")
+        show.console().print(line, soft_wrap=True)
+        for event in branch.events:
+            line = rich.text.Text(f"{indent}  ")
+            show.console().print(line.append_text(show.event_line(event)), soft_wrap=True)
+    if found.more and not json:
+        show.aside("there are more jobs below it than are shown")
 
 
 def _put(rows: list[Event], *, json: bool) -> int | None:

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from penstock.cli import (
     dashboards,
+    debug,
     detached,
     flows,
     hand_over,
@@ -138,6 +139,7 @@ _add(JOBS, signals.signal, words=True)
 _add(JOBS, detached.detached)
 _add(LOOK, dashboards.dashboard)
 _add(LOOK, top.top)
+_add(JOBS, debug.debug)
 _add(LOOK, look.count)
 _add(LOOK, look.history)
 _add(LOOK, schedules.schedules)

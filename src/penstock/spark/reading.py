@@ -113,7 +113,8 @@ class Reading:
             for stored in broker.scan(partition.part):
                 yield shape.batch(_of_flow(stored, narrow))
 
-    def _parts(self, broker: Broker, after: int, until: int | None) -> list[Part]:
+    def parts(self, broker: Broker, after: int, until: int | None) -> list[Part]:
+        """What is to be read, in about as many parts as were asked for."""
         selection, at_most = self._selection, self._slices
         if selection.table in HISTORY:
             few = broker.reach(_MOST, after, FEW_ROWS, patience=0).position
@@ -137,7 +138,7 @@ class TableReader(Reading, DataSourceReader):
 
     def partitions(self) -> Sequence[Part]:
         with self._place.open() as broker:
-            return self._parts(broker, self._after, self._until)
+            return self.parts(broker, self._after, self._until)
 
 
 class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -174,7 +175,7 @@ class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[Part]:
         with self._place.open() as broker:
             after, until = _position(broker, start), _position(broker, end)
-            return self._parts(broker, after, until) if until > after else []
+            return self.parts(broker, after, until) if until > after else []
 
 
 def _store_of(broker: Broker, after: int = 0) -> str:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from penstock.errors import Refused
 from penstock.settings import ResolvedUrl
+from penstock.spark.application import NAME
 from penstock.spark.java import java_home
 from penstock.spark.shipping import make_ready, on_this_machine
 from penstock.spark.store import named_store, refuse_connect, tell
@@ -34,7 +35,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 def session(
     master: str | None = None,
     *,
-    app_name: str = "penstock",
+    app_name: str | None = None,
     profile: str | None = None,
     url: str | None = None,
     config: Mapping[str, object] | None = None,
@@ -43,6 +44,7 @@ def session(
 
     The store is named by `profile` or `url`, else found as an `App()` finds it. `config` goes
     before what is set here. Asked again it gives the session that runs; another master is refused.
+    Without an `app_name` it is "penstock", or named after the detached job that it is made for.
     """
     _need_spark()
     from pyspark import SparkContext
@@ -64,7 +66,7 @@ def session(
     if master is not None:
         _say(f"starting Spark on {master}, which takes some seconds")
         _prepare_environment(master)
-        builder = builder.master(master).appName(app_name)
+        builder = builder.master(master).appName(app_name or NAME.get() or "penstock")
     for name, value in _configuration(master, config or {}).items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()

@@ -3,19 +3,28 @@
 The session is no argument: it is made where the task runs, once per process, and the function that
 the rest of Penstock sees has no such parameter. What a job starts on Spark is one job group: a
 thread that waits for Java hears no exception, so whoever interrupts the job cancels the group.
+
+A detached job has a process, and so a Spark application, of its own: noted with the job, watched
+for its progress, and interrupted as a whole.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
+import traceback
 import uuid
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.current import CURRENT
+import msgspec
+
+from penstock.current import CURRENT, CurrentJob
 from penstock.errors import Refused
+from penstock.spark.application import KIND, NAME, described, end_former, name_of, noted
 from penstock.spark.session import make_active, session
 
 if TYPE_CHECKING:
@@ -23,8 +32,13 @@ if TYPE_CHECKING:
 
     from penstock.app import App
 
+MASTER = "PENSTOCK_SPARK_MASTER"
+_CALLED = "_call_proxy"  # of py4j: what Java calls in Python runs under it
 
-def spark_function(app: App, function: Callable[..., Any], given: object) -> Callable[..., Any]:
+
+def spark_function(
+    app: App, function: Callable[..., Any], given: object, *, detached: bool = False
+) -> Callable[..., Any]:
     """The function without its first parameter, which is filled in with a session at each call.
 
     `given` is what `spark=` was: True for `penstock.spark.session()`, or what makes the session.
@@ -43,6 +57,10 @@ def spark_function(app: App, function: Callable[..., Any], given: object) -> Cal
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        current = CURRENT.get()
+        if detached and current is not None:
+            with own_application(app, current, factory) as spark:
+                return function(spark, *args, **kwargs)
         spark = app.resources.open(factory)
         make_active(spark)  # another thread may have made it
         with job_group(spark, function.__qualname__):
@@ -66,11 +84,62 @@ def job_group(spark: SparkSession, description: str) -> Generator[None]:
     name = f"penstock-{uuid.uuid4() if current is None else current.id}"
     context.setJobGroup(name, description, interruptOnCancel=True)
     try:
-        with also_interrupt(lambda: context.cancelJobGroup(name)):
+        with also_interrupt(lambda: context.cancelJobGroup(name), "py4j"):
             yield
     finally:
         for each in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
             context.setLocalProperty(each, None)
+
+
+@contextmanager
+def own_application(
+    app: App, current: CurrentJob, factory: Callable[[], Any]
+) -> Generator[SparkSession]:
+    """A session that is this job's alone, made when no earlier attempt has one any more."""
+    from penstock.spark.watching import progress_told
+    from penstock.worker.interrupt import also_interrupt
+
+    former = noted(app.broker, current.id)
+    if former is not None and former.attempt < current.attempt:
+        end_former(former, current)
+    token = NAME.set(name_of(current))
+    try:
+        spark = app.resources.open(factory)
+    finally:
+        NAME.reset(token)
+    make_active(spark)
+    if getattr(spark, "_jsparkSession", None) is None:  # it stands in for one, in a test
+        yield spark
+        return
+    # The store takes it from whoever holds the job: from here on nobody else may call the function.
+    own = described(spark, current.attempt)
+    current.notebook.write(KIND, "", msgspec.json.encode(own))
+    current.event(KIND, id=own.id, master=own.master)
+    if former is None and current.attempt > 1:  # it may have died before it could note its own
+        end_former(own, current)
+    with (
+        also_interrupt(lambda: _end_all(spark), "py4j"),
+        progress_told(spark, current, app.clock.now),
+    ):
+        yield spark
+
+
+class BatchInterrupted(Exception):
+    """Raised in the Python of a stream, as in foreachBatch, whose job is interrupted."""
+
+
+def _end_all(spark: Any) -> None:
+    """End what an application does, so that whoever waits for it is answered."""
+    from penstock.worker.interrupt import raise_in
+
+    with suppress(Exception):  # a Java that is gone has ended it
+        spark.sparkContext.cancelAllJobs()
+        # A stream waits for the Python that it calls, also when it is stopped.
+        for thread, frame in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
+            if any(each.f_code.co_name == _CALLED for each, _ in traceback.walk_stack(frame)):
+                raise_in(thread, BatchInterrupted)
+        for query in spark.streams.active:
+            query.stop()
 
 
 def opened_session(url: str) -> Generator[SparkSession]:
@@ -78,7 +147,8 @@ def opened_session(url: str) -> Generator[SparkSession]:
     from pyspark import SparkContext
 
     others = SparkContext._active_spark_context is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
-    spark = session(app_name="penstock worker", url=url)
+    name = NAME.get() or "penstock worker"
+    spark = session(os.environ.get(MASTER) or None, app_name=name, url=url)
     try:
         yield spark
     finally:

@@ -9,10 +9,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from penstock.broker import WorkerRow
+from penstock.broker import Note, WorkerRow
 from penstock.brokers.postgres import PostgresBroker
-from penstock.job import Job, failed, succeeded
-from penstock.task import DETACHED
+from penstock.job import DETACHED, Job, failed, succeeded
 
 ROW = WorkerRow(id="its-own", tasks={"travel": 1}, host="ant", pid=17)
 
@@ -63,6 +62,23 @@ def test_it_lists_what_waits_runs_and_has_ended(broker, connection):
     assert [rows[job.id]["locked"] for job in (done, wrong, waiting)] == [False] * 3
     assert rows[wrong.id]["error"] == "ValueError: no"
     assert {row["task"] for row in rows.values()} == {"travel"}
+
+
+def test_it_shows_how_far_one_is_and_which_spark_application_it_is(broker, connection):
+    """Issue 6: while it runs."""
+    broker.enqueue([travel()])
+    [job] = broker.claim(ROW)
+    broker.note(job, Note("progress", "", b'{"fraction":0.4,"note":"6 Spark jobs ended"}'))
+    broker.note(job, Note("application", "", b'{"id":"app-7","master":"spark://ant:7077"}'))
+    names = ("progress", "progress_note", "application", "master")
+
+    [row] = viewed(connection).values()
+    connection.rollback()
+    broker.settle([(job, failed("ValueError: no"))])
+    [ended] = viewed(connection).values()
+
+    assert [row[name] for name in names] == [0.4, "6 Spark jobs ended", "app-7", "spark://ant:7077"]
+    assert [ended[name] for name in names] == [None] * 4
 
 
 def test_one_whose_process_is_gone_is_not_locked(broker, connection):

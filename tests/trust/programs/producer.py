@@ -1,7 +1,8 @@
 """A producer that is killed: says what was accepted on a pipe, after the store has said so.
 
 `many`: enqueue_many under one id, resumed by the next process. `single`: one by one, their ids on
-the pipe. `list`: all-or-none lists of five. `joined`: with a row of its own in one transaction.
+the pipe. `detached`: the same of a detached task. `list`: all-or-none lists of five. `joined`: with
+a row of its own in one transaction.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ def load(n: int) -> None: ...
 def load_tagged(n: int) -> None: ...
 
 
+@app.task(name="load_detached", detached=True)
+def load_detached(n: int) -> None: ...
+
+
 def say(text: str) -> None:
     os.write(pipe, f"{text}\n".encode())
 
@@ -41,6 +46,9 @@ elif how == "single":
     for n in range(rows):
         say(load.enqueue(n).id)
         say(load_tagged.enqueue(n).id)
+elif how == "detached":
+    for n in range(rows):
+        say(load_detached.enqueue(n).id)
 elif how == "list":
     for n in range(rows):
         jobs = [load.job(n), load_tagged.job(n), load.job(n), load_tagged.job(n), load.job(n)]

@@ -22,7 +22,7 @@ from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.redact import redact
 from penstock.rule import Limits, Rule, Use, slack_of
 from penstock.settlement import leaves_history, settled
-from penstock.views import Event
+from penstock.views import QUEUED, Event
 
 
 class Store:
@@ -229,6 +229,8 @@ class Store:
                 self.make_wait(job)
             else:
                 self.make_ready(job)
+            if job.detached:
+                self.record("event", self.jobs[job.id], data=msgspec.Raw(QUEUED))
         return standing
 
     def count_ends(self, ended: Iterable[Job[Any]]) -> None:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from penstock.broker import RETENTION_SECONDS, Batch, Enqueued
 from penstock.brokers.sqlite.offers import Offers
 from penstock.brokers.sqlite.statements import sql
@@ -32,6 +34,7 @@ from penstock.flow import Flow
 from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, Parcel, State
 from penstock.schedule import Decision, Schedule
+from penstock.views import QUEUED
 
 
 class HandOver(Scheduling[Store]):
@@ -272,6 +275,9 @@ class HandOver(Scheduling[Store]):
             db.execute(sql.enqueue, row_of(job, lane, **places))
             self._put_tags(db, job, raw)
             change.tally[lane, job.state, minute] += 1
+            if job.detached:
+                queued_job = msgspec.structs.replace(job, run_at=run_at, enqueued_at=enqueued_at)
+                change.happened("event", QUEUED, queued_job, lane)
         return standing
 
     def _put_tags(self, db: Db, job: Job[Any], raw: bytes) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.functions import col, lit
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.slice import Selection, Slice
+from penstock.spark.pipelines.copying import copy
 from penstock.spark.pipelines.raw import RAW, RawTable, day_of
 from penstock.spark.pipelines.telling import tell
 from penstock.spark.pipelines.write import cause_of, stage
@@ -71,8 +72,8 @@ def export(
         ]
         taken = dict.fromkeys(marks, 0)
         for table in more:
-            for after, last in _stretches(broker, table, marks[table], until, rows_at_once):
-                taken[table] += _take(spark, writing, table, after, last)
+            for stretch in _stretches(broker, table, marks[table], until, rows_at_once):
+                taken[table] += _take(spark, broker, writing, stretch)
                 told(table, taken[table])
         reached = writing.manifest().reached
         writing.change(reached={**reached, store: max(until, reached.get(store, 0))})
@@ -97,22 +98,25 @@ def _has_more(broker: Broker, table: RawTable, after: int, until: int) -> bool:
 
 def _stretches(
     broker: Broker, table: RawTable, after: int, until: int, rows_at_once: int
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[Slice]:
     """What the table has in between, in stretches of so many rows."""
     while _has_more(broker, table, after, until):
-        reach = broker.reach(Selection(table=table), after, rows_at_once, patience=0).position
+        selection = Selection(table=table)
+        reach = broker.reach(selection, after, rows_at_once, patience=0).position
         last = min(until, reach) if reach > after else until
-        yield after, last
+        yield Slice(selection, after, last)
         after = last
 
 
-def _take(spark: SparkSession, writing: Writing, table: RawTable, after: int, last: int) -> int:
+def _take(spark: SparkSession, broker: Broker, writing: Writing, stretch: Slice) -> int:
     """Take a stretch of the store. No stream: what its checkpoint would keep is in the manifest."""
-    # A file for each core and day: more of them cost time here and whenever they are read.
-    cores = spark.sparkContext.defaultParallelism
-    options = {"table": table, "after": str(after), "until": str(last), "slices": str(cores)}
+    table = stretch.selection.table
     try:
-        return take(spark.read.format("penstock").options(**options).load(), writing, table)
+        with writing.staging() as place:
+            files = copy(spark, broker, stretch, place)
+            if files:
+                writing.publish(table, files)
+        return sum(file.rows for file in files)
     except (PenstockError, PySparkException) as error:
         said = error if isinstance(error, PenstockError) else cause_of(error)
         raise PenstockError(

@@ -49,6 +49,7 @@ def page(answers: Answers) -> str:
             ("load", "tasks"),
             ("failures", "failures"),
             ("depth", "depth"),
+            ("open_jobs", "open_jobs"),
             ("flows", "flows"),
             ("forecast", "forecast"),
         )

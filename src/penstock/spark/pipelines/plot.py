@@ -80,13 +80,14 @@ def lines(
         return ""
     most = max(value for values in series.values() for value in values.values())
     marks = ticks(most, seconds=seconds)
-    # A stretch is drawn at its middle; a lone one has the whole width to itself.
+    # A stretch is drawn at its middle; a lone one where its time stands, as a lone bar is.
+    middle = every / 2 if len(moments) > 1 else 0.0
     axes = Axes(moments[0], moments[-1] + every, marks[-1])
     drawn: list[str] = []
     for number, (name, values) in enumerate(series.items()):
         colour = f"c{number % COLOURS}"
         for run in _runs(values, every):
-            points = [(axes.x(at + every / 2), axes.y(values[at])) for at in run]
+            points = [(axes.x(at + middle), axes.y(values[at])) for at in run]
             if len(points) > 1:
                 path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
                 drawn.append(f'<polyline class="{colour}" points="{path}"/>')

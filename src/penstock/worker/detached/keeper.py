@@ -30,6 +30,7 @@ from penstock.worker.detached.death import after_death
 from penstock.worker.detached.exits import Exit, code_of
 from penstock.worker.detached.folder import Folder, Run
 from penstock.worker.detached.limits import Limits
+from penstock.worker.detached.log_file import cut_to_size
 from penstock.worker.detached.run_process import RunProcess
 from penstock.worker.detached.tree import end_descendants, take_in_strays
 from penstock.worker.hands import cut_short
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.task import Task
 
 _LOOK_SECONDS = 1.0  # how often it renews, hears of a cancellation, and weighs the job
-_LEAVE_SECONDS = 2.0  # for a process that has answered to go by itself
+_LEAVE_SECONDS = 15.0  # for a process that has answered to close its resources, and go by itself
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
 
 log = logging.getLogger("penstock.detached")
@@ -69,6 +70,7 @@ class Keeper:
         self._config = config
         self._run = run
         self._unlock = unlock
+        self._log = Folder(Path(config.folder)).file(config.job, "log")
         self._over = threading.Event()  # the heart may stop
         self._process: RunProcess | None = None
         self._answered = threading.Event()  # there is an outcome, or there will be none
@@ -112,6 +114,7 @@ class Keeper:
         runner.join()
         for pid in end_descendants(os.getpid()):
             log.error("job %s: process %d does not end", job.id, pid)
+        cut_to_size(self._log)
         # Before it is settled: a next attempt, which may come at once, must not meet it. Until then
         # the row keeps everybody else out.
         self._unlock()
@@ -172,6 +175,7 @@ class Keeper:
                 self._hard_at = None
                 self._kill()
             self._weigh()
+            cut_to_size(self._log)
             deadline = self._deadline if self._verdict is None else None
             due = [at for at in (self._hard_at, deadline) if at is not None]
             self._answered.wait(max(0.0, min([*due, now + _LOOK_SECONDS]) - monotonic()))

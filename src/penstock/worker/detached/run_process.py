@@ -27,7 +27,7 @@ import msgspec
 from penstock.job import Job, Outcome
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.tree import MARK, mark_of
-from penstock.worker.interrupt import ERRORS
+from penstock.worker.interrupt import ERRORS, forget, interrupt, waits_beside
 from penstock.worker.process import (
     ProcessGone,
     die_with_parent,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.task import Task
 
 _COMMAND = (sys.executable, "-m", "penstock.worker", "run")
+_LOOK_SECONDS = 0.1
 
 _given: msgspec.msgpack.Decoder[tuple[Job[Any], int]] = msgspec.msgpack.Decoder(
     tuple[Job[Any], int]
@@ -123,6 +124,9 @@ class _Verdicts(threading.Thread):
         self._line = line
         self._verdict = "shutdown"  # of a SIGTERM that did not come from here
         self._armed = False
+        self._bringing = False
+        self._raised = threading.Event()
+        self._main = threading.main_thread().ident or 0
         self._on_loop: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         signal.signal(signal.SIGTERM, self._raise)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -135,17 +139,33 @@ class _Verdicts(threading.Thread):
                     loop, task = self._on_loop
                     loop.call_soon_threadsafe(task.cancel, self._verdict)
                 else:
-                    # To the thread, not the process: only so a call that waits is woken.
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+                    self._bring()
         except (OSError, EOFError):
             os._exit(Exit.NO_OUTCOME)  # the keeper is gone, where the kernel does not see to it
 
+    def _bring(self) -> None:
+        """Raise the verdict's error in the function, once."""
+        self._bringing = True
+        while not self._raised.is_set():
+            if self._armed and waits_beside(self._main):
+                self._raised.set()
+                interrupt(self._main, self._verdict)
+                return
+            # To the thread, not the process: only so a call that waits is woken.
+            signal.pthread_kill(self._main, signal.SIGTERM)
+            if self._raised.wait(_LOOK_SECONDS) or not self._armed:
+                break
+
     def _raise(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del number
         if self._on_loop is not None:
             self._on_loop[1].cancel(self._verdict)
-        elif self._armed:
-            raise ERRORS[self._verdict]
+        elif self._armed and not self._raised.is_set():
+            if not waits_beside(self._main, frame):
+                self._raised.set()
+                raise ERRORS[self._verdict]
+            if not self._bringing:  # somebody sent a signal; not from here, where it would arrive
+                threading.Timer(_LOOK_SECONDS, self._bring).start()
 
     def call(
         self, app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook
@@ -158,6 +178,7 @@ class _Verdicts(threading.Thread):
         self._armed = True
         outcome = run(app, task, job, last_look)
         self._armed = False
+        forget(self._main)
         return outcome
 
     async def _call_async(

@@ -17,7 +17,11 @@ select t.job as id,
        to_timestamp(coalesce(j.enqueued_at, e.enqueued_at)) as enqueued_at,
        to_timestamp(coalesce(j.claimed_at, e.started_at)) as started_at,
        to_timestamp(coalesce(j.ended_at, e.at)) as ended_at,
-       coalesce(j.error, e.error) as error
+       coalesce(j.error, e.error) as error,
+       (p.value ->> 'fraction')::double precision as progress,
+       p.value ->> 'note' as progress_note,
+       a.value ->> 'id' as application,
+       a.value ->> 'master' as master
   from penstock.tag t
   left join penstock.job j on j.id = t.job
   -- What succeeded has no row any more.
@@ -33,6 +37,22 @@ select t.job as id,
   ) e on true
   left join penstock.lane l on l.hash = coalesce(j.lane, e.lane)
   left join penstock.worker w on w.id = j.worker and j.state = 'running'
+  left join lateral (
+      select convert_from(n.value, 'UTF8')::json as value
+        from penstock.note n
+       where n.job = j.id
+         and j.state = 'running'
+         and n.kind = 'progress'
+         and n.name = ''
+  ) p on true
+  left join lateral (
+      select convert_from(n.value, 'UTF8')::json as value
+        from penstock.note n
+       where n.job = j.id
+         and j.state = 'running'
+         and n.kind = 'application'
+         and n.name = ''
+  ) a on true
  where t.name = 'detached'
    and t.value = 'yes'
    and (j.id is not null or e.state is not null);

@@ -88,6 +88,16 @@ begin
             insert into penstock.tag (name, value, job)
             select distinct n.pair ->> 0, n.pair ->> 1, v_job.id
               from jsonb_array_elements(v_job.names) as n (pair);
+            -- The history of a detached job begins before any worker is there.
+            if v_job.names @> '[["detached", "yes"]]' then
+                insert into penstock.history (
+                    kind, at, job, lane, attempt, state, key, enqueued_at, run_at, tags, data
+                ) values (
+                    'event', p_now, v_job.id, v_job.lane, 0, v_state, v_job.key,
+                    coalesce(v_job.enqueued_at, p_now), v_run_at, v_job.tags,
+                    convert_to('{"name":"queued","value":{}}', 'UTF8')
+                );
+            end if;
         end if;
         v_lanes := v_lanes || v_job.lane;
         v_states := v_states || v_state;

@@ -1,0 +1,146 @@
+"""penstock debug: a job of yesterday, run here under a debugger; the store is only read."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.errors import Refused
+
+if TYPE_CHECKING:
+    from penstock.debug import Debugged
+    from penstock.job import Job
+    from penstock.withheld import Withheld
+
+
+def debug(
+    id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.", show_default=False)],
+    *,
+    pdb: Annotated[
+        bool, typer.Option("--pdb", help="Open the debugger where the function raises.")
+    ] = False,
+    break_: Annotated[
+        bool, typer.Option("--break", help="Stop at the first line of the function.")
+    ] = False,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Run a job once more, here, with what was stored of it; the store is not written to.
+
+    With its arguments, its last snapshot and its steps. What it would have written is shown. What
+    it does elsewhere is real: what it sends is sent.
+
+    Example: penstock debug 0190a6c4-5e1f-7000-8000-00000a1b2000 --pdb
+    """
+    import logging
+
+    from penstock.brokers import open_broker
+    from penstock.cli import show
+    from penstock.cli.calls import find_task
+    from penstock.cli.place import chosen, say_where, store_url
+    from penstock.debug import hidden_arguments, job_to_debug, run_here
+    from penstock.ids import parse_id
+
+    job_id = parse_id(id)
+    withheld: list[Withheld] = []
+
+    def tell(each: Withheld) -> None:
+        withheld.append(each)
+        if not json:
+            show.aside(each.says, "cyan")
+
+    resolved = store_url(url, profile, app)
+    if resolved.url.startswith("memory:"):
+        raise Refused("a memory: store is inside the process that made it: nobody else can look")
+    if url is None:
+        say_where(resolved)
+    broker = open_broker(resolved.url, create=False)
+    try:
+        with chosen(url, profile):
+            job = job_to_debug(broker, job_id)
+            task = find_task(job.task, app, url)
+            if task.declared:
+                raise Refused(
+                    f"task {task.name} is only declared in this app, its code lives elsewhere: "
+                    "name the app that has it with --app"
+                )
+            if not json:
+                _introduce(job, hidden_arguments(job))
+            logging.basicConfig(level="INFO", format="%(levelname)-7s %(message)s")
+            # The result alone goes to stdout where programs read it.
+            with redirect_stdout(sys.stderr if json else sys.stdout):
+                ended = run_here(
+                    task.app, broker, task, job, tell, post_mortem=pdb, stop_first=break_
+                )
+    finally:
+        broker.close()
+    if json:
+        show.put_json(_json(job, ended, withheld))
+    else:
+        _put_end(ended)
+    if not ended.returned:
+        raise typer.Exit(1)
+
+
+def _introduce(job: Job[Any], hidden: list[str]) -> None:
+    from penstock import as_json
+    from penstock.cli import show
+
+    show.aside(
+        f"{job.task}({as_json.call_text(job.body)}), {job.state}, as attempt {job.attempt}; "
+        "the store is not written to"
+    )
+    for name in hidden:
+        show.aside(f"argument {name} is a secret and was not kept: it is *** here", "yellow")
+
+
+def _put_end(ended: Debugged) -> None:
+    from penstock import as_json
+    from penstock.cli import show
+    from penstock.why import span
+
+    outcome = ended.outcome
+    if ended.left:
+        show.complain("left by the debugger; nothing was stored")
+        return
+    if outcome.error:
+        show.aside(outcome.error.rstrip(), "")
+    if ended.returned:
+        again = " and would have run again" if outcome.reason == "repeat" else ""
+        show.aside(f"returned{again}:", "green")
+        result = None if outcome.result is None else as_json.decoded(outcome.result)
+        show.say(result if isinstance(result, str) else show.one_line(outcome.result, result))
+        return
+    after = (
+        "" if outcome.run_at is None else f" in {span(max(outcome.run_at - _ended_at(ended), 0))}"
+    )
+    how = f"been ready again{after}" if outcome.state == "ready" else f"ended as {outcome.state}"
+    show.complain(f"would have {how}: {outcome.reason or 'error'}")
+
+
+def _ended_at(ended: Debugged) -> float:
+    return ended.outcome.ended_at or 0.0
+
+
+def _json(job: Job[Any], ended: Debugged, withheld: list[Withheld]) -> dict[str, Any]:
+    from penstock import as_json
+
+    outcome = ended.outcome
+    return {
+        "id": job.id,
+        "task": job.task,
+        "attempt": job.attempt,
+        "returned": ended.returned,
+        "left": ended.left,
+        "state": outcome.state,
+        "reason": outcome.reason,
+        "result": as_json.decoded(outcome.result),
+        "error": outcome.error,
+        "withheld": withheld,
+    }

@@ -1,0 +1,140 @@
+"""What a person does at the dashboard, done in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from penstock.job import State, failed
+from tests.browser.conftest import HOSTILE, Visitor
+from tests.factories import begun, claim, some_jobs
+
+pytestmark = pytest.mark.browser
+
+
+def test_every_page_opens_on_a_desk_and_on_a_phone_and_nothing_of_a_name_runs(visitor: Visitor):
+    """Issue 7: a complaint of the browser fails this, see `visitor`."""
+    places = visitor.places()
+    assert len(places) >= 2
+
+    for place in places:
+        visitor.go(place)
+        expect(visitor.page.locator("h1")).to_be_visible()
+        assert visitor.page.locator("[aria-current=page]").count() == 1, place
+        visitor.page.set_viewport_size({"width": 390, "height": 800})
+        visitor.fits()
+        visitor.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_job_of_every_hostile_name_is_shown_as_text(visitor: Visitor, store):
+    for name in HOSTILE:
+        visitor.go("/jobs")
+        visitor.page.fill("[data-filter]", f"key:'{name}'" if "'" not in name else f'key:"{name}"')
+        visitor.page.keyboard.press("Enter")
+        expect(visitor.page.locator("tr[data-row]")).to_have_count(1)
+        visitor.page.locator("tr[data-row] a").first.click()
+
+        shown = visitor.page.inner_text("main")
+        assert name in shown
+        assert "12345678901234567890" in shown
+
+
+def test_the_keyboard_is_enough(visitor: Visitor):
+    visitor.go("/")
+    visitor.page.keyboard.press("/")
+    visitor.page.wait_for_url("**/jobs")
+    visitor.page.keyboard.press("/")
+    visitor.page.keyboard.type("queue:default")
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url(re.compile("q=queue"))
+    visitor.page.keyboard.press("j")
+    visitor.page.keyboard.press("j")
+    chosen = visitor.page.locator("tr.chosen a").first.get_attribute("href")
+    visitor.page.keyboard.press("Enter")
+
+    visitor.page.wait_for_url(f"**{chosen}")
+    visitor.page.keyboard.press("?")
+    expect(visitor.page.locator("dialog")).to_be_visible()
+
+
+def test_light_and_dark_are_remembered(visitor: Visitor):
+    visitor.go("/")
+    page = visitor.page
+
+    def ground() -> str:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    before = ground()
+    page.locator("[data-theme-switch]").click()
+    after = ground()
+    visitor.go("/jobs")
+
+    assert before != after
+    assert ground() == after
+
+
+def test_more_rows_come_by_a_click_and_stay_in_order(visitor: Visitor, store, clock):
+    store.enqueue(some_jobs(clock, 120, queue="long"))
+    visitor.go("/jobs?q=queue:long")
+    rows = visitor.page.locator("tr[data-row]")
+    first = rows.count()
+
+    visitor.page.locator("tr.more a").first.click()
+
+    expect(rows).to_have_count(2 * first)
+    shown = [
+        row.get_attribute("href") or "" for row in visitor.page.locator("tr[data-row] a.id").all()
+    ]
+    assert shown == sorted(shown, reverse=True)
+    assert len(set(shown)) == len(shown)
+
+
+def test_a_failed_job_is_retried_from_its_page(visitor: Visitor, store):
+    visitor.go("/jobs?q=state:failed")
+    visitor.page.locator("tr[data-row] a").first.click()
+    id = visitor.page.url.rpartition("/")[2]
+    assert store.get(id).state is State.FAILED
+
+    visitor.page.locator("form[action$='/retry'] button").click()
+    visitor.page.wait_for_load_state()
+
+    assert store.get(id).state is State.READY
+    assert "otto" in visitor.page.inner_text("main")
+
+
+def test_live_numbers_move_without_a_click(visitor: Visitor, store, clock):
+    visitor.go("/")
+    ready = visitor.page.locator("[data-live] [data-figure=ready]")
+    expect(visitor.page.locator("#live")).to_have_text("live")
+    before = int(ready.inner_text().replace(",", ""))
+
+    store.enqueue(some_jobs(clock, 5000, queue="flood"))
+
+    expect(ready).to_have_text(f"{before + 5000:,}")
+    assert visitor.page.locator("canvas").count() >= 3
+
+
+def test_all_failed_jobs_of_a_filter_are_retried_by_typing_their_number(
+    visitor: Visitor, store, clock
+):
+    """Issue 7: a batch is counted first, asked for by its number, shown and audited."""
+    jobs = some_jobs(clock, 250, queue="broken", task="media:resize")
+    store.enqueue(jobs)
+    held = claim(store, 250, tasks={"media:resize": 1})
+    store.settle([(job, begun(failed("Boom: 1"), clock.now())) for job in held])
+    visitor.go("/jobs?q=queue:broken")
+    page = visitor.page
+
+    page.get_by_role("link", name="retry", exact=True).click()
+    expect(page.locator("main")).to_contain_text("250 jobs match")
+    page.get_by_label("Reason").fill("the disk is back")
+    page.get_by_label("Type the number").fill("250")
+    page.locator("button.danger").click()
+    expect(page.locator("#progress")).to_contain_text("done: 250 of 250")
+
+    assert {store.get(job.id).state for job in jobs} == {State.READY}
+    page.goto(f"{visitor.web.address}/jobs/{jobs[0].id}")
+    expect(page.locator("main")).to_contain_text("the disk is back")
+    expect(page.locator("main")).to_contain_text("otto")

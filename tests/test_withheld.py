@@ -1,0 +1,72 @@
+"""The store behind `penstock debug`: read as it is, and never written to."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from penstock.broker import Broker, Note
+from penstock.errors import Refused
+from penstock.job import succeeded
+from penstock.withheld import _READ, _WORK, WithholdingBroker
+from tests.factories import a_flow, a_job, a_worker, claim, part
+
+VERBS = {
+    name
+    for name, member in vars(Broker).items()
+    if inspect.isfunction(member) and not name.startswith("_")
+}
+LOOK = set(inspect.getsource(Broker).partition("# Look\n")[2].replace("(", " ").split()) & VERBS
+
+
+def test_every_verb_is_read_told_or_refused():
+    own = {name for name in vars(WithholdingBroker) if name in VERBS}
+
+    assert own | (_READ & VERBS) | _WORK == VERBS
+    assert not own & (_READ | _WORK)
+
+
+def test_only_verbs_that_change_nothing_reach_the_store():
+    assert LOOK | {"rules_version", "wait", "wake"} >= _READ & VERBS
+
+
+def test_what_a_job_notes_it_reads_back_and_nobody_else_does(broker, clock):
+    broker.enqueue([a_job(clock)])
+    [job] = claim(broker)
+    broker.note(job, Note("snapshot", value=b"1"))
+    broker.note(job, Note("step", "load", b"5"))
+    told = []
+    withholding = WithholdingBroker(broker, told.append)
+
+    assert withholding.note(job, Note("snapshot", value=b"2"))
+    assert withholding.note(job, Note("step", "more", b"6"))
+
+    assert [note.value for note in withholding.notes(job.id, "snapshot")] == [b"2"]
+    assert [note.name for note in withholding.notes(job.id, "step")] == ["load", "more"]
+    assert [note.value for note in broker.notes(job.id)] == [b"1", b"5"]
+    assert [each.kind for each in told] == ["snapshot", "step"]
+
+
+def test_what_a_job_merges_into_its_flow_is_seen_by_it_alone(broker, clock):
+    flow = a_flow(clock, one=part())
+    flow.send(broker)
+    [job] = claim(broker)
+    broker.note(job, Note("state", value=b'{"a":1}'))
+    withholding = WithholdingBroker(broker, lambda _: None)
+
+    withholding.note(job, Note("state", value=b'{"b":2}'))
+
+    assert withholding.flow(flow.flow.id).state == b'{"a":1,"b":2}'
+    assert broker.flow(flow.flow.id).state == b'{"a":1}'
+
+
+def test_what_is_a_workers_part_is_refused(broker, clock):
+    broker.enqueue([a_job(clock)])
+    [job] = claim(broker)
+    withholding = WithholdingBroker(broker, lambda _: None)
+
+    with pytest.raises(Refused, match="settle: this job runs under `penstock debug`"):
+        withholding.settle([(job, succeeded())])
+    with pytest.raises(Refused, match="claim"):
+        withholding.claim(a_worker())
