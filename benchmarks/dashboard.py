@@ -70,7 +70,7 @@ def fill(broker: Broker, jobs: int, queues: int) -> dict[str, str]:
         broker.enqueue(handed)
     worker = WorkerRow(id="worker-0", tasks=known, host="bench", started_at=broker.clock.now())
     found: dict[str, str] = {}
-    for number in range(0, jobs // 5, 1000):
+    for _ in range(0, jobs // 5, 1000):
         pairs: list[Any] = []
         for job in broker.claim(worker, None, 1000):
             bad = len(pairs) % 20 == 0
