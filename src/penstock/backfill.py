@@ -72,7 +72,7 @@ class Backfill:
         head = f"{self.task}: {len(states):,} partitions" + (f", {counts}" if counts else "")
         rows = [
             f"{name:<12} {''.join(_SIGNS[states[partition]] for partition in row)}"
-            for name, row in _rows(list(states))
+            for name, row in rows_of(list(states))
         ]
         legend = ". to run   > running   + succeeded   x failed   - cancelled"
         return "\n".join([head, *rows, legend])
@@ -88,20 +88,25 @@ def backfill(
     max_running: int | None,
     skip_done: bool,
     step: Step | None,
+    author: str = "",
+    reason: str = "",
 ) -> Backfill:
-    """What `Task.backfill` does."""
+    """What `Task.backfill` does; by whom and why, if a person asked for it."""
     partitions = list(_partitions(task, start, end, step))
     if max_running is not None:
         _bound(task, max_running)
+    told = (author or KEY, reason or "filled again")
     handles: dict[Partition, Handle[Any]] = {}
     remaining = iter(partitions)
     while part := list(islice(remaining, _AT_ONCE)):
-        ids = _store(task, part, skip_done=skip_done)
+        ids = _store(task, part, told, skip_done=skip_done)
         handles |= {each: Handle(task.app, id) for each, id in zip(part, ids, strict=True)}
     return Backfill(task, handles)
 
 
-def _store(task: Task[..., Any], partitions: list[Partition], *, skip_done: bool) -> list[str]:
+def _store(
+    task: Task[..., Any], partitions: list[Partition], told: tuple[str, str], *, skip_done: bool
+) -> list[str]:
     """Have a job for each partition that is to run; the ids of the jobs that stand for them."""
     broker = task.app.broker
     standing = dict.fromkeys(partitions, 0)  # the run that stands for a partition
@@ -134,7 +139,7 @@ def _store(task: Task[..., Any], partitions: list[Partition], *, skip_done: bool
             else:
                 del unsure[partition]  # done
     if failed:
-        broker.retry(failed, KEY, "filled again")
+        broker.retry(failed, *told)
     return [_id(task, partition, run) for partition, run in standing.items()]
 
 
@@ -144,7 +149,12 @@ def _job(task: Task[..., Any], partition: Partition, run: int, due_at: float) ->
 
 
 def _id(task: Task[..., Any], partition: Partition, run: int) -> str:
-    parts = (KEY, task.name, _text(partition))
+    return run_id(task.name, _text(partition), run)
+
+
+def run_id(task: str, partition: str, run: int) -> str:
+    """The id of a run of a partition, which is as its tag has it; the first run is 0."""
+    parts = (KEY, task, partition)
     return derived_id(*parts, str(run)) if run else derived_id(*parts)
 
 
@@ -223,7 +233,7 @@ def _text(partition: Partition) -> str:
     return str(partition)
 
 
-def _rows(partitions: list[Partition]) -> Iterator[tuple[str, list[Partition]]]:
+def rows_of(partitions: list[Partition]) -> Iterator[tuple[str, list[Partition]]]:
     """A row per month for days and per day for hours; else so many to a row."""
     if partitions and isinstance(partitions[0], datetime):
         for day, row in groupby(partitions, lambda each: cast("datetime", each).date()):

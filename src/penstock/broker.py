@@ -48,6 +48,12 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0  # jobs it holds now
     alive: bool = True  # as `workers` found it
 
+    @property
+    def state(self) -> str:
+        """One word: busy, idle, detached (a process of its own, for one job) or lapsed."""
+        taking = "busy" if self.running else "idle"
+        return "lapsed" if not self.alive else "detached" if self.queues == () else taking
+
 
 class Batch(msgspec.Struct, frozen=True):
     """How far a bulk enqueue got: `count` rows under this id are stored."""
@@ -403,12 +409,20 @@ class Broker(Protocol):
         ...
 
     def history(
-        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+        self,
+        after: int | None = 0,
+        limit: int = 1000,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
         """What happened, in the order it was committed.
 
         A reader that goes on from the last position it saw never misses a row. `after=None`: the
-        last ones as they stand now, gauges left out, oldest first, for people to look at.
+        last ones as they stand now, gauges left out, oldest first, for people to look at. Of the
+        whole history these can be the last of one `kind`, gauges too, and those `before` a
+        position: a rare kind costs the same among a million attempts.
         """
         ...
 

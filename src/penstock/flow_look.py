@@ -15,8 +15,11 @@ from penstock.filter import Filter
 from penstock.flow import WAIT_TASK, FlowRow, NodeRow, levels_of, member_of
 from penstock.job import Job, State
 from penstock.signals import TAG
+from penstock.views import Page
 
 MOST_LOOKED_UP = 1000
+MOST_ASKED = 5  # pages looked through for the jobs of one node, and jobs for when it began
+MOST_TIMED = 100  # nodes, and of a map so many of its jobs
 
 Jobs = dict[str, list[Job[Any]]]
 
@@ -127,6 +130,76 @@ def _looked_up(broker: Broker, flow: FlowRow, tasks: Sequence[str], state: State
             if place is not None and place.id == flow.id:
                 found.setdefault(place.node, []).append(job)
     return found
+
+
+def jobs_of(
+    broker: Broker, flow: FlowRow, node: str, state: State | None = None, after: str | None = None
+) -> Page:
+    """Jobs of a node, newest id first.
+
+    They are found among the jobs of its task that were enqueued while the flow went on: a page may
+    be short, or empty, with `after` set.
+    """
+    task = next((each.task for each in flow.nodes if each.id == node), None)
+    if task is None:
+        return Page([])
+    wanted = _meanwhile(flow, task, () if state is None else (state,))
+    found: list[Job[Any]] = []
+    examined = 0
+    for _ in range(MOST_ASKED):
+        page = broker.find(wanted, after, 100)
+        found += [job for job in page.jobs if _in(job, flow, node)]
+        examined += len(page.jobs)
+        after = page.after
+        if after is None or found:
+            break
+    return Page(found, after, examined)
+
+
+class Took(NamedTuple):
+    """From the first start to the last end, as far as jobs were looked at."""
+
+    seconds: float
+    going: bool  # a job of it runs: it goes on
+
+
+def times_of(broker: Broker, flow: FlowRow, nodes: Sequence[NodeRow]) -> dict[str, Took]:
+    """How long nodes took so far, of those whose jobs have begun; of a map by its newest jobs."""
+    now, times = broker.clock.now(), dict[str, Took]()
+    for node in nodes[:MOST_TIMED]:
+        if node.needs_left or node.task == WAIT_TASK:
+            continue
+        if (single := broker.get(node.id)) is not None:
+            jobs = [single]
+        else:
+            begun = (State.RUNNING, State.SUCCEEDED, State.FAILED)
+            page = broker.find(_meanwhile(flow, node.task, begun), limit=MOST_TIMED)
+            jobs = [job for job in page.jobs if _in(job, flow, node.id)]
+        starts = _starts(broker, jobs)
+        ends = [job.ended_at for job in jobs if job.ended_at is not None]
+        going = any(job.state is State.RUNNING for job in jobs)
+        if starts and (ends or going):
+            last = now if going else max(ends)
+            times[node.id] = Took(max(0.0, last - min(starts)), going)
+    return times
+
+
+def _starts(broker: Broker, jobs: Sequence[Job[Any]]) -> list[float]:
+    """When these jobs began, as far as that is known; of some that ended the history has to say."""
+    known = [job.claimed_at for job in jobs if job.claimed_at is not None]
+    others = [job for job in jobs if job.claimed_at is None and job.ended_at is not None]
+    rows = [row for job in others[:MOST_ASKED] for row in broker.history(None, 1, job.id)]
+    return known + [row.started_at for row in rows if row.started_at is not None]
+
+
+def _meanwhile(flow: FlowRow, task: str, states: tuple[State, ...]) -> Filter:
+    until = None if flow.ended_at is None else flow.ended_at + 1
+    return Filter(task=(task,), state=states, since=flow.created_at - 60, until=until)
+
+
+def _in(job: Job[Any], flow: FlowRow, node: str) -> bool:
+    place = member_of(job.body)
+    return place is not None and (place.id, place.node) == (flow.id, node)
 
 
 def flow_json(flow: FlowRow, look: Look) -> FlowJson:

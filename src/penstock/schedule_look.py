@@ -70,6 +70,12 @@ def slots_to_come(schedule: Schedule, now: float, count: int) -> list[datetime]:
         return []
 
 
+def moved_by(before: datetime, slot: datetime) -> float:
+    """By how many minutes the zone's clocks were set in between."""
+    was, is_now = before.utcoffset(), slot.utcoffset()
+    return 0.0 if was is None or is_now is None else (is_now - was).total_seconds() / 60
+
+
 def schedule_json(schedule: Schedule, now: float, count: int) -> ScheduleJson:
     """A schedule for programs, with so many of its next slots."""
     last = schedule.last

@@ -61,6 +61,12 @@ class Reach(msgspec.Struct, frozen=True):
     position: int
 
 
+def check_last(after: int | None, job: str | None, kind: str | None, before: int | None) -> None:
+    """Refuse `kind` and `before` where they would be passed over."""
+    if (kind is not None or before is not None) and (after is not None or job is not None):
+        raise Refused("history: kind and before are for the last rows: after=None, and no job")
+
+
 def ahead(after: int, newest: int) -> Refused:
     """What is said of a position that a history has not come to."""
     return Refused(

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from penstock.broker import Note
+from penstock.errors import Refused
 from penstock.job import failed, succeeded, try_again
 from penstock.rule import Rule, RuleKind
 from tests.factories import (
@@ -167,3 +168,44 @@ def test_the_last_rows_are_there_for_people_to_look_at(broker, clock, limit):
 
 def test_of_an_empty_history_there_is_nothing_last(broker):
     assert broker.history(after=None, limit=5) == []
+
+
+def test_the_last_rows_of_one_kind_are_asked_for_page_by_page(broker, clock):
+    broker.enqueue(some_jobs(clock, 12))
+    for job in claim(broker, limit=6):
+        settle(broker, job, begun(succeeded(), clock.now()))
+        broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "ada", job.id))
+        broker.clear_rule(RuleKind.PAUSE, "slow", None, "ada")
+    broker.gauge()
+    whole = broker.history()
+
+    for kind in ("rule", "attempt", "gauge"):
+        wanted = [row for row in whole if row.kind == kind]
+        assert wanted
+        assert broker.history(None, kind=kind) == wanted
+        read, before = [], None
+        while page := broker.history(None, 5, kind=kind, before=before):
+            assert len(page) <= 5
+            read = page + read
+            before = page[0].position
+        assert read == wanted
+    assert broker.history(None, kind="cancel") == []
+
+
+def test_the_last_rows_before_a_position_are_asked_for(broker, clock):
+    broker.enqueue(some_jobs(clock, 5))
+    broker.settle([(job, succeeded()) for job in claim(broker, limit=5)])
+    whole = broker.history()
+
+    assert broker.history(None, 2, before=whole[3].position) == whole[1:3]
+    assert broker.history(None, before=whole[0].position) == []
+
+
+def test_kind_and_before_are_refused_where_they_would_be_passed_over(broker, clock):
+    job = a_job(clock)
+
+    for given in ({"after": 0}, {"after": None, "job": job.id}):
+        with pytest.raises(Refused, match="for the last rows"):
+            broker.history(**given, kind="rule")
+        with pytest.raises(Refused, match="for the last rows"):
+            broker.history(**given, before=7)

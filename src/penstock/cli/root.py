@@ -31,6 +31,7 @@ from penstock.cli import (
     spark,
     start,
     stores,
+    top,
     work,
 )
 from penstock.cli.options import TAKES_WORDS
@@ -136,8 +137,9 @@ _add(JOBS, look_after.retry, words=True)
 _add(JOBS, look_after.delete, words=True)
 _add(JOBS, signals.signal, words=True)
 _add(JOBS, detached.detached)
-_add(LOOK, dashboards.dashboard)
 _add(JOBS, debug.debug)
+_add(LOOK, dashboards.dashboard)
+_add(LOOK, top.top)
 _add(LOOK, look.count)
 _add(LOOK, look.history)
 _add(LOOK, schedules.schedules)

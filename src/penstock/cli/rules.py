@@ -206,19 +206,20 @@ def _tag(said: str | None) -> tuple[str, str] | None:
 def _set(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
     from penstock import as_json
     from penstock.cli import show
+    from penstock.rule_look import fitting
     from penstock.why import moment
 
     block = rule.kind == "block"
     _needs_target(rule.kind, rule)
     if dry_run:
-        held = _fitting(broker, rule)
+        held = fitting(broker, rule).jobs
         if json:
             show.put_json({**as_json.rule_json(rule), "jobs": held, "dry_run": True})
         else:
             show.say(f"this would hold back {_number(held)} now; nothing was changed")
         return
     rule = broker.set_rule(rule)
-    held = _fitting(broker, rule)
+    held = fitting(broker, rule).jobs
     if json:
         show.put_json({**as_json.rule_json(rule), "jobs": held})
         return
@@ -235,12 +236,13 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
     from penstock import as_json
     from penstock.cli import show
     from penstock.rule import RuleKind
+    from penstock.rule_look import fitting, still_over
 
     undo = "unblock" if rule.kind is RuleKind.BLOCK else "resume"
     _needs_target(undo, rule)
     there = any(each.place == rule.place for each in broker.rules())
-    over = _still_over(broker, rule)
-    held = _fitting(broker, rule) if there and over is None else 0
+    over = still_over(broker.rules(), rule)
+    held = fitting(broker, rule).jobs if there and over is None else 0
     if dry_run:
         if json:
             show.put_json({**as_json.rule_json(rule), "jobs": held, "dry_run": True})
@@ -281,56 +283,9 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
         )
 
 
-def _still_over(broker: Broker, rule: Rule) -> Rule | None:
-    """Another rule that keeps back all that this one does: a block if there is one."""
-    from penstock.rule import RuleKind
-
-    left = [
-        each
-        for each in broker.rules()
-        if each.kind in {RuleKind.BLOCK, RuleKind.PAUSE}
-        and each.place != rule.place
-        and each.queue in {None, rule.queue}
-        and each.task in {None, rule.task}
-        and each.version in {None, rule.version}
-        and each.tag in {None, rule.tag}
-        and each.key in {None, rule.key}
-    ]
-    return min(left, key=lambda each: each.kind, default=None)  # "block" < "pause"
-
-
 def _needs_target(verb: str, rule: Rule) -> None:
     if rule.target == "everything":
         raise Refused(f"{verb} what? Name a queue, or --task, --version, --tag or --key")
-
-
-def _fitting(broker: Broker, rule: Rule) -> int:
-    """How many jobs that are due fit the rule."""
-    from penstock.filter import Filter
-    from penstock.job import State
-
-    now = broker.clock.now()
-    if not rule.by_job and rule.version is None:
-        return sum(
-            count.ready + count.paused + count.limited
-            for count in broker.count()
-            if rule.holds(count.queue, count.task, now)
-        )
-    wanted = Filter(
-        task=() if rule.task is None else (rule.task,),
-        queue=() if rule.queue is None else (rule.queue,),
-        state=(State.READY,),
-        tags={} if rule.tag is None else {rule.tag[0]: (rule.tag[1],)},
-    )
-    number, after = 0, None
-    while True:
-        page = broker.find(wanted, after, 1000)
-        number += sum(
-            rule.fits(job) and (job.run_at is None or job.run_at <= now) for job in page.jobs
-        )
-        after = page.after
-        if after is None:
-            return number
 
 
 def _number(jobs: int) -> str:

@@ -109,21 +109,17 @@ def _one(broker: Broker, name: str, count: int, *, json: bool) -> None:
 
 def slot_lines(slots: list[datetime]) -> list[str]:
     """A line for each slot, with its zone's offset; where that changes, it is said."""
+    from penstock.schedule_look import moved_by
+
     lines: list[str] = []
     before: datetime | None = None
     for slot in slots:
         line = f"  {slot:%a %Y-%m-%d %H:%M:%S%z} {slot:%Z}"
-        if before is not None and (moved := _moved(before, slot)):
+        if before is not None and (moved := moved_by(before, slot)):
             line += f"   the clocks went {'forward' if moved > 0 else 'back'} {abs(moved):g} min"
         lines.append(line)
         before = slot
     return lines
-
-
-def _moved(before: datetime, slot: datetime) -> float:
-    """By how many minutes the zone's clocks were set in between."""
-    was, is_now = before.utcoffset(), slot.utcoffset()
-    return 0.0 if was is None or is_now is None else (is_now - was).total_seconds() / 60
 
 
 def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> None:

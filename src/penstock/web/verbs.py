@@ -8,6 +8,7 @@ that only looks (GET), whoever asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -16,28 +17,36 @@ import msgspec
 from penstock import schedules as scheduled
 from penstock.acting import ACTS
 from penstock.app import App
+from penstock.audit import MOST_LOOKED, Deeds, Wanted, read_audit
+from penstock.backfill import backfill
+from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill, partition_of
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused
+from penstock.examine import Finding, examine, examine_jobs
 from penstock.filter import Filter
-from penstock.flow import FlowPage, FlowRow
-from penstock.flow_look import Look, flow_with, look_at
+from penstock.flow import FlowPage, FlowRow, NodeRow
+from penstock.flow_look import Look, Took, flow_with, jobs_of, look_at, times_of
+from penstock.gauge import Gauge
 from penstock.ids import Ids, parse_id
-from penstock.job import Job
+from penstock.job import Job, State
 from penstock.mark import Mark
 from penstock.redact import HIDDEN, redact, secret_names
 from penstock.rule import Rule, RuleKind
+from penstock.rule_look import Fitting, fitting
 from penstock.schedule import Schedule
 from penstock.signals import check_signal
 from penstock.views import Count, Event, Page, Why
 from penstock.web.access import Person, Role
+from penstock.web.counting import Counting
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_REASON = 500
 MOST_IDS = 1000
+MOST_COUNTED = 5000  # jobs that a rule is tried on one by one
 
 
 class Forbidden(PenstockError):
@@ -71,7 +80,11 @@ def _needs(
             verbs.need(role, verb.__name__.replace("_", " "))
             if changes and not verbs.may_change:
                 raise NeedsPost(f"{verb.__name__} changes something: send it with POST")
-            return verb(verbs, *args, **kwargs)
+            try:
+                return verb(verbs, *args, **kwargs)
+            finally:
+                if changes:
+                    verbs.counting.forget()
 
         return checked
 
@@ -82,12 +95,19 @@ class Verbs:
     """The store in the hands of one person, for one request."""
 
     def __init__(
-        self, broker: Broker, person: Person, *, may_change: bool, hide_arguments: bool = False
+        self,
+        broker: Broker,
+        person: Person,
+        *,
+        may_change: bool,
+        hide_arguments: bool = False,
+        counting: Counting | None = None,
     ) -> None:
         self._broker = broker
         self.person = person
         self.may_change = may_change
         self.hide_arguments = hide_arguments
+        self.counting = counting or Counting()
 
     def need(self, role: Role, to: str) -> None:
         """Refuse unless the person has this role."""
@@ -129,14 +149,52 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def count(self) -> list[Count]:
-        return self._broker.count()
+        return self.counting.counts(self._broker.count)
 
     @_needs(Role.VIEW)
     def history(
-        self, after: int | None = None, limit: int = 100, job: str | None = None
+        self,
+        after: int | None = None,
+        limit: int = 100,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
-        rows = self._broker.history(after, limit, None if job is None else parse_id(job))
+        id = None if job is None else parse_id(job)
+        rows = self._broker.history(after, limit, id, kind=kind, before=before)
         return [self._told(row) for row in rows] if self.hide_arguments else rows
+
+    @_needs(Role.VIEW)
+    def audit(
+        self,
+        wanted: Wanted,
+        before: int | None = None,
+        limit: int = 100,
+        most_looked: int = MOST_LOOKED,
+    ) -> Deeds:
+        """Who did what, newest first."""
+        return read_audit(self._broker, wanted, before, limit, most_looked)
+
+    @_needs(Role.VIEW)
+    def examine(self, url: str | None, known: Mapping[str, int] | None = None) -> list[Finding]:
+        """What the doctor finds; of a store without a URL, what can be told from inside."""
+        return examine_jobs(self._broker, known) if url is None else examine(url, known)
+
+    @_needs(Role.VIEW)
+    def decisions(self, limit: int = 1000) -> list[Event]:
+        """The last decisions of schedules, oldest first."""
+        return self._broker.history(None, limit, kind="schedule")
+
+    @_needs(Role.VIEW)
+    def gauges(self, limit: int = 1000) -> dict[str, tuple[float, Gauge]]:
+        """The last gauge of each queue, and when that was; of the queues that were gauged last."""
+        found: dict[str, tuple[float, Gauge]] = {}
+        for row in self._broker.history(None, limit, kind="gauge"):
+            with suppress(msgspec.MsgspecError):
+                gauge = msgspec.json.decode(row.data or b"", type=Gauge)
+                found[gauge.queue] = (row.at, gauge)
+        return found
 
     @_needs(Role.VIEW)
     def notes(self, id: str, kind: str | None = None) -> list[Note]:
@@ -152,6 +210,11 @@ class Verbs:
     @_needs(Role.VIEW)
     def rules(self) -> list[Rule]:
         return self._broker.rules()
+
+    @_needs(Role.VIEW)
+    def fitting(self, rule: Rule) -> Fitting:
+        """How many jobs that are due the rule is about, before it is set."""
+        return fitting(self._broker, rule, MOST_COUNTED)
 
     @_needs(Role.VIEW)
     def workers(self) -> list[WorkerRow]:
@@ -185,6 +248,31 @@ class Verbs:
     ) -> FlowPage:
         page = self._broker.flows(name, find, None if not after else parse_id(after), limit)
         return FlowPage([self._flow_shown(each) for each in page.flows], page.after)
+
+    @_needs(Role.VIEW)
+    def flow_jobs(
+        self, flow: FlowRow, node: str, state: State | None = None, after: str | None = None
+    ) -> Page:
+        """Jobs of a node, newest first."""
+        page = jobs_of(self._broker, flow, node, state, None if not after else parse_id(after))
+        return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
+
+    @_needs(Role.VIEW)
+    def flow_times(self, flow: FlowRow, nodes: Sequence[NodeRow]) -> dict[str, Took]:
+        """How long these nodes took so far."""
+        return times_of(self._broker, flow, nodes)
+
+    @_needs(Role.VIEW)
+    def backfilled_tasks(self) -> dict[str, int]:
+        return backfilled_tasks(self._broker, self._broker.rules())
+
+    @_needs(Role.VIEW)
+    def backfill(self, task: str) -> Looked:
+        """Where each partition of a task is; of their jobs nothing else is told."""
+        looked = look_at_backfill(self._broker, task)
+        return looked._replace(
+            partitions=[each._replace(job=self._shown(each.job)) for each in looked.partitions]
+        )
 
     @_needs(Role.VIEW)
     def lakes(self) -> list[Mark]:
@@ -233,6 +321,24 @@ class Verbs:
         return found.options(**given).enqueue(*args, **kwargs).id
 
     @_needs(Role.OPERATE, changes=True)
+    def fill_again(self, app: App, task: str, first: str, last: str, reason: str = "") -> int:
+        """Run the partitions of a range once more, those that are done too; how many they are."""
+        found = app.task_named(task)
+        if found is None:
+            raise Refused(f"there is no task {task[:200]!r} in the app of this dashboard")
+        ends = [partition_of(each) for each in (first, last)]
+        made = backfill(
+            found,
+            *(each if isinstance(each, int) else str(each) for each in ends),
+            max_running=None,
+            skip_done=False,
+            step=None,
+            author=self._author,
+            reason=self._reason(reason),
+        )
+        return len(made)
+
+    @_needs(Role.OPERATE, changes=True)
     def signal(self, name: str, value: bytes = b"null", reason: str = "") -> list[str]:
         return self._broker.signal(check_signal(name), value, self._author, self._reason(reason))
 
@@ -259,6 +365,14 @@ class Verbs:
     @_needs(Role.OPERATE, changes=True)
     def limit_off(self, rule: Rule) -> bool:
         return self._clear(rule, RuleKind.LIMIT)
+
+    @_needs(Role.OPERATE, changes=True)
+    def order(self, rule: Rule) -> Rule:
+        return self._set(rule, RuleKind.ORDER)
+
+    @_needs(Role.OPERATE, changes=True)
+    def order_off(self, rule: Rule) -> bool:
+        return self._clear(rule, RuleKind.ORDER)
 
     def _set(self, rule: Rule, kind: RuleKind) -> Rule:
         self._about_something(rule, kind)

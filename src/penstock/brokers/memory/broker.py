@@ -32,6 +32,7 @@ from penstock.mark import Mark
 from penstock.order import in_turn, policies
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.schedule import Decision, Schedule
+from penstock.slice import check_last
 from penstock.views import Count, Event, Page, Why
 from penstock.why import explain, held_by
 
@@ -405,12 +406,24 @@ class MemoryBroker(Staging, Reading):
             return [Count(queue, task, **row) for (queue, task), row in sorted(counts.items())]
 
     def history(
-        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+        self,
+        after: int | None = 0,
+        limit: int = 1000,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
+        check_last(after, job, kind, before)
         with self._lock:
             rows = [row for row in self._store.history if job in {None, row.job}]
             if after is None:
-                rows = [row for row in rows if row.kind != "gauge"]
+                rows = [
+                    row
+                    for row in rows
+                    if (row.kind != "gauge" if kind is None else row.kind == kind)
+                    and (before is None or row.position < before)
+                ]
                 return rows[len(rows) - min(max(limit, 0), len(rows)) :]
             return [row for row in rows if row.position > after][: max(limit, 0)]
 

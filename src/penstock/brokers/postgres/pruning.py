@@ -27,7 +27,7 @@ from penstock.brokers.tables.whole_flows import ActOnFlow
 from penstock.checks import legible
 from penstock.job import State
 from penstock.mark import Mark
-from penstock.slice import FARTHEST_POSITION
+from penstock.slice import FARTHEST_POSITION, check_last
 from penstock.views import Event
 
 PRUNED_AT_ONCE = 1000
@@ -244,10 +244,17 @@ class Pruning(Staging):
         return 0
 
     def history(
-        self, after: int | None = 0, limit: int = 1000, job: str | None = None
+        self,
+        after: int | None = 0,
+        limit: int = 1000,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
         if job is not None or after is None:
-            return super().history(after, limit, job)
+            return super().history(after, limit, job, kind=kind, before=before)
+        check_last(after, job, kind, before)
         until = time.monotonic() + _SETTLE_SECONDS
         parameters = {"after": after, "limit": limit}
         while True:

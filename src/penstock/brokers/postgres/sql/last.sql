@@ -3,5 +3,7 @@
 select *
   from penstock.history
  where kind <> 'gauge'
+   and (%(kind)s::text is null or kind = %(kind)s::text)
+   and position < %(before)s
  order by position desc
  limit %(limit)s;

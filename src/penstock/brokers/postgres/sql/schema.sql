@@ -302,6 +302,8 @@ create index history_position on penstock.history (position);
 create index history_job on penstock.history (job) where job is not null;
 -- Serves prune.
 create index history_kept on penstock.history (keep_until) where keep_until is not null;
+-- Serves history: the last rows of a kind, among a million attempts.
+create index history_told on penstock.history (kind, position) where kind <> 'attempt';
 
 -- Jobs joined by needs, as a whole. Whoever counts in a flow has locked this row before.
 create table penstock.flow (

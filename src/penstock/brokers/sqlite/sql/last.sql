@@ -3,5 +3,7 @@
 select *
   from penstock_history
  where kind <> 'gauge'
+   and (:kind is null or kind = :kind)
+   and position < :before
  order by position desc
  limit :limit;

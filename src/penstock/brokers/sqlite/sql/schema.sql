@@ -225,6 +225,8 @@ create table penstock_history (
 create index penstock_history_job on penstock_history (job) where job is not null;
 -- Serves prune.
 create index penstock_history_kept on penstock_history (keep_until) where keep_until is not null;
+-- Serves history: the last rows of a kind, among a million attempts.
+create index penstock_history_told on penstock_history (kind, position) where kind <> 'attempt';
 
 -- Jobs joined by needs, as a whole. Whoever counts in a flow has locked this row before.
 create table penstock_flow (

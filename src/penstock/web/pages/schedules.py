@@ -1,0 +1,180 @@
+"""Schedules: what is due next and what became of the last slot; and one, with its next ten times.
+
+Times are shown as the schedule's zone has them, and where its clocks are set between two of them,
+the page says so.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+
+from starlette.responses import Response
+
+from penstock.as_json import decoded
+from penstock.errors import Refused
+from penstock.filter import Filter, parse_time
+from penstock.schedule import Schedule
+from penstock.schedule_look import moved_by, slots_to_come, state_of
+from penstock.web.asked import Asked, NotFound
+
+PAGE = 50
+FARTHEST = 1_000_000
+NEXT = 10
+MOST_JOBS = 10
+MOST_LOOKED_THROUGH = 1000  # decisions, of all schedules
+
+
+class Row(NamedTuple):
+    """A schedule in the list."""
+
+    schedule: Schedule
+    state: str
+    next: float | None
+
+
+class Slot(NamedTuple):
+    """A slot to come; `moved`: the minutes by which clocks are set before it."""
+
+    at: float
+    text: str
+    zone: str
+    moved: float
+
+
+class Decided(NamedTuple):
+    """A decision, as the history has it."""
+
+    at: float
+    says: str
+    slot: float | None
+    slots: int
+    job: str | None
+    author: str
+    reason: str
+
+
+def show(asked: Asked) -> Response:
+    verbs, word = asked.verbs, asked.word("q").strip()
+    page = asked.number("page", 1, 1, FARTHEST)
+    wanted = word.casefold()
+    found = [
+        each
+        for each in verbs.schedules()
+        if wanted in each.name.casefold() or wanted in each.job.task.casefold()
+    ]
+    first, now = (page - 1) * PAGE, verbs.now
+    return asked.page(
+        "schedules.html",
+        title="Schedules",
+        cli="penstock schedules",
+        q=word,
+        rows=[_row(each, now) for each in found[first : first + PAGE]],
+        first=first,
+        all_schedules=len(found),
+        before=asked.link("/schedules", q=word or None, page=page - 1) if page > 1 else None,
+        after=asked.link("/schedules", q=word or None, page=page + 1)
+        if first + PAGE < len(found)
+        else None,
+    )
+
+
+def one(asked: Asked) -> Response:
+    verbs, now = asked.verbs, asked.verbs.now
+    schedule = _named(asked, asked.word("name"))
+    made = Filter(tags={"schedule": (schedule.name,)})
+    return asked.page(
+        "schedule.html",
+        title=f"Schedule {schedule.name}",
+        cli=f"penstock schedules {shlex.quote(schedule.name)} --next {NEXT}",
+        schedule=schedule,
+        state=state_of(schedule, now),
+        slots=_slots(slots_to_come(schedule, now, NEXT)),
+        decisions=_decisions(asked, schedule.name),
+        looked_through=MOST_LOOKED_THROUGH,
+        jobs=verbs.find(made, limit=MOST_JOBS).jobs,
+    )
+
+
+def pause(asked: Asked) -> Response:
+    return _act(asked, asked.verbs.pause_schedule)
+
+
+def resume(asked: Asked) -> Response:
+    return _act(asked, asked.verbs.resume_schedule)
+
+
+def run(asked: Asked) -> Response:
+    form = asked.form()
+    name = _named(asked, form.get("name", "")).name
+    return asked.go(f"/jobs/{asked.verbs.run_schedule(name, form.get('reason', ''))}")
+
+
+def remove(asked: Asked) -> Response:
+    asked.verbs.remove_schedule(_named(asked, asked.form().get("name", "")).name)
+    return asked.go("/schedules")
+
+
+def _act(asked: Asked, verb: Callable[[str, str], Schedule]) -> Response:
+    form = asked.form()
+    name = _named(asked, form.get("name", "")).name
+    verb(name, form.get("reason", ""))
+    return asked.go("/schedules/one", name=name)
+
+
+def _named(asked: Asked, name: str) -> Schedule:
+    found = next((each for each in asked.verbs.schedules() if each.name == name), None)
+    if found is None:
+        raise NotFound(f"There is no schedule {name[:200]!r}.")
+    return found
+
+
+def _row(schedule: Schedule, now: float) -> Row:
+    following = slots_to_come(schedule, now, 1)
+    return Row(schedule, state_of(schedule, now), following[0].timestamp() if following else None)
+
+
+def _slots(moments: list[datetime]) -> list[Slot]:
+    slots: list[Slot] = []
+    before: datetime | None = None
+    for moment in moments:
+        moved = 0.0 if before is None else moved_by(before, moment)
+        text, zone = f"{moment:%a %Y-%m-%d %H:%M:%S}", _zone(moment)
+        slots.append(Slot(moment.timestamp(), text, zone, moved))
+        before = moment
+    return slots
+
+
+def _zone(moment: datetime) -> str:
+    name, offset = f"{moment:%Z}", f"{moment:%z}"
+    return name if name == "UTC" or not name[:1].isalpha() else f"{name} {offset}"
+
+
+def _decisions(asked: Asked, name: str) -> list[Decided]:
+    """The last decisions about it, newest first."""
+    found: list[Decided] = []
+    for event in asked.verbs.decisions(MOST_LOOKED_THROUGH):
+        data: Any = decoded(event.data)
+        told = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        if told.get("schedule") == name:
+            found.append(
+                Decided(
+                    event.at,
+                    str(told.get("says", "")),
+                    _moment(told.get("slot")),
+                    told.get("slots", 1) if isinstance(told.get("slots", 1), int) else 1,
+                    event.job,
+                    str(told.get("author", "")),
+                    str(told.get("reason", "")),
+                )
+            )
+    return found[::-1]
+
+
+def _moment(text: object) -> float | None:
+    try:
+        return parse_time(text, 0.0) if isinstance(text, str) else None
+    except Refused:
+        return None

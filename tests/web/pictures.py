@@ -1,0 +1,116 @@
+"""Takes pictures of every page of a store that a shop might have, for people to look at.
+
+    python -m tests.web.pictures FOLDER [light|dark|phone] [PAGE ...]
+
+Needs playwright and a Chromium. The pictures in docs/assets/dashboard are made by this.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from playwright.sync_api import sync_playwright
+
+from penstock.brokers.sqlite import SqliteBroker
+from penstock.filter import Filter
+from penstock.job import State
+from penstock.testing.clock import Clock
+from penstock.web.access import Role
+from tests.web.believable import Shop, fill
+from tests.web.conftest import Web, served
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
+}
+LIVE_SECONDS = 25
+
+
+def pages(broker: SqliteBroker) -> dict[str, str]:
+    """A page of each kind, by the name of its picture."""
+    flows = {flow.ended_at is None: flow for flow in broker.flows().flows}
+    jobs = [
+        job for job in broker.find(Filter(state=(State.FAILED,))).jobs if job.task == "shop:charge"
+    ]
+    [node] = [node for node in flows[True].nodes if node.jobs > 1]
+    return {
+        "overview": "/",
+        "jobs": "/jobs",
+        "job": f"/jobs/{jobs[0].id}",
+        "flows": "/flows",
+        "flow": f"/flows/{flows[True].id}",
+        "flow-ended": f"/flows/{flows[False].id}",
+        "flow-node": f"/flows/{flows[True].id}/nodes/{node.id}",
+        "queues": "/queues",
+        "queue": "/queues/one?name=payments",
+        "rule": "/rules/new?kind=pause&queue=mail&reason=provider+is+down&for=3600",
+        "schedules": "/schedules",
+        "schedule": f"/schedules/one?name={quote('spring clean')}",
+        "schedule-often": "/schedules/one?name=reindex",
+        "backfills": "/backfills",
+        "backfill": "/backfills/one?task=shop:daily_report",
+        "operations": "/operations",
+    }
+
+
+def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        clock = Clock()
+        broker = SqliteBroker(Path(place, "shop.db"), clock=clock)
+        shop = fill(broker, clock)
+        with served(broker, where="sqlite:///shop.db") as web:
+            paths = pages(broker)
+            paths = {name: path for name, path in paths.items() if not wanted or name in wanted}
+            moves = {name: paths.pop(name) for name in ("overview",) if name in paths}
+            _take(web, paths, folder, shapes)
+            over = threading.Event()
+            works = threading.Thread(target=_work, args=(shop, over))
+            works.start()
+            try:
+                _take(web, moves, folder, shapes, LIVE_SECONDS)
+            finally:
+                over.set()
+                works.join()
+        broker.close()
+
+
+def _work(shop: Shop, over: threading.Event) -> None:
+    """A worker's day, at the pace of the clock on the wall."""
+    while not over.wait(0.5):
+        shop.trickle()
+
+
+def _take(
+    web: Web,
+    paths: dict[str, str],
+    folder: Path,
+    shapes: list[str],
+    seconds: float = 0.0,
+) -> None:
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"))
+        for shape in shapes:
+            page = browser.new_context(**SHAPES[shape]).new_page()
+            page.goto(f"{web.address}/operations?token={web.texts[Role.ADMIN]}")
+            for name, path in paths.items():
+                page.goto(web.address + path)
+                page.wait_for_timeout(1000 * seconds)
+                page.screenshot(path=folder / f"{name}-{shape}.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    asked = sys.argv[2:]
+    main(
+        Path(sys.argv[1]),
+        [each for each in asked if each in SHAPES] or list(SHAPES),
+        [each for each in asked if each not in SHAPES],
+    )
