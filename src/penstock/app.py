@@ -40,6 +40,7 @@ from penstock.settings import ResolvedUrl, calling_file, mask, resolve_url
 from penstock.signals import check_signal, with_deadlines
 from penstock.state_codec import StateCodec
 from penstock.task import Task
+from penstock.tracing import switched_on, trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +86,8 @@ class App(Registry):
         self.resources = Resources()
         self.state_codecs: dict[str, StateCodec] = {}  # by the name of the flow
         self.ids: Ids = Ids(self._clock)
+        if switched_on():
+            trace(self)
         _apps.add(self)
 
     def __repr__(self) -> str:
@@ -340,6 +343,11 @@ class App(Registry):
         from penstock.testing import Testing
 
         return Testing(self, **options)
+
+    @property
+    def opens_itself(self) -> bool:
+        """Whether it finds its store by a URL; else somebody gave it a broker."""
+        return self._given is None
 
     def describe(self) -> str:
         """Where the jobs go and who said so, fit to be shown."""

@@ -48,6 +48,12 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0  # jobs it holds now
     alive: bool = True  # as `workers` found it
 
+    @property
+    def state(self) -> str:
+        """One word: busy, idle, detached (a process of its own, for one job) or lapsed."""
+        taking = "busy" if self.running else "idle"
+        return "lapsed" if not self.alive else "detached" if self.queues == () else taking
+
 
 class Batch(msgspec.Struct, frozen=True):
     """How far a bulk enqueue got: `count` rows under this id are stored."""

@@ -17,6 +17,7 @@ from penstock.errors import Refused
 from penstock.slice import ahead
 
 HOLD_SECONDS = 30 * 86400.0
+STILL_SECONDS = 7 * 86400.0  # half of the retention: from then on a lake is likely to hold history
 _TELL_AGAIN_SECONDS = 86400.0  # a gap grows with every prune; the history is told once a day
 
 
@@ -104,6 +105,17 @@ def mark_data(says: str, mark: Mark, author: str = "") -> dict[str, Any]:
     if mark.gap is not None:
         data |= {"after": mark.gap.after, "until": mark.gap.until, "rows": mark.gap.rows}
     return data | {"position": mark.position}
+
+
+def place_of(mark: Mark) -> str:
+    """How a person names a lake."""
+    return mark.place or mark.lake
+
+
+def gap_text(gap: Gap) -> str:
+    """What is missing, in words."""
+    rows = "rows" if gap.rows is None else f"{gap.rows:,} row{'' if gap.rows == 1 else 's'}"
+    return f"{rows} of the history (behind position {gap.after:,}, up to {gap.until:,})"
 
 
 def _joined(one: Gap | None, other: Gap) -> Gap:

@@ -176,19 +176,37 @@ class Prepared(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a job; once this returned it will run, whatever happens to this process."""
-        connection = self._task.app.connection_for(self._chosen.connection)
-        body, given = self._encode(args, kwargs)
-        alone = connection is not None
-        job = self._make(body, self._encoded_options(), alone=alone, given=given)
-        return self._task.app.enqueue([job], connection=connection)[0]
+        app = self._task.app
+        span = None if app.tracing is None else app.tracing.begin(self._lane.queue, self._lane.task)
+        try:
+            connection = app.connection_for(self._chosen.connection)
+            body, given = self._encode(args, kwargs)
+            alone = connection is not None
+            job = self._make(body, self._encoded_options(), alone=alone, given=given)
+            handle = app.enqueue([job], connection=connection)[0]
+            if span is not None:
+                span.sent(handle.id)
+            return handle
+        finally:
+            if span is not None:
+                span.end()
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, without holding up the event loop."""
-        connection = self._chosen.connection
-        body, given = self._encode(args, kwargs)
-        alone = connection is not None
-        job = self._make(body, self._encoded_options(), alone=alone, given=given)
-        return (await self._task.app.enqueue_async([job], connection=connection))[0]
+        app = self._task.app
+        span = None if app.tracing is None else app.tracing.begin(self._lane.queue, self._lane.task)
+        try:
+            connection = self._chosen.connection
+            body, given = self._encode(args, kwargs)
+            alone = connection is not None
+            job = self._make(body, self._encoded_options(), alone=alone, given=given)
+            handle = (await app.enqueue_async([job], connection=connection))[0]
+            if span is not None:
+                span.sent(handle.id)
+            return handle
+        finally:
+            if span is not None:
+                span.end()
 
     def enqueue_many(
         self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None = None
@@ -201,6 +219,20 @@ class Prepared(Generic[P, R]):
         if self._chosen.unique is not None:
             raise Refused("enqueue_many: options(unique=...) would let only the first row through")
         check_text("id", id)
+        tracing = self._task.app.tracing
+        if tracing is None:
+            return self._enqueue_many(rows, id)
+        span = tracing.begin(self._lane.queue, self._lane.task)
+        try:
+            batch = self._enqueue_many(rows, id)
+            span.count(batch.count)
+            return batch
+        finally:
+            span.end()
+
+    def _enqueue_many(
+        self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None
+    ) -> Batch:
         broker, connection = self._task.app.broker_for(self._chosen.connection)
         options = self._encoded_options()
         count = broker.enqueue([], batch=Batch(id), connection=connection).batch if id else 0

@@ -33,6 +33,8 @@ from penstock.task import AsyncTask, PlainTask, Task, stub
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.tracing import Tracing
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -101,6 +103,7 @@ class Registry:
         self.middlewares: tuple[Callable[..., Any], ...] = ()
         self.async_middlewares: tuple[Callable[..., Any], ...] = ()
         self.enqueue_hooks: tuple[Callable[..., Any], ...] = ()
+        self.tracing: Tracing | None = None  # None: off, and then this is all that it costs
 
     # Tasks
 

@@ -224,11 +224,14 @@ def covered_by(rules: Iterable[Rule], now: float) -> Callable[[str, str, int | N
         if rule.kind in _HOLDING and not rule.by_job and rule.in_force(now)
     }
 
+    queues, tasks = {place[0] for place in places}, {place[1] for place in places}
+
     def covered(queue: str, task: str, version: int | None = None) -> bool:
-        if not places:
+        named = (queue in queues or None in queues) and (task in tasks or None in tasks)
+        if not named:
             return False
-        named = ((queue, task), (queue, None), (None, task), (None, None))
-        return not places.isdisjoint((*name, each) for name in named for each in (version, None))
+        pairs = ((queue, task), (queue, None), (None, task), (None, None))
+        return not places.isdisjoint((*pair, each) for pair in pairs for each in (version, None))
 
     return covered
 

@@ -6,6 +6,7 @@ Plain values, the same from every broker; people and pipelines read them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import add
 from typing import Any
 
 import msgspec
@@ -74,12 +75,11 @@ def by_queue(counts: Sequence[Count]) -> list[Count]:
     """Counts of the tasks of a queue, added up; their task is empty."""
     sums: dict[str, Count] = {}
     for count in counts:
-        sums.setdefault(count.queue, Count(count.queue, ""))
-        sums[count.queue] = Count(
-            count.queue,
-            "",
-            *(getattr(sums[count.queue], place) + getattr(count, place) for place in PLACES),
-        )
+        queue, sofar = count.queue, sums.get(count.queue)
+        numbers = msgspec.structs.astuple(count)[2:]
+        if sofar is not None:
+            numbers = map(add, numbers, msgspec.structs.astuple(sofar)[2:])
+        sums[queue] = Count(queue, "", *numbers)
     return list(sums.values())
 
 

@@ -45,7 +45,9 @@ def test_without_a_token_no_route_answers_but_the_entrance(memory_web: Web, rout
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/jobs/", "//jobs", "/enter/", "/health", "/metrics"])
+@pytest.mark.parametrize(
+    "path", ["/nowhere", "/jobs/", "//jobs", "/enter/", "/health/", "/metrics/"]
+)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE"])
 def test_without_a_token_what_is_not_there_answers_the_same(memory_web: Web, path, method):
     answer = memory_web.client().request(method, path, headers={"origin": memory_web.address})

@@ -80,7 +80,8 @@ def test_harm_in_every_name_is_shown_and_does_nothing(web: Web, broker, clock, h
     kinds = {urlsplit(address).path for address in pages}
     assert {"/queues/one", "/schedules/one", "/backfills/one", "/rules/new"} <= kinds
     assert f"/flows/{flow.flow.id}" in kinds
-    for text in pages.values():
+    # Files for programs are no pages, and browsers are told so.
+    for text in (pages[address] for address in pages if "/audit." not in address):
         assert "<script>alert" not in text
         assert "<img src=x" not in text
     everything = html.unescape(" ".join(pages.values()))

@@ -48,6 +48,13 @@ def dashboard(
     new_token: Annotated[
         bool, typer.Option("--new-token", help="Make another token; the one before is void.")
     ] = False,
+    lake: Annotated[
+        Path | None,
+        typer.Option(help="A lake's folder, whose last report is shown.", show_default=False),
+    ] = None,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Serve /metrics for Prometheus, with a token, too.")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     url: Url = None,
     profile: Profile = None,
@@ -76,6 +83,9 @@ def dashboard(
             read_only=read_only,
             hide_arguments=hide_arguments,
             where=mask(where),
+            url=where,
+            lake=lake,
+            metrics=metrics,
         )
         with listening(bind, port) as heard:
             _say(heard, port, keys, prefix, json=json, show=open_)

@@ -7,25 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Refused
+from penstock.mark import gap_text, place_of
 from penstock.why import span
 
 if TYPE_CHECKING:
     from penstock.broker import Broker
-    from penstock.mark import Gap, Mark
-    from penstock.spark.pipelines.manifest import LakeGap
-
-STILL_SECONDS = 7 * 86400.0  # half of the retention: from then on a lake is likely to hold history
-
-
-def place_of(mark: Mark) -> str:
-    """How a person names a lake."""
-    return mark.place or mark.lake
-
-
-def gap_text(gap: Gap | LakeGap) -> str:
-    """What is missing, in words."""
-    rows = "rows" if gap.rows is None else f"{gap.rows:,} row{'' if gap.rows == 1 else 's'}"
-    return f"{rows} of the history (behind position {gap.after:,}, up to {gap.until:,})"
+    from penstock.mark import Mark
 
 
 def put_lakes(broker: Broker, *, json: bool) -> None:

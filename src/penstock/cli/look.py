@@ -154,6 +154,27 @@ def history(
     ] = None,
     limit: Annotated[int, typer.Option(help="Most rows to show.", min=1)] = 20,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as it happens.")] = False,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Only who did what, when and why; newest first.")
+    ] = False,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="--audit: cancel, retry, delete, rule, schedule, flow or lake; may be given again."
+        ),
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option(help="--audit: of this one.", show_default=False)
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="--audit: 2h, 3d (ago), or a time.", show_default=False)
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="--audit: as --since.", show_default=False)
+    ] = None,
+    before: Annotated[
+        int | None, typer.Option(help="--audit: go on below this position.", min=1)
+    ] = None,
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
@@ -167,6 +188,17 @@ def history(
     from penstock.ids import parse_id
 
     job_id = None if id is None else parse_id(id)
+    if audit:
+        if job_id is not None or follow or after is not None:
+            raise Refused("--audit goes by itself: leave out the id, --after and --follow")
+        from penstock.cli.audit import put_audit
+
+        with opened(url, profile, app) as broker:
+            asked = (kind or [], author or "", since, until)
+            put_audit(broker, asked, before, limit, json=json)
+        return
+    if kind or author or since or until or before:
+        raise Refused("--kind, --author, --since, --until and --before go with --audit")
     if follow and job_id is not None:
         raise Refused("--follow goes with the whole history: leave out the id")
     with opened(url, profile, app) as broker:

@@ -144,8 +144,8 @@ class _Command:
         import msgspec
 
         from penstock.cli import show
-        from penstock.cli.lakes import gap_text
         from penstock.cli.place import opened
+        from penstock.mark import Gap, gap_text
 
         with opened(*self._store):
             pass  # a store that is not there is said at once, not after Spark has started
@@ -185,9 +185,10 @@ class _Command:
         held = ", ".join(f"{number:,} {table}" for table, number in rows.items())
         show.aside(f"it holds {held}; penstock pipeline report --lake {self._folder} shows them")
         for gap in done.gaps:
+            missed = gap_text(Gap(gap.after, gap.until, gap.rows))
             show.complain(
-                f"this lake misses {gap_text(gap)}: the store pruned before it got there. What came"
-                " later is here. Run this more often, or let the store wait longer with --hold"
+                f"this lake misses {missed}: the store pruned before it got there. What came later"
+                " is here. Run this more often, or let the store wait longer with --hold"
             )
 
     def compact(self) -> None:

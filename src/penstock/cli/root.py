@@ -30,6 +30,7 @@ from penstock.cli import (
     spark,
     start,
     stores,
+    top,
     work,
 )
 from penstock.cli.options import TAKES_WORDS
@@ -136,6 +137,7 @@ _add(JOBS, look_after.delete, words=True)
 _add(JOBS, signals.signal, words=True)
 _add(JOBS, detached.detached)
 _add(LOOK, dashboards.dashboard)
+_add(LOOK, top.top)
 _add(LOOK, look.count)
 _add(LOOK, look.history)
 _add(LOOK, schedules.schedules)

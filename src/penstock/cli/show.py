@@ -24,7 +24,7 @@ from penstock.views import by_queue
 from penstock.why import ago
 
 if TYPE_CHECKING:
-    from penstock.cli.examine import Finding
+    from penstock.examine import Finding
     from penstock.job import Job
     from penstock.views import Count, Event
 

@@ -134,10 +134,9 @@ def doctor(
 
     Example: penstock doctor --url sqlite:///jobs.db
     """
-    from penstock.brokers import store_condition
     from penstock.cli import show
-    from penstock.cli.examine import Colour, detached_here, examine
     from penstock.cli.place import load, say_where, store_url
+    from penstock.examine import Colour, detached_here, examine
     from penstock.settings import mask
 
     resolved = store_url(url, profile, app)
@@ -145,7 +144,7 @@ def doctor(
         say_where(resolved)
     loaded = load(app) if app is not None else None
     known = loaded.known_tasks() if loaded is not None else None
-    findings = examine(resolved.url, store_condition(resolved.url, thorough=True), known)
+    findings = examine(resolved.url, known)
     if loaded is not None and loaded.known_tasks(detached=True):
         findings.append(detached_here())
     red = any(finding.colour is Colour.RED for finding in findings)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import Refused
@@ -34,6 +35,9 @@ def dashboard(
     read_only: bool = False,
     hide_arguments: bool = False,
     where: str = "",
+    url: str | None = None,
+    lake: Path | None = None,
+    metrics: bool = False,
 ) -> Dashboard:
     """The dashboard of a store, as an ASGI application.
 
@@ -41,7 +45,9 @@ def dashboard(
     for somebody unknown. `hosts` are the names under which it may be asked for; None leaves that to
     the application around it. `prefix` is the path at which a proxy in front serves it; below a
     mount it is known already. `read_only` makes everybody a viewer, and with `hide_arguments`
-    nobody sees what jobs carry. `where` is what pages say of the store.
+    nobody sees what jobs carry. `where` is what pages say of the store. `url` lets the doctor look
+    at the store from outside; of an App it is known already. `lake` is a folder whose last report
+    is shown, and `metrics` are for Prometheus (extra `metrics`).
     """
     need_web()
     from penstock.web.site import Dashboard
@@ -54,6 +60,9 @@ def dashboard(
         read_only=read_only,
         hide_arguments=hide_arguments,
         where=where,
+        url=url,
+        lake=lake,
+        metrics=metrics,
     )
 
 

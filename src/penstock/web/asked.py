@@ -59,6 +59,7 @@ class Asked:
             self.person,
             may_change=self.request.method not in SAFE,
             hide_arguments=self.site.hide_arguments,
+            counting=self.site.counting,
         )
 
     # What was asked for

@@ -131,7 +131,12 @@ class Live:
 
     def look(self) -> Tick:
         """One look at the store, on the pool."""
-        verbs = Verbs(self._site.broker, Person("dashboard", Role.VIEW), may_change=False)
+        verbs = Verbs(
+            self._site.broker,
+            Person("dashboard", Role.VIEW),
+            may_change=False,
+            counting=self._site.counting,
+        )
         now, queues = verbs.now, by_queue(verbs.count())
         if self._position is None:
             last = verbs.history(None, 1)

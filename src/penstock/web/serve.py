@@ -92,7 +92,9 @@ def listening(bind: str, port: int) -> socket.socket:
     """A socket on this port, or on the next one that is free."""
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     for wanted in range(port, port + MOST_PORTS if port else 1):
-        made = socket.socket(family, socket.SOCK_STREAM)
+        # Said to be TCP: only then does asyncio send the parts of an answer at once, where each
+        # would else wait 40 ms for a word of the browser.
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((bind, wanted))

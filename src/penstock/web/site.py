@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -25,8 +26,11 @@ from penstock.broker import Broker
 from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
 from penstock.web.access import Access, Person, Role
 from penstock.web.asked import Asked, Conflict, Malformed, NotFound
+from penstock.web.counting import Counting
+from penstock.web.examining import Examining
 from penstock.web.guard import SAFE, Guard, Refusal, TooLarge, path_of, person_in
 from penstock.web.live import Live
+from penstock.web.metrics import Metrics
 from penstock.web.operations import Operations
 from penstock.web.rendering import environment
 from penstock.web.route import Route, check_routes
@@ -70,6 +74,9 @@ class Dashboard:
         read_only: bool = False,
         hide_arguments: bool = False,
         where: str = "",
+        url: str | None = None,
+        lake: Path | None = None,
+        metrics: bool = False,
         routes: Sequence[Route] = ROUTES,
     ) -> None:
         self.app = store if isinstance(store, App) else None
@@ -77,6 +84,11 @@ class Dashboard:
         self.access = access
         self.hide_arguments = hide_arguments
         self._where = where
+        self._url = url
+        self.lake = lake
+        self.metrics = Metrics() if metrics else None
+        self.examining = Examining()
+        self.counting = Counting()
         self.routes = check_routes(routes)
         self._templates = environment()
         self._pool = ThreadPoolExecutor(THREADS, "penstock-web")
@@ -113,6 +125,13 @@ class Dashboard:
         if self._where:
             return self._where
         return type(self._broker).__name__ if self.app is None else self.app.describe()
+
+    @property
+    def url(self) -> str | None:
+        """Where the store is, for the doctor alone; None where that is not known."""
+        if self._url is None and self.app is not None and self.app.opens_itself:
+            return self.app.resolved_url.url
+        return self._url
 
     def end_streams(self) -> None:
         """End what would go on for ever, so that a server can stop; safe in a signal handler."""

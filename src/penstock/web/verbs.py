@@ -17,12 +17,14 @@ import msgspec
 from penstock import schedules as scheduled
 from penstock.acting import ACTS
 from penstock.app import App
+from penstock.audit import MOST_LOOKED, Deeds, Wanted, read_audit
 from penstock.backfill import backfill
 from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill, partition_of
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused
+from penstock.examine import Finding, examine, examine_jobs
 from penstock.filter import Filter
 from penstock.flow import FlowPage, FlowRow, NodeRow
 from penstock.flow_look import Look, Took, flow_with, jobs_of, look_at, times_of
@@ -37,6 +39,7 @@ from penstock.schedule import Schedule
 from penstock.signals import check_signal
 from penstock.views import Count, Event, Page, Why
 from penstock.web.access import Person, Role
+from penstock.web.counting import Counting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,7 +80,11 @@ def _needs(
             verbs.need(role, verb.__name__.replace("_", " "))
             if changes and not verbs.may_change:
                 raise NeedsPost(f"{verb.__name__} changes something: send it with POST")
-            return verb(verbs, *args, **kwargs)
+            try:
+                return verb(verbs, *args, **kwargs)
+            finally:
+                if changes:
+                    verbs.counting.forget()
 
         return checked
 
@@ -88,12 +95,19 @@ class Verbs:
     """The store in the hands of one person, for one request."""
 
     def __init__(
-        self, broker: Broker, person: Person, *, may_change: bool, hide_arguments: bool = False
+        self,
+        broker: Broker,
+        person: Person,
+        *,
+        may_change: bool,
+        hide_arguments: bool = False,
+        counting: Counting | None = None,
     ) -> None:
         self._broker = broker
         self.person = person
         self.may_change = may_change
         self.hide_arguments = hide_arguments
+        self.counting = counting or Counting()
 
     def need(self, role: Role, to: str) -> None:
         """Refuse unless the person has this role."""
@@ -135,14 +149,37 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def count(self) -> list[Count]:
-        return self._broker.count()
+        return self.counting.counts(self._broker.count)
 
     @_needs(Role.VIEW)
     def history(
-        self, after: int | None = None, limit: int = 100, job: str | None = None
+        self,
+        after: int | None = None,
+        limit: int = 100,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
-        rows = self._broker.history(after, limit, None if job is None else parse_id(job))
+        id = None if job is None else parse_id(job)
+        rows = self._broker.history(after, limit, id, kind=kind, before=before)
         return [self._told(row) for row in rows] if self.hide_arguments else rows
+
+    @_needs(Role.VIEW)
+    def audit(
+        self,
+        wanted: Wanted,
+        before: int | None = None,
+        limit: int = 100,
+        most_looked: int = MOST_LOOKED,
+    ) -> Deeds:
+        """Who did what, newest first."""
+        return read_audit(self._broker, wanted, before, limit, most_looked)
+
+    @_needs(Role.VIEW)
+    def examine(self, url: str | None, known: Mapping[str, int] | None = None) -> list[Finding]:
+        """What the doctor finds; of a store without a URL, what can be told from inside."""
+        return examine_jobs(self._broker, known) if url is None else examine(url, known)
 
     @_needs(Role.VIEW)
     def decisions(self, limit: int = 1000) -> list[Event]:

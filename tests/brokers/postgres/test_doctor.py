@@ -12,14 +12,13 @@ import psycopg
 import pytest
 
 from penstock.broker import WorkerRow
-from penstock.brokers import store_condition
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.connection import connect
 from penstock.brokers.postgres.looks import Look, horizon, server, skew, tables, traffic
 from penstock.brokers.postgres.migrating import read_meta
 from penstock.brokers.postgres.steps import Step, this_plan
-from penstock.cli.examine import Colour, Finding, examine
+from penstock.examine import Colour, Finding, examine
 from penstock.ids import Ids
 from penstock.job import Job, succeeded
 from penstock.release import release
@@ -29,7 +28,7 @@ from tests.stories.pooler import Pooler
 
 
 def findings(url: str, name: str | None = None) -> list[Finding]:
-    found = examine(url, store_condition(url, thorough=True))
+    found = examine(url)
     return [each for each in found if name in {None, each.name}]
 
 

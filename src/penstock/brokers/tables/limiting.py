@@ -117,7 +117,9 @@ class Standing:
             for row in db.execute(store.sql.count_by_key, self._parameters).fetchall():
                 by_key[row["lane"]][row["key"]] = row["jobs"]
         lanes = [(store.lane(db, number), number) for number in due]
-        for lane, number in sorted(lanes, key=lambda each: (each[0].queue, each[0].task, each[1])):
+        if self._limits is not None:  # they give what room there is in this order
+            lanes.sort(key=lambda each: (each[0].queue, each[0].task, each[1]))
+        for lane, number in lanes:
             held = min(paused[number], due[number]) if number in paused else 0
             left = due[number] - held
             ready = left if self._limits is None else self._room(lane, left, by_key[number])

@@ -35,12 +35,17 @@ from penstock.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, State
 from penstock.rule import Rule, covered_by
 from penstock.slice import FARTHEST_POSITION, check_last
-from penstock.views import Count, Event, Page, Why
+from penstock.views import PLACES, Count, Event, Page, Why
 from penstock.why import Held, explain, held_by
 
 MOST_EXAMINED = 100_000
 MOST_FOUND = 1000
 _ABOVE_ALL = b"\xff" * 16  # no id: they have a version
+
+_PLACE = {place: number for number, place in enumerate(PLACES)}
+_READY, _SCHEDULED, _PAUSED, _LIMITED = map(
+    _PLACE.__getitem__, ("ready", "scheduled", "paused", "limited")
+)
 
 
 class Looking(Signalling[StoreT], WholeFlows[StoreT]):
@@ -91,7 +96,9 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
 
     def _newest_first(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
         sql = self.store.sql
-        lanes = [row for row in db.execute(sql.lanes) if _could_hold(filter, row)]
+        lanes: list[Row] = []
+        if filter.task or filter.queue or filter.args:
+            lanes = [row for row in db.execute(sql.lanes) if _could_hold(filter, row)]
         if filter.tags or (filter.args and all(_has_indexed(filter, row) for row in lanes)):
             yield from self._tagged(db, filter, below)
             return
@@ -150,7 +157,8 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
 
     def count(self) -> list[Count]:
         now = self.clock.now()
-        places: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        # Plain lists, for there may be ten thousand queues and a dashboard that looks every second.
+        places: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(PLACES))
         with self.store.reading() as db:
             rules = self._rules_in_force(db, now)
             kept_back = covered_by(rules, now)
@@ -159,35 +167,22 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
                 lane, state, jobs = self.store.lane(db, row["lane"]), row["state"], row["jobs"]
                 place = places[lane.queue, lane.task]
                 if state != State.READY:
-                    place[state] += jobs
+                    if state in _PLACE:
+                        place[_PLACE[state]] += jobs
                     continue
                 later = self._later(db, row, now)
-                place["scheduled"] += later
+                place[_SCHEDULED] += later
                 if kept_back(lane.queue, lane.task, lane.version):
-                    place["paused"] += jobs - later
+                    place[_PAUSED] += jobs - later
                 else:
                     due[row["lane"]] += jobs - later
             standing = Standing(self.store, db, now, rules)
             for lane, paused, limited, ready in standing.sort(due):
                 place = places[lane.queue, lane.task]
-                place["paused"] += paused
-                place["limited"] += limited
-                place["ready"] += ready
-        counts = [
-            Count(
-                queue,
-                task,
-                place["ready"],
-                place["scheduled"],
-                place["waiting"],
-                place["paused"],
-                place["running"],
-                place["failed"],
-                place["limited"],
-            )
-            for (queue, task), place in sorted(places.items())
-        ]
-        return [count for count in counts if count.total or count.failed]
+                place[_PAUSED] += paused
+                place[_LIMITED] += limited
+                place[_READY] += ready
+        return [Count(*names, *place) for names, place in sorted(places.items()) if any(place)]
 
     def _later(self, db: Db, row: Row, now: float) -> int:
         """How many of a tally's ready jobs are not due yet; those of this minute are counted."""

@@ -1,6 +1,7 @@
 """What the doctor looks at: findings, each with its colour and its remedy.
 
-Red means that jobs are, or will be, left lying or lost; yellow is worth knowing.
+Red means that jobs are, or will be, left lying or lost; yellow is worth knowing. The command line
+and the dashboard show the same; looking changes nothing, and makes no store.
 """
 
 from __future__ import annotations
@@ -40,12 +41,11 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def examine(
-    url: str, condition: StoreCondition, known: Mapping[str, int] | None = None
-) -> list[Finding]:
+def examine(url: str, known: Mapping[str, int] | None = None) -> list[Finding]:
     """Everything there is to say about a store; `known` are the tasks of the app at hand."""
-    from penstock.brokers import open_broker
+    from penstock.brokers import open_broker, store_condition
 
+    condition = store_condition(url, thorough=True)
     findings = _store(condition)
     if not condition.exists or condition.too_new:
         return findings
@@ -53,6 +53,15 @@ def examine(
         broker = open_broker(url, create=False)
     except PenstockError as error:
         return [*findings, Finding("store", Colour.RED, str(error), "see above")]
+    try:
+        return [*findings, *examine_jobs(broker, known)]
+    finally:
+        broker.close()
+
+
+def examine_jobs(broker: Broker, known: Mapping[str, int] | None = None) -> list[Finding]:
+    """What there is to say about what a store holds, whatever it is made of."""
+    findings: list[Finding] = []
     try:
         findings.append(_clock(broker))
         counts, workers = broker.count(), broker.workers()
@@ -64,8 +73,6 @@ def examine(
         findings.append(_failed(counts))
     except PenstockError as error:
         findings.append(Finding("store", Colour.RED, str(error), "see above"))
-    finally:
-        broker.close()
     return findings
 
 
@@ -252,7 +259,7 @@ def _schedules(broker: Broker) -> list[Finding]:
 
 
 def _lakes(broker: Broker) -> list[Finding]:
-    from penstock.cli.lakes import STILL_SECONDS, gap_text, place_of
+    from penstock.mark import STILL_SECONDS, gap_text, place_of
 
     now, marks = broker.clock.now(), broker.marks()
     findings: list[Finding] = []

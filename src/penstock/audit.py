@@ -1,0 +1,136 @@
+"""Audit: who did what to a store, when and why, read backwards out of its history.
+
+The history has a row for every act of a person, among many that workers wrote by themselves; those
+are left out here. A look is bounded, and says how far it went: whoever goes on from there misses
+nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+
+from penstock.as_json import decoded, iso
+from penstock.broker import Broker
+from penstock.views import Event
+
+KINDS = ("cancel", "retry", "delete", "rule", "schedule", "flow", "lake")
+MOST_LOOKED = 5_000  # rows of one look
+_PAGE = 200
+_SLACK_SECONDS = 60.0  # how far the times of rows may be out of the order they were committed in
+_OF_FLOWS = frozenset({"cancel", "retry", "delete"})
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which deeds are wanted. Empty means any."""
+
+    kinds: tuple[str, ...] = ()
+    author: str = ""
+    since: float | None = None
+    until: float | None = None
+
+
+class Deed(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that somebody did."""
+
+    position: int
+    at: float
+    kind: str
+    author: str  # empty: a program that did not say who
+    reason: str
+    job: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    says: dict[str, Any] = {}  # what else the history has of it
+
+
+class Deeds(msgspec.Struct, frozen=True):
+    """Deeds, newest first. `before` goes into the next look; None: there is no more."""
+
+    deeds: list[Deed]
+    before: int | None = None
+    looked: int = 0  # rows
+    back_to: float | None = None  # the time of the last row that was looked at
+
+
+def read_audit(
+    broker: Broker,
+    wanted: Wanted,
+    before: int | None = None,
+    limit: int = 100,
+    most_looked: int = MOST_LOOKED,
+) -> Deeds:
+    """What was done before this position, newest first."""
+    kinds = [kind for kind in KINDS if not wanted.kinds or kind in wanted.kinds]
+    rows = [_newest_first(broker, kind, before, wanted.since, min(limit, _PAGE)) for kind in kinds]
+    deeds: list[Deed] = []
+    looked, last = 0, None
+    for row in heapq.merge(*rows, key=lambda row: -row.position):
+        if len(deeds) >= limit or looked >= most_looked:
+            return Deeds(deeds, None if last is None else last.position, looked, last and last.at)
+        looked, last = looked + 1, row
+        deed = _deed(row)
+        if deed is not None and _matches(deed, wanted):
+            deeds.append(deed)
+    return Deeds(deeds, None, looked, last and last.at)
+
+
+def deed_json(deed: Deed) -> dict[str, Any]:
+    """A deed for programs."""
+    return {**msgspec.structs.asdict(deed), "at": iso(deed.at)}
+
+
+def check_kinds(kinds: Collection[str]) -> tuple[str, ...]:
+    """The kinds, if there are such."""
+    from penstock.errors import Refused
+
+    for kind in kinds:
+        if kind not in KINDS:
+            raise Refused(f"{kind!r}: no such kind; there are {', '.join(KINDS)}")
+    return tuple(kinds)
+
+
+def _newest_first(
+    broker: Broker, kind: str, before: int | None, since: float | None, page: int
+) -> Iterator[Event]:
+    while rows := broker.history(None, page, kind=kind, before=before):
+        for row in reversed(rows):
+            if since is not None and row.at < since - _SLACK_SECONDS:
+                return
+            yield row
+        if len(rows) < page:
+            return
+        before, page = rows[0].position, _PAGE
+
+
+def _deed(row: Event) -> Deed | None:
+    """What somebody did; None for what a store or a worker wrote by itself."""
+    data = decoded(row.data)
+    told: dict[str, Any] = dict(data) if isinstance(data, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
+    if (row.kind == "flow" and told.get("says") not in _OF_FLOWS) or (
+        row.kind == "schedule" and "slot" in told
+    ):
+        return None
+    author, reason = str(told.pop("author", "") or ""), str(told.pop("reason", "") or "")
+    return Deed(
+        position=row.position,
+        at=row.at,
+        kind=row.kind,
+        author=author,
+        reason=reason,
+        job=row.job,
+        queue=row.queue or told.get("queue"),
+        task=row.task or told.get("task"),
+        says={name: value for name, value in told.items() if value not in (None, "", {}, [])},
+    )
+
+
+def _matches(deed: Deed, wanted: Wanted) -> bool:
+    return (
+        (not wanted.author or deed.author == wanted.author)
+        and (wanted.since is None or deed.at >= wanted.since)
+        and (wanted.until is None or deed.at <= wanted.until)
+    )

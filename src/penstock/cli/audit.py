@@ -1,0 +1,61 @@
+"""penstock history --audit: who did what, as the dashboard's Audit page shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.audit import Deed, Wanted, check_kinds, deed_json, read_audit
+from penstock.filter import parse_time
+from penstock.why import moment
+
+if TYPE_CHECKING:
+    import rich.text
+
+    from penstock.broker import Broker
+
+Asked = tuple[list[str], str, str | None, str | None]  # kinds, author, since, until
+
+
+def put_audit(broker: Broker, asked: Asked, before: int | None, limit: int, *, json: bool) -> None:
+    """Deeds, newest first; and how to go on, if there is more."""
+    from penstock.cli import show
+
+    kinds, author, since, until = asked
+    now = broker.clock.now()
+    wanted = Wanted(
+        kinds=check_kinds(kinds),
+        author=author,
+        since=None if since is None else parse_time(since, now),
+        until=None if until is None else parse_time(until, now),
+    )
+    left, count = limit, 0
+    while left:
+        found = read_audit(broker, wanted, before, left)
+        for deed in found.deeds:
+            if json:
+                show.put_json(deed_json(deed))
+            else:
+                show.console().print(_line(deed), soft_wrap=True)
+        left, count = left - len(found.deeds), count + len(found.deeds)
+        if (before := found.before) is None:
+            break
+    if not json and before is not None:
+        show.aside(f"there is more: --before {before}")
+    elif not json and not count:
+        show.aside("nobody did anything of that kind")
+
+
+def _line(deed: Deed) -> rich.text.Text:
+    import rich.text
+
+    line = rich.text.Text(f"{moment(deed.at)}  ", "dim")
+    line.append(deed.author or "a program", "bold")
+    line.append(f"  {deed.kind}")
+    for word in (deed.job, deed.task, deed.queue):
+        if word:
+            line.append(f"  {word}")
+    words = " ".join(f"{name}={value}" for name, value in deed.says.items())
+    line.append(f"  {words}" if words else "", "dim")
+    if deed.reason:
+        line.append(f"  {deed.reason}", "italic")
+    return line

@@ -1,0 +1,188 @@
+"""penstock top: the overview in a terminal, written anew every second.
+
+Each look costs what `penstock count` does, and a bounded number of rows of the history.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from penstock.cli.options import AppTarget, Json, Profile, Url
+
+if TYPE_CHECKING:
+    import rich.console
+
+    from penstock.broker import Broker
+    from penstock.job import Job
+    from penstock.views import Count
+
+_MOST_ROWS = 5_000  # of the history, in one look
+_FAILED = 5
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at a store; rates are per second since the look before, None in the first."""
+
+    at: str
+    queues: list[dict[str, Any]]
+    workers: dict[str, int]
+    ended: float | None = None
+    failed: float | None = None
+    more: bool = False  # more ended than were looked at
+    latest_failures: list[dict[str, Any]] = []
+
+
+def top(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    every: Annotated[
+        float, typer.Option(help="Seconds from look to look.", min=0.2, max=3600)
+    ] = 1.0,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Show queues, rates, workers and the latest failures, as they change; until Ctrl-C.
+
+    Example: penstock top
+    """
+    from penstock.cli import show
+    from penstock.cli.place import opened
+
+    with opened(url, profile, app) as broker:
+        watch = _Watch(broker)
+        look = watch.look()
+        if once:
+            show.put_json(look) if json else show.console().print(_drawn(look, None))
+            return
+        try:
+            if json:
+                while True:
+                    show.put_json(look)
+                    time.sleep(every)
+                    look = watch.look()
+            _draw_on(watch, look, every)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+def _draw_on(watch: _Watch, look: Look, every: float) -> None:
+    import rich.live
+
+    from penstock.cli import show
+
+    console = show.console()
+    while not console.is_terminal:
+        console.print(_drawn(look, None))
+        time.sleep(every)
+        look = watch.look()
+    first = _drawn(look, console.height)
+    with rich.live.Live(first, console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            live.refresh()
+            time.sleep(every)
+            live.update(_drawn(watch.look(), console.height))
+
+
+class _Watch:
+    """Looks again and again, and remembers how far it saw the history."""
+
+    def __init__(self, broker: Broker) -> None:
+        last = broker.history(None, 1)
+        self._broker = broker
+        self._position = last[-1].position if last else 0
+        self._looked_at: float | None = None
+
+    def look(self) -> Look:
+        from penstock.as_json import iso
+        from penstock.filter import Filter
+        from penstock.job import State
+        from penstock.views import by_queue
+
+        broker, now = self._broker, time.monotonic()
+        rows = broker.history(self._position, _MOST_ROWS)
+        more = len(rows) == _MOST_ROWS
+        if rows:
+            newest = broker.history(None, 1) if more else rows
+            self._position = max(rows[-1].position, newest[-1].position)
+        since, self._looked_at = self._looked_at, now
+        ended = [row for row in rows if row.kind == "attempt"]
+        bad = sum(row.state is State.FAILED for row in ended)
+        jobs = broker.find(Filter(state=(State.FAILED,)), limit=_FAILED).jobs
+        return Look(
+            at=iso(broker.clock.now()) or "",
+            queues=[_queue(count) for count in _ranked(by_queue(broker.count()))],
+            workers=_workers(broker),
+            ended=None if since is None else round(len(ended) / (now - since), 1),
+            failed=None if since is None else round(bad / (now - since), 1),
+            more=more,
+            latest_failures=[_failure(job) for job in jobs],
+        )
+
+
+def _ranked(counts: list[Count]) -> list[Count]:
+    return sorted(counts, key=lambda each: (-each.total - each.failed, each.queue))
+
+
+def _queue(count: Count) -> dict[str, Any]:
+    numbers = msgspec.structs.asdict(count)
+    del numbers["task"]
+    return numbers
+
+
+def _workers(broker: Broker) -> dict[str, int]:
+    found = {"busy": 0, "idle": 0, "detached": 0, "lapsed": 0}
+    for row in broker.workers():
+        found[row.state] += 1
+    return found
+
+
+def _failure(job: Job[Any]) -> dict[str, Any]:
+    from penstock.as_json import iso
+
+    lines = (job.error or "").strip().splitlines()
+    return {
+        "id": job.id,
+        "task": job.task,
+        "ended_at": iso(job.ended_at),
+        "reason": job.reason,
+        "error": lines[-1] if lines else "",
+    }
+
+
+def _drawn(look: Look, height: int | None) -> rich.console.Group:
+    import rich.console
+    import rich.text
+
+    from penstock.cli import show
+    from penstock.views import Count
+
+    head = rich.text.Text(f"{look.at[:19]}Z  ", "dim")
+    head.append(", ".join(f"{number} {kind}" for kind, number in look.workers.items()))
+    head.append(" workers", "dim")
+    if look.ended is not None:
+        head.append(f"   {look.ended:,.1f} attempts/s", "green")
+        head.append(f", {look.failed:,.1f} failed/s", "red" if look.failed else "dim")
+        if look.more:
+            head.append(" and more", "dim")
+    room = len(look.queues) if height is None else max(3, height - 8 - len(look.latest_failures))
+    counts = [Count(task="", **queue) for queue in look.queues[:room]]
+    parts: list[Any] = [head, rich.text.Text("")]
+    if counts:
+        parts.append(show.counts_table(counts, by_task=False))
+        if len(look.queues) > room:
+            parts.append(rich.text.Text(f"and {len(look.queues) - room:,} more queues", "dim"))
+    else:
+        parts.append(rich.text.Text("nothing is waiting, running or failed", "dim"))
+    if look.latest_failures:
+        parts.append(rich.text.Text("\nfailed last", "bold"))
+    for failure in look.latest_failures:
+        line = rich.text.Text(f"{failure['id']}  {failure['task']}  ", no_wrap=True)
+        line.append(failure["error"] or failure["reason"] or "", "red")
+        parts.append(line)
+    return rich.console.Group(*parts)

@@ -1,0 +1,238 @@
+"""Metrics for Prometheus: where jobs stand, from the store, and what ended, from its history.
+
+Counters count on from the first scrape of this process, each ended attempt once, whichever worker
+ran it: they go up, and begin anew with the dashboard. Labels are the queue and the task, of so many
+pairs; what is beyond them is added up as `other`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from penstock.errors import Refused
+from penstock.gauge import Gauge
+from penstock.job import State
+from penstock.recent import LAPSED, ran, waited
+from penstock.views import PLACES, Count, Event
+from penstock.web.asked import Asked, NotFound
+from penstock.web.verbs import Verbs
+
+MOST_PAIRS = 200
+MOST_QUEUES = 200
+OTHER = "other"
+BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
+_PAGE = 5_000
+_LONGEST_SECONDS = 1.5  # of reading history in one scrape
+_OUTCOMES = {
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.CANCELLED: "cancelled",
+    State.READY: "again",
+}
+
+Pair = tuple[str, str]  # queue and task
+
+
+class Histogram:
+    """How many were how long; the last bucket is for those beyond all bounds."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(BUCKETS, value)] += 1
+        self.sum += value
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        total, bounds = 0, [*(str(bound) for bound in BUCKETS), "+Inf"]
+        made: list[tuple[str, float]] = []
+        for bound, count in zip(bounds, self.counts, strict=True):
+            total += count
+            made.append((bound, total))
+        return made
+
+
+class Metrics:
+    """What one dashboard counts. A scrape at a time: two would count the same rows twice."""
+
+    def __init__(self) -> None:
+        if find_spec("prometheus_client") is None:
+            raise Refused("metrics need prometheus-client: pip install 'penstock[metrics]'")
+        self._lock = threading.Lock()
+        self._position: int | None = None
+        self._pairs: set[Pair] = set()
+        self._ended: Counter[tuple[str, str, str]] = Counter()
+        self._lapsed: Counter[Pair] = Counter()
+        self._runs: dict[Pair, Histogram] = {}
+        self._waits: dict[Pair, Histogram] = {}
+        self._folded = 0
+        self._behind = False
+
+    def text(self, verbs: Verbs) -> bytes:
+        """Everything, as Prometheus reads it."""
+        from prometheus_client import generate_latest
+
+        with self._lock:
+            self._read(verbs)
+            families = list(self._families(verbs))
+
+        class Collected:
+            def collect(self) -> Iterator[Any]:
+                return iter(families)
+
+        return generate_latest(Collected())
+
+    def _read(self, verbs: Verbs) -> None:
+        """Count what ended since the last scrape; what is too much for one is for the next."""
+        if self._position is None:
+            last = verbs.history(None, 1)
+            self._position = last[-1].position if last else 0
+        until = time.monotonic() + _LONGEST_SECONDS
+        self._behind = True
+        while time.monotonic() < until:
+            rows = verbs.history(self._position, _PAGE)
+            for row in rows:
+                if row.kind == "attempt":
+                    self._count(row)
+            if rows:
+                self._position = rows[-1].position
+            if len(rows) < _PAGE:
+                self._behind = False
+                return
+
+    def _count(self, row: Event) -> None:
+        pair = (row.queue or "", row.task or "")
+        if pair not in self._pairs:
+            if len(self._pairs) >= MOST_PAIRS:
+                pair = (OTHER, OTHER)
+                self._folded += 1
+            else:
+                self._pairs.add(pair)
+        self._ended[*pair, _OUTCOMES.get(row.state or State.READY, "again")] += 1
+        self._lapsed[pair] += row.reason in LAPSED
+        if (run := ran(row)) is not None:
+            self._runs.setdefault(pair, Histogram()).add(run)
+        if (wait := waited(row)) is not None:
+            self._waits.setdefault(pair, Histogram()).add(wait)
+
+    def _families(self, verbs: Verbs) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        names = ["queue", "task"]
+        ended = CounterMetricFamily(
+            "penstock_attempts_ended", "Attempts that ended.", labels=[*names, "outcome"]
+        )
+        for labels, number in self._ended.items():
+            ended.add_metric(labels, number)
+        lapsed = CounterMetricFamily(
+            "penstock_leases_expired", "Attempts whose worker was gone.", labels=names
+        )
+        for pair, number in self._lapsed.items():
+            lapsed.add_metric(pair, number)
+        yield from (ended, lapsed)
+        yield _histogram("penstock_job_run_seconds", "How long attempts ran.", self._runs)
+        yield _histogram(
+            "penstock_job_wait_seconds", "From when they were due to their start.", self._waits
+        )
+        yield from _depths(verbs.count())
+        yield from _oldest(verbs.history(None, 10 * MOST_QUEUES, kind="gauge"))
+        yield _workers(verbs)
+        folded = CounterMetricFamily(
+            "penstock_metrics_folded_attempts", "Attempts that are counted as other."
+        )
+        folded.add_metric([], self._folded)
+        behind = GaugeMetricFamily(
+            "penstock_metrics_behind", "1 while the counters have not come to the end of history."
+        )
+        behind.add_metric([], int(self._behind))
+        yield from (folded, behind)
+
+
+def show(asked: Asked) -> Response:
+    """The route's handler."""
+    if asked.site.metrics is None:
+        raise NotFound(
+            "Metrics are off: start the dashboard with --metrics, after pip install "
+            "'penstock[metrics]'."
+        )
+    text = asked.site.metrics.text(asked.verbs)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _histogram(name: str, says: str, found: dict[Pair, Histogram]) -> Any:
+    from prometheus_client.core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(name, says, labels=["queue", "task"])
+    for pair, each in found.items():
+        family.add_metric(pair, buckets=each.cumulative(), sum_value=each.sum)
+    return family
+
+
+def _depths(counts: Sequence[Count]) -> Iterator[Any]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    ranked = sorted(counts, key=lambda each: (-each.total - each.failed, each.queue, each.task))
+    depth = GaugeMetricFamily(
+        "penstock_queue_depth", "Jobs by where they stand.", labels=["queue", "task", "state"]
+    )
+    for count in ranked[:MOST_PAIRS]:
+        for place in PLACES:
+            depth.add_metric([count.queue, count.task, place], getattr(count, place))
+    rest = ranked[MOST_PAIRS:]
+    if rest:
+        for place in PLACES:
+            total = sum(getattr(count, place) for count in rest)
+            depth.add_metric([OTHER, OTHER, place], total)
+    folded = GaugeMetricFamily(
+        "penstock_metrics_folded_pairs", "Pairs of queue and task that are added up as other."
+    )
+    folded.add_metric([], len(rest))
+    yield from (depth, folded)
+
+
+def _oldest(rows: Sequence[Event]) -> Iterator[Any]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    oldest = GaugeMetricFamily(
+        "penstock_queue_oldest_ready_seconds",
+        "How long the oldest due job waits, as of the last minute that was gauged.",
+        labels=["queue"],
+    )
+    gauged = GaugeMetricFamily(
+        "penstock_gauged_timestamp_seconds", "The minute that was gauged last."
+    )
+    if rows:
+        minute = rows[-1].at
+        gauged.add_metric([], minute)
+        found = [_gauge(row) for row in rows if row.at == minute]
+        found = sorted((each for each in found if each is not None), key=lambda g: -(g.oldest or 0))
+        for gauge in found[:MOST_QUEUES]:
+            oldest.add_metric([gauge.queue], gauge.oldest or 0.0)
+    yield from (oldest, gauged)
+
+
+def _gauge(row: Event) -> Gauge | None:
+    try:
+        return msgspec.json.decode(row.data or b"", type=Gauge)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _workers(verbs: Verbs) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily("penstock_workers", "Workers.", labels=["state"])
+    found = Counter(row.state for row in verbs.workers())
+    for state in ("busy", "idle", "detached", "lapsed"):
+        family.add_metric([state], found[state])
+    return family

@@ -1,0 +1,212 @@
+"""Tracing: a span for every call that enqueues, one for every run, and a link between them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from opentelemetry import trace as api
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from penstock import App, Retry, RetryLater, current_job
+from penstock.errors import Refused
+from penstock.tracing import SWITCH, trace
+
+EXPORTER = InMemorySpanExporter()
+PROVIDER = TracerProvider()
+PROVIDER.add_span_processor(SimpleSpanProcessor(EXPORTER))
+
+
+@pytest.fixture
+def spans():
+    if not isinstance(api.get_tracer_provider(), TracerProvider):
+        api.set_tracer_provider(PROVIDER)
+    EXPORTER.clear()
+
+    def ended(kind: SpanKind | None = None):
+        return [span for span in EXPORTER.get_finished_spans() if kind in {None, span.kind}]
+
+    return ended
+
+
+@pytest.fixture
+def app() -> App:
+    made = App("memory:")
+    trace(made)
+    return made
+
+
+def test_a_run_links_to_the_call_that_enqueued_it(app, spans):
+    @app.task(name="mail:send", queue="mail")
+    def send(to: str) -> str:
+        return to
+
+    with app.testing() as t:
+        handle = send.enqueue("ada@example.org")
+        t.drain()
+
+    [sent], [ran] = spans(SpanKind.PRODUCER), spans(SpanKind.CONSUMER)
+    assert (sent.name, ran.name) == ("send mail", "process mail")
+    [link] = ran.links
+    assert link.context.span_id == sent.context.span_id
+    assert link.context.trace_id == sent.context.trace_id != ran.context.trace_id
+    assert ran.parent is None
+    assert sent.attributes["messaging.message.id"] == handle.id
+    assert ran.attributes["messaging.message.id"] == handle.id
+    assert ran.attributes["penstock.task"] == "mail:send"
+    assert ran.attributes["penstock.attempt"] == 1
+    assert "ada@example.org" not in str(sent.to_json()) + str(ran.to_json())
+
+
+def test_the_call_is_part_of_the_trace_around_it(app, spans):
+    @app.task
+    def work() -> None: ...
+
+    with app.testing(), api.get_tracer("caller").start_as_current_span("request") as around:
+        work.enqueue()
+
+    [sent] = spans(SpanKind.PRODUCER)
+    assert sent.parent.span_id == around.get_span_context().span_id
+
+
+def test_a_bulk_enqueue_is_one_span_that_every_run_links_to(app, spans):
+    @app.task
+    def work(n: int) -> None: ...
+
+    with app.testing() as t:
+        work.enqueue_many([(n,) for n in range(5)])
+        t.drain()
+
+    [sent], runs = spans(SpanKind.PRODUCER), spans(SpanKind.CONSUMER)
+    assert sent.attributes["messaging.batch.message_count"] == 5
+    assert len(runs) == 5
+    assert {run.links[0].context.span_id for run in runs} == {sent.context.span_id}
+
+
+def test_jobs_of_a_flow_link_to_where_they_were_made(app, spans):
+    @app.task
+    def one() -> int:
+        return 1
+
+    @app.task
+    def two(n: int) -> int:
+        return n + 1
+
+    with app.testing() as t:
+        with api.get_tracer("caller").start_as_current_span("request") as around:
+            two.job(one.job().output).enqueue()
+        t.drain()
+
+    runs = spans(SpanKind.CONSUMER)
+    assert len(runs) == 2
+    origin = around.get_span_context().span_id
+    assert [run.links[0].context.span_id for run in runs] == [origin, origin]
+
+
+def test_async_tasks_and_callers_are_traced_as_well(app, spans):
+    @app.task
+    async def work() -> str:
+        return current_job().headers["traceparent"]
+
+    async def call():
+        return await work.enqueue_async()
+
+    with app.testing() as t:
+        handle = asyncio.run(call())
+        t.drain()
+        told = handle.result()
+
+    [sent], [ran] = spans(SpanKind.PRODUCER), spans(SpanKind.CONSUMER)
+    assert ran.links[0].context.span_id == sent.context.span_id
+    assert f"{sent.context.span_id:016x}" in told
+
+
+def test_an_error_is_told_by_its_kind_and_never_by_its_words(app, spans):
+    @app.task(retry=Retry(limit=0))
+    def broken(card: str) -> None:
+        raise ValueError(card)
+
+    with app.testing() as t:
+        broken.enqueue("4111-1111")
+        t.drain()
+
+    [ran] = spans(SpanKind.CONSUMER)
+    assert ran.status.status_code is StatusCode.ERROR
+    assert ran.attributes["error.type"] == "ValueError"
+    assert ran.events == ()
+    assert "4111" not in ran.to_json()
+
+
+def test_a_job_that_is_put_back_is_no_error(app, spans):
+    @app.task
+    def later() -> None:
+        if current_job().attempt == 1:
+            raise RetryLater(after=0)
+
+    with app.testing() as t:
+        later.enqueue()
+        t.drain()
+
+    first, second = spans(SpanKind.CONSUMER)
+    assert first.status.status_code is StatusCode.UNSET
+    assert first.attributes["penstock.put_back"] is True
+    assert "penstock.put_back" not in second.attributes
+
+
+def test_an_enqueue_that_is_refused_ends_its_span_with_the_error(app, spans):
+    @app.task
+    def work(n: int) -> None: ...
+
+    with app.testing(), pytest.raises(Refused):
+        work.enqueue("seven")  # pyright: ignore[reportArgumentType]
+
+    [sent] = spans(SpanKind.PRODUCER)
+    assert sent.status.status_code is StatusCode.ERROR
+    assert not api.get_current_span().get_span_context().is_valid
+
+
+def test_a_traceparent_of_the_caller_s_own_stays(app, spans):
+    own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+    @app.task
+    def work() -> None: ...
+
+    with app.testing() as t:
+        work.options(headers={"traceparent": own}).enqueue()
+        t.drain()
+
+    [ran] = spans(SpanKind.CONSUMER)
+    assert f"{ran.links[0].context.span_id:016x}" == "00f067aa0ba902b7"
+
+
+def test_one_that_cannot_be_read_makes_no_link(app, spans):
+    @app.task
+    def work() -> None: ...
+
+    with app.testing() as t:
+        work.options(headers={"traceparent": "nonsense"}).enqueue()
+        t.drain()
+
+    [ran] = spans(SpanKind.CONSUMER)
+    assert ran.links == ()
+
+
+def test_it_is_off_unless_switched_on_and_then_imports_nothing(monkeypatch):
+    monkeypatch.delenv(SWITCH, raising=False)
+    assert App("memory:").tracing is None
+    monkeypatch.setenv(SWITCH, "0")
+    assert App("memory:").tracing is None
+    monkeypatch.setenv(SWITCH, "1")
+    made = App("memory:")
+    assert made.tracing is not None
+    assert len(made.middlewares) == len(made.async_middlewares) == 1
+
+    code = "import sys, penstock; penstock.App('memory:'); print('opentelemetry' in sys.modules)"
+    monkeypatch.delenv(SWITCH)
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "False"

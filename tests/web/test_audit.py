@@ -1,0 +1,170 @@
+"""Audit: who did what, when and why; each deed once, page by page and as a file."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+
+import pytest
+
+from penstock.audit import KINDS, Wanted, read_audit
+from penstock.job import succeeded
+from penstock.mark import Mark
+from penstock.rule import Rule, RuleKind
+from penstock.web.access import Role
+from tests.factories import a_flow, a_job, a_schedule, begun, claim, part, settle, some_jobs
+from tests.web.conftest import Web
+from tests.web.test_pages import text_of
+
+HOSTILE = """=cmd|'"><script>alert(1)</script>\u202e/{{7*7}}"""
+
+
+def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker, clock):
+    flow = a_flow(clock, one=part(), two=part("one"))
+    broker.enqueue(flow.jobs, flow=flow.flow)
+    jobs = some_jobs(clock, 3)
+    broker.enqueue(jobs)
+    for job in claim(broker, limit=1):
+        settle(broker, job, begun(succeeded(), clock.now()))
+    broker.cancel([jobs[2].id], "ada", "wrong customer")
+    broker.retry([jobs[2].id], "bob", "right after all")
+    broker.delete([jobs[2].id], "carl")
+    broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "dora", "provider is down"))
+    broker.put_schedule(a_schedule("nightly"), "emil")
+    broker.cancel((), "fred", "all of it", flow=flow.flow.id)
+    broker.set_mark(Mark(lake="lake-1", place="/lakes/one"))
+
+    page = web.client(Role.VIEW).get("/audit")
+
+    said = text_of(page.text)
+    assert page.status_code == 200
+    for word in ("ada", "wrong customer", "bob", "carl", "dora", "provider is down", "emil"):
+        assert word in said
+    assert "fred" in said
+    assert "/lakes/one" in said
+    assert "penstock history --audit" in said
+    kinds = re.findall(r'href="/audit\?kind=(\w+)"', page.text)
+    assert sorted(set(kinds)) == sorted(KINDS)
+    assert kinds.count("flow") == 1  # that it was queued is nobody's deed
+
+
+def test_deeds_are_narrowed_by_author_kind_and_time(web: Web, broker, clock):
+    jobs = some_jobs(clock, 4)
+    broker.enqueue(jobs)
+    broker.cancel([jobs[0].id], "ada", "one")
+    clock.advance(seconds=7200)
+    broker.cancel([jobs[1].id], "bob", "two")
+    broker.retry([jobs[1].id], "bob", "three")
+    client = web.client(Role.VIEW)
+
+    def reasons(**query):
+        answer = client.get("/audit.jsonl", params=query)
+        return [json.loads(line)["reason"] for line in answer.text.splitlines()]
+
+    assert reasons() == ["three", "two", "one"]
+    assert reasons(author="bob") == ["three", "two"]
+    assert reasons(kind="cancel") == ["two", "one"]
+    assert reasons(since="1h") == ["three", "two"]
+    assert reasons(until="1h") == ["one"]
+    assert reasons(author="eve") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"kind": "attempt"}, "no such kind; there are cancel"),
+        ({"since": "yesterday"}, "is not a time"),
+    ],
+)
+def test_a_filter_with_a_mistake_says_what_would_be_right(memory_web: Web, query, sentence):
+    client = memory_web.client(Role.VIEW)
+
+    page = client.get("/audit", params=query)
+
+    assert page.status_code == 422
+    assert sentence in text_of(page.text)
+    assert client.get("/audit.csv", params=query).status_code == 422
+
+
+def test_deeds_come_page_by_page_each_once(web: Web, broker, clock):
+    jobs = some_jobs(clock, 130)
+    broker.enqueue(jobs)
+    for number, job in enumerate(jobs):
+        act = broker.delete if number % 2 else broker.cancel
+        act([job.id], "ada", f"reason-{number}.")
+    client = web.client(Role.VIEW)
+
+    seen: list[str] = []
+    address: str | None = "/audit"
+    while address:
+        page = client.get(address)
+        seen += re.findall(r"reason-(\d+)\.", page.text)
+        more = re.search(r'<tr class="more"><td colspan="5"><a href="([^"]+)"', page.text)
+        address = None if more is None else html.unescape(more[1])
+
+    assert seen == [str(number) for number in reversed(range(130))]
+
+
+def test_a_look_is_bounded_and_says_how_far_it_went(broker, clock):
+    jobs = some_jobs(clock, 40)
+    broker.enqueue(jobs)
+    for job in jobs:
+        broker.cancel([job.id], "ada" if job is jobs[0] else "bob")
+
+    first = read_audit(broker, Wanted(author="ada"), None, 10, 15)
+    second = read_audit(broker, Wanted(author="ada"), first.before, 10, 100)
+
+    assert (first.deeds, first.looked) == ([], 15)
+    assert [deed.job for deed in second.deeds] == [jobs[0].id]
+    assert second.before is None
+
+
+def test_no_cell_of_the_file_is_a_formula(web: Web, broker, clock):
+    job = a_job(clock)
+    broker.enqueue([job])
+    for act, reason in ((broker.cancel, "=1+1"), (broker.retry, "-2"), (broker.delete, HOSTILE)):
+        act([job.id], "@ada", reason)
+
+    answer = web.client(Role.VIEW).get("/audit.csv")
+
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert "attachment" in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["reason"] for row in rows] == [f"'{HOSTILE}", "'-2", "'=1+1"]
+    assert {row["author"] for row in rows} == {"'@ada"}
+
+
+def test_a_file_says_from_where_to_go_on(web: Web, broker, clock):
+    jobs = some_jobs(clock, 3)
+    broker.enqueue(jobs)
+    for job in jobs:
+        broker.cancel([job.id], "ada")
+    client = web.client(Role.VIEW)
+
+    first = client.get("/audit.jsonl", params={"limit": 2})
+    rest = client.get("/audit.jsonl", params={"before": first.headers["penstock-before"]})
+
+    seen = [json.loads(line)["job"] for line in (first.text + rest.text).splitlines()]
+    assert seen == [job.id for job in reversed(jobs)]
+    assert "penstock-before" not in rest.headers
+
+
+def test_reasons_and_authors_are_shown_and_never_run(web: Web, broker, clock):
+    job = a_job(clock)
+    broker.enqueue([job])
+    broker.cancel([job.id], HOSTILE, HOSTILE)
+    client = web.client(Role.VIEW)
+
+    for path in ("/audit", f"/audit?author={html.escape(HOSTILE)}", "/audit?since=<script>"):
+        page = client.get(path)
+        assert page.status_code in {200, 422}
+        assert "<script>" not in page.text.replace('<script src="/', "")
+
+
+def test_an_audit_without_deeds_says_what_would_be_here(memory_web: Web):
+    said = text_of(memory_web.client(Role.VIEW).get("/audit").text)
+
+    assert "Nobody did anything yet" in said

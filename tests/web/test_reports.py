@@ -1,0 +1,102 @@
+"""Reports: what the store tells of the last while, how far it looked, and the lake's own page."""
+
+from __future__ import annotations
+
+from penstock.job import failed, succeeded, try_again
+from penstock.mark import Mark
+from penstock.recent import read_recent
+from penstock.web.access import Role
+from penstock.web.pages.reports import REPORT
+from tests.factories import a_job, begun, claim, settle, some_jobs
+from tests.web.conftest import Web
+from tests.web.test_pages import text_of
+
+
+def end_some(broker, clock):
+    broker.enqueue(some_jobs(clock, 20))
+    for number, job in enumerate(claim(broker, limit=20)):
+        clock.advance(seconds=1)
+        outcome = failed("no") if number < 2 else succeeded()
+        if number == 2:
+            outcome = try_again("later", clock.now() + 3600)
+        settle(broker, job, begun(outcome, clock.now() - 0.5))
+
+
+def test_the_last_attempts_are_added_up_by_task(web: Web, broker, clock):
+    end_some(broker, clock)
+
+    page = web.client(Role.VIEW).get("/reports")
+
+    said = text_of(page.text)
+    assert page.status_code == 200
+    assert "From the store, as it is now All 20 attempts" in said
+    assert "mail:send default 20 17 2 1 0" in said
+    assert "500 ms" in said
+    assert "penstock pipeline report" in said
+
+
+def test_how_far_it_looked_is_said_and_waits_are_those_of_the_attempts(broker, clock):
+    end_some(broker, clock)
+
+    recent = read_recent(broker.history, attempts=10)
+
+    [task] = recent.tasks
+    assert (recent.attempts, recent.whole) == (10, False)
+    assert recent.until - recent.since == 9.0
+    assert (task.attempts, task.succeeded) == (10, 10)
+    assert abs(task.run - 0.5) < 1e-3
+    assert 14.0 < task.wait < 16.0
+    assert task.wait <= task.wait_late <= 20.0
+
+
+def test_depth_is_drawn_from_the_gauges(web: Web, broker, clock):
+    broker.enqueue(some_jobs(clock, 3) + some_jobs(clock, 2, queue="slow"))
+    for _ in range(3):
+        broker.gauge()
+        clock.advance(seconds=60)
+
+    page = web.client(Role.VIEW).get("/reports")
+
+    assert [depth.ready for depth in read_recent(broker.history).depths] == [5, 5, 5]
+    assert page.text.count("<polyline") == 4
+    assert "ready: 5" in text_of(page.text)
+
+
+def test_a_store_without_history_says_how_to_begin(memory_web: Web):
+    said = text_of(memory_web.client(Role.VIEW).get("/reports").text)
+
+    assert "No attempt has ended yet" in said
+    assert "--lake PATH" in said
+
+
+def test_the_report_of_the_lake_is_served_where_nothing_can_run(
+    serve, memory_broker, tmp_path, clock
+):
+    memory_broker.set_mark(Mark(lake="lake-1", place=str(tmp_path)))
+    web = serve(memory_broker, lake=tmp_path)
+    client = web.client(Role.VIEW)
+    assert client.get("/reports/lake").status_code == 404
+    assert f"--page {tmp_path}/{REPORT}" in text_of(client.get("/reports").text)
+    (tmp_path / REPORT).write_text("<h1>Penstock report</h1><script>alert(1)</script>")
+
+    answer = client.get("/reports/lake")
+
+    assert answer.status_code == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "sandbox" in policy
+    assert "script-src" not in policy
+    assert 'href="/reports/lake"' in client.get("/reports").text
+
+
+def test_names_of_tasks_are_shown_and_never_run(web: Web, broker, clock):
+    hostile = "<script>alert(1)</script>"
+    broker.enqueue([a_job(clock, hostile, queue=hostile)])
+    [job] = claim(broker, tasks={hostile: 1})
+    settle(broker, job, begun(succeeded(), clock.now()))
+
+    page = web.client(Role.VIEW).get("/reports")
+
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert "alert(1)" in text_of(page.text)

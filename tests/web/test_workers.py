@@ -1,0 +1,69 @@
+"""Workers: who is there, what each holds, and who takes no work though it is there."""
+
+from __future__ import annotations
+
+from penstock.web.access import Role
+from tests.factories import a_worker, claim, some_jobs
+from tests.web.conftest import Web
+from tests.web.test_pages import text_of
+
+HOSTILE = """'"><script>alert(1)</script>\u202e/{{7*7}}"""
+
+
+def test_every_worker_is_shown_with_what_it_holds(web: Web, broker, clock):
+    broker.enqueue(some_jobs(clock, 1))
+    [held] = claim(broker, worker="busy-1", host="ada", pid=71, tags=frozenset({"gpu"}))
+    claim(broker, worker="idle-1", host="bob", queues=("none",))
+    broker.renew([a_worker("detached-1", queues=(), started_at=clock.now())])
+
+    page = web.client(Role.VIEW).get("/workers")
+
+    said = text_of(page.text)
+    assert page.status_code == 200
+    assert "1 busy 1 idle 1 detached 0 lapsed" in said
+    assert f"/jobs/{held.id}" in page.text
+    assert "gpu" in said
+    assert "penstock doctor" in said
+
+
+def test_a_worker_that_lapsed_and_one_that_claims_nothing_are_red(web: Web, broker, clock):
+    claim(broker, worker="gone-1", lease=15.0, started_at=clock.now())
+    clock.advance(seconds=70)
+    broker.renew([a_worker("deaf-1", started_at=clock.now() - 70, lease=15.0)])
+
+    said = text_of(web.client(Role.VIEW).get("/workers").text)
+
+    assert "lapsed not heard of for its lease" in said
+    assert "idle, and no claim of its worked for" in said
+
+
+def test_workers_of_different_releases_and_versions_are_named(web: Web, broker, clock):
+    now = clock.now()
+    broker.renew([a_worker("old", penstock="0.1.0", tasks={"mail:send": 1}, started_at=now)])
+    broker.renew([a_worker("new", penstock="0.2.0", tasks={"mail:send": 2}, started_at=now)])
+
+    said = text_of(web.client(Role.VIEW).get("/workers").text)
+
+    assert "different releases of Penstock are here: 0.1.0 , 0.2.0" in said
+    assert "mail:send: versions 1, 2" in said
+
+
+def test_without_workers_the_page_says_how_to_start_one(web: Web, broker, clock):
+    broker.enqueue(some_jobs(clock, 2))
+
+    said = text_of(web.client(Role.VIEW).get("/workers").text)
+
+    assert "No worker is here , and 2 jobs are ready to run" in said or (
+        "No worker is here, and 2 jobs are ready to run" in said
+    )
+    assert "penstock worker MODULE:APP" in said
+
+
+def test_names_of_workers_are_shown_and_never_run(web: Web, broker, clock):
+    broker.renew([a_worker(HOSTILE, host=HOSTILE, tags=frozenset({HOSTILE}), penstock=HOSTILE)])
+
+    page = web.client(Role.VIEW).get("/workers")
+
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text
+    assert "alert(1)" in text_of(page.text)
