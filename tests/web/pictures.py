@@ -56,6 +56,10 @@ def pages(broker: SqliteBroker) -> dict[str, str]:
         "schedule-often": "/schedules/one?name=reindex",
         "backfills": "/backfills",
         "backfill": "/backfills/one?task=shop:daily_report",
+        "workers": "/workers",
+        "reports": "/reports",
+        "health": "/health",
+        "audit": "/audit",
         "operations": "/operations",
     }
 

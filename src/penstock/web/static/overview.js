@@ -15,7 +15,7 @@ function chart(element, series) {
   return new uPlot({
     width: element.clientWidth, height: 150, legend: { show: false }, cursor: { y: false },
     scales: { x: { range: (_, low, high) => { const end = high ?? Date.now() / 1000; return [Math.min(low ?? end, end - 60), end]; } }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-    axes: [axis, { ...axis, size: 48 }],
+    axes: [{ ...axis, size: 28, space: 90, values: (_, at) => at.map((each) => new Date(1000 * each).toTimeString().slice(0, 8)) }, { ...axis, size: 48 }],
     series: [{}, ...series.map((each) => ({ label: each.label, stroke: colour(each.colour), width: 1.5, spanGaps: true }))],
   }, [[], ...series.map(() => [])], element);
 }

@@ -4,6 +4,9 @@
 const theme = localStorage.getItem("penstock-theme");
 if (theme) document.documentElement.dataset.theme = theme;
 
+// On a phone the navigation is one line that is moved: show where one is.
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+
 document.addEventListener("click", (event) => {
   const element = event.target.closest("button");
   if (element === null) return;
