@@ -8,7 +8,10 @@ import re
 import signal
 import socket
 import stat
+from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -130,6 +133,22 @@ def test_without_the_extra_one_sentence_says_what_to_install(shop, monkeypatch):
     assert "pip install 'penstock[web]'" in said
 
 
+def test_of_two_that_took_a_port_at_once_one_gets_the_next():
+    from penstock.web.serve import listening
+
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        with listening("127.0.0.1", port) as first, listening("127.0.0.1", port) as second:
+            with pytest.raises(OSError, match="in use"):
+                other.listen()
+            ports = [each.getsockname()[1] for each in (first, second)]
+
+    assert ports[0] == port
+    assert ports[1] > port
+
+
 def test_dev_shows_the_dashboard_too(shop):
     process = shop.start("dev", "shop", "--json")
     try:
@@ -143,6 +162,9 @@ def test_dev_shows_the_dashboard_too(shop):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert process.returncode == 0
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(address.partition("?")[0])
+    there = urlsplit(address)
+    with suppress(ConnectionRefusedError):  # or somebody else is there now, who does not know us
+        asked = HTTPConnection("127.0.0.1", there.port or 0, timeout=30)
+        asked.request("GET", f"/?{there.query}")
+        assert asked.getresponse().status == 401
     assert os.environ.get("PENSTOCK_DASHBOARD_TOKENS") is None

@@ -98,6 +98,7 @@ def listening(bind: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((bind, wanted))
+            made.listen(128)  # of two that have bound it at once, one is told here
         except OSError as error:
             made.close()
             if error.errno != errno.EADDRINUSE:
@@ -106,7 +107,6 @@ def listening(bind: str, port: int) -> socket.socket:
             made.close()
             raise Refused(f"--port {wanted}: a port is a number up to 65535") from None
         else:
-            made.listen(128)
             return made
     raise Refused(f"ports {port} to {port + MOST_PORTS - 1} of {bind} are all taken: --port 0")
 
