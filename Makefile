@@ -58,7 +58,7 @@ ifeq ($(BROWSER),)
 	@echo "no Chromium is found here: \`apt-get install chromium\`, or make test-web BROWSER=/its/path" >&2
 	@exit 1
 else
-	PENSTOCK_BROWSER=$(BROWSER) $(BIN)/pytest -m browser $(ARGS)
+	PENSTOCK_BROWSER=$(BROWSER) $(BIN)/pytest -m browser tests/browser $(ARGS)
 endif
 
 check: $(VENV)/.dev ## what CI runs: format, lint, types, import rules, tests; in a browser where there is one

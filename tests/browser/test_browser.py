@@ -97,11 +97,14 @@ def test_a_failed_job_is_retried_from_its_page(visitor: Visitor, store):
     id = visitor.page.url.rpartition("/")[2]
     assert store.get(id).state is State.FAILED
 
-    visitor.page.locator("form[action$='/retry'] button").click()
-    visitor.page.wait_for_load_state()
+    visitor.page.get_by_text("Retry…").click()
+    form = visitor.page.locator("form[action$='/retry']")
+    form.get_by_label("Reason").fill("the disk is back")
+    form.locator("button").click()
 
+    expect(visitor.page.locator("main")).to_contain_text("the disk is back")
+    expect(visitor.page.locator("main")).to_contain_text("otto")
     assert store.get(id).state is State.READY
-    assert "otto" in visitor.page.inner_text("main")
 
 
 def test_live_numbers_move_without_a_click(visitor: Visitor, store, clock):
