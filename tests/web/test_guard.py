@@ -175,3 +175,10 @@ def test_one_is_only_ever_led_to_a_page_here(target):
     assert not led.startswith("//")
     assert "\\" not in led
     assert "\n" not in led
+
+
+def test_another_method_is_refused_as_all_else_is(memory_web: Web):
+    answer = memory_web.client(Role.ADMIN).put("/api/v1/count", content=b"{}")
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert answer.json() == {"error": "/api/v1/count takes GET, HEAD, and not PUT."}

@@ -61,6 +61,24 @@ class Busy(Exception):
     """More requests wait than the dashboard takes on."""
 
 
+class _Place(StarletteRoute):
+    """A route that refuses another method as all else is refused."""
+
+    def __init__(self, *args: Any, refuse: Callable[[Request, Refusal], Response], **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._refuse = refuse
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        taken = sorted(self.methods or ())
+        if scope["method"] in taken:
+            await super().handle(scope, receive, send)
+            return
+        said = f"{path_of(scope)} takes {', '.join(taken)}, and not {scope['method']}."
+        answer = self._refuse(Request(scope), Refusal(405, said))
+        answer.headers["allow"] = ", ".join(taken)
+        await answer(scope, receive, send)
+
+
 class Dashboard:
     """An ASGI application; `close` ends its threads, and leaves the store to whoever opened it."""
 
@@ -96,7 +114,7 @@ class Dashboard:
         self.operations = Operations()
         self.live = Live(self)
         table = [
-            StarletteRoute(route.path, self._endpoint(route), methods=[route.method])
+            _Place(route.path, self._endpoint(route), methods=[route.method], refuse=self.refuse)
             for route in self.routes
         ]
         self._door = Guard(
