@@ -29,7 +29,7 @@ def test_a_call_has_one_deadline_and_its_end_is_every_jobs(app: App, *, asynchro
 
         @app.batch_task(size=2, linger=SOON, timeout=0.1)
         async def push_async(numbers: list[int]) -> None:
-            await asyncio.sleep(SOON)
+            await asyncio.Event().wait()  # for ever
 
         push = push_async
     else:

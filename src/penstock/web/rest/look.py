@@ -82,14 +82,6 @@ class Flows(msgspec.Struct):
     after: str | None
 
 
-class Lake(msgspec.Struct):
-    """How far a lake has this history."""
-
-    name: str
-    position: int
-    at: str | None
-
-
 class Rules(msgspec.Struct):
     """Every rule."""
 
