@@ -1,8 +1,8 @@
 """Copying: slices of a store become files of a lake, where they are read.
 
 Arrow writes the files in the process that has the rows: handing them to Java first, so that Spark
-would write them, took twice as long. An attempt that was lost leaves files in the staging place and
-is told by nobody: part of the lake becomes what the attempts that counted have named.
+would write them, took half as long again. An attempt that was lost leaves files in the staging
+place and is told by nobody: part of the lake becomes what the attempts that counted have named.
 """
 
 from __future__ import annotations
