@@ -215,24 +215,19 @@ def test_no_more_start_in_any_window_than_the_rate_says(broker, clock, fields):
     """G31, G40, V25: by steps of a tenth, whatever the window's edge."""
     broker.enqueue(some_jobs(clock, 100, **fields))
     broker.set_rule(Rule(LIMIT, queue="default", rate=(10, 1.0)))
-    starts: list[float] = []
-    for _ in range(120):
+    starts: list[tuple[int, int]] = []  # the first and last moment each may begin, in milliseconds
+    for tick in range(120):
         for job in claim(broker, limit=7, worker=f"worker-{len(starts) % 3}"):
-            starts.append(clock.now() + (job.start_within or 0.0))
-            starts.append(clock.now())
+            within = round(1000 * (job.start_within or 0.0))
+            starts.append((100 * tick, 100 * tick + within))
             assert settle(broker, job, succeeded())
         clock.advance(seconds=0.1)
 
-    claimed = sorted(starts[1::2])
-    assert len(claimed) == 100
-    assert claimed[-1] - claimed[0] >= 9.85  # and not twice at an edge
-    for begin in claimed:
-        assert sum(begin <= at < begin + 1.0 for at in claimed) <= 10
+    assert len(starts) == 100
+    assert starts[-1][0] - starts[0][0] >= 9850  # and not twice at an edge
     # Also where each begins as late as it may, and others at once.
-    late = sorted(starts)
-    for begin in late:
-        pairs = zip(starts[1::2], starts[::2], strict=True)
-        assert sum(any(begin <= at < begin + 1.0 for at in pair) for pair in pairs) <= 10
+    for begin in (at for pair in starts for at in pair):
+        assert sum(any(begin <= at < begin + 1000 for at in pair) for pair in starts) <= 10
 
 
 def test_a_job_under_a_rate_knows_how_long_it_may_take_to_begin(broker, clock, fields):
