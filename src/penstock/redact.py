@@ -40,12 +40,6 @@ def redact_text(text: str, body: bytes) -> str:
     return text
 
 
-def secret_names(body: bytes) -> frozenset[str]:
-    """The arguments of a body that are declared secret."""
-    found = _secrets(body)
-    return frozenset() if found is None else frozenset(found[2])
-
-
 def _secrets(body: bytes) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
     """The decoded body, its arguments, and the names of those that are secret."""
     # The common body declares none, and need not be decoded to be sure of it.

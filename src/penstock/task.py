@@ -281,6 +281,12 @@ class Task(Prepared[P, R]):
                     f"task {self.name}: {what}={given!r} names no argument of"
                     f" {signature_text(self.function, self.resources)}"
                 )
+        for _, path, argument in searched:
+            if argument in self.secret:
+                raise Refused(
+                    f"task {self.name}: search={path!r} would keep {argument}, which is secret, for"
+                    " everybody to find: leave it out of search= or of secret="
+                )
 
 
 class PlainTask(Task[P, R]):

@@ -173,3 +173,14 @@ def test_a_searched_value_may_be_long_or_odd(broker, clock, value):
     broker.enqueue([job, other])
 
     assert ids_of(broker.find(Filter(args={"text": (value,)})).jobs) == [job.id]
+
+
+@pytest.mark.parametrize("word", ["arg.card:{}", "-arg.card:{}", "arg.owner.card:{}"])
+def test_whoever_guesses_at_a_secret_learns_nothing(broker, clock, word):
+    args = {"card": "4111", "owner": {"card": "4111"}}
+    body = msgspec.json.encode({"args": args, "secret": ["card", "owner"]})
+    broker.enqueue([a_job(clock, body=body) for _ in range(3)])
+
+    right, wrong = (broker.find(words(clock, word.format(card)), limit=1) for card in (4111, 4112))
+
+    assert right == wrong
