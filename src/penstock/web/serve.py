@@ -10,6 +10,7 @@ import hashlib
 import ipaddress
 import os
 import socket
+import tempfile
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -56,13 +57,13 @@ def _state_folder() -> Path:
 
 
 def _keep(file: Path, text: str) -> None:
-    """Written whole or not at all, and read by nobody else."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    passing = file.with_suffix(f".{os.getpid()}")
+    """Written whole or not at all, and read by nobody else, whatever lies there already."""
     try:
-        with os.fdopen(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        passing, name = tempfile.mkstemp(dir=file.parent, prefix=file.stem)
+        with os.fdopen(passing, "w", encoding="utf-8") as out:
             out.write(text)
-        passing.replace(file)
+        Path(name).replace(file)
     except OSError as error:
         raise Refused(
             f"the token cannot be kept in {file} ({error.strerror}): name a file of tokens with "
