@@ -37,19 +37,22 @@ def filled(path: str) -> str:
 def test_without_a_token_no_route_answers_but_the_entrance(memory_web: Web, route: Route):
     nobody = memory_web.client()
 
-    answer = nobody.request(
-        route.method, filled(route.path), headers={"origin": memory_web.address}
-    )
+    for headers in ({"origin": memory_web.address}, {}, {"authorization": f"Bearer {'x' * 40}"}):
+        answer = nobody.request(route.method, filled(route.path), headers=headers)
 
-    if (route.method, route.path) == ("GET", "/static/style.css"):
-        assert answer.status_code == 200
-    else:
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
+        if (route.method, route.path) == ("GET", "/static/style.css"):
+            assert answer.status_code == 200
+        else:
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(
-    "path", ["/nowhere", "/jobs/", "//jobs", "/enter/", "/health/", "/metrics/"]
+    "path",
+    [
+        *("/nowhere", "/jobs/", "//jobs", "/enter/", "/health/", "/metrics/", "/JOBS", "/jobs%00"),
+        *("/static/style.css/", "/static/%2e%2e/jobs", "/static/style.css%2f..%2fpenstock.js"),
+    ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE"])
 def test_without_a_token_what_is_not_there_answers_the_same(memory_web: Web, path, method):
