@@ -142,7 +142,7 @@ def test_known_tasks_are_names_and_aliases_with_their_version(app: App) -> None:
         ({"aliases": "mail:post"}, r'aliases=\("mail:post",\)'),
         ({"search": ("cc",)}, r"search='cc' names no argument of .*to: str"),
         ({"secret": ("client",)}, "secret='client' names no argument"),
-        ({"secret": ("to",), "search": ("to.name",)}, "search='to.name' would keep to, which is"),
+        ({"search": ("to.name",), "secret": ("to",)}, "search='to.name' is of a secret argument"),
         ({"on_error": "forget"}, r'on_error=\'forget\': "keep", "delete" or Repeat'),
         ({"tags": {"a": 1}}, "tags: 'a': 1: both must be texts"),
     ],

@@ -68,7 +68,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 def _has_arguments(job: Job[Any], wanted: Mapping[str, Sequence[str]]) -> bool:
     try:
-        # None is found by the value of a secret: whoever may look could guess until it is.
+        # Whoever guesses a secret right must not be told so by finding the job.
         arguments = msgspec.json.decode(redact(job.body))["args"]
     except (msgspec.DecodeError, KeyError, TypeError):
         return False

@@ -284,8 +284,8 @@ class Task(Prepared[P, R]):
         for _, path, argument in searched:
             if argument in self.secret:
                 raise Refused(
-                    f"task {self.name}: search={path!r} would keep {argument}, which is secret, for"
-                    " everybody to find: leave it out of search= or of secret="
+                    f"task {self.name}: search={path!r} is of a secret argument: what is searched"
+                    " for stands in an index, as it is"
                 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
 import time
@@ -98,14 +99,26 @@ def parse_tokens(text: str, where: str) -> list[Token]:
 
 
 def read_tokens(file: Path) -> list[Token]:
-    """The tokens of a file, which nobody else may read."""
+    """The tokens of a file, which nobody else may read, and nobody else has written."""
     try:
-        text, mode = file.read_text(encoding="utf-8"), file.stat().st_mode
+        with file.open(encoding="utf-8") as opened:
+            # Of what is open, not of what the name leads to by now.
+            check_private(file, os.fstat(opened.fileno()), os.geteuid())
+            text = opened.read()
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{file} cannot be read: {error}") from error
-    if mode & 0o077:
-        raise Refused(f"{file} can be read by others: chmod 600 {file}")
     return parse_tokens(text, str(file))
+
+
+def check_private(file: Path, status: os.stat_result, user: int) -> None:
+    """Refuse a file that others may read, or that somebody else could have laid there."""
+    if status.st_mode & 0o077:
+        raise Refused(f"{file} can be read by others: chmod 600 {file}")
+    if status.st_uid not in {user, 0}:
+        raise Refused(
+            f"{file} belongs to the user {status.st_uid}, who could let anybody in: remove it, or "
+            "name a file of your own with --token-file"
+        )
 
 
 def _hash_in(secret: str, name: str, where: str) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route as StarletteRoute
 from starlette.routing import Router
@@ -208,6 +208,8 @@ class Dashboard:
                 return self.refuse(request, Refusal(413, "the body is too large"))
             except Busy:
                 return self.refuse(request, Refusal(503, "The dashboard is busy: try again."))
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody is there to read it
             except PenstockError as error:
                 status = next(status for kind, status in _STATUS if isinstance(error, kind))
                 return self.refuse(request, Refusal(status, str(error)))

@@ -134,8 +134,9 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
-        excluded = () if filter.exclude is None else filter.exclude.args
-        if self.hide_arguments and (filter.args or excluded):
+        """Jobs that match."""
+        asked = filter.args or (filter.exclude is not None and filter.exclude.args)
+        if asked and self.hide_arguments:
             raise Refused("arguments are hidden here: leave out arg.NAME")
         page = self._broker.find(filter, None if not after else parse_id(after), limit)
         return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
