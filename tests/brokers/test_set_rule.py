@@ -210,7 +210,7 @@ def test_a_rule_over_an_empty_queue_is_fine(broker):
     ids=["queue", "task", "key", "running", "rate"],
 )
 def test_what_no_job_has_and_no_store_keeps_is_refused(broker, rule):
-    with pytest.raises(Refused, match="no job's has more than|up to 2,147,483,647"):
+    with pytest.raises(Refused, match=r"no job's has more than|up to 2,147"):
         broker.set_rule(rule)
 
     assert broker.rules() == []
