@@ -20,6 +20,7 @@ from penstock.errors import Refused
 from penstock.job import Job, State
 from penstock.redact import redact
 
+MOST_CHARACTERS = 8000
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _WORD = re.compile(r"(?P<minus>-?)(?P<field>[a-z]+(?:\.[^:\s]+)?):(?P<value>.+)", re.DOTALL)
 
@@ -90,6 +91,9 @@ def as_text(value: object) -> str:
 
 def words_of(text: str) -> list[str]:
     """The words of a filter that was written as one line; quotes hold together what has spaces."""
+    # Reading them takes the square of their length: a minute, of a million characters.
+    if len(text) > MOST_CHARACTERS:
+        raise Refused(f"a filter of {len(text):,} characters: {MOST_CHARACTERS:,} at most")
     try:
         return shlex.split(text)
     except ValueError:

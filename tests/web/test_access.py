@@ -11,6 +11,7 @@ from penstock.errors import Refused
 from penstock.web.access import (
     MOST_SESSIONS,
     SESSION_SECONDS,
+    TICKET_SECONDS,
     Person,
     Role,
     Tokens,
@@ -96,6 +97,20 @@ def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address(memory_w
     assert cookie["samesite"].lower() == "strict"
     assert text not in answer.headers["set-cookie"]
     assert browser.get(answer.headers["location"]).status_code == 200
+
+
+def test_a_ticket_lets_in_once_soon_and_only_by_the_address():
+    now = [0.0]
+    token, text = new_token("ada", Role.ADMIN)
+    tokens = Tokens([token], clock=lambda: now[0])
+    first, late = tokens.ticket(token), tokens.ticket(token)
+
+    assert tokens.person_with(first) is None
+    assert tokens.admitted(first) == Person("ada", Role.ADMIN)
+    assert tokens.admitted(first) is None
+    now[0] = TICKET_SECONDS
+    assert tokens.admitted(late) is None
+    assert tokens.admitted(text) == Person("ada", Role.ADMIN)
 
 
 def test_the_form_takes_a_token_and_leads_back_to_where_one_wanted_to_go(memory_web: Web):

@@ -23,6 +23,7 @@ from penstock.errors import Refused
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 1000
+TICKET_SECONDS = 60.0
 SHORTEST_TOKEN = 20
 _HASHED = "sha256="
 _ENTRY = re.compile(r"(?P<name>[^:,\s][^:,]*):(?P<role>\w+):(?P<secret>\S+)")
@@ -148,6 +149,7 @@ class Tokens:
         self._tokens = tuple(tokens)
         self._clock = clock
         self._sessions: dict[bytes, tuple[Person, float]] = {}
+        self._tickets: dict[bytes, tuple[Person, float]] = {}
 
     def __call__(self, request: Request) -> Person | None:
         given = request.headers.get("authorization")
@@ -164,6 +166,18 @@ class Tokens:
             if hmac.compare_digest(token.hashed, hashed):
                 found = Person(token.name, token.role)
         return found
+
+    def ticket(self, token: Token) -> str:
+        """A text that lets in once, and soon, in place of a token that others could see."""
+        text = secrets.token_urlsafe(32)
+        until = self._clock() + TICKET_SECONDS
+        self._tickets[_hash(text)] = (Person(token.name, token.role), until)
+        return text
+
+    def admitted(self, text: str) -> Person | None:
+        """Whom a token in an address lets in; or a ticket, which is void then."""
+        person, until = self._tickets.pop(_hash(text), (None, 0.0))
+        return person if until > self._clock() else self.person_with(text)
 
     def enter(self, person: Person) -> str:
         """A session for somebody with a token; the text is for the cookie."""

@@ -128,7 +128,7 @@ class Guard:
         tokens = [value for name, value in given if name == "token"]
         if not tokens:
             return None
-        person = self._access.person_with(tokens[-1])
+        person = self._access.admitted(tokens[-1])
         if person is None:
             return self._refuse(request, Refusal(401, "That token is not one of this dashboard."))
         rest = urlencode([(name, value) for name, value in given if name != "token"])

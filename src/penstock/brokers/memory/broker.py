@@ -30,7 +30,7 @@ from penstock.flow import Flow, FlowPage, FlowRow, Gift, check_flow
 from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
 from penstock.mark import Mark
 from penstock.order import in_turn, policies
-from penstock.rule import Limits, Rule, RuleKind, rule_over_job
+from penstock.rule import Limits, Rule, RuleKind, check_rule, rule_over_job
 from penstock.schedule import Decision, Schedule
 from penstock.slice import check_last
 from penstock.views import Count, Event, Page, Why
@@ -314,6 +314,7 @@ class MemoryBroker(Staging, Reading):
             return ended
 
     def set_rule(self, rule: Rule) -> Rule:
+        check_rule(rule)
         with self._lock:
             return self._rules.put(rule)
 
