@@ -135,7 +135,7 @@ class Verbs:
     @_needs(Role.VIEW)
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
         """Jobs that match. None is found by the value of an argument that is a secret."""
-        page = self._broker.find(filter, None if not after else parse_id(after), limit)
+        page = self._broker.find(filter, after or None, limit)
         asked = {*filter.args, *(filter.exclude.args if filter.exclude is not None else ())}
         if asked and self.hide_arguments:
             raise Refused("arguments are hidden here: leave out arg.NAME")
@@ -254,7 +254,7 @@ class Verbs:
         self, flow: FlowRow, node: str, state: State | None = None, after: str | None = None
     ) -> Page:
         """Jobs of a node, newest first."""
-        page = jobs_of(self._broker, flow, node, state, None if not after else parse_id(after))
+        page = jobs_of(self._broker, flow, node, state, after or None)
         return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
 
     @_needs(Role.VIEW)

@@ -237,8 +237,12 @@ class Store:
 
     @contextmanager
     def reading(self) -> Generator[PostgresDb]:
-        """One consistent look at the store."""
+        """One consistent look at the store, with one processor of the server."""
         begin = "begin isolation level repeatable read read only"
+        begin += "; set local max_parallel_workers_per_gather = 0"
+        # Of a day that was not analysed yet the planner takes every kind for rare: it would read
+        # and sort the whole day, where the last rows are at the end of an index.
+        begin += "; set local enable_bitmapscan = off"
         with self.lend() as connection, self.transaction(connection, begin=begin) as db:
             yield db
 
