@@ -138,7 +138,7 @@ class Verbs:
         asked = filter.args or (filter.exclude is not None and filter.exclude.args)
         if asked and self.hide_arguments:
             raise Refused("arguments are hidden here: leave out arg.NAME")
-        page = self._broker.find(filter, None if not after else parse_id(after), limit)
+        page = self._broker.find(filter, after or None, limit)
         return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
 
     @_needs(Role.VIEW)
@@ -248,7 +248,7 @@ class Verbs:
         self, flow: FlowRow, node: str, state: State | None = None, after: str | None = None
     ) -> Page:
         """Jobs of a node, newest first."""
-        page = jobs_of(self._broker, flow, node, state, None if not after else parse_id(after))
+        page = jobs_of(self._broker, flow, node, state, after or None)
         return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
 
     @_needs(Role.VIEW)

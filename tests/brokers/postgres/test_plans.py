@@ -111,6 +111,26 @@ def find_the_newest(broker: PostgresBroker, packed: list[str], rows: list[str]) 
     return 100
 
 
+def look_around(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """What pages of a dashboard ask, however much there is, and whether it was analysed or not."""
+    for wanted in (
+        Filter(),
+        Filter(derived=True),
+        Filter(state=(State.READY,)),
+        Filter(state=(State.FAILED,)),
+        Filter(state=(State.FAILED,), derived=True),
+        Filter(state=(State.SUCCEEDED,)),
+        Filter(state=(State.SUCCEEDED,), derived=True),
+    ):
+        first = broker.find(wanted, limit=20)
+        assert len(first.jobs) == 20 or wanted.state == (State.FAILED,)
+        assert len(broker.find(wanted, first.after, limit=20).jobs) > 0 or first.after is None
+    for kind in (None, "attempt", "cancel", "rule"):
+        assert len(broker.history(None, 20, kind=kind)) == (0 if kind == "rule" else 20)
+    broker.workers()
+    return 500
+
+
 def flow(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
     """A map is freed, ends, is read, and what follows runs; or is cancelled, and retried."""
     clock = broker.clock
@@ -174,6 +194,7 @@ WORK: list[Work] = [
     cancel,
     look_after,
     find_the_newest,
+    look_around,
     flow,
     signal,
     take_turns,
