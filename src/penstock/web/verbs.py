@@ -24,7 +24,7 @@ from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.clock import Clock
 from penstock.errors import PenstockError, Refused
-from penstock.examine import Finding, examine, examine_jobs
+from penstock.examine import Finding, examine, examine_jobs, promise_of
 from penstock.filter import Filter
 from penstock.flow import FlowPage, FlowRow, NodeRow
 from penstock.flow_look import Look, Took, flow_with, jobs_of, look_at, times_of
@@ -175,6 +175,11 @@ class Verbs:
     ) -> Deeds:
         """Who did what, newest first."""
         return read_audit(self._broker, wanted, before, limit, most_looked)
+
+    @_needs(Role.VIEW)
+    def promise(self, url: str | None) -> str | None:
+        """What an accepted job survives here; None where no URL says which store it is."""
+        return None if url is None else promise_of(url)
 
     @_needs(Role.VIEW)
     def examine(self, url: str | None, known: Mapping[str, int] | None = None) -> list[Finding]:
