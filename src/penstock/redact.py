@@ -76,3 +76,12 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for part in cast("list[Any]", value):
             yield from _texts(part)
+
+
+def without_arguments(body: bytes) -> bytes:
+    """The body with all of its arguments hidden; what else it says stays."""
+    try:
+        whole: Any = msgspec.json.decode(body)
+        return msgspec.json.encode({**whole, "args": HIDDEN})
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+        return msgspec.json.encode({"args": HIDDEN})

@@ -20,6 +20,7 @@ from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
 from penstock.handle import Handle
 from penstock.prepare import Prepared, check_moment, check_name, check_seconds
 from penstock.schedule import (
+    RUN_NOW,
     Decision,
     Missed,
     Overlap,
@@ -149,6 +150,7 @@ class Schedules:
         overlap: Overlap = "allow",
         at_once: bool = False,
         author: str = "",
+        reason: str = "",
     ) -> Schedule:
         """Keep a schedule until it is removed; the same name again replaces it.
 
@@ -175,14 +177,14 @@ class Schedules:
         known = named(broker, name)
         if schedule.at is not None and schedule.at <= broker.clock.now() and known is None:
             raise Refused(f"schedule {name}: at={at}: that is over")
-        return put(broker, schedule, author)
+        return put(broker, schedule, author, reason)
 
-    def remove(self, name: str, author: str = "") -> bool:
+    def remove(self, name: str, author: str = "", reason: str = "") -> bool:
         """Forget a schedule, and how far it was decided; its jobs stay. False if there was none.
 
         One that is in the code of a running worker comes back within seconds, as a new one.
         """
-        return self._app.broker.clear_schedule(name, author)
+        return self._app.broker.clear_schedule(name, author, reason)
 
     def pause(self, name: str, author: str = "", reason: str = "") -> Schedule:
         """Decide every slot as skipped, until `resume`."""
@@ -284,7 +286,7 @@ def run_now(broker: Broker, name: str, id: str, author: str = "", reason: str = 
     """Enqueue the job under this id; sent again it is the same job."""
     now = broker.clock.now()
     job = job_for(expected(broker, name), now, now, id)
-    decision = Decision(says="run now", slot=now, job=job, author=author, reason=reason)
+    decision = Decision(says=RUN_NOW, slot=now, job=job, author=author, reason=reason)
     try:
         _say(broker, name, decision)
     except StoreUnreachable as error:

@@ -181,13 +181,13 @@ def decide(broker: Broker, schedule: Schedule) -> tuple[Plan, bool]:
     return planned, held
 
 
-def put(broker: Broker, schedule: Schedule, author: str = "") -> Schedule:
+def put(broker: Broker, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
     """Put a schedule; what was due of the one that it replaces is decided first."""
     before = named(broker, schedule.name)
     if before is not None:
         with suppress(*_BAD):  # it cannot be read here, and is to be replaced
             decide_all(broker, before)
-    return broker.put_schedule(schedule, author)
+    return broker.put_schedule(schedule, author, reason)
 
 
 def decide_all(broker: Broker, schedule: Schedule) -> None:

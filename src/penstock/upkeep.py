@@ -13,12 +13,13 @@ import threading
 import zlib
 from collections.abc import Callable, Mapping
 
-from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, Broker
+from penstock.broker import RETENTION_SECONDS, Broker
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.gauge import MINUTE
 from penstock.schedule import Schedule
 from penstock.timetable import Timetable
+from penstock.views import LEASE_SECONDS
 
 PRUNE_EVERY = 3600.0
 PRUNE_AGAIN = 60.0  # after one that failed

@@ -7,6 +7,7 @@ repeated.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -183,6 +184,7 @@ def _by_filter(
 ) -> None:
     from penstock.acting import meant_by, pages
     from penstock.cli import show
+    from penstock.ids import Ids
 
     wanted = meant_by(words, verb, broker.clock.now())
     if json and not yes:
@@ -196,9 +198,12 @@ def _by_filter(
     if not yes and total:
         sys.stderr.write(f"{total:,} {'job matches' if total == 1 else 'jobs match'}. ")
         typer.confirm(f"{verb.name} {'it' if total == 1 else 'them'}?", abort=True, err=True)
-    done = 0
+    done, id = 0, Ids(broker.clock).first()
+    if total:
+        said = {"operation": id, "verb": verb.name, "filter": shlex.join(words), "jobs": total}
+        broker.record("operation", author(), reason, said)
     for ids in pages(broker, wanted):
-        done += len(getattr(broker, verb.name)(ids, author(), reason))
+        done += len(getattr(broker, verb.name)(ids, author(), reason, part_of=id))
         ticker.say(f"{done:,} of {total:,} {verb.done}")
     ticker.done()
     if json:

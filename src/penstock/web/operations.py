@@ -119,6 +119,8 @@ class Operations:
                 )
             if len(going) >= MOST_AT_ONCE:
                 raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
+            says = {"verb": verb, "filter": text, "jobs": counted.count, "more": counted.more}
+            verbs.begin_operation(operation.id, says, reason)
             self._forget()
             self._all[operation.id] = _Running(operation, stop, thread)
             thread.start()
@@ -163,7 +165,8 @@ class Operations:
                 ids = [job.id for job in page.jobs]
                 if ids:
                     operation.matched += len(ids)
-                    operation.done += len(verbs.act(operation.verb, ids, operation.reason))
+                    acted = verbs.act(operation.verb, ids, operation.reason, part_of=operation.id)
+                    operation.done += len(acted)
                 after = page.after
                 if after is None:
                     operation.state = "done"

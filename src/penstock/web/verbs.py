@@ -32,11 +32,12 @@ from penstock.gauge import Gauge
 from penstock.ids import Ids, parse_id
 from penstock.job import Job, State
 from penstock.mark import Mark
-from penstock.redact import HIDDEN, redact, secret_names
+from penstock.redact import HIDDEN, redact, secret_names, without_arguments
 from penstock.rule import Rule, RuleKind
 from penstock.rule_look import Fitting, fitting
 from penstock.schedule import Schedule
 from penstock.signals import check_signal
+from penstock.task import Task
 from penstock.views import Count, Event, Page, Why
 from penstock.web.access import Person, Role
 from penstock.web.counting import Counting
@@ -286,54 +287,74 @@ class Verbs:
     # Look after
 
     @_needs(Role.OPERATE, changes=True)
-    def cancel(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
-        return self._act("cancel", ids, reason, flow)
+    def cancel(self, ids: Sequence[str], reason: str = "", **whose: str | None) -> list[str]:
+        return self._act("cancel", ids, reason, **whose)
 
     @_needs(Role.OPERATE, changes=True)
-    def retry(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
-        return self._act("retry", ids, reason, flow)
+    def retry(self, ids: Sequence[str], reason: str = "", **whose: str | None) -> list[str]:
+        return self._act("retry", ids, reason, **whose)
 
     @_needs(Role.OPERATE, changes=True)
-    def delete(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
-        return self._act("delete", ids, reason, flow)
+    def delete(self, ids: Sequence[str], reason: str = "", **whose: str | None) -> list[str]:
+        return self._act("delete", ids, reason, **whose)
 
-    def act(self, verb: str, ids: Sequence[str], reason: str = "") -> list[str]:
+    def act(
+        self, verb: str, ids: Sequence[str], reason: str = "", **whose: str | None
+    ) -> list[str]:
         """One of the three by its name."""
         acts = {"cancel": self.cancel, "retry": self.retry, "delete": self.delete}
-        return acts[verb](ids, reason)
+        return acts[verb](ids, reason, **whose)
 
     def check_act(self, verb: str, reason: str) -> None:
         """Refuse what `act` would refuse, whatever the jobs."""
         self.act(verb, (), reason)
 
-    def _act(self, verb: str, ids: Sequence[str], reason: str, flow: str | None) -> list[str]:
+    def _act(
+        self,
+        verb: str,
+        ids: Sequence[str],
+        reason: str,
+        flow: str | None = None,
+        part_of: str | None = None,
+    ) -> list[str]:
         if len(ids) > MOST_IDS:
             raise Refused(f"{len(ids):,} ids at a time: {MOST_IDS:,} at most; or give a filter")
         act = getattr(self._broker, ACTS[verb].name)
         told = (self._author, self._reason(reason))
         if flow is not None:
             return act((), *told, flow=parse_id(flow))
-        return act([parse_id(id) for id in ids], *told)
+        return act([parse_id(id) for id in ids], *told, part_of=part_of)
 
     @_needs(Role.OPERATE, changes=True)
-    def enqueue(self, app: App, task: str, arguments: bytes, options: Mapping[str, Any]) -> str:
+    def begin_operation(self, id: str, says: Mapping[str, Any], reason: str = "") -> None:
+        """Write down who begins it, before the first job of it is touched."""
+        data = {"operation": id, **says}
+        self._broker.record("operation", self._author, self._reason(reason), data)
+
+    @_needs(Role.OPERATE, changes=True)
+    def enqueue(
+        self, app: App, task: str, arguments: bytes, options: Mapping[str, Any], reason: str = ""
+    ) -> str:
         """Store a job of one of the app's tasks; its id, or that of the unique one that stands."""
-        found = app.task_named(task)
-        if found is None:
-            raise Refused(f"there is no task {task[:200]!r}; there are {', '.join(app.tasks)}")
+        found, why = self._task(app, task), self._reason(reason)
         args, kwargs = found.codec.decode(arguments)
-        given: dict[str, Any] = {"headers": {"author": self._author}, **options}
-        return found.options(**given).enqueue(*args, **kwargs).id
+        chosen: dict[str, Any] = {"headers": {"author": self._author}, **options}
+        id = chosen.pop("id", None)
+        job = found.options(**chosen).job(*args, **kwargs)
+        if id is not None:
+            job = msgspec.structs.replace(job, id=parse_id(id))
+        answer = app.broker.enqueue([job])
+        if job.id not in answer.known and job.id not in answer.standing:
+            data = {"job": job.id, "task": job.task, "queue": job.queue, "jobs": 1}
+            self._broker.record("enqueue", self._author, why, data)
+        return answer.standing.get(job.id, job.id)
 
     @_needs(Role.OPERATE, changes=True)
     def fill_again(self, app: App, task: str, first: str, last: str, reason: str = "") -> int:
         """Run the partitions of a range once more, those that are done too; how many they are."""
-        found = app.task_named(task)
-        if found is None:
-            raise Refused(f"there is no task {task[:200]!r} in the app of this dashboard")
         ends = [partition_of(each) for each in (first, last)]
         made = backfill(
-            found,
+            self._task(app, task),
             *(each if isinstance(each, int) else str(each) for each in ends),
             max_running=None,
             skip_done=False,
@@ -393,6 +414,7 @@ class Verbs:
             rule.queue,
             rule.task,
             self._author,
+            self._reason(rule.reason),
             version=rule.version,
             tag=rule.tag,
             key=rule.key,
@@ -422,10 +444,30 @@ class Verbs:
         return id
 
     @_needs(Role.OPERATE, changes=True)
-    def remove_schedule(self, name: str) -> bool:
-        return self._broker.clear_schedule(name, self._author)
+    def remove_schedule(self, name: str, reason: str = "") -> bool:
+        return self._broker.clear_schedule(name, self._author, self._reason(reason))
+
+    @_needs(Role.OPERATE, changes=True)
+    def put_schedule(
+        self, app: App, name: str, task: str, options: Mapping[str, Any], times: Mapping[str, Any]
+    ) -> Schedule:
+        """Keep a schedule of one of the app's tasks; `times` is what `app.schedules.put` takes."""
+        reason = self._reason(times.get("reason", ""))
+        given: dict[str, Any] = {**times, "author": self._author, "reason": reason}
+        return app.schedules.put(name, self._task(app, task).options(**options), **given)
+
+    @_needs(Role.OPERATE, changes=True)
+    def forget_lake(self, lake: str, reason: str = "") -> bool:
+        return self._broker.clear_mark(lake, self._author, self._reason(reason))
 
     # What is told, and by whom
+
+    def _task(self, app: App, name: str) -> Task[..., Any]:
+        found = app.task_named(name)
+        if found is None:
+            known = ", ".join(sorted(app.tasks)[:10]) or "none"
+            raise Refused(f"there is no task {name[:200]!r} here; there are: {known}")
+        return found
 
     @property
     def _author(self) -> str:
@@ -439,7 +481,7 @@ class Verbs:
     def _shown(self, job: Job[Any]) -> Job[Any]:
         if self.hide_arguments:
             return msgspec.structs.replace(
-                job, body=_hidden(job.body), search={}, result=job.result and _HIDDEN_JSON
+                job, body=without_arguments(job.body), search={}, result=job.result and _HIDDEN_JSON
             )
         return msgspec.structs.replace(job, body=redact(job.body))
 
@@ -450,17 +492,8 @@ class Verbs:
 
     def _told(self, row: Event) -> Event:
         return msgspec.structs.replace(
-            row, body=row.body and _hidden(row.body), result=row.result and _HIDDEN_JSON
+            row, body=row.body and without_arguments(row.body), result=row.result and _HIDDEN_JSON
         )
 
 
 _HIDDEN_JSON = msgspec.json.encode(HIDDEN)
-
-
-def _hidden(body: bytes) -> bytes:
-    """The body with all of its arguments hidden; what else it says stays."""
-    try:
-        whole: Any = msgspec.json.decode(body)
-        return msgspec.json.encode({**whole, "args": HIDDEN})
-    except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
-        return msgspec.json.encode({"args": HIDDEN})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 import msgspec
 
@@ -77,16 +78,24 @@ class Acted(msgspec.Struct):
 
 
 class NewJob(msgspec.Struct, forbid_unknown_fields=True):
-    """A call of a task: its arguments by name, and the options of this one job."""
+    """A call of a task: its arguments by name, and the options of this one job.
+
+    With an `id` of your own (a UUIDv7) the same call may be made again: it is stored once.
+    """
 
     task: str
     args: Mapping[str, Any] = {}
+    id: str | None = None
     queue: str | None = None
     delay: float | None = None
+    at: datetime | None = None
     priority: int | None = None
     key: str | None = None
     unique: str | None = None
+    unique_until: Literal["started", "ended", "time"] | None = None
+    unique_for: float | None = None
     tags: Mapping[str, str] | None = None
+    reason: str = ""
 
 
 class Enqueued(msgspec.Struct):
@@ -183,13 +192,15 @@ def enqueue(asked: Asked) -> Enqueued:
     given = asked.json(NewJob)
     if asked.site.app is None:
         raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
-    chosen = {
+    other = {"task", "args", "reason"}
+    options = {
         name: value
-        for name in ("queue", "delay", "priority", "key", "unique", "tags")
-        if (value := getattr(given, name)) is not None
+        for name, value in msgspec.structs.asdict(given).items()
+        if value is not None and name not in other
     }
     arguments = msgspec.json.encode(given.args)
-    return Enqueued(asked.verbs.enqueue(asked.site.app, given.task, arguments, chosen))
+    made = asked.verbs.enqueue(asked.site.app, given.task, arguments, options, given.reason)
+    return Enqueued(made)
 
 
 def signal(asked: Asked) -> Signalled:
