@@ -23,7 +23,7 @@ class Told(NamedTuple):
     did: str
     what: str
     more: str = ""
-    thing: tuple[str, str] | None = None  # job, flow, queue, schedule or operation; and its name
+    thing: tuple[str, str] | None = None  # the kind of it, and its name
 
     def __str__(self) -> str:
         return " ".join(part for part in self[:3] if part)
@@ -110,7 +110,43 @@ def _lake(deed: Deed) -> Told:
     return Told(_LAKES[says["says"]], f"lake {says.get('place') or says['lake']}", more)
 
 
+def _enqueued(deed: Deed) -> Told:
+    says = deed.says
+    if "replay" in says:
+        return Told("replayed", str(says["replay"]), _jobs(says.get("jobs")))
+    what = " in ".join(word for word in (deed.task, deed.queue) if word)
+    other = says.get("copy_of")
+    if other is not None and deed.job is not None:
+        return Told("copied job", other, f"as {deed.job} ({what})", ("job", deed.job))
+    if deed.job is not None:
+        return Told("enqueued", f"job {deed.job}", f"({what})", ("job", deed.job))
+    return Told("enqueued", _counted(says.get("jobs")), f"of {what}", _thing(deed))
+
+
+def _backfilled(deed: Deed) -> Told:
+    says = deed.says
+    ends = f"from {says['first']} to {says['last']} {_jobs(says.get('jobs'))}"
+    return Told("ran a backfill of", deed.task or "", ends, ("backfill", deed.task or ""))
+
+
+def _operation(deed: Deed) -> Told:
+    says = deed.says
+    if says["verb"] == "stop":
+        return Told("stopped", "an operation", "", ("operation", says["operation"]))
+    jobs = _counted(says.get("jobs")) + (" or more" if says.get("more") else "")
+    more = f"that matched {says['filter']}"
+    return Told(_ACTS[says["verb"]], jobs, more, ("operation", says["operation"]))
+
+
+def _signal(deed: Deed) -> Told:
+    return Told("sent the signal", deed.says["signal"], _jobs(deed.says.get("jobs")))
+
+
 _TELL = {
+    "enqueue": _enqueued,
+    "backfill": _backfilled,
+    "operation": _operation,
+    "signal": _signal,
     **dict.fromkeys(_ACTS, _act),
     "flow": _flow,
     "rule": _rule,
@@ -126,7 +162,11 @@ def _thing(deed: Deed) -> tuple[str, str] | None:
 
 
 def _jobs(jobs: Any) -> str:
-    return f"({jobs:,} {'job' if jobs == 1 else 'jobs'})" if isinstance(jobs, int) else ""
+    return f"({_counted(jobs)})" if isinstance(jobs, int) else ""
+
+
+def _counted(jobs: Any) -> str:
+    return f"{jobs:,} {'job' if jobs == 1 else 'jobs'}"
 
 
 def _named(deed: Deed) -> str:

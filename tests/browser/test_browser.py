@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from penstock.job import State, failed
 from penstock.web.live import MOST_ROWS
 from tests.browser.conftest import HOSTILE, Visitor
-from tests.factories import begun, claim, some_jobs
+from tests.factories import a_job, begun, claim, some_jobs
 
 pytestmark = pytest.mark.browser
 
@@ -135,6 +135,27 @@ def test_a_failed_job_is_retried_from_its_page(visitor: Visitor, store):
     expect(visitor.page.locator("main")).to_contain_text("the disk is back")
     expect(visitor.page.locator("main")).to_contain_text("otto")
     assert store.get(id).state is State.READY
+
+
+def test_a_job_is_run_again_with_arguments_that_were_edited(visitor: Visitor, store, clock):
+    job = a_job(clock, body=b'{"args":{"n":12345678901234567890,"to":"ada"}}')
+    store.enqueue([job])
+    store.cancel([job.id])
+    visitor.go(f"/jobs/{job.id}")
+    page = visitor.page
+
+    page.get_by_text("Run a copy…").click()
+    arguments = page.get_by_label("Arguments of the copy")
+    expect(arguments).to_have_value(re.compile("12345678901234567890"))
+    arguments.fill(arguments.input_value().replace("ada", "bob"))
+    page.get_by_label("Reason for the copy").fill("wrong customer")
+    page.get_by_text("Run it as a new job").click()
+
+    expect(page.locator("h1")).to_contain_text("ready")
+    assert page.url.rpartition("/")[2] != job.id
+    expect(page.locator("main")).to_contain_text(f"copy of{job.id}")
+    expect(page.locator("main")).to_contain_text("12345678901234567890")
+    expect(page.locator("main")).to_contain_text("bob")
 
 
 def test_live_numbers_move_without_a_click(visitor: Visitor, store, clock):

@@ -35,6 +35,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/jobs/{id}", "job", job.show, Role.VIEW),
     Route("POST", "/jobs/{id}/cancel", "cancel job", job.cancel, Role.OPERATE),
     Route("POST", "/jobs/{id}/retry", "retry job", job.retry, Role.OPERATE),
+    Route("POST", "/jobs/{id}/copy", "copy job", job.copy, Role.OPERATE),
     Route("POST", "/jobs/{id}/delete", "delete job", job.delete, Role.OPERATE),
     # Flows
     Route("GET", "/flows", "flows page", flows.show, Role.VIEW, nav="Flows"),

@@ -90,6 +90,14 @@ def _row(asked: Asked, deed: Deed) -> tuple[Deed, Told, str | None]:
     """A deed, the same in words, and the page of what it is about."""
     told = told_of(deed)
     kind, name = told.thing or ("", "")
+    if kind == "backfill":
+        return deed, told, asked.link("/backfills/one", task=name)
+    if kind == "operation" and asked.site.operations.get(name) is None:
+        return (
+            deed,
+            told,
+            asked.link("/jobs", q=deed.says.get("filter")) if "filter" in deed.says else None,
+        )
     if kind in {"queue", "schedule"}:
         return deed, told, asked.link(f"/{kind}s/one", name=name)
     return deed, told, f"{asked.root}/{kind}s/{name}" if kind else None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS
+from penstock.broker import RETENTION_SECONDS
 from penstock.examine import Colour
+from penstock.views import LEASE_SECONDS
 from penstock.web.asked import Asked
 
 FRESH_SECONDS = 60.0
