@@ -11,9 +11,12 @@ import re
 import pytest
 
 from penstock.audit import KINDS, Wanted, read_audit
+from penstock.flow import WAIT_TASK
 from penstock.job import succeeded
 from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
+from penstock.signals import TAG
+from penstock.views import RECORDED
 from penstock.web.access import Role
 from tests.factories import a_flow, a_job, a_schedule, begun, claim, part, settle, some_jobs
 from tests.web.conftest import Web
@@ -36,6 +39,11 @@ def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker
     broker.put_schedule(a_schedule("nightly"), "emil")
     broker.cancel((), "fred", "all of it", flow=flow.flow.id)
     broker.set_mark(Mark(lake="lake-1", place="/lakes/one"))
+    for kind in RECORDED:
+        broker.record(kind, "gina", f"{kind} of many", {"jobs": 1000})
+    waiting = a_flow(clock, wait=part(task=WAIT_TASK, tags={TAG: "go"}))
+    waiting.send(broker)
+    broker.signal("go", b"1", "hans", "approved")
 
     page = web.client(Role.VIEW).get("/audit")
 
