@@ -129,7 +129,8 @@ def _store(
     unsure = dict(zip(partitions, wanted, strict=True))
     failed: list[str] = []
     while wanted:
-        known = broker.enqueue(wanted).known
+        with task.app.sending(wanted) as jobs:
+            known = broker.enqueue(jobs).known
         wanted = []
         for partition, job in list(unsure.items()):
             if job.id not in known:

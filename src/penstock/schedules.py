@@ -10,6 +10,7 @@ schedule that is kept is fenced by its revision, and tried again when somebody e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -30,7 +31,7 @@ from penstock.schedule import (
     slots_after,
 )
 from penstock.task import Task
-from penstock.timetable import decide_all, named, put
+from penstock.timetable import Sending, decide_all, named, put
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -197,7 +198,7 @@ class Schedules:
     def run_now(self, name: str, author: str = "", reason: str = "") -> Handle[Any]:
         """Enqueue its job now, with this moment as the slot; the schedule goes on as it is."""
         id = self._app.ids.first()
-        run_now(self._app.broker, name, id, author, reason)
+        run_now(self._app.broker, name, id, author, reason, self._app.sending)
         return Handle(self._app, id)
 
     def next(self, name: str, count: int = 10) -> list[datetime]:
@@ -282,13 +283,21 @@ def resume(broker: Broker, name: str, author: str = "", reason: str = "") -> Sch
     return _say(broker, name, Decision(says="resumed", author=author, reason=reason))
 
 
-def run_now(broker: Broker, name: str, id: str, author: str = "", reason: str = "") -> None:
+def run_now(  # noqa: PLR0917  a line of words
+    broker: Broker,
+    name: str,
+    id: str,
+    author: str = "",
+    reason: str = "",
+    sending: Sending = nullcontext,
+) -> None:
     """Enqueue the job under this id; sent again it is the same job."""
     now = broker.clock.now()
     job = job_for(expected(broker, name), now, now, id)
-    decision = Decision(says=RUN_NOW, slot=now, job=job, author=author, reason=reason)
     try:
-        _say(broker, name, decision)
+        with sending([job]) as [sent]:
+            decision = Decision(says=RUN_NOW, slot=now, job=sent, author=author, reason=reason)
+            _say(broker, name, decision)
     except StoreUnreachable as error:
         raise UnknownOutcome(
             f"{error}; whether the job is stored is not known, and app.enqueue(error.jobs) is safe",

@@ -1,4 +1,4 @@
-"""A copy of a job that has ended: as it is, or with other arguments; refused whole if they are bad."""
+"""A copy of a job that has ended: as it is, or with other arguments, or refused as a whole."""
 
 from __future__ import annotations
 

@@ -290,7 +290,8 @@ def _store(job: Job[Any], id: str | None, *, json: bool) -> str | None:
     if id is not None:
         job = msgspec.structs.replace(job, id=parse_id(id))
     broker = job.app.broker
-    answer = broker.enqueue([job])
+    with job.app.sending([job]) as jobs:
+        answer = broker.enqueue(jobs)
     standing, known = answer.standing.get(job.id), job.id in answer.known
     job_id = standing or job.id
     stored = not standing and not known

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -119,8 +119,9 @@ class Operations:
                 )
             if len(going) >= MOST_AT_ONCE:
                 raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
-            says = {"verb": verb, "filter": text, "jobs": counted.count, "more": counted.more}
-            verbs.begin_operation(operation.id, says, reason)
+            says: dict[str, Any] = {"verb": verb, "filter": text, "jobs": counted.count}
+            says |= {"more": True} if counted.more else {}
+            verbs.record_operation(operation.id, says, reason)
             self._forget()
             self._all[operation.id] = _Running(operation, stop, thread)
             thread.start()
@@ -135,11 +136,12 @@ class Operations:
         found = self._all.get(id)
         return None if found is None else found.operation
 
-    def cancel(self, id: str) -> bool:
-        """Have one end after the page it is at; False if it has ended."""
+    def cancel(self, verbs: Verbs, id: str) -> bool:
+        """Have one end after the page it is at; False if it has ended, or is about to."""
         found = self._all.get(id)
-        if found is None or found.operation.state != "running":
+        if found is None or found.operation.state != "running" or found.stop.is_set():
             return False
+        verbs.record_operation(id, {"verb": "stop"})
         found.stop.set()
         return True
 

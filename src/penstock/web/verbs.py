@@ -281,8 +281,8 @@ class Verbs:
         return act([parse_id(id) for id in ids], *told, part_of=part_of)
 
     @_needs(Role.OPERATE, changes=True)
-    def begin_operation(self, id: str, says: Mapping[str, Any], reason: str = "") -> None:
-        """Write down who begins it, before the first job of it is touched."""
+    def record_operation(self, id: str, says: Mapping[str, Any], reason: str = "") -> None:
+        """Write down who begins it, before its first job is touched, or ends it."""
         data = {"operation": id, **says}
         self._broker.record("operation", self._author, self._reason(reason), data)
 
@@ -298,7 +298,8 @@ class Verbs:
         job = found.options(**chosen).job(*args, **kwargs)
         if id is not None:
             job = msgspec.structs.replace(job, id=parse_id(id))
-        answer = app.broker.enqueue([job])
+        with app.sending([job]) as jobs:
+            answer = app.broker.enqueue(jobs)
         if job.id not in answer.known and job.id not in answer.standing:
             data = {"job": job.id, "task": job.task, "queue": job.queue, "jobs": 1}
             self._broker.record("enqueue", self._author, why, data)

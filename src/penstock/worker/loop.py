@@ -133,7 +133,9 @@ class Worker:
         processes, apart = self._target is not None, self.broker.apart
         self._claims = Claims(threads, async_slots, processes=processes, apart=apart)
         clock, declared = self.broker.clock, app.schedules.declared
-        self._upkeep = Upkeep(self.broker, clock, self.id, retention, lease, declared=declared)
+        self._upkeep = Upkeep(
+            self.broker, clock, self.id, retention, lease, declared=declared, sending=app.sending
+        )
         bench = Bench(app, self._slots, self._gate, self._report, self._target)
         self._crew = Crew(bench, threads, async_slots, self._stuck, self._publish)
         self._outbox = Outbox()
