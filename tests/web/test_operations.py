@@ -137,12 +137,12 @@ def test_one_that_is_stopped_ends_after_the_page_it_is_at(memory_broker, clock):
     begun_ = operations.begin(verbs, preview(verbs, "retry", "state:failed"), "")
     store.reached.wait()
 
-    assert operations.cancel(begun_.id)
+    assert operations.cancel(verbs, begun_.id)
     store.go_on.set()
     operations.close()
 
     assert (begun_.state, begun_.done) == ("cancelled", 500)
-    assert not operations.cancel(begun_.id)
+    assert not operations.cancel(verbs, begun_.id)
     assert sum(each.failed for each in memory_broker.count()) == 700
 
 

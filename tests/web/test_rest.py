@@ -36,6 +36,7 @@ REST = [route for route in ROUTES if route.path.startswith("/api/")]
 A_JOB = "0190a6c4-5e1f-7000-8000-00000a1b2000"
 BODIES = {
     "enqueue": {"task": "mail:send"},
+    "copy": {"reason": "once more"},
     "cancel": {"ids": [A_JOB]},
     "retry": {"ids": [A_JOB]},
     "delete": {"ids": [A_JOB]},
@@ -45,6 +46,10 @@ BODIES = {
     "block": {"queue": "mail"},
     "unblock": {"queue": "mail"},
     "limit": {"queue": "mail", "running": 1},
+    "order": {"queue": "mail", "policy": "wait"},
+    "put schedule": {"name": "hourly", "task": "mail:send", "every": 3600},
+    "backfill": {"task": "mail:send", "first": "2026-01-01", "last": "2026-01-02"},
+    "forget lake": {"lake": "lake-1"},
     "pause schedule": {"name": "hourly"},
     "resume schedule": {"name": "hourly"},
     "run schedule": {"name": "hourly"},

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -118,6 +118,9 @@ class Operations:
                 )
             if len(going) >= MOST_AT_ONCE:
                 raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
+            says: dict[str, Any] = {"verb": verb, "filter": text, "jobs": counted.count}
+            says |= {"more": True} if counted.more else {}
+            verbs.record_operation(operation.id, says, reason)
             self._forget()
             self._all[operation.id] = _Running(operation, stop, thread)
             thread.start()
@@ -132,11 +135,12 @@ class Operations:
         found = self._all.get(id)
         return None if found is None else found.operation
 
-    def cancel(self, id: str) -> bool:
-        """Have one end after the page it is at; False if it has ended."""
+    def cancel(self, verbs: Verbs, id: str) -> bool:
+        """Have one end after the page it is at; False if it has ended, or is about to."""
         found = self._all.get(id)
-        if found is None or found.operation.state != "running":
+        if found is None or found.operation.state != "running" or found.stop.is_set():
             return False
+        verbs.record_operation(id, {"verb": "stop"})
         found.stop.set()
         return True
 
@@ -166,7 +170,8 @@ class Operations:
                 ids = [job.id for job in page.jobs[:left]]
                 if ids:
                     operation.matched += len(ids)
-                    operation.done += len(verbs.act(operation.verb, ids, operation.reason))
+                    acted = verbs.act(operation.verb, ids, operation.reason, part_of=operation.id)
+                    operation.done += len(acted)
                 after = page.after
                 if after is None or operation.matched == operation.expected:
                     operation.state = "done"
