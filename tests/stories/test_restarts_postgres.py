@@ -59,7 +59,7 @@ def restart_under_load(
         whole.append(back[-1] + speed.back_to(0.9 * usual, longest=left))
         time.sleep(max(0.0, next_at - time.monotonic()))
     accepted = load.stop()
-    eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=30)
+    eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=60)
 
     print(
         f"{len(accepted)} jobs, {usual:.0f}/s; half of it again after",
