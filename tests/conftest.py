@@ -22,12 +22,14 @@ from tests.postgres_store import PostgresStore
 LONG = ("spark", "stories", "trust", "examples", "cli")
 
 
+@pytest.hookimpl(optionalhook=True)  # a run in one process may leave the plugin out
 def pytest_xdist_auto_num_workers() -> int:
     """Two for each core: a test that waits for a lease or for a process leaves its core idle."""
     here = getattr(os, "sched_getaffinity", None)  # not on macOS
     return 2 * (len(here(0)) if here else os.cpu_count() or 1)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
     return InGroups(config, log)
 
