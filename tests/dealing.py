@@ -16,6 +16,8 @@ TOGETHER = {
         "tests/spark/test_sink_kills.py",
         "tests/spark/test_skew.py::test_another_penstock",
     ),
+    # Two sessions: with one alone, its tests would be what all others have to wait for.
+    "a Spark session for pipelines": ("tests/spark/pipelines/",),
     "a Spark session": ("tests/spark/",),
     "Django": ("tests/integrations/test_django.py",),
     "a crowded PostgreSQL": ("tests/brokers/postgres/test_plans.py",),
