@@ -54,7 +54,7 @@ ifneq ($(SPARK),no)
 endif
 
 test: $(VENV)/.dev ## every test but the full-size ones
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m "not soak and not browser" $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m "not soak and not browser" $(ARGS)
 
 test-web: $(VENV)/.dev ## the dashboard in a real browser, headless; BROWSER=path of a Chromium
 ifeq ($(BROWSER),)

@@ -159,7 +159,7 @@ def test_history_is_followed_as_it_happens(stocked):
         news = json.loads(following.stdout.readline())
     finally:
         following.send_signal(signal.SIGINT)
-        following.communicate(timeout=20)
+        following.communicate(timeout=60)
 
     assert (last["kind"], last["task"]) == ("attempt", "shop:charge")
     assert (news["kind"], news["job"]) == ("cancel", waiting["id"])

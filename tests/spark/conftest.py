@@ -26,16 +26,10 @@ QUICK = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)  # before test processes look at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One test process has the session, and one the cluster; and there is time for both."""
+    """On a busy machine Spark takes its time, and a test cut short leaves streams behind."""
     for item in items:
-        if Path(__file__).parent not in item.path.parents:
-            continue
-        for shared in {"shared_spark", "cluster"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(shared))
-        # On a busy machine Spark takes its time, and a test cut short leaves streams behind.
-        if not item.get_closest_marker("timeout"):
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
 
 
@@ -120,3 +114,9 @@ def into(shared_spark: Any, store_url: str) -> Write:
     """
     del shared_spark
     return partial(write, url=store_url)
+
+
+# What Spark's side does by itself is the same on every store: on all of them when there is time.
+whatever_the_store = pytest.mark.parametrize(
+    "store_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)

@@ -77,7 +77,7 @@ def test_v6_a_job_fires_twice_only_where_its_worker_did_not_answer(story):
     second = story.start(lease=1.0, threads=4)
     others = [story.task("nap").enqueue(n) for n in range(1, 50)]
 
-    assert [handle.result(timeout=20) for handle in (frozen, *others)] == list(range(50))
+    assert [handle.result(timeout=60) for handle in (frozen, *others)] == list(range(50))
     for pid in stopped:
         os.kill(pid, signal.SIGCONT)
     eventually(lambda: "was refused" in first.output(), what=first.output())

@@ -20,8 +20,6 @@ from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
 from tests.factories import a_flow, part
 
-# Filling a store takes seconds: one test process does it.
-pytestmark = pytest.mark.xdist_group("plans on PostgreSQL")
 CLAIMS = 10
 BATCH = 100
 # With some ids of packed jobs and some of rows; how many jobs it was about.
