@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from penstock.job import State, failed
 from tests.browser.conftest import HOSTILE, Visitor
-from tests.factories import begun, claim, some_jobs
+from tests.factories import a_job, begun, claim, some_jobs
 
 pytestmark = pytest.mark.browser
 
@@ -39,6 +39,21 @@ def test_a_job_of_every_hostile_name_is_shown_as_text(visitor: Visitor, store):
         shown = visitor.page.inner_text("main")
         assert name in shown
         assert "12345678901234567890" in shown
+
+
+def test_an_error_that_turns_the_writing_round_turns_nothing_beside_it(
+    visitor: Visitor, store, clock
+):
+    store.enqueue([a_job(clock, "media:turn", key="beside")])
+    [job] = claim(store, tasks={"media:turn": 1})
+    store.settle([(job, begun(failed("Boom: \u202egnp.exe"), clock.now()))])
+    visitor.go("/jobs?q=task:media:turn")
+
+    error = visitor.page.locator("tr[data-row] .error-line").bounding_box()
+    key = visitor.page.locator("tr[data-row] .what .tag").bounding_box()
+
+    assert error and key
+    assert error["x"] + error["width"] <= key["x"]
 
 
 def test_the_keyboard_is_enough(visitor: Visitor):

@@ -14,7 +14,7 @@ from penstock.errors import Refused
 from penstock.job import failed
 from penstock.web.access import Person, Role
 from penstock.web.operations import MOST_AT_ONCE, Operations, Preview, preview
-from penstock.web.verbs import Verbs
+from penstock.web.verbs import Forbidden, Verbs
 from tests.factories import a_job, a_worker, begun, some_jobs
 from tests.web.conftest import Web
 
@@ -137,12 +137,16 @@ def test_one_that_is_stopped_ends_after_the_page_it_is_at(memory_broker, clock):
     begun_ = operations.begin(verbs, preview(verbs, "retry", "state:failed"), "")
     store.reached.wait()
 
-    assert operations.cancel(begun_.id)
+    with pytest.raises(Forbidden):
+        operations.cancel(
+            Verbs(memory_broker, Person("vera", Role.VIEW), may_change=True), begun_.id
+        )
+    assert operations.cancel(verbs, begun_.id)
     store.go_on.set()
     operations.close()
 
     assert (begun_.state, begun_.done) == ("cancelled", 500)
-    assert not operations.cancel(begun_.id)
+    assert not operations.cancel(verbs, begun_.id)
     assert sum(each.failed for each in memory_broker.count()) == 700
 
 

@@ -65,7 +65,7 @@ def one(asked: Asked) -> Response:
 
 def cancel(asked: Asked) -> Response:
     operation = _named(asked)
-    if not asked.site.operations.cancel(operation.id):
+    if not asked.site.operations.cancel(asked.verbs, operation.id):
         raise Conflict(f"operation {operation.id} has ended: {operation.state}")
     return asked.go(f"/operations/{operation.id}")
 

@@ -63,7 +63,7 @@ def get(asked: Asked) -> OperationJson:
 
 def cancel(asked: Asked) -> OperationJson:
     running = get(asked)
-    if not asked.site.operations.cancel(running.id):
+    if not asked.site.operations.cancel(asked.verbs, running.id):
         raise Conflict(f"operation {running.id} has ended: {running.state}")
     return get(asked)
 
