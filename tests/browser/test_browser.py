@@ -52,7 +52,8 @@ def test_an_error_that_turns_the_writing_round_turns_nothing_beside_it(
     error = visitor.page.locator("tr[data-row] .error-line").bounding_box()
     key = visitor.page.locator("tr[data-row] .what .tag").bounding_box()
 
-    assert error and key
+    assert error is not None
+    assert key is not None
     assert error["x"] + error["width"] <= key["x"]
 
 
