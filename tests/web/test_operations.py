@@ -14,7 +14,7 @@ from penstock.errors import Refused
 from penstock.job import failed
 from penstock.web.access import Person, Role
 from penstock.web.operations import MOST_AT_ONCE, Operations, Preview, preview
-from penstock.web.verbs import Verbs
+from penstock.web.verbs import Forbidden, Verbs
 from tests.factories import a_job, a_worker, begun, some_jobs
 from tests.web.conftest import Web
 
@@ -137,6 +137,10 @@ def test_one_that_is_stopped_ends_after_the_page_it_is_at(memory_broker, clock):
     begun_ = operations.begin(verbs, preview(verbs, "retry", "state:failed"), "")
     store.reached.wait()
 
+    with pytest.raises(Forbidden):
+        operations.cancel(
+            Verbs(memory_broker, Person("vera", Role.VIEW), may_change=True), begun_.id
+        )
     assert operations.cancel(verbs, begun_.id)
     store.go_on.set()
     operations.close()

@@ -18,6 +18,7 @@ from penstock.acting import ACTS, meant_by
 from penstock.errors import PenstockError, Refused
 from penstock.filter import Filter, words_of
 from penstock.ids import Ids
+from penstock.web.access import Role
 from penstock.web.verbs import Verbs
 
 logger = logging.getLogger("penstock.web")
@@ -136,7 +137,8 @@ class Operations:
         return None if found is None else found.operation
 
     def cancel(self, verbs: Verbs, id: str) -> bool:
-        """Have one end after the page it is at; False if it has ended, or is about to."""
+        """Have one end after the page it is at, whoever began it; False if it has, or is about to."""
+        verbs.need(Role.OPERATE, "stop")
         found = self._all.get(id)
         if found is None or found.operation.state != "running" or found.stop.is_set():
             return False
