@@ -34,15 +34,14 @@ def filled(path: str) -> str:
 def test_without_a_token_no_route_answers_but_the_entrance(memory_web: Web, route: Route):
     nobody = memory_web.client()
 
-    answer = nobody.request(
-        route.method, filled(route.path), headers={"origin": memory_web.address}
-    )
+    for headers in ({"origin": memory_web.address}, {}):  # as a browser asks, and as a program
+        answer = nobody.request(route.method, filled(route.path), headers=headers)
 
-    if (route.method, route.path) == ("GET", "/static/style.css"):
-        assert answer.status_code == 200
-    else:
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
+        if (route.method, route.path) == ("GET", "/static/style.css"):
+            assert answer.status_code == 200
+        else:
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(

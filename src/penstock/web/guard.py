@@ -188,7 +188,7 @@ def _wrong_origin(request: Request) -> Refusal | None:
         if not mark or host.lower() != request.headers.get("host", "").lower():
             return Refusal(403, "This was sent by another site's page.")
     elif site is None and "authorization" not in request.headers:
-        return Refusal(403, "Say who it is with Authorization: Bearer TOKEN.")
+        return Refusal(401, "Who is it? Say so with Authorization: Bearer TOKEN.")
     return None
 
 
