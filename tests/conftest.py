@@ -16,6 +16,25 @@ from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, create_database, drop_database
 from tests.postgres_store import PostgresStore
 
+# Folders whose tests take longest: seconds each, and most of them waiting for processes.
+LONG = ("spark", "stories", "trust", "examples", "cli")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each core: a test that waits for a lease or for a process leaves its core idle."""
+    here = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return 2 * (len(here(0)) if here else os.cpu_count() or 1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffled as they are, but the long ones first: none of them is alone at the end."""
+    items.sort(key=lambda item: LONG.index(_folder(item)) if _folder(item) in LONG else len(LONG))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
 
 @pytest.fixture
 def clock() -> Clock:

@@ -61,6 +61,28 @@ def test_the_first_start_prints_a_token_once_and_keeps_its_hash(shop, state):
     assert "--new-token makes another" in said
 
 
+def test_the_browser_is_given_an_address_that_lets_in_once(shop, tmp_path, monkeypatch):
+    shop("enqueue", "shop:add", "1", "2")
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    opener = tmp_path / "bin" / "xdg-open"
+    opener.parent.mkdir()
+    opener.write_text(f'#!/bin/sh\necho "$1" > {told}\n')
+    opener.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{opener.parent}:{os.environ['PATH']}")
+
+    process = shop.start("dashboard", "--port", "0", "--open")
+    text = begun(process).partition("?token=")[2]
+    address = told.read_text().strip()
+    with httpx.Client() as browser, httpx.Client() as other:
+        first, second = browser.get(address), other.get(address)
+    process.terminate()
+    process.communicate(timeout=30)
+
+    assert text not in address
+    assert (first.status_code, second.status_code) == (303, 401)
+
+
 def test_ctrl_c_ends_it_while_somebody_watches(shop, monkeypatch):
     monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", TOKENS)
     shop("enqueue", "shop:add", "1", "2")

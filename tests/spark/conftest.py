@@ -26,10 +26,16 @@ QUICK = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before test processes look at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On a busy machine Spark takes its time, and a test cut short leaves streams behind."""
+    """One test process has the session, and one the cluster; and there is time for both."""
     for item in items:
-        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        for shared in {"shared_spark", "cluster"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(shared))
+        # On a busy machine Spark takes its time, and a test cut short leaves streams behind.
+        if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
 
 

@@ -36,6 +36,7 @@ REST = [route for route in ROUTES if route.path.startswith("/api/")]
 A_JOB = "0190a6c4-5e1f-7000-8000-00000a1b2000"
 BODIES = {
     "enqueue": {"task": "mail:send"},
+    "copy": {"reason": "once more"},
     "cancel": {"ids": [A_JOB]},
     "retry": {"ids": [A_JOB]},
     "delete": {"ids": [A_JOB]},

@@ -92,6 +92,42 @@ def retry(
         _act(broker, RETRY, words or [], reason, flow=flow, yes=yes, json=json)
 
 
+def copy(
+    job: Annotated[str, typer.Argument(metavar="ID", help="A job that has ended.")],
+    *,
+    args: Annotated[
+        str | None,
+        typer.Option(
+            "--args",
+            metavar="JSON",
+            help="All of its arguments, as a JSON object.",
+            show_default="those of the job",
+        ),
+    ] = None,
+    reason: Reason = "",
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Run a job that has ended once more, as a new job.
+
+    Example: penstock copy 0190a6c4-5e1f-7000-8000-00000a1b2000 --args '{"order": 4711}'
+    """
+    from penstock.cli import show
+    from penstock.cli.place import load, opened
+    from penstock.copied import enqueue_copy
+    from penstock.ids import parse_id
+
+    with opened(url, profile, app) as broker:
+        owner = None if app is None else load(app)
+        made = enqueue_copy(broker, parse_id(job), (author(), reason), args, owner)
+        if json:
+            show.put_json({"id": made, "copy_of": parse_id(job)})
+        else:
+            show.say(made)
+
+
 def delete(
     words: Words = None,
     *,

@@ -7,10 +7,8 @@ that only looks (GET), whoever asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -23,16 +21,17 @@ from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill, p
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.clock import Clock
-from penstock.errors import PenstockError, Refused
-from penstock.examine import Finding, examine, examine_jobs
+from penstock.copied import enqueue_copy
+from penstock.errors import Refused
+from penstock.examine import Finding, examine, examine_jobs, promise_of
 from penstock.filter import Filter
 from penstock.flow import FlowPage, FlowRow, NodeRow
 from penstock.flow_look import Look, Took, flow_with, jobs_of, look_at, times_of
-from penstock.gauge import Gauge
+from penstock.gauge import Gauge, last_gauges
 from penstock.ids import Ids, parse_id
 from penstock.job import Job, State
 from penstock.mark import Mark
-from penstock.redact import HIDDEN, redact, secret_names, without_arguments
+from penstock.redact import HIDDEN, redact, without_arguments
 from penstock.rule import Rule, RuleKind
 from penstock.rule_look import Fitting, fitting
 from penstock.schedule import Schedule
@@ -41,55 +40,12 @@ from penstock.task import Task
 from penstock.views import Count, Event, Page, Why
 from penstock.web.access import Person, Role
 from penstock.web.counting import Counting
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from penstock.web.declared import VERBS, Forbidden, NeedsPost
+from penstock.web.declared import needs as _needs
 
 MOST_REASON = 500
 MOST_IDS = 1000
 MOST_COUNTED = 5000  # jobs that a rule is tried on one by one
-
-
-class Forbidden(PenstockError):
-    """The person's role does not go so far."""
-
-
-class NeedsPost(PenstockError):
-    """A request that only looks was about to change something."""
-
-
-class Declared(NamedTuple):
-    """What a verb needs."""
-
-    role: Role
-    changes: bool
-
-
-VERBS: dict[str, Declared] = {}
-
-
-def _needs(
-    role: Role, *, changes: bool = False
-) -> Callable[[Callable[Concatenate[Verbs, P], R]], Callable[Concatenate[Verbs, P], R]]:
-    def declare(
-        verb: Callable[Concatenate[Verbs, P], R],
-    ) -> Callable[Concatenate[Verbs, P], R]:
-        VERBS[verb.__name__] = Declared(role, changes)
-
-        @wraps(verb)
-        def checked(verbs: Verbs, *args: P.args, **kwargs: P.kwargs) -> R:
-            verbs.need(role, verb.__name__.replace("_", " "))
-            if changes and not verbs.may_change:
-                raise NeedsPost(f"{verb.__name__} changes something: send it with POST")
-            try:
-                return verb(verbs, *args, **kwargs)
-            finally:
-                if changes:
-                    verbs.counting.forget()
-
-        return checked
-
-    return declare
 
 
 class Verbs:
@@ -110,12 +66,16 @@ class Verbs:
         self.hide_arguments = hide_arguments
         self.counting = counting or Counting()
 
-    def need(self, role: Role, to: str) -> None:
-        """Refuse unless the person has this role."""
+    def check(self, verb: str) -> None:
+        """Refuse unless the person has the role for it, and the request may do such a thing."""
+        role, changes = VERBS[verb]
         if self.person.role < role:
+            to = verb.replace("_", " ")
             raise Forbidden(
                 f"{to} needs the role {role}; {self.person.name} has {self.person.role}"
             )
+        if changes and not self.may_change:
+            raise NeedsPost(f"{verb} changes something: send it with POST")
 
     @property
     def clock(self) -> Clock:
@@ -135,18 +95,12 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
-        """Jobs that match. None is found by the value of an argument that is a secret."""
-        page = self._broker.find(filter, None if not after else parse_id(after), limit)
-        asked = {*filter.args, *(filter.exclude.args if filter.exclude is not None else ())}
+        """Jobs that match."""
+        asked = filter.args or (filter.exclude is not None and filter.exclude.args)
         if asked and self.hide_arguments:
             raise Refused("arguments are hidden here: leave out arg.NAME")
-        tops = {path.partition(".")[0] for path in asked}
-        jobs = [
-            self._shown(job)
-            for job in page.jobs
-            if not tops or tops.isdisjoint(secret_names(job.body))
-        ]
-        return Page(jobs, page.after, page.examined)
+        page = self._broker.find(filter, after or None, limit)
+        return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
 
     @_needs(Role.VIEW)
     def count(self) -> list[Count]:
@@ -178,6 +132,11 @@ class Verbs:
         return read_audit(self._broker, wanted, before, limit, most_looked)
 
     @_needs(Role.VIEW)
+    def promise(self, url: str | None) -> str | None:
+        """What an accepted job survives here; None where no URL says which store it is."""
+        return None if url is None else promise_of(url)
+
+    @_needs(Role.VIEW)
     def examine(self, url: str | None, known: Mapping[str, int] | None = None) -> list[Finding]:
         """What the doctor finds; of a store without a URL, what can be told from inside."""
         return examine_jobs(self._broker, known) if url is None else examine(url, known)
@@ -190,12 +149,7 @@ class Verbs:
     @_needs(Role.VIEW)
     def gauges(self, limit: int = 1000) -> dict[str, tuple[float, Gauge]]:
         """The last gauge of each queue, and when that was; of the queues that were gauged last."""
-        found: dict[str, tuple[float, Gauge]] = {}
-        for row in self._broker.history(None, limit, kind="gauge"):
-            with suppress(msgspec.MsgspecError):
-                gauge = msgspec.json.decode(row.data or b"", type=Gauge)
-                found[gauge.queue] = (row.at, gauge)
-        return found
+        return last_gauges(self._broker.history(None, limit, kind="gauge"))
 
     @_needs(Role.VIEW)
     def notes(self, id: str, kind: str | None = None) -> list[Note]:
@@ -255,7 +209,7 @@ class Verbs:
         self, flow: FlowRow, node: str, state: State | None = None, after: str | None = None
     ) -> Page:
         """Jobs of a node, newest first."""
-        page = jobs_of(self._broker, flow, node, state, None if not after else parse_id(after))
+        page = jobs_of(self._broker, flow, node, state, after or None)
         return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
 
     @_needs(Role.VIEW)
@@ -346,6 +300,14 @@ class Verbs:
         return answer.standing.get(job.id, job.id)
 
     @_needs(Role.OPERATE, changes=True)
+    def copy(self, id: str, app: App | None, arguments: str | None = None, reason: str = "") -> str:
+        """Store a copy of a job that has ended, with these arguments if there are any; its id."""
+        if arguments is not None and self.hide_arguments:
+            raise Refused("arguments are hidden here: copy the job as it is")
+        told = (self._author, self._reason(reason))
+        return enqueue_copy(self._broker, parse_id(id), told, arguments, app)
+
+    @_needs(Role.OPERATE, changes=True)
     def fill_again(self, app: App, task: str, first: str, last: str, reason: str = "") -> int:
         """Run the partitions of a range once more, those that are done too; how many they are."""
         ends = [partition_of(each) for each in (first, last)]
@@ -398,10 +360,8 @@ class Verbs:
 
     def _set(self, rule: Rule, kind: RuleKind) -> Rule:
         self._about_something(rule, kind)
-        reason = self._reason(rule.reason)
-        return self._broker.set_rule(
-            msgspec.structs.replace(rule, author=self._author, reason=reason)
-        )
+        told = {"author": self._author, "reason": self._reason(rule.reason)}
+        return self._broker.set_rule(msgspec.structs.replace(rule, **told))
 
     def _clear(self, rule: Rule, kind: RuleKind) -> bool:
         self._about_something(rule, kind)

@@ -104,6 +104,13 @@ class Enqueued(msgspec.Struct):
     id: str
 
 
+class Copy(msgspec.Struct, forbid_unknown_fields=True):
+    """A new job like one that has ended; with `args`, these are all of its arguments."""
+
+    args: msgspec.Raw | None = None
+    reason: str = ""
+
+
 class Signal(msgspec.Struct, forbid_unknown_fields=True):
     """A signal, and the value that ends whoever waits for it."""
 
@@ -201,6 +208,14 @@ def enqueue(asked: Asked) -> Enqueued:
     arguments = msgspec.json.encode(given.args)
     made = asked.verbs.enqueue(asked.site.app, given.task, arguments, options, given.reason)
     return Enqueued(made)
+
+
+def copy(asked: Asked) -> Enqueued:
+    given, id = asked.json(Copy), job_id(asked)
+    if asked.verbs.get(id) is None:
+        raise NotFound(asked.verbs.why(id).sentence)
+    args = None if given.args is None else bytes(given.args).decode()
+    return Enqueued(asked.verbs.copy(id, asked.site.app, args, given.reason))
 
 
 def signal(asked: Asked) -> Signalled:

@@ -1,0 +1,7 @@
+-- Serves find: jobs with derived ids, which hold no time, in the order they were enqueued.
+create index job_derived on penstock.job (enqueued_at, id)
+ where id >= 'ff000000-0000-0000-0000-000000000000';
+create index job_derived_ended on penstock.job (enqueued_at, id)
+ where id >= 'ff000000-0000-0000-0000-000000000000' and state in ('failed', 'cancelled');
+create index history_derived on penstock.history (enqueued_at, job)
+ where job >= 'ff000000-0000-0000-0000-000000000000';
