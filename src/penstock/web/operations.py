@@ -118,7 +118,7 @@ class Operations:
                 )
             if len(going) >= MOST_AT_ONCE:
                 raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
-            says: dict[str, Any] = {"verb": verb, "filter": text, "jobs": counted.count}
+            says: dict[str, Any] = {"verb": verb, "filter": counted.filter, "jobs": counted.count}
             says |= {"more": True} if counted.more else {}
             verbs.record_operation(operation.id, says, reason)
             self._forget()
