@@ -124,12 +124,12 @@ def test_who_is_ended_in_the_middle_leaves_it_to_the_next_one(old, watching):
 def test_one_at_a_time_builds_and_the_others_do_not_wait(old, watching):
     with connect(old, prepare=True) as first, connect(old, prepare=True) as second:
         migrating.migrate(first, "here")
-        first.execute("select pg_advisory_lock(4855284204)")
+        first.execute("select pg_advisory_lock(4855284205)")
 
         assert not build_parts(second)
         with pytest.raises(StoreUnreachable, match="run `penstock migrate up` again"):
             migrate_store(old)
-        first.execute("select pg_advisory_unlock(4855284204)")
+        first.execute("select pg_advisory_unlock(4855284205)")
         assert build_parts(second)
 
     assert is_whole(watching)

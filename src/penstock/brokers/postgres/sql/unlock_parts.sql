@@ -1,2 +1,2 @@
 -- Serves migrate.
-select pg_advisory_unlock(4855284204);
+select pg_advisory_unlock(4855284205);
