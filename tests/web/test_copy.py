@@ -181,5 +181,5 @@ def test_a_job_is_copied_over_rest(web: Web, broker, clock):
     assert (as_it_is.status_code, edited.status_code, bad.status_code) == (200, 200, 422)
     assert broker.get(as_it_is.json()["id"]).body.startswith(BODY[:-1])
     assert b"12345678901234567891" in broker.get(edited.json()["id"]).body
-    assert "not a JSON object" in bad.json()["error"]
+    assert "Expected `object | null`, got `array`" in bad.json()["error"]
     assert web.client(Role.VIEW).post(path).status_code == 403

@@ -107,7 +107,7 @@ class Enqueued(msgspec.Struct):
 class Copy(msgspec.Struct, forbid_unknown_fields=True):
     """A new job like one that has ended; with `args`, these are all of its arguments."""
 
-    args: msgspec.Raw | None = None
+    args: dict[str, msgspec.Raw] | None = None  # to the letter: numbers of any length
     reason: str = ""
 
 
@@ -214,7 +214,7 @@ def copy(asked: Asked) -> Enqueued:
     given, id = asked.json(Copy), job_id(asked)
     if asked.verbs.get(id) is None:
         raise NotFound(asked.verbs.why(id).sentence)
-    args = None if given.args is None else bytes(given.args).decode()
+    args = None if given.args is None else msgspec.json.encode(given.args).decode()
     return Enqueued(asked.verbs.copy(id, asked.site.app, args, given.reason))
 
 
