@@ -137,7 +137,7 @@ class Operations:
         return None if found is None else found.operation
 
     def cancel(self, verbs: Verbs, id: str) -> bool:
-        """Have one end after the page it is at, whoever began it; False if it has, or is about to."""
+        """Have one end after its page, whoever began it; False if it has ended, or is about to."""
         verbs.need(Role.OPERATE, "stop")
         found = self._all.get(id)
         if found is None or found.operation.state != "running" or found.stop.is_set():
