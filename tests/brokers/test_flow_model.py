@@ -157,7 +157,6 @@ def shown(row: Any) -> Any:
     return msgspec.structs.replace(row, nodes=()), nodes
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_flows(store, request):
     examples = EXAMPLES // 5 if store == "postgres" else EXAMPLES  # each step is a round trip

@@ -97,7 +97,6 @@ class ScheduleAgreement(Agreement):
         assert theirs == mine
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_schedules(store, request):
     """D10, D11, D60, D61, G32: each slot is decided once, whatever becomes of its job."""

@@ -63,7 +63,6 @@ class WholeFlowAgreement(FlowAgreement):
             assert theirs.after == mine.after
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
 def test_every_broker_agrees_with_memory_about_whole_flows(store, request):
     examples = EXAMPLES // 10 if store == "postgres" else EXAMPLES  # each step is a round trip

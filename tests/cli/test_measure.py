@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-pytestmark = pytest.mark.timeout(300)  # on a busy machine they take their time
-
 
 def test_the_demo_proves_that_nothing_is_lost(cli):
     demo = cli.start("demo", "--quick")

@@ -125,7 +125,6 @@ def test_what_a_newcomer_reads_first_is_all_files_that_are_run(page: Path) -> No
     assert program(page) == ""
 
 
-@pytest.mark.timeout(300)  # some start Spark, which takes its time on a busy machine
 @pytest.mark.parametrize("page", [page for page in EVERYTHING if program(page)], ids=name_of)
 def test_the_blocks_of_a_page_are_a_program_that_runs(page: Path, tmp_path: Path) -> None:
     file = tmp_path / f"{page.stem.replace('-', '_')}.py"

@@ -26,13 +26,6 @@ QUICK = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On a busy machine Spark takes its time, and a test cut short leaves streams behind."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(300))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> Iterator[None]:
     """Whoever starts Spark, here or in a process of a test's own, has a Java that begins soon."""

@@ -18,8 +18,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 HERE = "local[2]"
 
-pytestmark = pytest.mark.timeout(300)  # on a busy machine Spark takes its time
-
 
 def environment(url: str) -> dict[str, str]:
     home = java_home()

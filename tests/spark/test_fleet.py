@@ -112,7 +112,6 @@ def test_a_fleet_ends_when_its_time_is_up(spark: Any, shop: Shop):
     assert [end.ended for end in fleet.ends] == ["time"]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_a_slot_killed_five_times_does_not_end_the_others(spark: Any, shop: Shop, tmp_path: Path):
     seen = tmp_path / "seen"
@@ -201,7 +200,6 @@ def test_killing_a_python_worker_an_executor_and_then_the_driver_of_a_cluster_lo
     assert str(Path(penstock.__file__).parent) not in place.result()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_ctrl_c_reaches_every_process_and_the_slots_drain(
     shop: Shop, store_url: str, tmp_path: Path

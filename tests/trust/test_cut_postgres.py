@@ -349,7 +349,6 @@ def cut_under_load(story: Story, proxy: Proxy, seed: int, count: int, share: flo
     assert fleet.process.poll() is None
 
 
-@pytest.mark.timeout(300)
 def test_a_fleet_whose_lines_are_cut_again_and_again_runs_each_job_once(tmp_path, postgres_url):
     with Proxy(postgres_url) as proxy, closing(Story(tmp_path, postgres_url)) as story:
         cut_under_load(story, proxy, seed=1, count=600, share=0.1)

@@ -230,7 +230,7 @@ def test_a_server_whose_whole_disk_is_full_loses_nothing_it_accepted(tmp_path, c
 
         ran: list[str] = []
         while jobs := claim(broker, 1000):
-            assert all(broker.settle([(job, succeeded()) for job in jobs]))
+            assert settled(broker, [(job, succeeded()) for job in jobs])
             ran += [job.id for job in jobs]
         broker.close()
         assert len(ran) == len(set(ran))

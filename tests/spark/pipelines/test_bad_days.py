@@ -29,8 +29,6 @@ from tests.spark.cluster import Cluster
 from tests.spark.pipelines.exported import exported, nobody, of_lake, of_store, some_history
 from tests.stories.conftest import eventually
 
-pytestmark = pytest.mark.timeout(300)  # on a busy machine Spark takes its time
-
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:

@@ -30,7 +30,6 @@ def test_the_synthetic_history_has_the_columns_of_the_tables(shared_spark, table
     assert made.count() >= 48
 
 
-@pytest.mark.timeout(300)  # on a busy machine Spark takes its time
 def test_answers_are_those_of_the_same_questions_in_sql(shared_spark, postgres_url, tmp_path):
     """Counts and moments equal, sums and percentiles within a hundredth."""
     with Lake(tmp_path / "lake").writing() as writing:

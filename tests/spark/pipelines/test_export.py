@@ -24,7 +24,6 @@ from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
 from tests.spark.pipelines.exported import exported, nobody, of_lake, of_store, some_history
 
-pytestmark = pytest.mark.timeout(300)  # on a busy machine Spark takes its time
 KILLED = """
 import os, signal, sys
 import penstock.spark

@@ -18,8 +18,6 @@ from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
 from tests.factories import begun, claim, some_jobs
 
-pytestmark = pytest.mark.timeout(300)  # on a busy machine Spark takes its time
-
 
 class Pipeline:
     """Runs the command on a store and a lake of its own."""

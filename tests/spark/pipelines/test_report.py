@@ -26,7 +26,6 @@ from tests.spark.pipelines.history import (
     attempts,
 )
 
-pytestmark = pytest.mark.timeout(300)  # on a busy machine Spark takes its time
 VOID = {"meta", "line", "rect", "circle", "polyline"}
 
 
