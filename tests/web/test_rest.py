@@ -293,7 +293,12 @@ def test_every_verb_that_changes_something_needs_more_than_a_viewer():
         ("/operations", b'{"verb": "claim", "filter": "state:failed"}', 422),
         ("/operations", b'{"verb": "retry", "filter": ""}', 422),
         ("/operations", b'{"verb": "retry", "filter": "x"}', 422),
+        ("/signal", b'{"name": "go", "value": "%s"}' % (b"x" * 300_000), 422),
+        ("/limit", b'{"queue": "mail", "running": 9223372036854775808}', 422),
+        ("/pause", b'{"queue": "%s"}' % (b"x" * 201), 422),
+        ("/operations", b'{"verb": "retry", "filter": "%s"}' % (b"task:a " * 100_000), 422),
     ],
+    ids=range(21),
 )
 def test_what_is_wrong_is_said_in_a_sentence(memory_web: Web, path, content, status):
     answer = memory_web.client(Role.ADMIN).post(f"{V1}{path}", content=content)
