@@ -40,7 +40,7 @@ from penstock.web.routes import ROUTES
 
 ASKED = 300.0  # milliseconds, p95
 TASKS = tuple(f"shop:task_{number}" for number in range(20))
-LEFT_OUT = {"/live", "/reports/lake", "/metrics", "/operations/new", "/api/v1/live"}
+LEFT_OUT = {"/live", "/reports/lake", "/operations/new", "/api/v1/backfills/one"}
 QUERIES = (
     "/jobs?q=state:failed",
     "/jobs?q=state:running",
@@ -130,7 +130,17 @@ def served(url: str, folder: Path) -> Iterator[tuple[str, str, int]]:
     file = folder / "tokens"
     file.write_text(f"ada:admin:{token}\n")
     file.chmod(0o600)
-    words = ["dashboard", "--url", url, "--port", "0", "--token-file", str(file), "--json"]
+    words = [
+        "dashboard",
+        "--url",
+        url,
+        "--port",
+        "0",
+        "--token-file",
+        str(file),
+        "--metrics",
+        "--json",
+    ]
     command = [sys.executable, "-m", "penstock", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

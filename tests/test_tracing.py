@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from datetime import date
 
+import msgspec
 import pytest
+from opentelemetry import metrics
 from opentelemetry import trace as api
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -15,6 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from penstock import App, Retry, RetryLater, current_job
 from penstock.errors import Refused
+from penstock.timetable import decide
 from penstock.tracing import SWITCH, trace
 
 EXPORTER = InMemorySpanExporter()
@@ -32,6 +38,20 @@ def spans():
         return [span for span in EXPORTER.get_finished_spans() if kind in {None, span.kind}]
 
     return ended
+
+
+@pytest.fixture
+def numbers(monkeypatch):
+    """What was measured: the points of each metric, by its name."""
+    reader = InMemoryMetricReader()
+    monkeypatch.setattr(metrics, "get_meter", MeterProvider([reader]).get_meter)
+
+    def read():
+        [resource] = reader.get_metrics_data().resource_metrics
+        [scope] = resource.scope_metrics
+        return {metric.name: list(metric.data.data_points) for metric in scope.metrics}
+
+    return read
 
 
 @pytest.fixture
@@ -88,7 +108,7 @@ def test_a_bulk_enqueue_is_one_span_that_every_run_links_to(app, spans):
     assert {run.links[0].context.span_id for run in runs} == {sent.context.span_id}
 
 
-def test_jobs_of_a_flow_link_to_where_they_were_made(app, spans):
+def test_a_flow_is_one_span_that_all_of_its_runs_link_to(app, spans):
     @app.task
     def one() -> int:
         return 1
@@ -98,14 +118,156 @@ def test_jobs_of_a_flow_link_to_where_they_were_made(app, spans):
         return n + 1
 
     with app.testing() as t:
+        job = two.job(one.job().output)
         with api.get_tracer("caller").start_as_current_span("request") as around:
-            two.job(one.job().output).enqueue()
+            job.enqueue()
         t.drain()
 
-    runs = spans(SpanKind.CONSUMER)
-    assert len(runs) == 2
-    origin = around.get_span_context().span_id
-    assert [run.links[0].context.span_id for run in runs] == [origin, origin]
+    [sent], runs = spans(SpanKind.PRODUCER), spans(SpanKind.CONSUMER)
+    assert sent.parent.span_id == around.get_span_context().span_id
+    assert sent.attributes["messaging.batch.message_count"] == 2
+    assert "penstock.task" not in sent.attributes
+    assert [run.links[0].context.span_id for run in runs] == [sent.context.span_id] * 2
+
+
+def test_jobs_of_several_queues_are_one_span_without_a_destination(app, spans):
+    @app.task(queue="mail")
+    def send() -> None: ...
+
+    @app.task(queue="slow")
+    def count(n: int) -> None: ...
+
+    with app.testing() as t:
+        app.enqueue([send.job(), *(count.job(n) for n in range(3))])
+        t.drain()
+
+    [sent], runs = spans(SpanKind.PRODUCER), spans(SpanKind.CONSUMER)
+    assert sent.name == "send"
+    assert sent.attributes["messaging.batch.message_count"] == 4
+    assert len(runs) == 4
+    assert {run.links[0].context.span_id for run in runs} == {sent.context.span_id}
+
+
+def test_what_a_job_spawns_links_to_a_span_of_that_job_s_trace(app, spans):
+    @app.task
+    def parent() -> None:
+        current_job().spawn([child.job(n) for n in range(2)], then=last.job())
+
+    @app.task
+    def child(n: int) -> None: ...
+
+    @app.task
+    def last() -> None: ...
+
+    with app.testing() as t:
+        parent.enqueue()
+        t.drain()
+
+    first, spawned = spans(SpanKind.PRODUCER)
+    ran, *others = spans(SpanKind.CONSUMER)
+    assert ran.links[0].context.span_id == first.context.span_id
+    assert spawned.parent.span_id == ran.context.span_id
+    assert spawned.attributes["messaging.batch.message_count"] == 3
+    assert {run.links[0].context.span_id for run in others} == {spawned.context.span_id}
+    assert len(others) == 3
+
+
+def test_a_schedule_s_jobs_link_to_who_decided_that_they_are_due(app, spans):
+    @app.schedule(every=60)
+    @app.task
+    def tick() -> None: ...
+
+    with app.testing() as t:
+        t.clock.advance(seconds=61)
+        t.drain()
+        app.schedules.run_now(tick.name)
+        t.drain()
+
+    sent, runs = spans(SpanKind.PRODUCER), spans(SpanKind.CONSUMER)
+    assert len(sent) == len(runs) == 2
+    assert [run.links[0].context.span_id for run in runs] == [span.context.span_id for span in sent]
+
+
+def test_a_slot_that_somebody_else_decided_was_not_sent(app, spans):
+    @app.task
+    def tick() -> None: ...
+
+    with app.testing():
+        app.schedules.put("nightly", tick, every=60)
+        [kept] = app.schedules.all()
+        app.schedules.pause("nightly")
+        later = msgspec.structs.replace(kept, decided_until=kept.decided_until - 120)
+        assert decide(app.broker, later, app.sending)[1] is False
+
+    assert spans() == []
+
+
+def test_a_backfill_s_jobs_link_to_the_call(app, spans):
+    @app.task
+    def report(day: date) -> None: ...
+
+    with app.testing() as t:
+        report.backfill("2026-01-01", "2026-01-03")
+        t.drain()
+
+    [sent], runs = spans(SpanKind.PRODUCER), spans(SpanKind.CONSUMER)
+    assert sent.attributes["messaging.batch.message_count"] == 3
+    assert {run.links[0].context.span_id for run in runs} == {sent.context.span_id}
+
+
+def test_headers_that_a_job_has_stay_beside_the_link(app, spans):
+    @app.task
+    def work(text: str) -> dict[str, str]:
+        return dict(current_job().headers)
+
+    with app.testing() as t:
+        handle = work.options(headers={"tenant": "a"}).enqueue('a text with "headers" in it')
+        t.drain()
+        told = handle.result()
+
+    [sent] = spans(SpanKind.PRODUCER)
+    assert told["tenant"] == "a"
+    assert f"{sent.context.span_id:016x}" in told["traceparent"]
+
+
+def test_numbers_of_what_was_sent_and_run_go_to_whoever_provides_a_meter(numbers):
+    app = App("memory:")
+    trace(app)
+
+    @app.task(name="mail:send", queue="mail", retry=Retry(limit=0))
+    def send(n: int) -> None:
+        if n == 2:
+            raise ValueError(n)
+
+    with app.testing() as t:
+        send.enqueue(1)
+        send.enqueue_many([(2,), (3,)])
+        with pytest.raises(Refused):
+            send.options(connection=object()).enqueue(4)
+        t.drain()
+
+    found = numbers()
+    assert set(found) == {
+        "messaging.client.sent.messages",
+        "messaging.client.consumed.messages",
+        "messaging.client.operation.duration",
+        "messaging.process.duration",
+    }
+    about = {"messaging.system": "penstock", "messaging.destination.name": "mail"}
+    for points in found.values():
+        assert all(about.items() <= dict(point.attributes).items() for point in points)
+        assert not any("messaging.message.id" in point.attributes for point in points)
+    assert [point.value for point in found["messaging.client.sent.messages"]] == [3]
+    assert [point.value for point in found["messaging.client.consumed.messages"]] == [3]
+    sent = {point.attributes.get("error.type"): point for point in numbers_of(found, "operation")}
+    runs = {point.attributes.get("error.type"): point for point in numbers_of(found, "process")}
+    assert {kind: point.count for kind, point in sent.items()} == {None: 2, "Refused": 1}
+    assert {kind: point.count for kind, point in runs.items()} == {None: 2, "ValueError": 1}
+
+
+def numbers_of(found, word: str):
+    [points] = [each for name, each in found.items() if word in name and "duration" in name]
+    return points
 
 
 def test_async_tasks_and_callers_are_traced_as_well(app, spans):
@@ -163,7 +325,7 @@ def test_an_enqueue_that_is_refused_ends_its_span_with_the_error(app, spans):
     def work(n: int) -> None: ...
 
     with app.testing(), pytest.raises(Refused):
-        work.enqueue("seven")  # pyright: ignore[reportArgumentType]
+        work.options(connection=object()).enqueue(7)
 
     [sent] = spans(SpanKind.PRODUCER)
     assert sent.status.status_code is StatusCode.ERROR

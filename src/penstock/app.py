@@ -11,8 +11,8 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
@@ -21,7 +21,7 @@ from penstock.brokers import open_broker
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.coalesce import Coalescer, ToStore, may_wait
 from penstock.codec import encode_value
-from penstock.compose import Jobs, named_jobs, to_store, told_as
+from penstock.compose import Jobs, Named, named_jobs, to_store, told_as
 from penstock.current import refuse_inside_transaction, with_parent
 from penstock.errors import Refused
 from penstock.flow import Flow, OnFailure
@@ -184,18 +184,26 @@ class App(Registry):
         named = named_jobs(jobs)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
+        if self.tracing is None:
+            return self._handles(listed, self._hand_over(named, joins, stored, connection))
+        with self.tracing.sending(stored) as sent:
+            return self._handles(listed, self._hand_over(named, joins, sent, connection))
+
+    def _hand_over(
+        self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
+    ) -> Enqueued:
         broker, joined = self.broker_for(connection)
         if joins is not None:
             stored = with_deadlines(stored, broker.clock.now())
             with told_as(named, joins):
-                answer = broker.enqueue(stored, connection=joined, flow=joins)
-        elif joined is not None:
-            answer = broker.enqueue(stored, connection=joined)
-        elif may_wait(stored):
-            answer = broker.enqueue(stored)
-        else:
-            answer = self._coalescer.enqueue(stored)
-        return self._handles(listed, answer)
+                return broker.enqueue(stored, connection=joined, flow=joins)
+        if joined is not None:
+            return broker.enqueue(stored, connection=joined)
+        return broker.enqueue(stored) if may_wait(stored) else self._coalescer.enqueue(stored)
+
+    def sending(self, jobs: Sequence[Job[Any]]) -> AbstractContextManager[Sequence[Job[Any]]]:
+        """Around what stores jobs without `enqueue`: a span, if such are made."""
+        return nullcontext(jobs) if self.tracing is None else self.tracing.sending(jobs)
 
     async def enqueue_async(
         self,
@@ -209,17 +217,29 @@ class App(Registry):
         named = named_jobs(jobs)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
+        if self.tracing is None:
+            return self._handles(
+                listed, await self._hand_over_async(named, joins, stored, connection)
+            )
+        with self.tracing.sending(stored) as sent:
+            return self._handles(
+                listed, await self._hand_over_async(named, joins, sent, connection)
+            )
+
+    async def _hand_over_async(
+        self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
+    ) -> Enqueued:
         if joins is not None:
             stored = with_deadlines(stored, self.clock.now())
         if connection is not None:
             broker = self._broker or await asyncio.to_thread(lambda: self.broker)
             with told_as(named, joins):
-                return self._handles(listed, await join_async(broker, connection, stored, joins))
+                return await join_async(broker, connection, stored, joins)
         refuse_inside_transaction("enqueue_async")
         if joins is not None or may_wait(stored):
             with told_as(named, joins):
-                return self._handles(listed, await asyncio.to_thread(self._send, stored, joins))
-        return self._handles(listed, await self._coalescer.enqueue_async(stored))
+                return await asyncio.to_thread(self._send, stored, joins)
+        return await self._coalescer.enqueue_async(stored)
 
     def _send(self, jobs: ToStore, flow: Flow | None = None) -> Enqueued:
         return self.broker.enqueue(jobs) if flow is None else self.broker.enqueue(jobs, flow=flow)

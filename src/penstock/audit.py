@@ -1,8 +1,9 @@
 """Audit: who did what to a store, when and why, read backwards out of its history.
 
 The history has a row for every act of a person, among many that workers wrote by themselves; those
-are left out here. A look is bounded, and says how far it went: whoever goes on from there misses
-nothing.
+are left out here. So are the rows of single jobs where the act was on many of them (a flow, or all
+that a filter means): it has a row of its own, which says how many. A look is bounded, and says how
+far it went: whoever goes on from there misses nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ import msgspec
 
 from penstock.as_json import decoded, iso
 from penstock.broker import Broker
-from penstock.views import Event
+from penstock.schedule import RUN_NOW
+from penstock.views import RECORDED, Event
 
-KINDS = ("cancel", "retry", "delete", "rule", "schedule", "flow", "lake")
+KINDS = (
+    *("cancel", "retry", "delete", "signal", *RECORDED),
+    *("rule", "schedule", "flow", "lake"),
+)
 MOST_LOOKED = 5_000  # rows of one look
 _PAGE = 200
 _SLACK_SECONDS = 60.0  # how far the times of rows may be out of the order they were committed in
@@ -110,9 +115,7 @@ def _deed(row: Event) -> Deed | None:
     """What somebody did; None for what a store or a worker wrote by itself."""
     data = decoded(row.data)
     told: dict[str, Any] = dict(data) if isinstance(data, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
-    if (row.kind == "flow" and told.get("says") not in _OF_FLOWS) or (
-        row.kind == "schedule" and "slot" in told
-    ):
+    if not _of_a_person(row.kind, told):
         return None
     author, reason = str(told.pop("author", "") or ""), str(told.pop("reason", "") or "")
     return Deed(
@@ -121,11 +124,25 @@ def _deed(row: Event) -> Deed | None:
         kind=row.kind,
         author=author,
         reason=reason,
-        job=row.job,
+        job=row.job or told.pop("job", None),
         queue=row.queue or told.get("queue"),
         task=row.task or told.get("task"),
         says={name: value for name, value in told.items() if value not in (None, "", {}, [])},
     )
+
+
+def _of_a_person(kind: str, told: dict[str, Any]) -> bool:
+    if "part_of" in told:
+        return False
+    match kind:
+        case "flow":
+            return told.get("says") in _OF_FLOWS
+        case "schedule":
+            return "slot" not in told or told.get("says") == RUN_NOW
+        case "cancel":  # one that expired, or whose need failed, nobody asked to
+            return "author" in told
+        case _:
+            return True
 
 
 def _matches(deed: Deed, wanted: Wanted) -> bool:

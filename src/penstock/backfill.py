@@ -96,16 +96,26 @@ def backfill(
     if max_running is not None:
         _bound(task, max_running)
     told = (author or KEY, reason or "filled again")
+    if author:
+        ends = {"first": _text(partitions[0]), "last": _text(partitions[-1])}
+        said = {"task": task.name, "queue": task.queue, **ends, "jobs": len(partitions)}
+        task.app.broker.record(KEY, author, reason, said)
     handles: dict[Partition, Handle[Any]] = {}
     remaining = iter(partitions)
     while part := list(islice(remaining, _AT_ONCE)):
-        ids = _store(task, part, told, skip_done=skip_done)
+        part_of = KEY if author else None
+        ids = _store(task, part, told, part_of, skip_done=skip_done)
         handles |= {each: Handle(task.app, id) for each, id in zip(part, ids, strict=True)}
     return Backfill(task, handles)
 
 
 def _store(
-    task: Task[..., Any], partitions: list[Partition], told: tuple[str, str], *, skip_done: bool
+    task: Task[..., Any],
+    partitions: list[Partition],
+    told: tuple[str, str],
+    part_of: str | None,
+    *,
+    skip_done: bool,
 ) -> list[str]:
     """Have a job for each partition that is to run; the ids of the jobs that stand for them."""
     broker = task.app.broker
@@ -119,7 +129,8 @@ def _store(
     unsure = dict(zip(partitions, wanted, strict=True))
     failed: list[str] = []
     while wanted:
-        known = broker.enqueue(wanted).known
+        with task.app.sending(wanted) as jobs:
+            known = broker.enqueue(jobs).known
         wanted = []
         for partition, job in list(unsure.items()):
             if job.id not in known:
@@ -139,7 +150,7 @@ def _store(
             else:
                 del unsure[partition]  # done
     if failed:
-        broker.retry(failed, *told)
+        broker.retry(failed, *told, part_of=part_of)
     return [_id(task, partition, run) for partition, run in standing.items()]
 
 

@@ -25,34 +25,10 @@ from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import Decision, Schedule
 from penstock.slice import Reach, Selection, Slice
-from penstock.views import Count, Event, Page, Why
+from penstock.views import Count, Event, Note, Page, Why, WorkerRow
 
-LEASE_SECONDS = 15.0
 RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
 STAGED_SECONDS = 86400.0  # how long a write that nobody adds to or publishes is kept
-
-
-class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One child process: what it can run, and until when it is believed to be alive."""
-
-    id: str
-    tasks: Mapping[str, int] = {}  # names it knows (aliases too), each with its highest version
-    tags: frozenset[str] = frozenset()
-    queues: tuple[str, ...] | None = None  # None: every queue
-    host: str = ""
-    pid: int = 0
-    lease: float = LEASE_SECONDS
-    started_at: float = 0.0
-    penstock: str = ""  # its release
-    claimed_at: float | None = None  # its last claim that worked: no recent one means trouble
-    running: int = 0  # jobs it holds now
-    alive: bool = True  # as `workers` found it
-
-    @property
-    def state(self) -> str:
-        """One word: busy, idle, detached (a process of its own, for one job) or lapsed."""
-        taking = "busy" if self.running else "idle"
-        return "lapsed" if not self.alive else "detached" if self.queues == () else taking
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -75,19 +51,6 @@ class Renewed(msgspec.Struct, frozen=True):
 
     cancelled: frozenset[str] = frozenset()  # jobs it holds that somebody asked to cancel
     lapsed: frozenset[str] = frozenset()  # its workers that had been given up in the meantime
-
-
-class Note(msgspec.Struct, frozen=True):
-    """Something a running job leaves behind: the latest per (kind, name) is kept with the job.
-
-    Kinds: progress, snapshot, step, log; application, of a job that is one on Spark; event, which
-    goes to the history alone; and state, which goes to the state of the job's flow.
-    """
-
-    kind: str
-    name: str = ""
-    value: bytes = b"null"  # JSON
-    at: float = 0.0
 
 
 class Transaction(Protocol):
@@ -290,17 +253,30 @@ class Broker(Protocol):
         ...
 
     def cancel(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
         """End jobs that have not ended; returns those it applied to.
 
         A ready one is cancelled at once. A running one is told, and whichever comes first, its own
         end or the worker's word, stands. With `flow`, all jobs of that flow, in one transaction.
+        `part_of` names the recorded deed of a person that this is a part of (see `record`).
         """
         ...
 
     def retry(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
         """Make failed and cancelled jobs ready again, counters at zero; scheduled ones due now.
 
@@ -313,7 +289,13 @@ class Broker(Protocol):
         ...
 
     def delete(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
         """Forget jobs that are not running: place, arguments and result. History rows stay.
 
@@ -327,9 +309,9 @@ class Broker(Protocol):
 
         Returns their ids; none if nobody waits, and then nothing is kept: whoever comes to wait
         later waits for the next one. They succeed in one transaction, are counted in their flows,
-        and have a history row each, of the kind "attempt" and without a worker. What ended before,
-        by another signal, by its expiry or by a cancel, stays as it is; so does one whose time is
-        over.
+        and have a history row each, of the kind "attempt" and without a worker, beside the one of
+        the signal itself. What ended before, by another signal, by its expiry or by a cancel, stays
+        as it is; so does one whose time is over.
         """
         ...
 
@@ -347,6 +329,7 @@ class Broker(Protocol):
         queue: str | None = None,
         task: str | None = None,
         author: str = "",
+        reason: str = "",
         *,
         version: int | None = None,
         tag: tuple[str, str] | None = None,
@@ -356,7 +339,7 @@ class Broker(Protocol):
         """Take back the rule that names just this; False if there was none."""
         ...
 
-    def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
+    def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
         """Keep a schedule under its name, and return it as it is kept; the same again is nothing.
 
         One that is new begins now, and so does one whose times changed: no slot before is ever
@@ -364,7 +347,7 @@ class Broker(Protocol):
         """
         ...
 
-    def clear_schedule(self, name: str, author: str = "") -> bool:
+    def clear_schedule(self, name: str, author: str = "", reason: str = "") -> bool:
         """Forget a schedule; its jobs stay. False if there was none."""
         ...
 
@@ -386,8 +369,17 @@ class Broker(Protocol):
         """
         ...
 
-    def clear_mark(self, lake: str, author: str = "") -> bool:
+    def clear_mark(self, lake: str, author: str = "", reason: str = "") -> bool:
         """Forget a lake: nothing is kept for it any more. False if there was none."""
+        ...
+
+    def record(
+        self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write down in the history what a person did that no other verb has a row for.
+
+        The kinds are those in `views.RECORDED`; `data` says what and how many.
+        """
         ...
 
     # Look
@@ -401,7 +393,7 @@ class Broker(Protocol):
         ...
 
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
-        """Jobs that match, newest id first, ended ones included while they are kept."""
+        """Jobs that match, newest first, ended ones included while they are kept."""
         ...
 
     def count(self) -> list[Count]:

@@ -69,11 +69,14 @@ class CurrentJob:
         "body",
         "headers",
         "job",
+        "span",
         "spawns",
         "started_at",
         "told",
         "tried",
     )
+
+    span: Any  # where it is traced, and only then: the context that it runs in
 
     def __init__(self, app: App, job: Job[Any], started_at: float) -> None:
         self._app = app

@@ -41,6 +41,13 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
+def promise_of(url: str) -> str:
+    """What a job that was accepted survives in this store, as a sentence without its subject."""
+    from penstock.brokers import store_condition
+
+    return store_condition(url).promise
+
+
 def examine(url: str, known: Mapping[str, int] | None = None) -> list[Finding]:
     """Everything there is to say about a store; `known` are the tasks of the app at hand."""
     from penstock.brokers import open_broker, store_condition

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.checks import legible
 from penstock.errors import Refused
+from penstock.ids import is_derived
 from penstock.job import Job, State
 from penstock.redact import redact
 
@@ -37,6 +38,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     args: Mapping[str, tuple[str, ...]] = {}  # argument fields as text; dots go into objects
     since: float | None = None  # enqueued at or after
     until: float | None = None  # enqueued before
+    derived: bool = False  # only jobs of schedules, backfills, signals and a sink's `id` column
     exclude: Filter | None = None
 
     def matches(self, job: Job[Any]) -> bool:
@@ -51,6 +53,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             and (self.since is None or job.enqueued_at >= self.since)
             and (self.until is None or job.enqueued_at < self.until)
             and (not self.args or _has_arguments(job, self.args))
+            and (not self.derived or is_derived(job.id))
             and (self.exclude is None or not self.exclude.matches_any(job))
         )
 

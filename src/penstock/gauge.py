@@ -9,10 +9,11 @@ one worker takes over from another.)
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 import msgspec
 
-from penstock.views import Count
+from penstock.views import Count, Event
 
 MINUTE = 60.0
 _SET_BACK = 5  # minutes; a clock that went back farther begins anew
@@ -48,6 +49,16 @@ class Gauged(msgspec.Struct, frozen=True):
 
     def after(self, minute: int, gauges: Iterable[Gauge]) -> Gauged:
         return Gauged(minute, tuple(gauge.queue for gauge in gauges if not gauge.empty))
+
+
+def last_gauges(rows: Iterable[Event]) -> dict[str, tuple[float, Gauge]]:
+    """The last gauge of each queue among these rows, oldest first; and when it was."""
+    found: dict[str, tuple[float, Gauge]] = {}
+    for row in rows:
+        with suppress(msgspec.MsgspecError):
+            gauge = msgspec.json.decode(row.data or b"", type=Gauge)
+            found[gauge.queue] = (row.at, gauge)
+    return found
 
 
 def minute_at(now: float) -> int:

@@ -97,11 +97,13 @@ def mark_says(kept: Mark | None, after: Mark) -> str | None:
     return "set back" if after.position < kept.position else None
 
 
-def mark_data(says: str, mark: Mark, author: str = "") -> dict[str, Any]:
+def mark_data(says: str, mark: Mark, author: str = "", reason: str = "") -> dict[str, Any]:
     """What an event of a lake holds: begun, set back, gap, or forgotten."""
     data: dict[str, Any] = {"says": says, "lake": mark.lake, "place": mark.place}
     if author:
         data["author"] = author
+    if reason:
+        data["reason"] = reason
     if mark.gap is not None:
         data |= {"after": mark.gap.after, "until": mark.gap.until, "rows": mark.gap.rows}
     return data | {"position": mark.position}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -177,36 +177,19 @@ class Prepared(Generic[P, R]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a job; once this returned it will run, whatever happens to this process."""
         app = self._task.app
-        span = None if app.tracing is None else app.tracing.begin(self._lane.queue, self._lane.task)
-        try:
-            connection = app.connection_for(self._chosen.connection)
-            body, given = self._encode(args, kwargs)
-            alone = connection is not None
-            job = self._make(body, self._encoded_options(), alone=alone, given=given)
-            handle = app.enqueue([job], connection=connection)[0]
-            if span is not None:
-                span.sent(handle.id)
-            return handle
-        finally:
-            if span is not None:
-                span.end()
+        connection = app.connection_for(self._chosen.connection)
+        body, given = self._encode(args, kwargs)
+        alone = connection is not None
+        job = self._make(body, self._encoded_options(), alone=alone, given=given)
+        return app.enqueue([job], connection=connection)[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, without holding up the event loop."""
-        app = self._task.app
-        span = None if app.tracing is None else app.tracing.begin(self._lane.queue, self._lane.task)
-        try:
-            connection = self._chosen.connection
-            body, given = self._encode(args, kwargs)
-            alone = connection is not None
-            job = self._make(body, self._encoded_options(), alone=alone, given=given)
-            handle = (await app.enqueue_async([job], connection=connection))[0]
-            if span is not None:
-                span.sent(handle.id)
-            return handle
-        finally:
-            if span is not None:
-                span.end()
+        connection = self._chosen.connection
+        body, given = self._encode(args, kwargs)
+        alone = connection is not None
+        job = self._make(body, self._encoded_options(), alone=alone, given=given)
+        return (await self._task.app.enqueue_async([job], connection=connection))[0]
 
     def enqueue_many(
         self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None = None
@@ -222,16 +205,16 @@ class Prepared(Generic[P, R]):
         tracing = self._task.app.tracing
         if tracing is None:
             return self._enqueue_many(rows, id)
-        span = tracing.begin(self._lane.queue, self._lane.task)
-        try:
-            batch = self._enqueue_many(rows, id)
-            span.count(batch.count)
+        with tracing.sending_many(self._lane) as sending:
+            batch = self._enqueue_many(rows, id, sending.stamped)
+            sending.jobs = batch.count
             return batch
-        finally:
-            span.end()
 
     def _enqueue_many(
-        self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None
+        self,
+        rows: Iterable[tuple[Any, ...] | Mapping[str, Any]],
+        id: str | None,
+        stamped: Callable[[bytes], bytes] | None = None,
     ) -> Batch:
         broker, connection = self._task.app.broker_for(self._chosen.connection)
         options = self._encoded_options()
@@ -247,6 +230,8 @@ class Prepared(Generic[P, R]):
             bodies = self._task.codec.encode_many(chunk, count)
             if options != b"{}":
                 bodies = [add_options(body, options) for body in bodies]
+            if stamped is not None:
+                bodies = [stamped(body) for body in bodies]
             jobs = (
                 cut(self._lane, bodies, self._task.app.ids.first)
                 if self._plain

@@ -79,3 +79,12 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _telling(text: str) -> bool:
     return len(text) >= _SHORTEST and text not in {"True", "False"}
+
+
+def without_arguments(body: bytes) -> bytes:
+    """The body with all of its arguments hidden; what else it says stays."""
+    try:
+        whole: Any = msgspec.json.decode(body)
+        return msgspec.json.encode({**whole, "args": HIDDEN})
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+        return msgspec.json.encode({"args": HIDDEN})

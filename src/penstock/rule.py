@@ -175,7 +175,7 @@ class Rule(msgspec.Struct, frozen=True):
             "reason": self.reason,
             "set": in_force,
         }
-        for name in ("version", "tag", "key", "running", "rate", "policy"):
+        for name in ("version", "tag", "key", "running", "rate", "policy", "until"):
             value = getattr(self, name)
             if value is not None:
                 data[name] = value

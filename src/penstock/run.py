@@ -166,9 +166,10 @@ def _returned(
     if current.spawns:
         joins = None if options.flow is None else options.flow.id
         jobs, flow = spawned(current.spawns, joins)
-        outcome = msgspec.structs.replace(
-            outcome, spawned=tuple(with_deadlines(with_parent([*jobs]), now)), flow=flow
-        )
+        stored = with_deadlines(with_parent([*jobs]), now)
+        if app.tracing is not None:
+            stored = app.tracing.spawned(current, stored)
+        outcome = msgspec.structs.replace(outcome, spawned=tuple(stored), flow=flow)
     if current.open_transaction is not None:
         return _settled(app, current, outcome)
     current.close()

@@ -10,6 +10,7 @@ schedule that is kept is fenced by its revision, and tried again when somebody e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -20,6 +21,7 @@ from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
 from penstock.handle import Handle
 from penstock.prepare import Prepared, check_moment, check_name, check_seconds
 from penstock.schedule import (
+    RUN_NOW,
     Decision,
     Missed,
     Overlap,
@@ -29,7 +31,7 @@ from penstock.schedule import (
     slots_after,
 )
 from penstock.task import Task
-from penstock.timetable import decide_all, named, put
+from penstock.timetable import Sending, decide_all, named, put
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -149,6 +151,7 @@ class Schedules:
         overlap: Overlap = "allow",
         at_once: bool = False,
         author: str = "",
+        reason: str = "",
     ) -> Schedule:
         """Keep a schedule until it is removed; the same name again replaces it.
 
@@ -175,14 +178,14 @@ class Schedules:
         known = named(broker, name)
         if schedule.at is not None and schedule.at <= broker.clock.now() and known is None:
             raise Refused(f"schedule {name}: at={at}: that is over")
-        return put(broker, schedule, author)
+        return put(broker, schedule, author, reason)
 
-    def remove(self, name: str, author: str = "") -> bool:
+    def remove(self, name: str, author: str = "", reason: str = "") -> bool:
         """Forget a schedule, and how far it was decided; its jobs stay. False if there was none.
 
         One that is in the code of a running worker comes back within seconds, as a new one.
         """
-        return self._app.broker.clear_schedule(name, author)
+        return self._app.broker.clear_schedule(name, author, reason)
 
     def pause(self, name: str, author: str = "", reason: str = "") -> Schedule:
         """Decide every slot as skipped, until `resume`."""
@@ -195,7 +198,7 @@ class Schedules:
     def run_now(self, name: str, author: str = "", reason: str = "") -> Handle[Any]:
         """Enqueue its job now, with this moment as the slot; the schedule goes on as it is."""
         id = self._app.ids.first()
-        run_now(self._app.broker, name, id, author, reason)
+        run_now(self._app.broker, name, id, author, reason, self._app.sending)
         return Handle(self._app, id)
 
     def next(self, name: str, count: int = 10) -> list[datetime]:
@@ -280,13 +283,21 @@ def resume(broker: Broker, name: str, author: str = "", reason: str = "") -> Sch
     return _say(broker, name, Decision(says="resumed", author=author, reason=reason))
 
 
-def run_now(broker: Broker, name: str, id: str, author: str = "", reason: str = "") -> None:
+def run_now(  # noqa: PLR0917  a line of words
+    broker: Broker,
+    name: str,
+    id: str,
+    author: str = "",
+    reason: str = "",
+    sending: Sending = nullcontext,
+) -> None:
     """Enqueue the job under this id; sent again it is the same job."""
     now = broker.clock.now()
     job = job_for(expected(broker, name), now, now, id)
-    decision = Decision(says="run now", slot=now, job=job, author=author, reason=reason)
     try:
-        _say(broker, name, decision)
+        with sending([job]) as [sent]:
+            decision = Decision(says=RUN_NOW, slot=now, job=sent, author=author, reason=reason)
+            _say(broker, name, decision)
     except StoreUnreachable as error:
         raise UnknownOutcome(
             f"{error}; whether the job is stored is not known, and app.enqueue(error.jobs) is safe",

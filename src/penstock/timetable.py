@@ -13,17 +13,18 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.broker import Broker
 from penstock.clock import Clock
 from penstock.errors import Refused
-from penstock.job import ENDED
-from penstock.schedule import Plan, Schedule, holds, plan, replaced, slots_after
+from penstock.job import ENDED, Job
+from penstock.schedule import Decision, Plan, Schedule, holds, plan, replaced, slots_after
+from penstock.tracing import NotSent
 
 HEAR_SECONDS = 5.0  # how soon a schedule is heard of that was put elsewhere
 LOOK_SECONDS = 15.0  # and in any case
@@ -34,6 +35,10 @@ _MOST_PLANS = 20  # for one schedule in one turn
 _BAD = (Refused, KeyError, TypeError, ValueError, msgspec.MsgspecError)
 
 log = logging.getLogger("penstock.worker")
+
+
+# Around what stores these jobs; gives them as they are to be stored (`App.sending`).
+Sending = Callable[[Sequence[Job[Any]]], AbstractContextManager[Sequence[Job[Any]]]]
 
 
 class Due(NamedTuple):
@@ -50,7 +55,9 @@ class Timetable:
         clock: Clock,
         declared: Callable[[], Mapping[str, Schedule]],
         worker_id: str = "",
+        sending: Sending = nullcontext,
     ) -> None:
+        self._sending = sending
         self._broker = broker
         self._worker_id = worker_id
         self._clock = clock
@@ -152,7 +159,7 @@ class Timetable:
         made = 0
         for _ in range(_MOST_PLANS):
             try:
-                planned, held = decide(self._broker, schedule)
+                planned, held = decide(self._broker, schedule, self._sending)
             except _BAD as error:
                 # Set aside until it is changed: one damaged schedule must not stop a worker.
                 self._first[schedule.name] = (schedule, None)
@@ -167,27 +174,45 @@ class Timetable:
         return made
 
 
-def decide(broker: Broker, schedule: Schedule) -> tuple[Plan, bool]:
+def decide(broker: Broker, schedule: Schedule, sending: Sending = nullcontext) -> tuple[Plan, bool]:
     """Decide what is due of a schedule that was just read; False if somebody else has."""
     unended = False
     if schedule.overlap != "allow" and schedule.last_job is not None:
         last = broker.get(schedule.last_job)
         unended = last is not None and last.state not in ENDED
     planned = plan(schedule, broker.clock.now(), unended=unended)
-    held = bool(planned.decisions) and broker.decide_schedule(schedule, planned.decisions)
+    held = bool(planned.decisions) and _decided(broker, schedule, planned.decisions, sending)
     if held:
         for decision in planned.decisions:
             log.info("schedule %s: %s (%d)", schedule.name, decision.says, decision.slots)
     return planned, held
 
 
-def put(broker: Broker, schedule: Schedule, author: str = "") -> Schedule:
+def _decided(
+    broker: Broker, schedule: Schedule, decisions: Sequence[Decision], sending: Sending
+) -> bool:
+    jobs = [decision.job for decision in decisions if decision.job is not None]
+    if not jobs:
+        return broker.decide_schedule(schedule, decisions)
+    with suppress(NotSent), sending(jobs) as sent:
+        told = iter(sent)
+        decisions = [
+            each if each.job is None else msgspec.structs.replace(each, job=next(told))
+            for each in decisions
+        ]
+        if broker.decide_schedule(schedule, decisions):
+            return True
+        raise NotSent
+    return False
+
+
+def put(broker: Broker, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
     """Put a schedule; what was due of the one that it replaces is decided first."""
     before = named(broker, schedule.name)
     if before is not None:
         with suppress(*_BAD):  # it cannot be read here, and is to be replaced
             decide_all(broker, before)
-    return broker.put_schedule(schedule, author)
+    return broker.put_schedule(schedule, author, reason)
 
 
 def decide_all(broker: Broker, schedule: Schedule) -> None:

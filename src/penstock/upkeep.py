@@ -12,13 +12,15 @@ import logging
 import threading
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 
-from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, Broker
+from penstock.broker import RETENTION_SECONDS, Broker
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.gauge import MINUTE
 from penstock.schedule import Schedule
-from penstock.timetable import Timetable
+from penstock.timetable import Sending, Timetable
+from penstock.views import LEASE_SECONDS
 
 PRUNE_EVERY = 3600.0
 PRUNE_AGAIN = 60.0  # after one that failed
@@ -48,6 +50,7 @@ class Upkeep:
         lease: float = LEASE_SECONDS,
         *,
         declared: Callable[[], Mapping[str, Schedule]] = _no_schedules,
+        sending: Sending = nullcontext,
     ) -> None:
         self.retention = retention  # None: nothing is ever forgotten
         self._broker = broker
@@ -62,7 +65,7 @@ class Upkeep:
         self._gauge_phase = zlib.crc32(worker_id.encode()) % 50
         self._gauge_at = now + self._to_gauge()
         self._pruning: threading.Thread | None = None
-        self._timetable = Timetable(broker, clock, declared, worker_id)
+        self._timetable = Timetable(broker, clock, declared, worker_id, sending)
 
     def turn(self) -> int:
         """Do what is due; returns how many jobs were recovered."""

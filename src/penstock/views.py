@@ -11,19 +11,24 @@ from typing import Any
 
 import msgspec
 
+from penstock.checks import legible
+from penstock.errors import Refused
 from penstock.job import Job, State
 
+LEASE_SECONDS = 15.0
+# What people do that has a row of history only because somebody says so.
+RECORDED = ("enqueue", "backfill", "operation")
 QUEUED = b'{"name":"queued","value":{}}'  # data of the event with which a detached job begins
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, rule, schedule, progress; event, of a name that the job
-    gives it, and of a detached job "queued" and "started"; gauge, see `gauge`;
-    lake, see `mark_data` in mark; and flow, of a flow as a whole, under the flow's id: `data` has
-    `says` (queued, ended, cancel, retry, delete), `jobs`, and the flow's name and properties, if it
-    has any.
+    Kinds beside it: cancel, retry, delete, signal, rule, schedule, progress; enqueue, backfill and
+    operation, of people (see `RECORDED`); event, of a name that the job gives it, and of a detached
+    job "queued" and "started"; gauge, see `gauge`; lake, see `mark_data` in mark; and flow, of a
+    flow as a whole, under the flow's id: `data` has `says` (queued, ended, cancel, retry, delete),
+    `jobs`, and the flow's name and properties, if it has any.
     """
 
     position: int
@@ -113,3 +118,53 @@ class Why(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.sentence
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One child process: what it can run, and until when it is believed to be alive."""
+
+    id: str
+    tasks: Mapping[str, int] = {}  # names it knows (aliases too), each with its highest version
+    tags: frozenset[str] = frozenset()
+    queues: tuple[str, ...] | None = None  # None: every queue
+    host: str = ""
+    pid: int = 0
+    lease: float = LEASE_SECONDS
+    started_at: float = 0.0
+    penstock: str = ""  # its release
+    claimed_at: float | None = None  # its last claim that worked: no recent one means trouble
+    running: int = 0  # jobs it holds now
+    alive: bool = True  # as `workers` found it
+    stale: int = 0  # outcomes that it sent too late: another attempt held the job by then
+
+    @property
+    def state(self) -> str:
+        """One word: busy, idle, detached (a process of its own, for one job) or lapsed."""
+        taking = "busy" if self.running else "idle"
+        return "lapsed" if not self.alive else "detached" if self.queues == () else taking
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something a running job leaves behind: the latest per (kind, name) is kept with the job.
+
+    Kinds: progress, snapshot, step, log; application, of a job that is one on Spark; event, which
+    goes to the history alone; and state, which goes to the state of the job's flow.
+    """
+
+    kind: str
+    name: str = ""
+    value: bytes = b"null"  # JSON
+    at: float = 0.0
+
+
+def recorded(kind: str, author: str, reason: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the row of such a deed holds."""
+    if kind not in RECORDED:
+        raise Refused(f"{kind!r} is not recorded by itself; there are {', '.join(RECORDED)}")
+    return {**(data or {}), "author": legible(author), "reason": legible(reason)}
+
+
+def who_and_why(author: str, reason: str, part_of: str | None = None) -> dict[str, str]:
+    """What the row of a job says of an act on it; `part_of`: a flow, or a deed on record."""
+    told = {"author": legible(author), "reason": legible(reason)}
+    return told | ({"part_of": part_of} if part_of else {})

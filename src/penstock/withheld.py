@@ -21,6 +21,7 @@ from penstock.flow_state import merged
 from penstock.job import Job, Outcome, Parcel
 from penstock.rule import Rule, RuleKind
 from penstock.schedule import Schedule
+from penstock.views import who_and_why
 
 _READ = frozenset(
     {
@@ -128,26 +129,43 @@ class WithholdingBroker:
     # Look after
 
     def cancel(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
-        return self._asked("cancel", "cancelled", ids, flow, (author, reason))
+        return self._asked("cancel", "cancelled", ids, flow, who_and_why(author, reason, part_of))
 
     def retry(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
-        return self._asked("retry", "retried", ids, flow, (author, reason))
+        return self._asked("retry", "retried", ids, flow, who_and_why(author, reason, part_of))
 
     def delete(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
-        return self._asked("delete", "deleted", ids, flow, (author, reason))
+        return self._asked("delete", "deleted", ids, flow, who_and_why(author, reason, part_of))
 
     def _asked(
-        self, verb: str, done: str, ids: Collection[str], flow: str | None, why: tuple[str, str]
+        self, verb: str, done: str, ids: Collection[str], flow: str | None, told: dict[str, str]
     ) -> list[str]:
         whom = f"flow {flow}" if flow is not None else ", ".join(ids)
-        author, reason = why
-        data = {"jobs": list(ids), "flow": flow, "author": author, "reason": reason}
+        data = {"jobs": list(ids), "flow": flow, **told}
         self._withhold(verb, f"{done} {whom}", data)
         return list(ids)
 
@@ -166,15 +184,21 @@ class WithholdingBroker:
         self._withhold("rule", f"taken back the {kind} of {queue or task or 'what was named'}")
         return True
 
-    def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
-        del author
+    def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
+        del author, reason
         self._withhold("schedule", f"put the schedule {schedule.name}")
         return schedule
 
-    def clear_schedule(self, name: str, author: str = "") -> bool:
-        del author
+    def clear_schedule(self, name: str, author: str = "", reason: str = "") -> bool:
+        del author, reason
         self._withhold("schedule", f"forgotten the schedule {name}")
         return True
+
+    def record(
+        self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
+    ) -> None:
+        told = {**(data or {}), "author": author, "reason": reason}
+        self._withhold(kind, f"recorded: {kind}", told)
 
     # Look: the store's word, with what was noted here
 

@@ -1,4 +1,4 @@
-"""Find: jobs that match, newest id first, page by page."""
+"""Find: jobs that match, newest first, page by page."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from penstock.job import State, failed
+from penstock.web.live import MOST_ROWS
 from tests.browser.conftest import HOSTILE, Visitor
 from tests.factories import a_job, begun, claim, some_jobs
 
@@ -73,6 +74,35 @@ def test_the_keyboard_is_enough(visitor: Visitor):
     visitor.page.wait_for_url(f"**{chosen}")
     visitor.page.keyboard.press("?")
     expect(visitor.page.locator("dialog")).to_be_visible()
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.page.locator("dialog")).to_be_hidden()
+    visitor.page.keyboard.press("0")
+    visitor.page.wait_for_url("**/audit")
+    visitor.page.keyboard.press("1")
+    visitor.page.wait_for_url(f"{visitor.web.address}/")
+
+
+def test_a_filter_is_completed_while_it_is_typed(visitor: Visitor):
+    page = visitor.page
+    visitor.go("/jobs")
+    page.keyboard.press("/")
+    page.keyboard.type("-st")
+    expect(page.locator("#suggestions li")).to_have_text(["-state:"])
+    page.keyboard.press("Tab")
+    expect(page.locator("#suggestions li").first).to_have_text("-state:waiting")
+    page.keyboard.type("fa")
+    expect(page.locator("#suggestions li")).to_have_text(["-state:failed"])
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.keyboard.type("queue:def")
+    expect(page.locator("#suggestions li")).to_have_text(["queue:default"])
+    page.locator("#suggestions li").click()
+    page.keyboard.press("Enter")
+
+    page.wait_for_url(re.compile(r"q=-state%3Afailed\+queue%3Adefault"))
+    expect(page.locator("tr[data-row]")).to_have_count(30)
+    page.keyboard.press("j")
+    expect(page.locator("tr.chosen")).to_have_count(1)
 
 
 def test_light_and_dark_are_remembered(visitor: Visitor):
@@ -123,6 +153,27 @@ def test_a_failed_job_is_retried_from_its_page(visitor: Visitor, store):
     assert store.get(id).state is State.READY
 
 
+def test_a_job_is_run_again_with_arguments_that_were_edited(visitor: Visitor, store, clock):
+    job = a_job(clock, body=b'{"args":{"n":12345678901234567890,"to":"ada"}}')
+    store.enqueue([job])
+    store.cancel([job.id])
+    visitor.go(f"/jobs/{job.id}")
+    page = visitor.page
+
+    page.get_by_text("Run a copy…").click()
+    arguments = page.get_by_label("Arguments of the copy")
+    expect(arguments).to_have_value(re.compile("12345678901234567890"))
+    arguments.fill(arguments.input_value().replace("ada", "bob"))
+    page.get_by_label("Reason for the copy").fill("wrong customer")
+    page.get_by_text("Run it as a new job").click()
+
+    expect(page.locator("h1")).to_contain_text("ready")
+    assert page.url.rpartition("/")[2] != job.id
+    expect(page.locator("main")).to_contain_text(f"copy of{job.id}")
+    expect(page.locator("main")).to_contain_text("12345678901234567890")
+    expect(page.locator("main")).to_contain_text("bob")
+
+
 def test_live_numbers_move_without_a_click(visitor: Visitor, store, clock):
     visitor.go("/")
     ready = visitor.page.locator("[data-live] [data-figure=ready]")
@@ -133,6 +184,43 @@ def test_live_numbers_move_without_a_click(visitor: Visitor, store, clock):
 
     expect(ready).to_have_text(f"{before + 5000:,}")
     assert visitor.page.locator("canvas").count() >= 3
+    expect(visitor.page.locator("#skipped")).to_be_hidden()
+
+
+def test_what_the_live_view_skips_it_says(visitor: Visitor, store, clock):
+    visitor.go("/")
+    expect(visitor.page.locator("#live")).to_have_text("live")
+    jobs = some_jobs(clock, MOST_ROWS + 100, queue="flood")
+    store.enqueue(jobs)
+
+    store.cancel([job.id for job in jobs], "ada", "too many")
+
+    expect(visitor.page.locator("#skipped")).to_contain_text("the first 2,000 events")
+    expect(visitor.page.locator("#skipped")).to_be_hidden()  # with the next second
+
+
+def test_plots_of_the_reports_are_drawn_anew_in_other_colours(visitor: Visitor, store, clock):
+    for _ in range(3):
+        clock.advance(seconds=60)
+        store.gauge()
+    visitor.go("/reports")
+    page = visitor.page
+    plots = page.locator("[data-chart] canvas")
+    expect(plots).to_have_count(3)
+    expect(page.locator("[data-chart] .u-legend").first).to_contain_text("ready")
+    before = page.evaluate("document.querySelector('canvas').toDataURL()")
+
+    page.locator("[data-theme-switch]").click()
+
+    expect(plots).to_have_count(3)
+    assert page.evaluate("document.querySelector('canvas').toDataURL()") != before
+
+
+def test_findings_of_the_doctor_come_without_a_click(visitor: Visitor):
+    visitor.go("/health")
+
+    expect(visitor.page.locator("#findings tr[data-row]").first).to_be_visible()
+    expect(visitor.page.locator("#findings")).to_contain_text("examined")
 
 
 def test_all_failed_jobs_of_a_filter_are_retried_by_typing_their_number(

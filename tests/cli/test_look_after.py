@@ -27,6 +27,23 @@ def test_cancel_and_retry_by_id(waiting):
     assert ids(waiting, "state:cancelled") == []
 
 
+def test_a_job_that_has_ended_is_copied_with_its_arguments_or_with_others(waiting):
+    job_id = ids(waiting, "task:shop:add")[0]
+    assert "has not ended" in waiting("copy", job_id, code=2).stderr
+    waiting("cancel", job_id)
+
+    made = waiting.json("copy", job_id, "--reason", "once more")
+    other = waiting("copy", job_id, "--args", '{"a": 40, "b": 2}', "--app", "shop").stdout.strip()
+    bad = waiting("copy", job_id, "--args", '{"a": "x"}', "--app", "shop", code=2).stderr
+
+    assert made["copy_of"] == job_id
+    assert set(ids(waiting, "task:shop:add", "state:ready")) == {made["id"], other}
+    assert "add(" in bad
+    audit = waiting("history", "--audit").stdout
+    assert f"copied job {job_id} as {made['id']}" in audit
+    assert "once more" in audit
+
+
 def test_delete_forgets_the_job_and_keeps_its_history(waiting):
     job_id = ids(waiting, "task:shop:add")[0]
 

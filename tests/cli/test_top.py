@@ -51,7 +51,7 @@ def test_it_goes_on_until_ctrl_c_and_counts_what_ends_meanwhile(busy):
             ended = json.loads(watching.stdout.readline())["ended"]
     finally:
         watching.send_signal(signal.SIGINT)
-        said = watching.communicate(timeout=20)
+        said = watching.communicate(timeout=60)
 
     assert watching.returncode == 130
     assert "Traceback" not in said[1]
@@ -65,7 +65,7 @@ def test_without_a_terminal_it_is_drawn_all_the_same_and_ends_cleanly(busy):
             lines += watching.stdout.readline()
     finally:
         watching.send_signal(signal.SIGINT)
-        said = watching.communicate(timeout=20)
+        said = watching.communicate(timeout=60)
 
     assert watching.returncode == 130
     assert "Traceback" not in said[1]

@@ -10,11 +10,16 @@ import re
 
 import pytest
 
-from penstock.audit import KINDS, Wanted, read_audit
+from penstock.audit import KINDS, Deed, Wanted, read_audit
+from penstock.deed_text import told_of
+from penstock.flow import WAIT_TASK
 from penstock.job import succeeded
 from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
+from penstock.signals import TAG
+from penstock.views import RECORDED
 from penstock.web.access import Role
+from penstock.why import moment
 from tests.factories import a_flow, a_job, a_schedule, begun, claim, part, settle, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
@@ -36,6 +41,11 @@ def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker
     broker.put_schedule(a_schedule("nightly"), "emil")
     broker.cancel((), "fred", "all of it", flow=flow.flow.id)
     broker.set_mark(Mark(lake="lake-1", place="/lakes/one"))
+    for kind in RECORDED:
+        broker.record(kind, "gina", f"{kind} of many", {"jobs": 1000})
+    waiting = a_flow(clock, wait=part(task=WAIT_TASK, tags={TAG: "go"}))
+    waiting.send(broker)
+    broker.signal("go", b"1", "hans", "approved")
 
     page = web.client(Role.VIEW).get("/audit")
 
@@ -49,6 +59,87 @@ def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker
     kinds = re.findall(r'href="/audit\?kind=(\w+)"', page.text)
     assert sorted(set(kinds)) == sorted(KINDS)
     assert kinds.count("flow") == 1  # that it was queued is nobody's deed
+
+
+def test_a_deed_is_said_in_words_and_leads_to_what_it_was_done_to(web: Web, broker, clock):
+    flow = a_flow(clock, one=part(), two=part("one"))
+    broker.enqueue(flow.jobs, flow=flow.flow)
+    [job] = some_jobs(clock, 1)
+    broker.enqueue([job])
+    broker.cancel([job.id], "ada", "wrong customer")
+    broker.retry([job.id], "ada")
+    broker.delete([job.id], "ada")
+    broker.cancel((), "ada", flow=flow.flow.id)
+    until = clock.now() + 3600
+    broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "ada", "down", until=until))
+    broker.clear_rule(RuleKind.PAUSE, "slow", None, "ada")
+    broker.set_rule(Rule(RuleKind.LIMIT, "pay", None, "ada", running=4, rate=(100, 60.0)))
+    broker.clear_rule(RuleKind.LIMIT, "pay", None, "ada")
+    broker.set_rule(Rule(RuleKind.BLOCK, None, "mail:send", "ada", tag=("tenant", "a")))
+    broker.set_rule(Rule(RuleKind.ORDER, "pay", None, "ada", policy="wait"))
+    broker.put_schedule(a_schedule("nightly"), "ada")
+    broker.clear_schedule("nightly", "ada")
+    client = web.client(Role.VIEW)
+
+    page = client.get("/audit")
+
+    said = text_of(page.text)
+    for sentence in (
+        f"cancelled job {job.id} (mail:send in default) wrong customer",
+        f"retried job {job.id}",
+        f"deleted job {job.id}",
+        f"cancelled flow {flow.flow.id} (2 jobs)",
+        f"paused queue slow until {moment(until)} down",
+        "resumed queue slow",
+        "limited queue pay to 4 running and 100 starts in 60 s",
+        "took back the limit of queue pay",
+        "blocked task mail:send and tag tenant=a",
+        "ordered by key queue pay (wait)",
+        "put schedule nightly",
+        "removed schedule nightly",
+    ):
+        assert sentence in said
+    for to in (f"/jobs/{job.id}", f"/flows/{flow.flow.id}", "/queues/one?name=slow"):
+        assert f'<a class="open" href="{to}">' in page.text
+    assert '<a class="open" href="/schedules/one?name=nightly">' in page.text
+    rows = csv.DictReader(io.StringIO(client.get("/audit.csv").text))
+    assert "resumed queue slow" in [row["told"] for row in rows]
+
+
+def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
+    broker.enqueue(some_jobs(clock, 250))
+    browser = web.browser(Role.OPERATE)
+    answer = browser.post(
+        "/operations", data={"verb": "cancel", "q": "task:mail:send", "typed": "250", "reason": "x"}
+    )
+    broker.record("backfill", "ada", "", {"task": "t", "first": "1", "last": "9", "jobs": 9})
+    broker.record("enqueue", "ada", "", {"task": "t", "queue": "q", "jobs": 3, "batch": "b"})
+    broker.record("operation", "ada", "", {"operation": "gone", "verb": "stop"})
+
+    page = browser.get("/audit")
+
+    said = text_of(page.text)
+    assert "otto cancelled 250 jobs that matched task:mail:send x" in said
+    assert f'<a class="open" href="{answer.headers["location"]}">' in page.text
+    assert "ran a backfill of t from 1 to 9 (9 jobs)" in said
+    assert '<a class="open" href="/backfills/one?task=t">' in page.text
+    assert "enqueued 3 jobs of t in q" in said
+    assert "stopped an operation" in said
+
+
+def test_a_deed_that_there_is_no_word_for_is_shown_with_its_data():
+    damaged = {"kind": "rule", "author": "ada", "reason": ""}
+    told = [
+        told_of(Deed(position=1, at=0.0, **damaged, queue="slow", says={"kind": "spell", "n": 3})),
+        told_of(Deed(position=2, at=0.0, **damaged, says={"kind": "limit", "rate": "often"})),
+        told_of(Deed(position=3, at=0.0, **{**damaged, "kind": "swap"}, says={"with": "x"})),
+    ]
+
+    assert list(map(str, told)) == [
+        "rule queue slow kind spell, n 3",
+        "rule kind limit, rate often",
+        "swap with x",
+    ]
 
 
 def test_deeds_are_narrowed_by_author_kind_and_time(web: Web, broker, clock):
@@ -102,7 +193,7 @@ def test_deeds_come_page_by_page_each_once(web: Web, broker, clock):
     while address:
         page = client.get(address)
         seen += re.findall(r"reason-(\d+)\.", page.text)
-        more = re.search(r'<tr class="more"><td colspan="5"><a href="([^"]+)"', page.text)
+        more = re.search(r'<tr class="more"><td colspan="4"><a href="([^"]+)"', page.text)
         address = None if more is None else html.unescape(more[1])
 
     assert seen == [str(number) for number in reversed(range(130))]

@@ -1,4 +1,4 @@
-"""Health: examined when somebody asks and no other time, with the doctor's own findings."""
+"""Health: what is promised, at once; the doctor's findings when they are there, once a minute."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from penstock.app import App
 from penstock.brokers import open_broker
 from penstock.examine import Colour, Finding
 from penstock.rule import Rule, RuleKind
@@ -26,17 +27,16 @@ def test_an_examination_says_what_is_promised_and_what_to_do(kind, request, serv
     broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "ada", "provider is down"))
     web = serve(broker, url=url)
     browser = web.browser(Role.VIEW)
-    assert "Nobody has examined this store" in text_of(browser.get("/health").text)
 
-    answer = browser.post("/health")
+    page = browser.get("/health")
 
-    assert (answer.status_code, answer.headers["location"]) == (303, "/health")
-    said = text_of(browser.get("/health").text)
-    assert "What is promised here" in said
-    assert "an accepted job" in said.lower() or "accepted" in said
-    assert "provider is down" in said
-    assert "penstock resume slow" in said
+    said = text_of(page.text)
+    assert "What is promised here Here an accepted job survives kill -9" in said
     assert "penstock doctor" in said
+    assert 'hx-get="/health/findings" hx-trigger="load"' in page.text
+    found = text_of(browser.get("/health/findings").text)
+    assert "provider is down" in found
+    assert "penstock resume slow" in found
     broker.close()
 
 
@@ -46,20 +46,51 @@ def test_of_a_store_without_a_url_what_is_known_from_inside_is_said(
     memory_broker.enqueue(some_jobs(clock, 2))
     browser = memory_web.browser(Role.VIEW)
 
-    browser.post("/health")
+    assert "penstock doctor --url URL" in text_of(browser.get("/health").text)
 
-    said = text_of(browser.get("/health").text)
+    said = text_of(browser.get("/health/findings").text)
     assert "none is alive; ready to run: 2" in said
     assert "1 red" in said or "2 red" in said
 
 
-def test_looking_at_the_page_examines_nothing(memory_web: Web):
-    client = memory_web.client(Role.VIEW)
+def test_a_relaxed_queue_is_named_where_less_is_promised(serve, memory_broker):
+    app = App(broker=memory_broker)
+    app.queue("clicks", relaxed=True)
 
+    said = text_of(serve(app).client(Role.VIEW).get("/health").text)
+
+    assert "Less is promised of the relaxed queue clicks" in said
+
+
+def test_the_doctor_looks_once_a_minute_however_many_people_do(
+    memory_web: Web, memory_broker, clock
+):
+    browser, examining = memory_web.browser(Role.VIEW), memory_web.site.examining
+
+    browser.get("/health")
+    assert examining.last is None
     for _ in range(3):
-        client.get("/health")
+        browser.get("/health/findings")
+    first = examining.last
+    clock.advance(seconds=61)
+    memory_broker.enqueue(some_jobs(clock, 2))
+    again = text_of(browser.get("/health/findings").text)
 
-    assert memory_web.site.examining.last is None
+    assert first is not None
+    assert examining.last is not first
+    assert "ready to run: 2" in again
+
+
+def test_whoever_says_so_has_it_examined_at_once(memory_web: Web, memory_broker, clock):
+    browser = memory_web.browser(Role.VIEW)
+    browser.get("/health/findings")
+    memory_broker.enqueue(some_jobs(clock, 2))
+    assert "ready to run: 2" not in text_of(browser.get("/health/findings").text)
+
+    answer = browser.post("/health")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/health")
+    assert "ready to run: 2" in text_of(browser.get("/health/findings").text)
 
 
 def test_a_store_that_does_not_answer_holds_nobody_up_and_is_examined_once():
@@ -90,8 +121,7 @@ def test_hostile_findings_are_shown_and_never_run(memory_web: Web, memory_broker
     memory_broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, hostile, hostile))
     browser = memory_web.browser(Role.VIEW)
 
-    browser.post("/health")
+    page = browser.get("/health/findings").text
 
-    page = browser.get("/health").text
     assert "<script>alert" not in page
     assert "alert(1)" in text_of(page)

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.job import failed, succeeded, try_again
 from penstock.web import metrics as module
 from penstock.web.access import Role
-from tests.factories import a_job, begun, claim, settle, some_jobs
+from tests.factories import a_job, a_worker, begun, claim, settle, some_jobs
 from tests.web.conftest import Web
 
 
@@ -86,6 +86,19 @@ def test_a_worker_that_was_gone_is_counted(scraped, broker, clock):
     broker.recover()
 
     assert scraped()["penstock_leases_expired_total", "default", "mail:send"] == 1
+
+
+def test_what_workers_sent_too_late_is_counted_on_from_what_they_say(scraped, broker):
+    def said(**stale: int) -> float:
+        broker.renew([a_worker(id=name, stale=count) for name, count in stale.items()])
+        return scraped()["penstock_stale_settlements_total",]
+
+    assert said(one=5) == 0  # before the first scrape
+    assert said(one=7) == 2
+    assert said(one=7, two=3) == 5
+    assert said(one=8, two=3) == 6
+    assert said(one=0, two=3) == 6  # it began anew, and that is no reason to count down
+    assert said(one=1, two=3) == 7
 
 
 def test_beyond_so_many_pairs_the_rest_is_added_up_and_said(scraped, broker, clock, monkeypatch):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
+
 from penstock.job import failed, succeeded, try_again
 from penstock.mark import Mark
 from penstock.recent import read_recent
@@ -10,6 +14,8 @@ from penstock.web.pages.reports import REPORT
 from tests.factories import a_job, begun, claim, settle, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
+
+CHART = re.compile(r'data-chart="([^"]*)"')
 
 
 def end_some(broker, clock):
@@ -58,8 +64,13 @@ def test_depth_is_drawn_from_the_gauges(web: Web, broker, clock):
     page = web.client(Role.VIEW).get("/reports")
 
     assert [depth.ready for depth in read_recent(broker.history).depths] == [5, 5, 5]
-    assert page.text.count("<polyline") == 4
-    assert "ready: 5" in text_of(page.text)
+    drawn = [json.loads(html.unescape(each)) for each in CHART.findall(page.text)]
+    assert [each["unit"] for each in drawn] == ["jobs", "jobs", "seconds"]
+    assert [each["at"][1] - each["at"][0] for each in drawn] == [60.0] * 3
+    [ready, held, running] = drawn[0]["series"]
+    assert (ready["label"], ready["values"]) == ("ready", [5, 5, 5])
+    assert (held["values"], running["values"]) == ([0, 0, 0], [0, 0, 0])
+    assert "Jobs by where they stand, jobs. ready: 5 at most, 5 at the end" in page.text
 
 
 def test_a_store_without_history_says_how_to_begin(memory_web: Web):

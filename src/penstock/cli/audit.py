@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.audit import Deed, Wanted, check_kinds, deed_json, read_audit
+from penstock.deed_text import told_of
 from penstock.filter import parse_time
 from penstock.why import moment
 
@@ -50,12 +51,7 @@ def _line(deed: Deed) -> rich.text.Text:
 
     line = rich.text.Text(f"{moment(deed.at)}  ", "dim")
     line.append(deed.author or "a program", "bold")
-    line.append(f"  {deed.kind}")
-    for word in (deed.job, deed.task, deed.queue):
-        if word:
-            line.append(f"  {word}")
-    words = " ".join(f"{name}={value}" for name, value in deed.says.items())
-    line.append(f"  {words}" if words else "", "dim")
+    line.append(f"  {told_of(deed)}")
     if deed.reason:
         line.append(f"  {deed.reason}", "italic")
     return line

@@ -14,7 +14,9 @@ from penstock.cli.options import (
     AppTarget,
     Json,
     Profile,
+    Reason,
     Url,
+    author,
     moment_of,
     no_stray_options,
     pairs_of,
@@ -23,7 +25,7 @@ from penstock.cli.options import (
 from penstock.errors import JobCancelled, JobFailed, Refused, ResultGone
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker
+    from penstock.broker import Batch, Broker
     from penstock.handle import Handle
     from penstock.job import Job
     from penstock.prepare import Prepared
@@ -76,6 +78,7 @@ def run(
         stand_in = _StandIn(found, quiet=json)
         try:
             handle = found.enqueue(*positional, **keywords)
+            _record(found, 1, "", job=handle.id)
             _follow(owner.broker, handle, stand_in, patience, json=json)
         except KeyboardInterrupt:
             show.aside("the job is stored, and goes on as soon as a worker has it", "yellow")
@@ -227,6 +230,7 @@ def enqueue(
         str | None,
         typer.Option("--id", help="Its id: sent again it is stored once. With --many: any name."),
     ] = None,
+    reason: Reason = "",
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
@@ -259,15 +263,25 @@ def enqueue(
             if many is not None:
                 if words:
                     raise Refused("--many takes the arguments from its file: leave out the others")
-                _store_many(found, prepared, many, id, json=json)
+                batch = _store_many(found, prepared, many, id, json=json)
+                _record(found, batch.count, reason, batch=batch.id)
             else:
                 positional, keywords = parse_words(found, words)
-                _store(prepared.job(*positional, **keywords), id, json=json)
+                stored = _store(prepared.job(*positional, **keywords), id, json=json)
+                if stored:
+                    _record(found, 1, reason, job=stored)
         finally:
             found.app.close()
 
 
-def _store(job: Job[Any], id: str | None, *, json: bool) -> None:
+def _record(task: Task[..., Any], jobs: int, reason: str, **data: str) -> None:
+    """Somebody typed it: that is in the history, as all that people do."""
+    said = {"task": task.name, "queue": task.queue, "jobs": jobs, **data}
+    task.app.broker.record("enqueue", author(), reason, said)
+
+
+def _store(job: Job[Any], id: str | None, *, json: bool) -> str | None:
+    """Store it, and say so; its id, unless it was there, or another stands for it."""
     import msgspec
 
     from penstock.cli import show
@@ -276,25 +290,27 @@ def _store(job: Job[Any], id: str | None, *, json: bool) -> None:
     if id is not None:
         job = msgspec.structs.replace(job, id=parse_id(id))
     broker = job.app.broker
-    answer = broker.enqueue([job])
+    with job.app.sending([job]) as jobs:
+        answer = broker.enqueue(jobs)
     standing, known = answer.standing.get(job.id), job.id in answer.known
     job_id = standing or job.id
+    stored = not standing and not known
     if json:
-        stored = not standing and not known
         kept = broker.get(job_id)
         state = None if kept is None else kept.state
         show.put_json({"id": job_id, "stored": stored, "task": job.task, "state": state})
-        return
+        return job_id if stored else None
     show.say(job_id)
     if standing:
         show.aside("not stored: this job holds the unique key already", "yellow")
     elif known:
         show.aside(f"stored before, and left as it is. {broker.why(job_id).sentence}", "yellow")
+    return job_id if stored else None
 
 
 def _store_many(
     task: Task[..., Any], prepared: Prepared[..., Any], file: Path, id: str | None, *, json: bool
-) -> None:
+) -> Batch:
     from penstock.cli import show
     from penstock.cli.calls import parse_rows
 
@@ -315,3 +331,4 @@ def _store_many(
     else:
         under = f" under {batch.id}" if batch.id else ""
         show.say(f"{batch.count:,} jobs of {task.name} are stored{under}")
+    return batch

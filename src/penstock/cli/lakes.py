@@ -41,13 +41,13 @@ def put_lakes(broker: Broker, *, json: bool) -> None:
     show.console().print(table)
 
 
-def forget_lake(broker: Broker, folder: Path, *, json: bool) -> None:
+def forget_lake(broker: Broker, folder: Path, reason: str, *, json: bool) -> None:
     """Give up a lake, named by its folder (also one that is gone) or by its id."""
     from penstock.cli import show
     from penstock.cli.options import author
 
     mark = _meant(broker.marks(), folder)
-    broker.clear_mark(mark.lake, author())
+    broker.clear_mark(mark.lake, author(), reason)
     if json:
         show.put_json({"lake": mark.lake, "place": mark.place})
     else:

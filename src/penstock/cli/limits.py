@@ -46,7 +46,8 @@ def limit(
         raise Refused("--off takes the limit back: leave out --running and --rate")
     with opened(url, profile, app) as broker:
         if off:
-            cleared = broker.clear_rule(RuleKind.LIMIT, queue, task, author(), per_key=per_key)
+            place = (RuleKind.LIMIT, queue, task)
+            cleared = broker.clear_rule(*place, author(), reason, per_key=per_key)
             if json:
                 show.put_json({"kind": "limit", "queue": queue, "task": task, "cleared": cleared})
             else:

@@ -7,6 +7,7 @@ repeated.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,6 +90,42 @@ def retry(
 
     with opened(url, profile, app) as broker:
         _act(broker, RETRY, words or [], reason, flow=flow, yes=yes, json=json)
+
+
+def copy(
+    id: Annotated[str, typer.Argument(metavar="ID", help="A job that has ended.")],
+    *,
+    args: Annotated[
+        str | None,
+        typer.Option(
+            "--args",
+            metavar="JSON",
+            help="All of its arguments, as a JSON object.",
+            show_default="those of the job",
+        ),
+    ] = None,
+    reason: Reason = "",
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Run a job that has ended once more, as a new job.
+
+    Example: penstock copy 0190a6c4-5e1f-7000-8000-00000a1b2000 --args '{"order": 4711}'
+    """
+    from penstock.cli import show
+    from penstock.cli.place import load, opened
+    from penstock.copied import enqueue_copy
+    from penstock.ids import parse_id
+
+    with opened(url, profile, app) as broker:
+        owner = None if app is None else load(app)
+        made = enqueue_copy(broker, parse_id(id), (author(), reason), args, owner)
+        if json:
+            show.put_json({"id": made, "copy_of": parse_id(id)})
+        else:
+            show.say(made)
 
 
 def delete(
@@ -183,6 +220,7 @@ def _by_filter(
 ) -> None:
     from penstock.acting import meant_by, pages
     from penstock.cli import show
+    from penstock.ids import Ids
 
     wanted = meant_by(words, verb, broker.clock.now())
     if json and not yes:
@@ -196,9 +234,12 @@ def _by_filter(
     if not yes and total:
         sys.stderr.write(f"{total:,} {'job matches' if total == 1 else 'jobs match'}. ")
         typer.confirm(f"{verb.name} {'it' if total == 1 else 'them'}?", abort=True, err=True)
-    done = 0
+    done, id = 0, Ids(broker.clock).first()
+    if total:
+        said = {"operation": id, "verb": verb.name, "filter": shlex.join(words), "jobs": total}
+        broker.record("operation", author(), reason, said)
     for ids in pages(broker, wanted):
-        done += len(getattr(broker, verb.name)(ids, author(), reason))
+        done += len(getattr(broker, verb.name)(ids, author(), reason, part_of=id))
         ticker.say(f"{done:,} of {total:,} {verb.done}")
     ticker.done()
     if json:

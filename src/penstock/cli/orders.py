@@ -40,7 +40,7 @@ def order(
         raise Refused(f"--off takes the order back: leave out {policy}")
     with opened(url, profile, app) as broker:
         if off:
-            changed = broker.clear_rule(RuleKind.ORDER, queue, author=author())
+            changed = broker.clear_rule(RuleKind.ORDER, queue, None, author(), reason)
         elif policy is not None:
             changed = True
             broker.set_rule(Rule(RuleKind.ORDER, queue, None, author(), reason, policy=policy))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url, span_of
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author, span_of
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def pipeline(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="replay: only say what would be enqueued.")
     ] = False,
+    reason: Reason = "",
     master: Annotated[
         str | None,
         typer.Option(help="The cluster, as spark://host:7077.", show_default="this machine"),
@@ -104,7 +105,7 @@ def pipeline(
             if step is Step.LAKES:
                 put_lakes(broker, json=json)
             else:
-                forget_lake(broker, lake, json=json)
+                forget_lake(broker, lake, reason, json=json)
         return
     command = _Command(lake, master, url, profile, app, json=json)
     if step is Step.RUN:
@@ -114,7 +115,7 @@ def pipeline(
     elif step is Step.REPORT:
         command.report(page or Path("penstock-report.html"), source)
     else:
-        command.replay(where or "", name, dry_run=dry_run)
+        command.replay(where or "", name, reason, dry_run=dry_run)
 
 
 class _Command:
@@ -248,7 +249,7 @@ class _Command:
         _put_tables(answers)
         show.say(f"the page with plots: {place}")
 
-    def replay(self, where: str, name: str, *, dry_run: bool) -> None:
+    def replay(self, where: str, name: str, reason: str, *, dry_run: bool) -> None:
         from penstock.cli import show
         from penstock.cli.place import opened
 
@@ -265,6 +266,9 @@ class _Command:
                 name,
                 lambda done: self._ticker.say(f"{done.found:,} jobs so far"),
             )
+            if done.enqueued and not dry_run:
+                said = {"jobs": done.enqueued, "replay": name, "where": where}
+                broker.record("enqueue", author(), reason, said)
         self._ticker.done()
         if self._json:
             import msgspec

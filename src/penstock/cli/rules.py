@@ -78,6 +78,7 @@ def resume(
     version: Version = None,
     tag: Tag = None,
     key: Key = None,
+    reason: Reason = "",
     dry_run: DryRun = False,
     url: Url = None,
     profile: Profile = None,
@@ -92,7 +93,15 @@ def resume(
     from penstock.rule import Rule, RuleKind
 
     with opened(url, profile, app) as broker:
-        rule = Rule(RuleKind.PAUSE, queue, task, version=version, tag=_tag(tag), key=key)
+        rule = Rule(
+            RuleKind.PAUSE,
+            queue,
+            task,
+            reason=reason,
+            version=version,
+            tag=_tag(tag),
+            key=key,
+        )
         _clear(broker, rule, dry_run=dry_run, json=json)
 
 
@@ -143,6 +152,7 @@ def unblock(
     version: Version = None,
     tag: Tag = None,
     key: Key = None,
+    reason: Reason = "",
     dry_run: DryRun = False,
     admin: Admin = False,
     url: Url = None,
@@ -159,7 +169,15 @@ def unblock(
 
     _operators_only("unblock", admin=admin, where=(url, profile, app))
     with opened(url, profile, app) as broker:
-        rule = Rule(RuleKind.BLOCK, queue, task, version=version, tag=_tag(tag), key=key)
+        rule = Rule(
+            RuleKind.BLOCK,
+            queue,
+            task,
+            reason=reason,
+            version=version,
+            tag=_tag(tag),
+            key=key,
+        )
         _clear(broker, rule, dry_run=dry_run, json=json)
 
 
@@ -254,6 +272,7 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
         rule.queue,
         rule.task,
         author(),
+        rule.reason,
         version=rule.version,
         tag=rule.tag,
         key=rule.key,

@@ -129,7 +129,7 @@ def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> Non
 
     answer: dict[str, Any] = {"name": name, "done": act}
     if act == "remove":
-        if not broker.clear_schedule(name, author()):
+        if not broker.clear_schedule(name, author(), reason):
             made.expected(broker, name)
         said = f"schedule {name} is removed; one that a worker has in its code comes back"
     elif act == "run-now":

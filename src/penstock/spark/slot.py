@@ -16,11 +16,11 @@ import time
 
 import msgspec
 
-from penstock.broker import LEASE_SECONDS
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
 from penstock.release import release
 from penstock.spark.line import Address, Line
+from penstock.views import LEASE_SECONDS
 from penstock.worker.supervisor import Supervisor
 
 _REPORT_SECONDS = 1.0

@@ -67,7 +67,9 @@ class Testing:
             stack.callback(_under_test.discard, self.app)
             stack.enter_context(self.app.replace_broker(broker))
             self._take_over(stack)
-            self._timetable = Timetable(broker, self.clock, self.app.schedules.declared)
+            self._timetable = Timetable(
+                broker, self.clock, self.app.schedules.declared, sending=self.app.sending
+            )
             self._timetable.turn()  # as a worker that starts: schedules begin now
             self._stack = stack.pop_all()
         return self

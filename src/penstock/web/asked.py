@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_FIELDS = 2000
+_MOST_DIGITS = 20
 
 
 class NotFound(PenstockError):
@@ -73,14 +74,16 @@ class Asked:
         return legible(self.query.get(name, default))
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number of the query, within its bounds."""
+        """A whole number of the query; refused if it is none, or not within these bounds."""
         text = self.query.get(name)
         if text is None or not text:
             return default
         digits = text.removeprefix("-")
-        if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
-            raise Malformed(f"{name}={text[:40]!r} is not a whole number")
-        return max(least, min(int(text), most))
+        if digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS:
+            number = int(text)
+            if least <= number <= most:
+                return number
+        raise Malformed(f"{name}={text[:40]!r}: a whole number from {least:,} to {most:,}")
 
     def part(self, name: str) -> str:
         """A part of the path."""

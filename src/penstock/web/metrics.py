@@ -22,7 +22,7 @@ from penstock.errors import Refused
 from penstock.gauge import Gauge
 from penstock.job import State
 from penstock.recent import LAPSED, ran, waited
-from penstock.views import PLACES, Count, Event
+from penstock.views import PLACES, Count, Event, WorkerRow
 from penstock.web.asked import Asked, NotFound
 from penstock.web.verbs import Verbs
 
@@ -75,6 +75,8 @@ class Metrics:
         self._lapsed: Counter[Pair] = Counter()
         self._runs: dict[Pair, Histogram] = {}
         self._waits: dict[Pair, Histogram] = {}
+        self._stale = 0
+        self._stale_of: dict[str, int] | None = None  # by worker, as it last said
         self._folded = 0
         self._behind = False
 
@@ -146,7 +148,9 @@ class Metrics:
         )
         yield from _depths(verbs.count())
         yield from _oldest(verbs.history(None, 10 * MOST_QUEUES, kind="gauge"))
-        yield _workers(verbs)
+        workers = verbs.workers()
+        yield _workers(workers)
+        yield self._stale_settlements(workers)
         folded = CounterMetricFamily(
             "penstock_metrics_folded_attempts", "Attempts that are counted as other."
         )
@@ -156,6 +160,19 @@ class Metrics:
         )
         behind.add_metric([], int(self._behind))
         yield from (folded, behind)
+
+    def _stale_settlements(self, workers: Sequence[WorkerRow]) -> Any:
+        """What workers counted on since the last scrape; before the first one it is not counted."""
+        from prometheus_client.core import CounterMetricFamily
+
+        known, self._stale_of = self._stale_of, {row.id: row.stale for row in workers}
+        if known is not None:
+            self._stale += sum(max(0, row.stale - known.get(row.id, 0)) for row in workers)
+        family = CounterMetricFamily(
+            "penstock_stale_settlements", "Outcomes that were refused: another attempt had the job."
+        )
+        family.add_metric([], self._stale)
+        return family
 
 
 def show(asked: Asked) -> Response:
@@ -228,11 +245,11 @@ def _gauge(row: Event) -> Gauge | None:
         return None
 
 
-def _workers(verbs: Verbs) -> Any:
+def _workers(workers: Sequence[WorkerRow]) -> Any:
     from prometheus_client.core import GaugeMetricFamily
 
     family = GaugeMetricFamily("penstock_workers", "Workers.", labels=["state"])
-    found = Counter(row.state for row in verbs.workers())
+    found = Counter(row.state for row in workers)
     for state in ("busy", "idle", "detached", "lapsed"):
         family.add_metric([state], found[state])
     return family

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,6 @@ from penstock.acting import ACTS, meant_by
 from penstock.errors import PenstockError, Refused
 from penstock.filter import Filter, words_of
 from penstock.ids import Ids
-from penstock.web.access import Role
 from penstock.web.verbs import Verbs
 
 logger = logging.getLogger("penstock.web")
@@ -119,6 +118,9 @@ class Operations:
                 )
             if len(going) >= MOST_AT_ONCE:
                 raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
+            says: dict[str, Any] = {"verb": verb, "filter": counted.filter, "jobs": counted.count}
+            says |= {"more": True} if counted.more else {}
+            verbs.record_operation(operation.id, says, reason)
             self._forget()
             self._all[operation.id] = _Running(operation, stop, thread)
             thread.start()
@@ -134,11 +136,11 @@ class Operations:
         return None if found is None else found.operation
 
     def cancel(self, verbs: Verbs, id: str) -> bool:
-        """Have one end after the page it is at, whoever began it; False if it has ended."""
-        verbs.need(Role.OPERATE, "stop")
+        """Have one end after its page, whoever began it; False if it has ended, or is about to."""
         found = self._all.get(id)
-        if found is None or found.operation.state != "running":
+        if found is None or found.operation.state != "running" or found.stop.is_set():
             return False
+        verbs.record_operation(id, {"verb": "stop"})
         found.stop.set()
         return True
 
@@ -168,7 +170,8 @@ class Operations:
                 ids = [job.id for job in page.jobs[:left]]
                 if ids:
                     operation.matched += len(ids)
-                    operation.done += len(verbs.act(operation.verb, ids, operation.reason))
+                    acted = verbs.act(operation.verb, ids, operation.reason, part_of=operation.id)
+                    operation.done += len(acted)
                 after = page.after
                 if after is None or operation.matched == operation.expected:
                     operation.state = "done"

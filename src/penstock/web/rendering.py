@@ -34,6 +34,7 @@ def environment() -> jinja2.Environment:
         json=pretty,
         tojson=_compact,
         last_line=last_line,
+        coded=_coded,
         quoted=shlex.quote,
         call_text=call_text,
     )
@@ -72,6 +73,18 @@ def _compact(value: object) -> str:
 def last_line(text: str | None) -> str:
     lines = (text or "").strip().splitlines()
     return lines[-1].strip() if lines else ""
+
+
+def _coded(text: str) -> Markup:
+    """A sentence whose commands, which it has between backticks, look like commands."""
+    parts = str(text).split("`")
+    if len(parts) % 2 == 0:  # one that does not end is no command
+        return escape(text)
+    made = (
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
+    return Markup("").join(made)
 
 
 def _when(at: float | None, now: float) -> Markup:

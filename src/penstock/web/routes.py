@@ -22,6 +22,7 @@ from penstock.web.pages import (
     reports,
     rules,
     schedules,
+    suggestions,
     workers,
 )
 from penstock.web.rest.table import REST
@@ -30,9 +31,11 @@ from penstock.web.route import Route
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/", "overview", overview.show, Role.VIEW, nav="Overview"),
     Route("GET", "/jobs", "jobs", jobs.show, Role.VIEW, nav="Jobs"),
+    Route("GET", "/jobs/suggestions", "suggestions", suggestions.show, Role.VIEW),
     Route("GET", "/jobs/{id}", "job", job.show, Role.VIEW),
     Route("POST", "/jobs/{id}/cancel", "cancel job", job.cancel, Role.OPERATE),
     Route("POST", "/jobs/{id}/retry", "retry job", job.retry, Role.OPERATE),
+    Route("POST", "/jobs/{id}/copy", "copy job", job.copy, Role.OPERATE),
     Route("POST", "/jobs/{id}/delete", "delete job", job.delete, Role.OPERATE),
     # Flows
     Route("GET", "/flows", "flows page", flows.show, Role.VIEW, nav="Flows"),
@@ -77,6 +80,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/reports", "reports", reports.show, Role.VIEW, nav="Reports"),
     Route("GET", "/reports/lake", "report of the lake", reports.lake, Role.VIEW),
     Route("GET", "/health", "health", health.show, Role.VIEW, nav="Health"),
+    Route("GET", "/health/findings", "findings", health.findings, Role.VIEW),
     Route("POST", "/health", "examine", health.examine, Role.VIEW),
     Route("GET", "/audit", "audit", audit.show, Role.VIEW, nav="Audit"),
     Route("GET", "/audit.csv", "audit as CSV", audit.table, Role.VIEW),

@@ -7,10 +7,8 @@ that only looks (GET), whoever asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -23,72 +21,31 @@ from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill, p
 from penstock.broker import Broker, Note, WorkerRow
 from penstock.checks import legible
 from penstock.clock import Clock
-from penstock.errors import PenstockError, Refused
-from penstock.examine import Finding, examine, examine_jobs
+from penstock.copied import enqueue_copy
+from penstock.errors import Refused
+from penstock.examine import Finding, examine, examine_jobs, promise_of
 from penstock.filter import Filter
 from penstock.flow import FlowPage, FlowRow, NodeRow
 from penstock.flow_look import Look, Took, flow_with, jobs_of, look_at, times_of
-from penstock.gauge import Gauge
+from penstock.gauge import Gauge, last_gauges
 from penstock.ids import Ids, parse_id
 from penstock.job import Job, State
 from penstock.mark import Mark
-from penstock.redact import HIDDEN, redact
+from penstock.redact import HIDDEN, redact, without_arguments
 from penstock.rule import Rule, RuleKind
 from penstock.rule_look import Fitting, fitting
 from penstock.schedule import Schedule
 from penstock.signals import check_signal
+from penstock.task import Task
 from penstock.views import Count, Event, Page, Why
 from penstock.web.access import Person, Role
 from penstock.web.counting import Counting
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from penstock.web.declared import VERBS, Forbidden, NeedsPost
+from penstock.web.declared import needs as _needs
 
 MOST_REASON = 500
 MOST_IDS = 1000
 MOST_COUNTED = 5000  # jobs that a rule is tried on one by one
-
-
-class Forbidden(PenstockError):
-    """The person's role does not go so far."""
-
-
-class NeedsPost(PenstockError):
-    """A request that only looks was about to change something."""
-
-
-class Declared(NamedTuple):
-    """What a verb needs."""
-
-    role: Role
-    changes: bool
-
-
-VERBS: dict[str, Declared] = {}
-
-
-def _needs(
-    role: Role, *, changes: bool = False
-) -> Callable[[Callable[Concatenate[Verbs, P], R]], Callable[Concatenate[Verbs, P], R]]:
-    def declare(
-        verb: Callable[Concatenate[Verbs, P], R],
-    ) -> Callable[Concatenate[Verbs, P], R]:
-        VERBS[verb.__name__] = Declared(role, changes)
-
-        @wraps(verb)
-        def checked(verbs: Verbs, *args: P.args, **kwargs: P.kwargs) -> R:
-            verbs.need(role, verb.__name__.replace("_", " "))
-            if changes and not verbs.may_change:
-                raise NeedsPost(f"{verb.__name__} changes something: send it with POST")
-            try:
-                return verb(verbs, *args, **kwargs)
-            finally:
-                if changes:
-                    verbs.counting.forget()
-
-        return checked
-
-    return declare
 
 
 class Verbs:
@@ -109,12 +66,16 @@ class Verbs:
         self.hide_arguments = hide_arguments
         self.counting = counting or Counting()
 
-    def need(self, role: Role, to: str) -> None:
-        """Refuse unless the person has this role."""
+    def check(self, verb: str) -> None:
+        """Refuse unless the person has the role for it, and the request may do such a thing."""
+        role, changes = VERBS[verb]
         if self.person.role < role:
+            to = verb.replace("_", " ")
             raise Forbidden(
                 f"{to} needs the role {role}; {self.person.name} has {self.person.role}"
             )
+        if changes and not self.may_change:
+            raise NeedsPost(f"{verb} changes something: send it with POST")
 
     @property
     def clock(self) -> Clock:
@@ -138,7 +99,7 @@ class Verbs:
         asked = filter.args or (filter.exclude is not None and filter.exclude.args)
         if asked and self.hide_arguments:
             raise Refused("arguments are hidden here: leave out arg.NAME")
-        page = self._broker.find(filter, None if not after else parse_id(after), limit)
+        page = self._broker.find(filter, after or None, limit)
         return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
 
     @_needs(Role.VIEW)
@@ -171,6 +132,11 @@ class Verbs:
         return read_audit(self._broker, wanted, before, limit, most_looked)
 
     @_needs(Role.VIEW)
+    def promise(self, url: str | None) -> str | None:
+        """What an accepted job survives here; None where no URL says which store it is."""
+        return None if url is None else promise_of(url)
+
+    @_needs(Role.VIEW)
     def examine(self, url: str | None, known: Mapping[str, int] | None = None) -> list[Finding]:
         """What the doctor finds; of a store without a URL, what can be told from inside."""
         return examine_jobs(self._broker, known) if url is None else examine(url, known)
@@ -183,12 +149,7 @@ class Verbs:
     @_needs(Role.VIEW)
     def gauges(self, limit: int = 1000) -> dict[str, tuple[float, Gauge]]:
         """The last gauge of each queue, and when that was; of the queues that were gauged last."""
-        found: dict[str, tuple[float, Gauge]] = {}
-        for row in self._broker.history(None, limit, kind="gauge"):
-            with suppress(msgspec.MsgspecError):
-                gauge = msgspec.json.decode(row.data or b"", type=Gauge)
-                found[gauge.queue] = (row.at, gauge)
-        return found
+        return last_gauges(self._broker.history(None, limit, kind="gauge"))
 
     @_needs(Role.VIEW)
     def notes(self, id: str, kind: str | None = None) -> list[Note]:
@@ -248,7 +209,7 @@ class Verbs:
         self, flow: FlowRow, node: str, state: State | None = None, after: str | None = None
     ) -> Page:
         """Jobs of a node, newest first."""
-        page = jobs_of(self._broker, flow, node, state, None if not after else parse_id(after))
+        page = jobs_of(self._broker, flow, node, state, after or None)
         return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
 
     @_needs(Role.VIEW)
@@ -275,54 +236,83 @@ class Verbs:
     # Look after
 
     @_needs(Role.OPERATE, changes=True)
-    def cancel(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
-        return self._act("cancel", ids, reason, flow)
+    def cancel(self, ids: Sequence[str], reason: str = "", **whose: str | None) -> list[str]:
+        return self._act("cancel", ids, reason, **whose)
 
     @_needs(Role.OPERATE, changes=True)
-    def retry(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
-        return self._act("retry", ids, reason, flow)
+    def retry(self, ids: Sequence[str], reason: str = "", **whose: str | None) -> list[str]:
+        return self._act("retry", ids, reason, **whose)
 
     @_needs(Role.OPERATE, changes=True)
-    def delete(self, ids: Sequence[str], reason: str = "", *, flow: str | None = None) -> list[str]:
-        return self._act("delete", ids, reason, flow)
+    def delete(self, ids: Sequence[str], reason: str = "", **whose: str | None) -> list[str]:
+        return self._act("delete", ids, reason, **whose)
 
-    def act(self, verb: str, ids: Sequence[str], reason: str = "") -> list[str]:
+    def act(
+        self, verb: str, ids: Sequence[str], reason: str = "", **whose: str | None
+    ) -> list[str]:
         """One of the three by its name."""
         acts = {"cancel": self.cancel, "retry": self.retry, "delete": self.delete}
-        return acts[verb](ids, reason)
+        return acts[verb](ids, reason, **whose)
 
     def check_act(self, verb: str, reason: str) -> None:
         """Refuse what `act` would refuse, whatever the jobs."""
         self.act(verb, (), reason)
 
-    def _act(self, verb: str, ids: Sequence[str], reason: str, flow: str | None) -> list[str]:
+    def _act(
+        self,
+        verb: str,
+        ids: Sequence[str],
+        reason: str,
+        flow: str | None = None,
+        part_of: str | None = None,
+    ) -> list[str]:
         if len(ids) > MOST_IDS:
             raise Refused(f"{len(ids):,} ids at a time: {MOST_IDS:,} at most; or give a filter")
         act = getattr(self._broker, ACTS[verb].name)
         told = (self._author, self._reason(reason))
         if flow is not None:
             return act((), *told, flow=parse_id(flow))
-        return act([parse_id(id) for id in ids], *told)
+        return act([parse_id(id) for id in ids], *told, part_of=part_of)
 
     @_needs(Role.OPERATE, changes=True)
-    def enqueue(self, app: App, task: str, arguments: bytes, options: Mapping[str, Any]) -> str:
+    def record_operation(self, id: str, says: Mapping[str, Any], reason: str = "") -> None:
+        """Write down who begins it, before its first job is touched, or ends it."""
+        data = {"operation": id, **says}
+        self._broker.record("operation", self._author, self._reason(reason), data)
+
+    @_needs(Role.OPERATE, changes=True)
+    def enqueue(
+        self, app: App, task: str, arguments: bytes, options: Mapping[str, Any], reason: str = ""
+    ) -> str:
         """Store a job of one of the app's tasks; its id, or that of the unique one that stands."""
-        found = app.task_named(task)
-        if found is None:
-            raise Refused(f"there is no task {task[:200]!r}; there are {', '.join(app.tasks)}")
+        found, why = self._task(app, task), self._reason(reason)
         args, kwargs = found.codec.decode(arguments)
-        given: dict[str, Any] = {"headers": {"author": self._author}, **options}
-        return found.options(**given).enqueue(*args, **kwargs).id
+        chosen: dict[str, Any] = {"headers": {"author": self._author}, **options}
+        id = chosen.pop("id", None)
+        job = found.options(**chosen).job(*args, **kwargs)
+        if id is not None:
+            job = msgspec.structs.replace(job, id=parse_id(id))
+        with app.sending([job]) as jobs:
+            answer = app.broker.enqueue(jobs)
+        if job.id not in answer.known and job.id not in answer.standing:
+            data = {"job": job.id, "task": job.task, "queue": job.queue, "jobs": 1}
+            self._broker.record("enqueue", self._author, why, data)
+        return answer.standing.get(job.id, job.id)
+
+    @_needs(Role.OPERATE, changes=True)
+    def copy(self, id: str, app: App | None, arguments: str | None = None, reason: str = "") -> str:
+        """Store a copy of a job that has ended, with these arguments if there are any; its id."""
+        if arguments is not None and self.hide_arguments:
+            raise Refused("arguments are hidden here: copy the job as it is")
+        told = (self._author, self._reason(reason))
+        return enqueue_copy(self._broker, parse_id(id), told, arguments, app)
 
     @_needs(Role.OPERATE, changes=True)
     def fill_again(self, app: App, task: str, first: str, last: str, reason: str = "") -> int:
         """Run the partitions of a range once more, those that are done too; how many they are."""
-        found = app.task_named(task)
-        if found is None:
-            raise Refused(f"there is no task {task[:200]!r} in the app of this dashboard")
         ends = [partition_of(each) for each in (first, last)]
         made = backfill(
-            found,
+            self._task(app, task),
             *(each if isinstance(each, int) else str(each) for each in ends),
             max_running=None,
             skip_done=False,
@@ -370,10 +360,8 @@ class Verbs:
 
     def _set(self, rule: Rule, kind: RuleKind) -> Rule:
         self._about_something(rule, kind)
-        reason = self._reason(rule.reason)
-        return self._broker.set_rule(
-            msgspec.structs.replace(rule, author=self._author, reason=reason)
-        )
+        told = {"author": self._author, "reason": self._reason(rule.reason)}
+        return self._broker.set_rule(msgspec.structs.replace(rule, **told))
 
     def _clear(self, rule: Rule, kind: RuleKind) -> bool:
         self._about_something(rule, kind)
@@ -382,6 +370,7 @@ class Verbs:
             rule.queue,
             rule.task,
             self._author,
+            self._reason(rule.reason),
             version=rule.version,
             tag=rule.tag,
             key=rule.key,
@@ -411,10 +400,30 @@ class Verbs:
         return id
 
     @_needs(Role.OPERATE, changes=True)
-    def remove_schedule(self, name: str) -> bool:
-        return self._broker.clear_schedule(name, self._author)
+    def remove_schedule(self, name: str, reason: str = "") -> bool:
+        return self._broker.clear_schedule(name, self._author, self._reason(reason))
+
+    @_needs(Role.OPERATE, changes=True)
+    def put_schedule(
+        self, app: App, name: str, task: str, options: Mapping[str, Any], times: Mapping[str, Any]
+    ) -> Schedule:
+        """Keep a schedule of one of the app's tasks; `times` is what `app.schedules.put` takes."""
+        reason = self._reason(times.get("reason", ""))
+        given: dict[str, Any] = {**times, "author": self._author, "reason": reason}
+        return app.schedules.put(name, self._task(app, task).options(**options), **given)
+
+    @_needs(Role.OPERATE, changes=True)
+    def forget_lake(self, lake: str, reason: str = "") -> bool:
+        return self._broker.clear_mark(lake, self._author, self._reason(reason))
 
     # What is told, and by whom
+
+    def _task(self, app: App, name: str) -> Task[..., Any]:
+        found = app.task_named(name)
+        if found is None:
+            known = ", ".join(sorted(app.tasks)[:10]) or "none"
+            raise Refused(f"there is no task {name[:200]!r} here; there are: {known}")
+        return found
 
     @property
     def _author(self) -> str:
@@ -428,7 +437,7 @@ class Verbs:
     def _shown(self, job: Job[Any]) -> Job[Any]:
         if self.hide_arguments:
             return msgspec.structs.replace(
-                job, body=_hidden(job.body), search={}, result=job.result and _HIDDEN_JSON
+                job, body=without_arguments(job.body), search={}, result=job.result and _HIDDEN_JSON
             )
         return msgspec.structs.replace(job, body=redact(job.body))
 
@@ -439,17 +448,8 @@ class Verbs:
 
     def _told(self, row: Event) -> Event:
         return msgspec.structs.replace(
-            row, body=row.body and _hidden(row.body), result=row.result and _HIDDEN_JSON
+            row, body=row.body and without_arguments(row.body), result=row.result and _HIDDEN_JSON
         )
 
 
 _HIDDEN_JSON = msgspec.json.encode(HIDDEN)
-
-
-def _hidden(body: bytes) -> bytes:
-    """The body with all of its arguments hidden; what else it says stays."""
-    try:
-        whole: Any = msgspec.json.decode(body)
-        return msgspec.json.encode({**whole, "args": HIDDEN})
-    except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
-        return msgspec.json.encode({"args": HIDDEN})

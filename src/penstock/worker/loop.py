@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from penstock.batch_task import as_batch_task
-from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
+from penstock.broker import RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, Outcome, State, put_back
 from penstock.release import release
 from penstock.run_together import most_together
 from penstock.target import loading, target_of
 from penstock.upkeep import Upkeep
+from penstock.views import LEASE_SECONDS
 from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
 from penstock.worker.claims import Claims, Want
@@ -132,7 +133,9 @@ class Worker:
         processes, apart = self._target is not None, self.broker.apart
         self._claims = Claims(threads, async_slots, processes=processes, apart=apart)
         clock, declared = self.broker.clock, app.schedules.declared
-        self._upkeep = Upkeep(self.broker, clock, self.id, retention, lease, declared=declared)
+        self._upkeep = Upkeep(
+            self.broker, clock, self.id, retention, lease, declared=declared, sending=app.sending
+        )
         bench = Bench(app, self._slots, self._gate, self._report, self._target)
         self._crew = Crew(bench, threads, async_slots, self._stuck, self._publish)
         self._outbox = Outbox()
@@ -166,6 +169,7 @@ class Worker:
             penstock=release(),
             claimed_at=self.health.claimed_at,
             running=self._claims.running(),
+            stale=self._line.stale,
         )
 
     def stop(self, *, now: bool = False) -> None:

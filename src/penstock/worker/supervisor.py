@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.broker import LEASE_SECONDS, RETENTION_SECONDS, WorkerRow
+from penstock.broker import RETENTION_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.release import release
 from penstock.run import fire, timed_out
 from penstock.target import load_app
+from penstock.views import LEASE_SECONDS
 from penstock.worker.child import ChildConfig
 from penstock.worker.health import RED_AFTER, Answer, serve
 from penstock.worker.memory import memory_of
@@ -398,6 +399,7 @@ class Supervisor:
             penstock=release(),
             claimed_at=vitals.claimed_at or None,
             running=vitals.running,
+            stale=vitals.stale,
         )
 
     def _say_lost(self, error: Exception) -> None:

@@ -13,7 +13,8 @@ from typing import Any, Never
 import msgspec
 
 from penstock.broker import RETENTION_SECONDS, Batch, Enqueued, Note, Renewed, WorkerRow
-from penstock.brokers.memory.looking_after import LookingAfter
+from penstock.brokers.memory.flows import known_flow
+from penstock.brokers.memory.looking_after import Act, LookingAfter
 from penstock.brokers.memory.marks import Marks
 from penstock.brokers.memory.places import lane_of, may_take
 from penstock.brokers.memory.reading import Reading
@@ -28,12 +29,13 @@ from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.flow import Flow, FlowPage, FlowRow, Gift, check_flow
 from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
+from penstock.made import below, made
 from penstock.mark import Mark
 from penstock.order import in_turn, policies
 from penstock.rule import Limits, Rule, RuleKind, check_rule, rule_over_job
 from penstock.schedule import Decision, Schedule
 from penstock.slice import check_last
-from penstock.views import Count, Event, Page, Why
+from penstock.views import Count, Event, Page, Why, recorded, who_and_why
 from penstock.why import explain, held_by
 
 MOST_FOUND = 1000
@@ -83,34 +85,11 @@ class MemoryBroker(Staging, Reading):
             if flow is not None:
                 check_flow(flow, jobs)
                 if before:
-                    return self._known(flow, before, len(offered))
-            count = self._count_on(batch, len(offered), now)
+                    return known_flow(flow, before, len(offered))
+            count = store.count_on(batch, len(offered), now)
             standing = store.take_in(offered, flow, now)
             self._lock.notify_all()
             return Enqueued(frozenset(before), standing, count)
-
-    @staticmethod
-    def _known(flow: Flow, before: set[str], jobs: int) -> Enqueued:
-        if len(before) < jobs:
-            raise Refused(
-                f"flow {flow.id}: job {min(before)} was enqueued before, without this flow; "
-                "make a new one, and enqueue only the flow"
-            )
-        return Enqueued(frozenset(before))
-
-    def _count_on(self, batch: Batch | None, rows: int, now: float) -> int:
-        if batch is None:
-            return 0
-        stored, _ = self._store.batches.get(batch.id, (0, now))
-        if not rows:
-            return stored
-        if stored != batch.count:
-            raise Refused(
-                f"batch {batch.id!r} goes on from row {batch.count}, but {stored} rows are "
-                "stored: somebody else sends it too, or an answer was lost; ask for its count"
-            )
-        self._store.batches[batch.id] = (stored + rows, now)
-        return stored + rows
 
     # Work
 
@@ -284,26 +263,46 @@ class MemoryBroker(Staging, Reading):
             return rows - store.rows()
 
     def cancel(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
-        with self._lock:
-            done = self._look_after.cancel(ids, author, reason, flow)
-            self._lock.notify_all()
-            return done
+        told = who_and_why(author, reason, flow or part_of)
+        return self._act(self._look_after.cancel, ids, told, flow)
 
     def retry(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
-        with self._lock:
-            done = self._look_after.retry(ids, author, reason, flow)
-            self._lock.notify_all()
-            return done
+        told = who_and_why(author, reason, flow or part_of)
+        return self._act(self._look_after.retry, ids, told, flow)
 
     def delete(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
+    ) -> list[str]:
+        told = who_and_why(author, reason, flow or part_of)
+        return self._act(self._look_after.delete, ids, told, flow)
+
+    def _act(
+        self, act: Act, ids: Sequence[str], told: dict[str, str], flow: str | None
     ) -> list[str]:
         with self._lock:
-            done = self._look_after.delete(ids, author, reason, flow)
+            done = act(ids, told, flow)
             self._lock.notify_all()
             return done
 
@@ -324,6 +323,7 @@ class MemoryBroker(Staging, Reading):
         queue: str | None = None,
         task: str | None = None,
         author: str = "",
+        reason: str = "",
         *,
         version: int | None = None,
         tag: tuple[str, str] | None = None,
@@ -332,21 +332,21 @@ class MemoryBroker(Staging, Reading):
     ) -> bool:
         with self._lock:
             place = (kind, queue, task, version, tag, key, per_key)
-            cleared = self._rules.clear(place, author)
+            cleared = self._rules.clear(place, author, reason)
             if cleared:
                 self.wake()
             return cleared
 
-    def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
+    def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
         with self._lock:
             before = self._schedules.all()
-            kept = self._schedules.put(schedule, author)
+            kept = self._schedules.put(schedule, author, reason)
             self._rules.version += kept not in before
             return kept
 
-    def clear_schedule(self, name: str, author: str = "") -> bool:
+    def clear_schedule(self, name: str, author: str = "", reason: str = "") -> bool:
         with self._lock:
-            return self._schedules.clear(name, author)
+            return self._schedules.clear(name, author, reason)
 
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
         with self._lock:
@@ -356,9 +356,15 @@ class MemoryBroker(Staging, Reading):
         with self._lock:
             return self._marks.put(mark, back=back)
 
-    def clear_mark(self, lake: str, author: str = "") -> bool:
+    def clear_mark(self, lake: str, author: str = "", reason: str = "") -> bool:
         with self._lock:
-            return self._marks.clear(lake, author)
+            return self._marks.clear(lake, author, reason)
+
+    def record(
+        self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
+    ) -> None:
+        with self._lock:
+            self._store.record(kind, data=recorded(kind, author, reason, data))
 
     # Look
 
@@ -376,15 +382,16 @@ class MemoryBroker(Staging, Reading):
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
         with self._lock:
             limit = min(max(limit, 1), MOST_FOUND)
-            jobs = self._store.jobs
-            ids = sorted((name for name in jobs if after is None or name < after), reverse=True)
+            older = below(after)
+            jobs = [job for job in self._store.jobs.values() if older.holds(job)]
+            jobs.sort(key=made, reverse=True)
             found: list[Job[Any]] = []
-            for examined, job_id in enumerate(ids, 1):
-                if filter.matches(jobs[job_id]):
-                    found.append(jobs[job_id])
-                if len(found) == limit and examined < len(ids):
-                    return Page(found, job_id, examined)
-            return Page(found, None, len(ids))
+            for examined, job in enumerate(jobs, 1):
+                if filter.matches(job):
+                    found.append(job)
+                if len(found) == limit and examined < len(jobs):
+                    return Page(found, str(made(job)), examined)
+            return Page(found, None, len(jobs))
 
     def count(self) -> list[Count]:
         with self._lock:

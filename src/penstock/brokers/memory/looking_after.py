@@ -5,16 +5,16 @@ None of it locks; the broker holds its one lock around every verb.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.brokers.memory.store import Store, renewed
-from penstock.checks import legible
 from penstock.flow import WAIT_TASK, Node
 from penstock.job import ENDED, Job, State
 
+Act = Callable[[Sequence[str], dict[str, str], str | None], list[str]]
 _BAD = frozenset({State.FAILED, State.CANCELLED})
 
 
@@ -24,10 +24,8 @@ class LookingAfter:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def cancel(
-        self, ids: Sequence[str], author: str, reason: str, flow: str | None = None
-    ) -> list[str]:
-        store, data = self._store, _who_and_why(author, reason)
+    def cancel(self, ids: Sequence[str], data: dict[str, str], flow: str | None) -> list[str]:
+        store = self._store
         unended = [job for job in self._meant(ids, flow) if job.state not in ENDED]
         self._tell(flow, "cancel", unended, data)
         for job in unended:
@@ -38,10 +36,8 @@ class LookingAfter:
         store.cancel(idle, "cancelled", data)
         return [job.id for job in unended]
 
-    def retry(
-        self, ids: Sequence[str], author: str, reason: str, flow: str | None = None
-    ) -> list[str]:
-        data, changed = _who_and_why(author, reason), set[str]()
+    def retry(self, ids: Sequence[str], data: dict[str, str], flow: str | None) -> list[str]:
+        changed = set[str]()
         asked = [job for job in self._meant(ids, flow) if flow is None or job.state in _BAD]
         for job in asked:
             if job.id not in changed:
@@ -79,10 +75,8 @@ class LookingAfter:
     def _kept_bad(self, node: Node) -> int:
         return sum(job.state in _BAD for job in self._store.named(node.ids()))
 
-    def delete(
-        self, ids: Sequence[str], author: str, reason: str, flow: str | None = None
-    ) -> list[str]:
-        store, data = self._store, _who_and_why(author, reason)
+    def delete(self, ids: Sequence[str], data: dict[str, str], flow: str | None) -> list[str]:
+        store = self._store
         meant = self._meant(ids, flow)
         gone = {job.id: job for job in meant if flow is not None or job.state is not State.RUNNING}
         for job in gone.values():
@@ -110,8 +104,5 @@ class LookingAfter:
         self, flow: str | None, says: str, changed: Collection[Any], data: dict[str, str]
     ) -> None:
         if flow is not None and (changed or says == "delete"):
-            self._store.flows.tell(flow, says, **data)
-
-
-def _who_and_why(author: str, reason: str) -> dict[str, str]:
-    return {"author": legible(author), "reason": legible(reason)}
+            told = {name: data[name] for name in ("author", "reason")}
+            self._store.flows.tell(flow, says, **told)

@@ -27,10 +27,10 @@ class Marks:
             self._tell_of(says, after)
         return after
 
-    def clear(self, lake: str, author: str) -> bool:
+    def clear(self, lake: str, author: str, reason: str) -> bool:
         gone = self._kept.pop(lake, None)
         if gone is not None:
-            self._tell_of("forgotten", gone, legible(author))
+            self._tell_of("forgotten", gone, legible(author), legible(reason))
         return gone is not None
 
     def all(self) -> list[Mark]:
@@ -64,5 +64,5 @@ class Marks:
         rows = (row.position for row in self._store.history if not self._store.stays(row))
         return min(rows, default=None)
 
-    def _tell_of(self, says: str, mark: Mark, author: str = "") -> None:
-        self._store.record("lake", data=mark_data(says, mark, author))
+    def _tell_of(self, says: str, mark: Mark, author: str = "", reason: str = "") -> None:
+        self._store.record("lake", data=mark_data(says, mark, author, reason))

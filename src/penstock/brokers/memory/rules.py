@@ -38,12 +38,12 @@ class Rules:
         self._record(rule, in_force=True)
         return self._kept[place]
 
-    def clear(self, place: Hashable, author: str) -> bool:
+    def clear(self, place: Hashable, author: str, reason: str) -> bool:
         in_force = self.in_force()
         cleared = self._kept.pop(place, None)
         if cleared is None or cleared not in in_force:
             return False
-        cleared = msgspec.structs.replace(cleared, author=author, reason="")
+        cleared = msgspec.structs.replace(cleared, author=author, reason=reason)
         self._record(cleared, in_force=False)
         return True
 

@@ -21,19 +21,19 @@ class Schedules:
         self._store = store
         self._kept: dict[str, Schedule] = {}
 
-    def put(self, schedule: Schedule, author: str) -> Schedule:
+    def put(self, schedule: Schedule, author: str, reason: str) -> Schedule:
         check_name("schedule", schedule.name)
         before = self._kept.get(schedule.name)
         after = replaced(before, schedule, self._store.clock.now())
         if after is not before:
             self._kept[schedule.name] = after
-            self._record(schedule.name, Decision(says="put", author=author))
+            self._record(schedule.name, Decision(says="put", author=author, reason=reason))
         return after
 
-    def clear(self, name: str, author: str) -> bool:
+    def clear(self, name: str, author: str, reason: str) -> bool:
         if self._kept.pop(name, None) is None:
             return False
-        self._record(name, Decision(says="removed", author=author))
+        self._record(name, Decision(says="removed", author=author, reason=reason))
         return True
 
     def decide(

@@ -16,10 +16,12 @@ def signal(store: Store, name: str, value: bytes, author: str, reason: str) -> l
     now = store.clock.now()
     waiting = sorted(job.id for job in store.jobs.values() if awaits(job, name, now))
     ended = [signalled(store.jobs[job_id], value, now) for job_id in waiting]
+    data = told(name, author, reason)
+    if ended:
+        store.record("signal", data={**data, "jobs": len(ended)})
     for job in ended:
         store.take_out(store.jobs[job.id])
         store.jobs[job.id] = job
-        data = told(name, author, reason)
         store.record("attempt", job, body=redact(job.body), result=value, data=data)
     store.count_ends(ended)
     return waiting

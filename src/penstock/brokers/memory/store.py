@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker import Note, WorkerRow
+from penstock.broker import Batch, Note, WorkerRow
 from penstock.brokers.memory.flows import Flows, StoredNode
 from penstock.brokers.memory.places import Keys, Line, Worker, lane_of
 from penstock.clock import Clock
+from penstock.errors import Refused
 from penstock.flow import Flow, Gift
 from penstock.gauge import Gauged
 from penstock.ids import time_of
@@ -346,6 +347,21 @@ class Store:
             alive_since=before.alive_since if before and unbroken else monotonic,
             alive_until=monotonic + row.lease,
         )
+
+    def count_on(self, batch: Batch | None, rows: int, now: float) -> int:
+        """How many rows of a bulk enqueue are stored, with these."""
+        if batch is None:
+            return 0
+        stored, _ = self.batches.get(batch.id, (0, now))
+        if not rows:
+            return stored
+        if stored != batch.count:
+            raise Refused(
+                f"batch {batch.id!r} goes on from row {batch.count}, but {stored} rows are "
+                "stored: somebody else sends it too, or an answer was lost; ask for its count"
+            )
+        self.batches[batch.id] = (stored + rows, now)
+        return stored + rows
 
     def record(
         self,

@@ -8,7 +8,7 @@ moment: what is in use is pruned the next time.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from psycopg import errors
@@ -24,7 +24,6 @@ from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.flowing import Place, place_of
 from penstock.brokers.tables.looking_after import Act, Touched
 from penstock.brokers.tables.whole_flows import ActOnFlow
-from penstock.checks import legible
 from penstock.job import State
 from penstock.mark import Mark
 from penstock.slice import FARTHEST_POSITION, check_last
@@ -60,8 +59,8 @@ class Pruning(Staging):
         return moved
 
     @again
-    def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
-        return super()._each(ids, kind, legible(author), legible(reason), act)
+    def _each(self, ids: Sequence[str], kind: str, told: Mapping[str, str], act: Act) -> list[str]:
+        return super()._each(ids, kind, told, act)
 
     @again
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
@@ -70,6 +69,12 @@ class Pruning(Staging):
     @again
     def _all_of(self, flow: str, kind: str, author: str, reason: str, act: ActOnFlow) -> list[str]:
         return super()._all_of(flow, kind, author, reason, act)
+
+    @again
+    def record(
+        self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
+    ) -> None:
+        super().record(kind, author, reason, data)
 
     @again
     def set_mark(self, mark: Mark, *, back: bool = False) -> Mark:

@@ -27,6 +27,7 @@ class Ruling(Renewing):
         queue: str | None = None,
         task: str | None = None,
         author: str = "",
+        reason: str = "",
         *,
         version: int | None = None,
         tag: tuple[str, str] | None = None,
@@ -36,7 +37,7 @@ class Ruling(Renewing):
         if kind is RuleKind.BLOCK:
             self._may_block("unblock")
         return super().clear_rule(
-            kind, queue, task, author, version=version, tag=tag, key=key, per_key=per_key
+            kind, queue, task, author, reason, version=version, tag=tag, key=key, per_key=per_key
         )
 
     def _may_block(self, verb: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from penstock.broker import STAGED_SECONDS
 from penstock.brokers.sqlite.staging import Staging
@@ -11,8 +10,6 @@ from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.flowing import place_of
-from penstock.brokers.tables.looking_after import Act
-from penstock.checks import legible
 from penstock.job import State
 
 PRUNED_AT_ONCE = 1000  # about 10 ms
@@ -20,10 +17,7 @@ PRUNE_REST_SECONDS = 0.001
 
 
 class Pruning(Staging):
-    """Prune, and the words of those who look after jobs as a file can keep them."""
-
-    def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
-        return super()._each(ids, kind, legible(author), legible(reason), act)
+    """Prune."""
 
     def prune(self, before: float) -> int:
         # Page by page: whoever wants to write meanwhile, a heartbeat for one, gets its turn.

@@ -41,6 +41,7 @@ from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
 from penstock.order import check_same
 from penstock.rule import Rule, RuleKind, check_rule
+from penstock.views import recorded
 
 _BAD = frozenset({State.FAILED, State.CANCELLED})
 Touched = tuple[Job[Any], int]  # a job as it stands now, and its lane
@@ -92,9 +93,9 @@ class LookingAfter(Working[StoreT]):
             and lease_time - found["alive_since"] >= found["lease"]
         )
 
-    def _each(self, ids: Sequence[str], kind: str, author: str, reason: str, act: Act) -> list[str]:
+    def _each(self, ids: Sequence[str], kind: str, told: Mapping[str, str], act: Act) -> list[str]:
         """Do it to every job it applies to, and note who asked, in one transaction."""
-        data = msgspec.json.encode({"author": author, "reason": reason})
+        data = msgspec.json.encode(told)
         wanted = {job_id: to_bytes(job_id) for job_id in ids}
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
@@ -344,6 +345,15 @@ class LookingAfter(Working[StoreT]):
                 return job
         raise LookupError(offset)
 
+    def record(
+        self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
+    ) -> None:
+        says = msgspec.json.encode(recorded(kind, author, reason, data))
+        with self.store.writing() as db:
+            change = Change(self.store, db, self.clock.now())
+            change.happened(kind, says, None, None)
+            change.finish()
+
     def set_rule(self, rule: Rule) -> Rule:
         check_rule(rule)
         with self.store.writing() as db:
@@ -381,6 +391,7 @@ class LookingAfter(Working[StoreT]):
         queue: str | None = None,
         task: str | None = None,
         author: str = "",
+        reason: str = "",
         *,
         version: int | None = None,
         tag: tuple[str, str] | None = None,
@@ -396,7 +407,7 @@ class LookingAfter(Working[StoreT]):
                 parameters = {**rule_place(rule), "now": now}
                 cleared = db.execute(self.store.sql.clear_rule, parameters).rowcount
             if cleared:
-                rule = msgspec.structs.replace(found[0], author=author, reason="")
+                rule = msgspec.structs.replace(found[0], author=author, reason=reason)
                 data = _rule_data(rule, in_force=False)
                 change = Change(self.store, db, now)
                 change.happened("rule", data, None, None)

@@ -45,13 +45,13 @@ class Marking(Looking[StoreT]):
             self._tell_of(Change(self.store, db, now), says, after)
         return after
 
-    def clear_mark(self, lake: str, author: str = "") -> bool:
+    def clear_mark(self, lake: str, author: str = "", reason: str = "") -> bool:
         with self.store.writing() as db:
             row = db.execute(self.store.sql.mark, (lake,)).fetchone()
             cleared = db.execute(self.store.sql.clear_mark, (lake,)).rowcount
             if cleared:
                 change = Change(self.store, db, self.clock.now())
-                self._tell_of(change, "forgotten", _mark(row), legible(author))
+                self._tell_of(change, "forgotten", _mark(row), legible(author), legible(reason))
         return bool(cleared)
 
     def marks(self) -> list[Mark]:
@@ -91,8 +91,10 @@ class Marking(Looking[StoreT]):
         }
         db.execute(self.store.sql.set_mark, values)
 
-    def _tell_of(self, change: Change, says: str, mark: Mark, author: str = "") -> None:
-        data = msgspec.json.encode(mark_data(says, mark, author))
+    def _tell_of(
+        self, change: Change, says: str, mark: Mark, author: str = "", reason: str = ""
+    ) -> None:
+        data = msgspec.json.encode(mark_data(says, mark, author, reason))
         change.happened("lake", data, None, None)
         change.finish()
 

@@ -27,7 +27,7 @@ _read = msgspec.json.Decoder(Schedule).decode
 class Scheduling(Marking[StoreT]):
     """Put, clear and list schedules; decide their slots."""
 
-    def put_schedule(self, schedule: Schedule, author: str = "") -> Schedule:
+    def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
         check_name("schedule", schedule.name)
         with self.store.writing() as db:
             now = self.clock.now()
@@ -43,16 +43,16 @@ class Scheduling(Marking[StoreT]):
                         return after
                     db.execute(self.store.sql.change_schedule, _values(after))
                     break
-            self._record(Change(self.store, db, now), schedule.name, "put", author)
+            self._record(Change(self.store, db, now), schedule.name, "put", (author, reason))
         self.store.rules_changed(stop=False)
         return after
 
-    def clear_schedule(self, name: str, author: str = "") -> bool:
+    def clear_schedule(self, name: str, author: str = "", reason: str = "") -> bool:
         with self.store.writing() as db:
             cleared = db.execute(self.store.sql.clear_schedule, (name,)).rowcount
             if cleared:
                 change = Change(self.store, db, self.clock.now())
-                self._record(change, name, "removed", author)
+                self._record(change, name, "removed", (author, reason))
         return bool(cleared)
 
     def schedules(self) -> list[Schedule]:
@@ -94,8 +94,9 @@ class Scheduling(Marking[StoreT]):
         db.execute(self.store.sql.change_schedule, _values(decided(stored, decisions, now)))
         return True
 
-    def _record(self, change: Change, name: str, says: str, author: str) -> None:
-        data = event_data(name, Decision(says=says, author=legible(author)), change.now)
+    def _record(self, change: Change, name: str, says: str, told: tuple[str, str]) -> None:
+        author, reason = map(legible, told)
+        data = event_data(name, Decision(says=says, author=author, reason=reason), change.now)
         change.happened("schedule", msgspec.json.encode(data), None, None)
         change.finish()
 

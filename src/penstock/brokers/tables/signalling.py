@@ -24,7 +24,8 @@ class Signalling(LookingAfter[StoreT]):
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         wanted = {"tag": TAG, "name": check_signal(name), "task": WAIT_TASK}
-        data = msgspec.json.encode(told(name, author, reason))
+        says = told(name, author, reason)
+        data = msgspec.json.encode(says)
         ended: list[str] = []
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
@@ -36,6 +37,9 @@ class Signalling(LookingAfter[StoreT]):
                         change, signalled(job, value, change.now), row["lane"], data
                     )
                     ended.append(job.id)
+            if ended:
+                sent = msgspec.json.encode({**says, "jobs": len(ended)})
+                change.happened("signal", sent, None, None)
             change.finish()
         self._tell(change)
         return ended

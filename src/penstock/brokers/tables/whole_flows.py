@@ -28,11 +28,11 @@ from penstock.brokers.tables.rows import (
     succeeded_job,
 )
 from penstock.brokers.tables.settling import StoreT
-from penstock.checks import legible
 from penstock.flow import FlowPage, FlowRow, event_of, in_order
 from penstock.flow_state import found_by, key_of
 from penstock.ids import from_bytes, to_bytes
 from penstock.job import ENDED, State
+from penstock.views import who_and_why
 
 Span = tuple[bytes, bytes]  # the first and the last id of jobs that follow on, within one run
 ActOnFlow = Callable[[Change, bytes], dict[bytes, Touched]]
@@ -47,30 +47,51 @@ class WholeFlows(LookingAfter[StoreT]):
     """Cancel, retry, delete; flow and flows."""
 
     def cancel(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
         if flow is None:
-            return self._each(ids, "cancel", author, reason, self._cancel)
+            told = who_and_why(author, reason, part_of)
+            return self._each(ids, "cancel", told, self._cancel)
         return self._all_of(flow, "cancel", author, reason, self._cancel_flow)
 
     def retry(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
         if flow is None:
-            return self._each(ids, "retry", author, reason, self._retry)
+            told = who_and_why(author, reason, part_of)
+            return self._each(ids, "retry", told, self._retry)
         return self._all_of(flow, "retry", author, reason, self._retry_flow)
 
     def delete(
-        self, ids: Sequence[str], author: str = "", reason: str = "", *, flow: str | None = None
+        self,
+        ids: Sequence[str],
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
     ) -> list[str]:
         if flow is None:
-            return self._each(ids, "delete", author, reason, self._delete)
+            told = who_and_why(author, reason, part_of)
+            return self._each(ids, "delete", told, self._delete)
         return self._all_of(flow, "delete", author, reason, self._delete_flow)
 
     def _all_of(self, flow: str, kind: str, author: str, reason: str, act: ActOnFlow) -> list[str]:
         """Do it to every job of a flow that it applies to, and note who asked."""
-        said = {"author": legible(author), "reason": legible(reason)}
-        data, raw = msgspec.json.encode(said), to_bytes(flow)
+        said, raw = who_and_why(author, reason), to_bytes(flow)
+        data = msgspec.json.encode(said | {"part_of": flow})
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
             row = db.execute(self.store.sql.flow_end, {"id": raw}).fetchone()

@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from penstock.audit import KINDS, Deed, Deeds, Wanted, check_kinds, deed_json
+from penstock.deed_text import Told, told_of
 from penstock.errors import Refused
 from penstock.filter import parse_time
 from penstock.web.asked import Asked
@@ -18,7 +19,7 @@ from penstock.web.asked import Asked
 PAGE = 50
 MOST_EXPORTED = 10_000
 MOST_LOOKED = 50_000  # rows, for a file
-_COLUMNS = ("position", "at", "kind", "author", "reason", "job", "queue", "task", "says")
+_COLUMNS = ("position", "at", "kind", "author", "reason", "job", "queue", "task", "told", "says")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -39,7 +40,7 @@ def show(asked: Asked) -> Response:
         status,
         title="Audit",
         cli=_cli(given),
-        deeds=found.deeds,
+        deeds=[_row(asked, deed) for deed in found.deeds],
         found=found,
         mistake=mistake,
         kinds=KINDS,
@@ -85,8 +86,25 @@ def _exported(asked: Asked) -> Deeds:
     return asked.verbs.audit(_wanted(asked), before or None, limit, MOST_LOOKED)
 
 
+def _row(asked: Asked, deed: Deed) -> tuple[Deed, Told, str | None]:
+    """A deed, the same in words, and the page of what it is about."""
+    told = told_of(deed)
+    kind, name = told.thing or ("", "")
+    if kind == "backfill":
+        return deed, told, asked.link("/backfills/one", task=name)
+    if kind == "operation" and asked.site.operations.get(name) is None:
+        return (
+            deed,
+            told,
+            asked.link("/jobs", q=deed.says.get("filter")) if "filter" in deed.says else None,
+        )
+    if kind in {"queue", "schedule"}:
+        return deed, told, asked.link(f"/{kind}s/one", name=name)
+    return deed, told, f"{asked.root}/{kind}s/{name}" if kind else None
+
+
 def _values(deed: Deed) -> list[Any]:
-    row = deed_json(deed)
+    row = {**deed_json(deed), "told": str(told_of(deed))}
     return [*(row[name] for name in _COLUMNS[:-1]), msgspec.json.encode(deed.says).decode()]
 
 

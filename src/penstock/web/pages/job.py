@@ -10,15 +10,18 @@ from starlette.responses import Response
 
 from penstock.as_json import decoded
 from penstock.broker import Note
+from penstock.copied import COPY_OF
 from penstock.errors import Refused
-from penstock.flow import member_of
-from penstock.job import ENDED, Job, State
+from penstock.flow import FlowRow, NodeRow, member_of
+from penstock.ids import parse_id
+from penstock.job import ENDED, PARENT, Job, State
 from penstock.notes import Line, Progress
 from penstock.views import Event
 from penstock.web.asked import Asked, Conflict, NotFound
 
 MOST_EVENTS = 200
 MOST_LINES = 1000
+MOST_NEEDS = 5
 
 
 class Attempt(NamedTuple):
@@ -35,34 +38,69 @@ class Attempt(NamedTuple):
     error: str | None
     left: float = 0.0
     width: float = 0.0
+    due: float = 0.0  # from where on it waited
+
+
+class Step(NamedTuple):
+    """Where a job is in its flow."""
+
+    flow: FlowRow
+    node: NodeRow
+    needs: list[NodeRow]  # as many as are named
+
+
+class Happened(NamedTuple):
+    """An event in words: what was done, by whom and why; and what else it holds."""
+
+    at: float
+    did: str
+    author: str
+    reason: str
+    more: dict[str, Any]
 
 
 def show(asked: Asked) -> Response:
+    return _page(asked)
+
+
+def _page(asked: Asked, typed: str | None = None, mistake: str = "") -> Response:
+    """The page of a job; with what somebody `typed` as arguments of a copy, and why not."""
     verbs, id = asked.verbs, _id(asked)
     job, why = verbs.get(id), verbs.why(id)
     events = verbs.history(None, MOST_EVENTS, id)
     if job is None and not events:
         raise NotFound(why.sentence)
     notes = verbs.notes(id)
-    place = None if job is None else member_of(job.body)
+    attempts, spread = _timeline(job, events, verbs.now)
+    options = _options(job)
+    headers = options.get("headers", {})
+    task = None if job is None or asked.site.app is None else asked.site.app.task_named(job.task)
     return asked.page(
         "job.html",
-        title=f"Job {id}",
+        422 if mistake else 200,
+        title=id if job is None else f"{job.task} {id}",
         cli=f"penstock why {id}",
         id=id,
         job=job,
         why=why,
         arguments=_arguments(job, events),
-        options=_options(job),
-        attempts=_timeline(job, events, verbs.now),
-        events=[event for event in events if event.kind != "attempt"],
-        told=_told,
+        options={name: value for name, value in options.items() if name != "headers"},
+        headers={name: value for name, value in headers.items() if name != COPY_OF},
+        copy_of=_an_id(headers.get(COPY_OF)),
+        parent=None if job is None else _an_id(job.tags.get(PARENT)),
+        attempts=attempts,
+        spread=spread,
+        events=[_happened(event) for event in events if event.kind != "attempt"],
         progress=_progress(notes),
         snapshots=[note for note in notes if note.kind == "snapshot"],
         steps=[note for note in notes if note.kind == "step"],
         lines=_lines(notes)[-MOST_LINES:],
-        flow=None if place is None else place.id,
+        step=None if job is None else _step(asked, job),
         can=_can(job),
+        signature=None if task is None else task.signature_text,
+        hidden=asked.site.hide_arguments,
+        typed=typed,
+        mistake=mistake,
     )
 
 
@@ -78,6 +116,17 @@ def delete(asked: Asked) -> Response:
     return _act(asked, asked.verbs.delete)
 
 
+def copy(asked: Asked) -> Response:
+    """A new job like this one, with the arguments that were typed."""
+    form = asked.form()
+    typed = form.get("arguments")
+    try:
+        made = asked.verbs.copy(_id(asked), asked.site.app, typed, form.get("reason", ""))
+    except Refused as error:
+        return _page(asked, typed, str(error))
+    return asked.go(f"/jobs/{made}")
+
+
 def _act(asked: Asked, verb: Callable[[Sequence[str], str], list[str]]) -> Response:
     id = _id(asked)
     if not verb([id], asked.form().get("reason", "")):
@@ -86,8 +135,6 @@ def _act(asked: Asked, verb: Callable[[Sequence[str], str], list[str]]) -> Respo
 
 
 def _id(asked: Asked) -> str:
-    from penstock.ids import parse_id
-
     try:
         return parse_id(asked.part("id"))
     except Refused as error:
@@ -99,10 +146,10 @@ def _can(job: Job[Any] | None) -> list[str]:
     if job is None:
         return []
     if job.state in {State.FAILED, State.CANCELLED}:
-        return ["retry", "delete"]
+        return ["retry", "copy", "delete"]
     if job.state is State.RUNNING:
         return ["cancel"]
-    return ["delete"] if job.state in ENDED else ["cancel", "delete"]
+    return ["copy", "delete"] if job.state in ENDED else ["cancel", "delete"]
 
 
 def _arguments(job: Job[Any] | None, events: Sequence[Event]) -> bytes | None:
@@ -127,7 +174,10 @@ def _part(body: bytes, name: str) -> bytes:
         return body
 
 
-def _timeline(job: Job[Any] | None, events: Sequence[Event], now: float) -> list[Attempt]:
+def _timeline(
+    job: Job[Any] | None, events: Sequence[Event], now: float
+) -> tuple[list[Attempt], float]:
+    """The attempts, and how many seconds their bars are spread over."""
     attempts = [
         Attempt(
             event.attempt,
@@ -150,31 +200,68 @@ def _timeline(job: Job[Any] | None, events: Sequence[Event], now: float) -> list
         )
     starts = [each.started_at for each in attempts if each.started_at is not None]
     if not starts:
-        return attempts
+        return attempts, 0.0
     first = min([*starts, job.enqueued_at] if job is not None and job.enqueued_at else starts)
-    last = max([each.ended_at or now for each in attempts])
-    whole = max(last - first, 1e-6)
-    return [
-        each
-        if each.started_at is None
-        else each._replace(
-            left=992 * (each.started_at - first) / whole,
-            width=max(8.0, 1000 * ((each.ended_at or now) - each.started_at) / whole),
-        )
-        for each in attempts
-    ]
+    whole = max(max(each.ended_at or now for each in attempts) - first, 1e-6)
+    return [_placed(each, first, whole, now) for each in attempts], whole
+
+
+def _placed(each: Attempt, first: float, whole: float, now: float) -> Attempt:
+    if each.started_at is None:
+        return each
+    left = 992 * (each.started_at - first) / whole
+    return each._replace(
+        left=left,
+        width=max(8.0, 1000 * ((each.ended_at or now) - each.started_at) / whole),
+        due=max(0.0, left - 992 * (each.waited or 0.0) / whole),
+    )
+
+
+def _step(asked: Asked, job: Job[Any]) -> Step | None:
+    place = member_of(job.body)
+    flow = None if place is None else asked.verbs.flow(place.id)
+    if place is None or flow is None:
+        return None
+    nodes = {node.id: node for node in flow.nodes}
+    node = nodes.get(place.node)
+    if node is None:
+        return None
+    needs = [nodes[need] for need in node.needs[:MOST_NEEDS] if need in nodes]
+    return Step(flow, node, needs)
+
+
+def _an_id(text: object) -> str | None:
+    try:
+        return parse_id(text) if isinstance(text, str) else None
+    except Refused:
+        return None
 
 
 def _since(before: float | None, at: float | None) -> float | None:
     return None if before is None or at is None else max(0.0, at - before)
 
 
-def _told(event: Event) -> dict[str, Any]:
-    """What an event says beside its kind, as words: who, why, how far."""
+_DID = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
+
+
+def _happened(event: Event) -> Happened:
     data = decoded(event.data)
-    if not isinstance(data, dict):
-        return {} if data is None else {"data": data}
-    return {str(name): value for name, value in data.items() if value not in (None, "")}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    told: dict[str, Any] = dict(data) if isinstance(data, dict) else {"data": data}  # pyright: ignore[reportUnknownArgumentType]
+    author, reason = str(told.pop("author", "") or ""), str(told.pop("reason", "") or "")
+    did = _DID.get(event.kind, event.kind)
+    if event.kind == "event":
+        did = str(told.pop("name", did))
+    elif event.kind == "progress" and (far := _far(told.get("value"))) is not None:
+        did, told = f"{100 * far.fraction:.0f} % {far.note}", {}
+    more = {str(name): value for name, value in told.items() if value not in (None, "", {}, [])}
+    return Happened(event.at, did, author, reason, more)
+
+
+def _far(value: object) -> Progress | None:
+    try:
+        return msgspec.convert(value, Progress)
+    except msgspec.ValidationError:
+        return None
 
 
 def _progress(notes: Sequence[Note]) -> Progress | None:

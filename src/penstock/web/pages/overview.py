@@ -8,6 +8,7 @@ from penstock.filter import Filter
 from penstock.job import State
 from penstock.views import PLACES, by_queue
 from penstock.web.asked import Asked
+from penstock.web.live import MOST_ROWS
 
 MOST_QUEUES = 50
 MOST_FAILED = 5
@@ -29,5 +30,6 @@ def show(asked: Asked) -> Response:
         alive=sum(row.alive for row in workers),
         lapsed=sum(not row.alive for row in workers),
         rules=[rule for rule in verbs.rules() if rule.in_force(now)],
+        most_rows=MOST_ROWS,
         failed=verbs.find(Filter(state=(State.FAILED,)), limit=MOST_FAILED).jobs,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from starlette.responses import Response
 
 from penstock.mark import gap_text, place_of
@@ -25,13 +26,12 @@ _POLICY = (
 )
 
 
-class Line(NamedTuple):
-    """A row of depths as an SVG has it: 300 wide, 60 high."""
+class Chart(NamedTuple):
+    """One plot over time; what it holds is drawn in the browser, with its axes."""
 
     title: str
-    points: str
-    highest: float
-    last: float
+    says: str  # the same in words: for whoever sees no drawing
+    drawn: str  # JSON, as charts.js takes it
 
 
 def show(asked: Asked) -> Response:
@@ -44,7 +44,7 @@ def show(asked: Asked) -> Response:
         cli="penstock pipeline report" + (f" --lake {lake}" if lake is not None else ""),
         recent=recent,
         tasks=recent.tasks[:MOST_TASKS],
-        lines=_lines(recent.depths),
+        charts=_charts(recent.depths),
         lakes=asked.verbs.lakes(),
         place_of=place_of,
         gap_text=gap_text,
@@ -74,22 +74,45 @@ def _page(lake: Path) -> Path | None:
     return page
 
 
-def _lines(depths: Sequence[Depth]) -> list[Line]:
+def _charts(depths: Sequence[Depth]) -> list[Chart]:
     if len(depths) < 2:
         return []
-    wanted: list[tuple[str, Callable[[Depth], float]]] = [
-        ("ready", lambda each: each.ready),
-        ("running", lambda each: each.running),
-        ("failed", lambda each: each.failed),
-        ("seconds that the oldest waits", lambda each: each.oldest or 0.0),
+    standing = _chart(
+        "Jobs by where they stand",
+        depths,
+        "jobs",
+        ("ready", "--ready", lambda each: each.ready),
+        ("paused or limited", "--paused", lambda each: each.held),
+        ("running", "--running", lambda each: each.running),
+    )
+    failed = _chart(
+        "Failed jobs that are kept",
+        depths,
+        "jobs",
+        ("failed", "--failed", lambda each: each.failed),
+    )
+    oldest = _chart(
+        "How long the oldest due job waits",
+        depths,
+        "seconds",
+        ("oldest", "--accent", lambda each: each.oldest or 0.0),
+    )
+    return [standing, failed, oldest]
+
+
+def _chart(
+    title: str,
+    depths: Sequence[Depth],
+    unit: str,
+    *lines: tuple[str, str, Callable[[Depth], float]],
+) -> Chart:
+    series = [
+        {"label": label, "colour": colour, "values": [value(each) for each in depths]}
+        for label, colour, value in lines
     ]
-    first, whole = depths[0].at, max(depths[-1].at - depths[0].at, 1.0)
-    lines: list[Line] = []
-    for title, value in wanted:
-        highest = max(value(each) for each in depths)
-        points = " ".join(
-            f"{300 * (each.at - first) / whole:.1f},{58 - 56 * value(each) / (highest or 1):.1f}"
-            for each in depths
-        )
-        lines.append(Line(title, points, highest, value(depths[-1])))
-    return lines
+    told = (
+        f"{label}: {max(map(value, depths)):,.0f} at most, {value(depths[-1]):,.0f} at the end"
+        for label, _, value in lines
+    )
+    drawn = {"at": [each.at for each in depths], "unit": unit, "series": series}
+    return Chart(title, f"{title}, {unit}. {'; '.join(told)}", msgspec.json.encode(drawn).decode())

@@ -113,7 +113,9 @@ def run(asked: Asked) -> Response:
 
 
 def remove(asked: Asked) -> Response:
-    asked.verbs.remove_schedule(_named(asked, asked.form().get("name", "")).name)
+    form = asked.form()
+    name = _named(asked, form.get("name", "")).name
+    asked.verbs.remove_schedule(name, form.get("reason", ""))
     return asked.go("/schedules")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 import msgspec
 
@@ -78,22 +79,37 @@ class Acted(msgspec.Struct):
 
 
 class NewJob(msgspec.Struct, forbid_unknown_fields=True):
-    """A call of a task: its arguments by name, and the options of this one job."""
+    """A call of a task: its arguments by name, and the options of this one job.
+
+    With an `id` of your own (a UUIDv7) the same call may be made again: it is stored once.
+    """
 
     task: str
     args: Mapping[str, Any] = {}
+    id: str | None = None
     queue: str | None = None
     delay: float | None = None
+    at: datetime | None = None
     priority: int | None = None
     key: str | None = None
     unique: str | None = None
+    unique_until: Literal["started", "ended", "time"] | None = None
+    unique_for: float | None = None
     tags: Mapping[str, str] | None = None
+    reason: str = ""
 
 
 class Enqueued(msgspec.Struct):
     """The job that is stored."""
 
     id: str
+
+
+class Copy(msgspec.Struct, forbid_unknown_fields=True):
+    """A new job like one that has ended; with `args`, these are all of its arguments."""
+
+    args: dict[str, msgspec.Raw] | None = None  # to the letter: numbers of any length
+    reason: str = ""
 
 
 class Signal(msgspec.Struct, forbid_unknown_fields=True):
@@ -184,13 +200,23 @@ def enqueue(asked: Asked) -> Enqueued:
     given = asked.json(NewJob)
     if asked.site.app is None:
         raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
-    chosen = {
+    other = {"task", "args", "reason"}
+    options = {
         name: value
-        for name in ("queue", "delay", "priority", "key", "unique", "tags")
-        if (value := getattr(given, name)) is not None
+        for name, value in msgspec.structs.asdict(given).items()
+        if value is not None and name not in other
     }
     arguments = msgspec.json.encode(given.args)
-    return Enqueued(asked.verbs.enqueue(asked.site.app, given.task, arguments, chosen))
+    made = asked.verbs.enqueue(asked.site.app, given.task, arguments, options, given.reason)
+    return Enqueued(made)
+
+
+def copy(asked: Asked) -> Enqueued:
+    given, id = asked.json(Copy), job_id(asked)
+    if asked.verbs.get(id) is None:
+        raise NotFound(asked.verbs.why(id).sentence)
+    args = None if given.args is None else msgspec.json.encode(given.args).decode()
+    return Enqueued(asked.verbs.copy(id, asked.site.app, args, given.reason))
 
 
 def signal(asked: Asked) -> Signalled:

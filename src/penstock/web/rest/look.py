@@ -1,18 +1,25 @@
-"""Look over REST: counts, queues, workers, flows, lakes."""
+"""Look over REST: counts, queues, workers, rules, flows; lakes, the audit, the doctor."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
 from penstock.as_json import RuleJson, iso, rule_json
+from penstock.audit import Wanted, check_kinds, deed_json
 from penstock.errors import Refused
+from penstock.examine import Finding
+from penstock.filter import parse_time
 from penstock.flow_look import FlowJson, flow_json
 from penstock.ids import parse_id
+from penstock.mark import Mark
 from penstock.rule import RuleKind, rule_over
 from penstock.views import Count, by_queue
 from penstock.web.asked import Asked, NotFound
 
 MOST_FLOWS = 100
+MOST_DEEDS = 1000
 
 
 class Counts(msgspec.Struct):
@@ -86,6 +93,58 @@ class Rules(msgspec.Struct):
     """Every rule."""
 
     rules: list[RuleJson]
+
+
+class Lakes(msgspec.Struct):
+    """Every lake that the store keeps history for, with what it misses."""
+
+    lakes: list[Mark]
+
+
+class Forget(msgspec.Struct, forbid_unknown_fields=True):
+    """A lake by its id."""
+
+    lake: str
+    reason: str = ""
+
+
+class Forgotten(msgspec.Struct):
+    """Whether there was such a lake."""
+
+    forgotten: bool
+
+
+class DeedJson(msgspec.Struct):
+    """Something that somebody did; `says` is what else the history has of it."""
+
+    position: int
+    at: str | None
+    kind: str
+    author: str
+    reason: str
+    job: str | None
+    queue: str | None
+    task: str | None
+    says: dict[str, Any]
+
+
+class Audit(msgspec.Struct):
+    """Deeds, newest first; `before` goes into the next call, and null means that there are no more.
+
+    `looked` is how many rows were looked at: a page may be short, or empty, with more to come.
+    """
+
+    deeds: list[DeedJson]
+    before: int | None
+    looked: int
+
+
+class Findings(msgspec.Struct):
+    """What the doctor finds, as of `at`; null: it has not been asked yet, or is under way."""
+
+    findings: list[Finding]
+    at: str | None
+    under_way: bool
 
 
 def count(asked: Asked) -> Counts:
@@ -174,3 +233,37 @@ def flow(asked: Asked) -> FlowJson:
     if found is None:
         raise NotFound(f"{id} is no flow that is stored here, and no job of one.")
     return flow_json(found, asked.verbs.look_at_flow(found))
+
+
+def lakes(asked: Asked) -> Lakes:
+    return Lakes(asked.verbs.lakes())
+
+
+def forget(asked: Asked) -> Forgotten:
+    given = asked.json(Forget)
+    return Forgotten(asked.verbs.forget_lake(given.lake, given.reason))
+
+
+def audit(asked: Asked) -> Audit:
+    now, kind = asked.verbs.now, asked.word("kind")
+    since, until = asked.word("since"), asked.word("until")
+    wanted = Wanted(
+        kinds=check_kinds([kind] if kind else []),
+        author=asked.word("author"),
+        since=parse_time(since, now) if since else None,
+        until=parse_time(until, now) if until else None,
+    )
+    before = asked.number("before", 0, 0, 2**63 - 1)
+    limit = asked.number("limit", 100, 1, MOST_DEEDS)
+    found = asked.verbs.audit(wanted, before or None, limit)
+    return Audit([DeedJson(**deed_json(deed)) for deed in found.deeds], found.before, found.looked)
+
+
+def doctor(asked: Asked) -> Findings:
+    site, verbs = asked.site, asked.verbs
+    known = None if site.app is None else site.app.known_tasks()
+    site.examining.examine(lambda: verbs.examine(site.url, known), verbs.now)
+    last = site.examining.last
+    findings = [] if last is None else list(last.findings)
+    at = None if last is None else iso(last.at)
+    return Findings(findings, at, site.examining.under_way)

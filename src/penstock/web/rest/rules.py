@@ -1,23 +1,25 @@
-"""Rules and schedules over REST: pause, resume, block, unblock, limit; schedules by name."""
+"""Rules over REST: pause, resume, block, unblock, limit, order."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import msgspec
 
 from penstock.as_json import RuleJson, rule_json
 from penstock.errors import Refused
 from penstock.rule import Rule, RuleKind, parse_rate
-from penstock.schedule_look import ScheduleJson, schedule_json
-from penstock.web.asked import Asked, NotFound
+from penstock.web.asked import Asked
 
-MOST_SLOTS = 100
 LONGEST = 10 * 365 * 86400.0
 
 
 class About(msgspec.Struct, forbid_unknown_fields=True):
-    """What a pause or a block is about: jobs that fit all that is named."""
+    """What a pause or a block is about: jobs that fit all that is named.
+
+    `dry_run` only counts those that it would hold back.
+    """
 
     queue: str | None = None
     task: str | None = None
@@ -25,6 +27,27 @@ class About(msgspec.Struct, forbid_unknown_fields=True):
     tag: dict[str, str] | None = None  # one tag, with its value
     key: str | None = None
     seconds: float | None = None  # it ends by itself then
+    reason: str = ""
+    dry_run: bool = False
+
+
+class Gone(msgspec.Struct, forbid_unknown_fields=True):
+    """What a pause or a block that is taken back was about: the same words."""
+
+    queue: str | None = None
+    task: str | None = None
+    version: int | None = None
+    tag: dict[str, str] | None = None
+    key: str | None = None
+    reason: str = ""
+
+
+class Order(msgspec.Struct, forbid_unknown_fields=True):
+    """How a queue is handed out by key: `policy` is wait, skip or fair; off takes it back."""
+
+    queue: str
+    policy: str | None = None
+    off: bool = False
     reason: str = ""
 
 
@@ -42,9 +65,10 @@ class Limit(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Set(msgspec.Struct):
-    """The rule as it is in force now."""
+    """The rule as it is in force now; with `dry_run`, as it would be, and how many jobs it fits."""
 
     rule: RuleJson
+    jobs: int | None = None
 
 
 class Cleared(msgspec.Struct):
@@ -54,51 +78,46 @@ class Cleared(msgspec.Struct):
 
 
 class Limited(msgspec.Struct):
-    """The limit as it is in force now; null: taken back."""
+    """The limit, or the order, as it is in force now; null: taken back."""
 
     rule: RuleJson | None
     cleared: bool
 
 
-class Named(msgspec.Struct, forbid_unknown_fields=True):
-    """A schedule by its name."""
-
-    name: str
-    reason: str = ""
-
-
-class Schedules(msgspec.Struct):
-    """Every schedule."""
-
-    schedules: list[ScheduleJson]
-
-
-class RunNow(msgspec.Struct):
-    """The job that was enqueued."""
-
-    job: str
-
-
-class Removed(msgspec.Struct):
-    """Whether there was such a schedule."""
-
-    removed: bool
-
-
 def pause(asked: Asked) -> Set:
-    return Set(rule_json(asked.verbs.pause(_about(asked, RuleKind.PAUSE))))
+    return _set(asked, RuleKind.PAUSE, asked.verbs.pause)
 
 
 def resume(asked: Asked) -> Cleared:
-    return Cleared(asked.verbs.resume(_about(asked, RuleKind.PAUSE)))
+    return Cleared(asked.verbs.resume(_about(asked.json(Gone), RuleKind.PAUSE)))
 
 
 def block(asked: Asked) -> Set:
-    return Set(rule_json(asked.verbs.block(_about(asked, RuleKind.BLOCK))))
+    return _set(asked, RuleKind.BLOCK, asked.verbs.block)
 
 
 def unblock(asked: Asked) -> Cleared:
-    return Cleared(asked.verbs.unblock(_about(asked, RuleKind.BLOCK)))
+    return Cleared(asked.verbs.unblock(_about(asked.json(Gone), RuleKind.BLOCK)))
+
+
+def _set(asked: Asked, kind: RuleKind, verb: Callable[[Rule], Rule]) -> Set:
+    given = asked.json(About)
+    until = _until(given.seconds, asked.verbs.now)
+    rule = msgspec.structs.replace(_about(given, kind), until=until)
+    if given.dry_run:
+        return Set(rule_json(rule), asked.verbs.fitting(rule).jobs)
+    return Set(rule_json(verb(rule)))
+
+
+def order(asked: Asked) -> Limited:
+    given = asked.json(Order)
+    if given.off is (given.policy is not None):
+        raise Refused("order how? Give a policy (wait, skip or fair), or off")
+    if given.off:
+        standing = Rule(RuleKind.ORDER, given.queue, None, reason=given.reason, policy="wait")
+        return Limited(None, asked.verbs.order_off(standing))
+    rule = Rule(RuleKind.ORDER, given.queue, None, reason=given.reason, policy=given.policy)
+    return Limited(rule_json(asked.verbs.order(rule)), cleared=False)
 
 
 def limit(asked: Asked) -> Limited:
@@ -106,7 +125,14 @@ def limit(asked: Asked) -> Limited:
     if given.off:
         if given.running is not None or given.rate is not None:
             raise Refused("off takes the limit back: leave out running and rate")
-        standing = Rule(RuleKind.LIMIT, given.queue, given.task, running=1, per_key=given.per_key)
+        standing = Rule(
+            RuleKind.LIMIT,
+            given.queue,
+            given.task,
+            reason=given.reason,
+            running=1,
+            per_key=given.per_key,
+        )
         return Limited(None, asked.verbs.limit_off(standing))
     rule = Rule(
         RuleKind.LIMIT,
@@ -121,8 +147,7 @@ def limit(asked: Asked) -> Limited:
     return Limited(rule_json(asked.verbs.limit(rule)), cleared=False)
 
 
-def _about(asked: Asked, kind: RuleKind) -> Rule:
-    given = asked.json(About)
+def _about(given: About | Gone, kind: RuleKind) -> Rule:
     tag = None
     if given.tag is not None:
         if len(given.tag) != 1:
@@ -135,7 +160,6 @@ def _about(asked: Asked, kind: RuleKind) -> Rule:
         given.queue,
         given.task,
         reason=given.reason,
-        until=_until(given.seconds, asked.verbs.now),
         version=given.version,
         tag=tag,
         key=given.key,
@@ -148,33 +172,3 @@ def _until(seconds: float | None, now: float) -> float | None:
     if not math.isfinite(seconds) or not 0 < seconds <= LONGEST:
         raise Refused(f"seconds={seconds!r}: more than 0, and ten years at most")
     return now + seconds
-
-
-def schedules(asked: Asked) -> Schedules:
-    count, now = asked.number("next", 1, 0, MOST_SLOTS), asked.verbs.now
-    name = asked.word("name")
-    found = [each for each in asked.verbs.schedules() if not name or each.name == name]
-    if name and not found:
-        raise NotFound(f"there is no schedule {name[:200]!r}")
-    return Schedules([schedule_json(each, now, count) for each in found])
-
-
-def pause_schedule(asked: Asked) -> ScheduleJson:
-    given = asked.json(Named)
-    made = asked.verbs.pause_schedule(given.name, given.reason)
-    return schedule_json(made, asked.verbs.now, 1)
-
-
-def resume_schedule(asked: Asked) -> ScheduleJson:
-    given = asked.json(Named)
-    made = asked.verbs.resume_schedule(given.name, given.reason)
-    return schedule_json(made, asked.verbs.now, 1)
-
-
-def run_schedule(asked: Asked) -> RunNow:
-    given = asked.json(Named)
-    return RunNow(asked.verbs.run_schedule(given.name, given.reason))
-
-
-def remove_schedule(asked: Asked) -> Removed:
-    return Removed(asked.verbs.remove_schedule(asked.json(Named).name))

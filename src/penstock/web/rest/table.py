@@ -7,24 +7,34 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from penstock.as_json import JobJson
+from penstock.audit import KINDS
 from penstock.flow_look import FlowJson
 from penstock.schedule_look import ScheduleJson
 from penstock.web.access import Role
 from penstock.web.operations import Preview
-from penstock.web.rest import jobs, look, openapi, operations, rules
+from penstock.web.rest import backfills, jobs, look, openapi, operations, rules, schedules
 from penstock.web.route import Parameter, Route
 
 _V1 = "/api/v1"
 _Text = Annotated[str, Meta(max_length=4000)]
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
+_Few = Annotated[int, Meta(ge=1, le=look.MOST_FLOWS)]
 _Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_Slots = Annotated[int, Meta(ge=0, le=rules.MOST_SLOTS)]
+_Slots = Annotated[int, Meta(ge=0, le=schedules.MOST_SLOTS)]
 
 _ID = Parameter("id", _Text, "The id.", required=True)
 _Q = Parameter("q", _Text, "A filter, as state:failed task:mail:send -tag.tenant:test since:2h.")
 _AFTER = Parameter("after", _Text, "Go on below this id.")
-_LIMIT = Parameter("limit", _Limit, "Most to answer with.")
+_LIMIT = Parameter("limit", _Limit, "Most to answer with; 100 if left out.")
 _SINCE = Parameter("after", _Position, "Rows after this position; without it the last ones.")
+_TASK = Parameter("task", _Text, "The task.", required=True)
+_FIRST = Parameter("first", _Text, "From this partition on.")
+_LAST = Parameter("last", _Text, "Up to this one.")
+_KIND = Parameter("kind", _Text, f"One of {', '.join(KINDS)}.")
+_AUTHOR = Parameter("author", _Text, "Who.")
+_FROM = Parameter("since", _Text, "Not before: 2h, 3d, or 2026-11-15.")
+_UNTIL = Parameter("until", _Text, "Not after.")
+_BEFORE = Parameter("before", _Position, "Below this position; without it from the newest.")
 _VERB = Parameter("verb", _Text, "cancel, retry or delete.", required=True)
 
 
@@ -96,25 +106,35 @@ REST: tuple[Route, ...] = (
         look.flows,
         "Flows, newest first.",
         look.Flows,
-        *(Parameter("name", _Text, "Of this name."), _AFTER, _LIMIT),
+        *(Parameter("name", _Text, "Of this name."), _AFTER),
+        Parameter("limit", _Few, "Most to answer with; 20 if left out."),
         Parameter("find", _Text, "With a name: PROPERTY=VALUE; may be given again."),
     ),
     _get("/flows/{id}", "flow", look.flow, "A flow, or the one of a job.", FlowJson, _ID),
     _get(
         "/schedules",
         "schedules",
-        rules.schedules,
+        schedules.every,
         "Every schedule, or one.",
-        rules.Schedules,
+        schedules.Schedules,
         *(Parameter("name", _Text, "This one."), Parameter("next", _Slots, "So many slots.")),
     ),
     _post("/jobs", "enqueue", jobs.enqueue, "Store a job.", jobs.Enqueued, jobs.NewJob),
+    _post(
+        "/jobs/{id}/copy",
+        "copy",
+        jobs.copy,
+        "Store a new job like one that has ended.",
+        jobs.Enqueued,
+        jobs.Copy,
+        parameters=(_ID,),
+    ),
     _post("/cancel", "cancel", jobs.cancel, "End jobs.", jobs.Acted, jobs.Act),
     _post("/retry", "retry", jobs.retry, "Run jobs again.", jobs.Acted, jobs.Act),
     _post("/delete", "delete", jobs.delete, "Forget jobs.", jobs.Acted, jobs.Act),
     _post("/signal", "signal", jobs.signal, "End whoever waits.", jobs.Signalled, jobs.Signal),
     _post("/pause", "pause", rules.pause, "Hold jobs back.", rules.Set, rules.About),
-    _post("/resume", "resume", rules.resume, "Take a pause back.", rules.Cleared, rules.About),
+    _post("/resume", "resume", rules.resume, "Take a pause back.", rules.Cleared, rules.Gone),
     _post(
         "/block", "block", rules.block, "Hold jobs back.", rules.Set, rules.About, role=Role.ADMIN
     ),
@@ -124,42 +144,86 @@ REST: tuple[Route, ...] = (
         rules.unblock,
         "Lift a block.",
         rules.Cleared,
-        rules.About,
+        rules.Gone,
         role=Role.ADMIN,
     ),
     _post("/limit", "limit", rules.limit, "Limit a queue or a task.", rules.Limited, rules.Limit),
+    _post("/order", "order", rules.order, "Order a queue by key.", rules.Limited, rules.Order),
+    _post(
+        "/schedules",
+        "put schedule",
+        schedules.put,
+        "Keep a schedule; the same name replaces it.",
+        ScheduleJson,
+        schedules.NewSchedule,
+    ),
     _post(
         "/schedules/pause",
         "pause schedule",
-        rules.pause_schedule,
+        schedules.pause,
         "Skip its slots.",
         ScheduleJson,
-        rules.Named,
+        schedules.Named,
     ),
     _post(
         "/schedules/resume",
         "resume schedule",
-        rules.resume_schedule,
+        schedules.resume,
         "Go on with the next slot.",
         ScheduleJson,
-        rules.Named,
+        schedules.Named,
     ),
     _post(
         "/schedules/run",
         "run schedule",
-        rules.run_schedule,
+        schedules.run,
         "Enqueue its job now.",
-        rules.RunNow,
-        rules.Named,
+        schedules.RunNow,
+        schedules.Named,
     ),
     _post(
         "/schedules/remove",
         "remove schedule",
-        rules.remove_schedule,
+        schedules.remove,
         "Forget it; its jobs stay.",
-        rules.Removed,
-        rules.Named,
+        schedules.Removed,
+        schedules.Named,
     ),
+    _get("/backfills", "backfills", backfills.every, "Tasks with a backfill.", backfills.Tasks),
+    _get(
+        "/backfills/one",
+        "partitions",
+        backfills.one,
+        "Where each partition of a task is.",
+        backfills.Partitions,
+        *(_TASK, _FIRST, _LAST),
+    ),
+    _post(
+        "/backfills",
+        "backfill",
+        backfills.again,
+        "Run a range of partitions once more.",
+        backfills.Filled,
+        backfills.Again,
+    ),
+    _get("/lakes", "lakes", look.lakes, "For whom history is kept.", look.Lakes),
+    _post(
+        "/lakes/forget",
+        "forget lake",
+        look.forget,
+        "Keep nothing for it any more.",
+        look.Forgotten,
+        look.Forget,
+    ),
+    _get(
+        "/audit",
+        "audit over REST",
+        look.audit,
+        "Who did what, newest first.",
+        look.Audit,
+        *(_KIND, _AUTHOR, _FROM, _UNTIL, _BEFORE, _LIMIT),
+    ),
+    _post("/doctor", "doctor", look.doctor, "Examine the store.", look.Findings, role=Role.VIEW),
     _get(
         "/operations/preview",
         "preview",

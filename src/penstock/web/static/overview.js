@@ -4,30 +4,12 @@
 const MOST = 300;
 const PLACES = ["ready", "scheduled", "waiting", "paused", "running", "failed", "limited"];
 const ticks = [];
-const format = new Intl.NumberFormat("en");
 
-function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-function chart(element, series) {
-  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, font: "12px system-ui" };
-  return new uPlot({
-    width: element.clientWidth, height: 150, legend: { show: false }, cursor: { y: false },
-    scales: { x: { range: (_, low, high) => { const end = high ?? Date.now() / 1000; return [Math.min(low ?? end, end - 60), end]; } }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-    axes: [{ ...axis, size: 28, space: 90, values: (_, at) => at.map((each) => new Date(1000 * each).toTimeString().slice(0, 8)) }, { ...axis, size: 48 }],
-    series: [{}, ...series.map((each) => ({ label: each.label, stroke: colour(each.colour), width: 1.5, spanGaps: true }))],
-  }, [[], ...series.map(() => [])], element);
-}
-
-const charts = [
-  ["throughput", [{ label: "succeeded/s", colour: "--succeeded", of: (t) => t.succeeded }, { label: "failed/s", colour: "--failed", of: (t) => t.failed }]],
-  ["wait", [{ label: "wait, s", colour: "--accent", of: (t) => t.wait }, { label: "run, s", colour: "--running", of: (t) => t.took }]],
-  ["depth", [{ label: "ready", colour: "--ready", of: (t) => t.places.ready }, { label: "running", colour: "--running", of: (t) => t.places.running }]],
-].map(([id, series]) => {
-  const element = document.getElementById(id);
-  return { element, series, plot: chart(element, series) };
-});
+const shown = [
+  ["throughput", "a second", [{ label: "succeeded", colour: "--succeeded", of: (t) => t.succeeded }, { label: "failed", colour: "--failed", of: (t) => t.failed }]],
+  ["wait", "seconds", [{ label: "wait", colour: "--accent", of: (t) => t.wait }, { label: "run", colour: "--running", of: (t) => t.took }]],
+  ["depth", "jobs", [{ label: "ready", colour: "--ready", of: (t) => t.places.ready }, { label: "running", colour: "--running", of: (t) => t.places.running }]],
+].map(([id, unit, series]) => ({ series, plot: chart(document.getElementById(id), series, unit, 60) }));
 
 function sparkline(row, name) {
   const place = row.querySelector("polyline");
@@ -58,8 +40,8 @@ function draw() {
     });
     sparkline(row, row.dataset.queue);
   }
-  for (const { series, plot } of charts) {
-    plot.setData([ticks.map((tick) => tick.at), ...series.map((each) => ticks.map((tick) => each.of(tick) ?? null))]);
+  for (const { series, plot } of shown) {
+    plot.set([ticks.map((tick) => tick.at), ...series.map((each) => ticks.map((tick) => each.of(tick) ?? null))]);
   }
 }
 
@@ -70,11 +52,9 @@ stream.onmessage = (event) => {
   if (told.length > 1 || ticks.length === 0) ticks.length = 0;
   ticks.push(...told.filter((tick) => tick.error === null));
   ticks.splice(0, Math.max(0, ticks.length - MOST));
-  const wrong = told.find((tick) => tick.error !== null);
-  state.textContent = wrong ? wrong.error : "live";
+  const last = told[told.length - 1];
+  state.textContent = last?.error ?? "live";
+  document.getElementById("skipped").hidden = !last?.more;
   if (ticks.length > 0) draw();
 };
 stream.onerror = () => { state.textContent = "not live: trying again"; };
-addEventListener("resize", () => {
-  for (const { element, plot } of charts) plot.setSize({ width: element.clientWidth, height: 150 });
-});

@@ -18,6 +18,7 @@ document.addEventListener("click", (event) => {
       : matchMedia("(prefers-color-scheme: dark)").matches;
     document.documentElement.dataset.theme = dark ? "light" : "dark";
     localStorage.setItem("penstock-theme", document.documentElement.dataset.theme);
+    document.dispatchEvent(new Event("penstock-theme"));
   } else if (element.dataset.confirm !== undefined && !confirm(element.dataset.confirm)) {
     event.preventDefault();
   }
@@ -46,7 +47,7 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
   } else if (event.key === "j") choose(1);
   else if (event.key === "k") choose(-1);
-  else if (event.key === "Enter") document.querySelector("tr.chosen a")?.click();
+  else if (event.key === "Enter") (document.querySelector("tr.chosen a.open") ?? document.querySelector("tr.chosen a"))?.click();
   else if (event.key === "?") document.getElementById("keys")?.showModal();
-  else if (/^[1-9]$/.test(event.key)) document.querySelectorAll(".top nav a")[event.key - 1]?.click();
+  else if (/^[0-9]$/.test(event.key)) document.querySelectorAll(".top nav a")[(Number(event.key) + 9) % 10]?.click();
 });

@@ -1,0 +1,118 @@
+"""Schedules over REST: look at them, put, pause, resume, run and remove one by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.errors import Refused
+from penstock.schedule_look import ScheduleJson, schedule_json
+from penstock.web.asked import Asked, NotFound
+
+MOST_SLOTS = 100
+_NO_SLOT = "1970-01-01T00:00:00Z"  # stands for the nominal time while arguments are read
+
+
+class Named(msgspec.Struct, forbid_unknown_fields=True):
+    """A schedule by its name."""
+
+    name: str
+    reason: str = ""
+
+
+class NewSchedule(msgspec.Struct, forbid_unknown_fields=True):
+    """A schedule of one of the app's tasks: when (`cron`, `every` seconds, or once `at`), and what.
+
+    The same name again replaces it. A parameter `slot` of the task that `args` leaves out receives
+    the nominal time.
+    """
+
+    name: str
+    task: str
+    args: Mapping[str, Any] = {}
+    cron: str | None = None
+    zone: str = "UTC"
+    every: float | None = None
+    at: datetime | None = None
+    missed: Literal["one", "skip", "all"] = "one"
+    window: float | None = None
+    overlap: Literal["allow", "skip", "cancel"] = "allow"
+    at_once: bool = False
+    queue: str | None = None
+    reason: str = ""
+
+
+class Schedules(msgspec.Struct):
+    """Every schedule."""
+
+    schedules: list[ScheduleJson]
+
+
+class RunNow(msgspec.Struct):
+    """The job that was enqueued."""
+
+    job: str
+
+
+class Removed(msgspec.Struct):
+    """Whether there was such a schedule."""
+
+    removed: bool
+
+
+def every(asked: Asked) -> Schedules:
+    count, now = asked.number("next", 1, 0, MOST_SLOTS), asked.verbs.now
+    name = asked.word("name")
+    found = [each for each in asked.verbs.schedules() if not name or each.name == name]
+    if name and not found:
+        raise NotFound(f"there is no schedule {name[:200]!r}")
+    return Schedules([schedule_json(each, now, count) for each in found])
+
+
+def put(asked: Asked) -> ScheduleJson:
+    given, app = asked.json(NewSchedule), asked.site.app
+    if app is None:
+        raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
+    found = app.task_named(given.task)
+    if found is None:
+        raise Refused(f"there is no task {given.task[:200]!r}; there are {', '.join(app.tasks)}")
+    takes_slot = "slot" in found.parameters and "slot" not in given.args
+    arguments = {**given.args, **({"slot": _NO_SLOT} if takes_slot else {})}
+    args, kwargs = found.codec.decode(msgspec.json.encode(arguments))
+    if takes_slot:
+        kwargs = {name: value for name, value in kwargs.items() if name != "slot"}
+    names = ("cron", "zone", "every", "at", "missed", "window", "overlap", "at_once", "reason")
+    times = {name: getattr(given, name) for name in names}
+    made = asked.verbs.put_schedule(
+        app,
+        given.name,
+        given.task,
+        {} if given.queue is None else {"queue": given.queue},
+        {**times, "args": args, "kwargs": kwargs},
+    )
+    return schedule_json(made, asked.verbs.now, 1)
+
+
+def pause(asked: Asked) -> ScheduleJson:
+    given = asked.json(Named)
+    made = asked.verbs.pause_schedule(given.name, given.reason)
+    return schedule_json(made, asked.verbs.now, 1)
+
+
+def resume(asked: Asked) -> ScheduleJson:
+    given = asked.json(Named)
+    made = asked.verbs.resume_schedule(given.name, given.reason)
+    return schedule_json(made, asked.verbs.now, 1)
+
+
+def run(asked: Asked) -> RunNow:
+    given = asked.json(Named)
+    return RunNow(asked.verbs.run_schedule(given.name, given.reason))
+
+
+def remove(asked: Asked) -> Removed:
+    given = asked.json(Named)
+    return Removed(asked.verbs.remove_schedule(given.name, given.reason))

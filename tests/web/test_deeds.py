@@ -1,0 +1,346 @@
+"""Who did what: every route and every command that changes something leaves one entry.
+
+An entry says who, what, why and how many. A route that is added has to say here how it is used, or
+that it changes nothing that is kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+import pytest
+
+from penstock import App, wait_for
+from penstock.audit import Deed, Wanted, read_audit
+from penstock.broker import Broker, WorkerRow
+from penstock.brokers import open_broker
+from penstock.clock import SYSTEM_CLOCK
+from penstock.job import State, failed
+from penstock.mark import Mark
+from penstock.rule import Rule, RuleKind
+from penstock.web.access import Role
+from penstock.web.routes import ROUTES
+from tests.factories import a_flow, a_job, a_schedule, claim, part, settle
+from tests.web.conftest import Web
+from tests.web.test_operations import ended
+
+WHY = "because of the flood"
+V1 = "/api/v1"
+# Who comes and goes, and whoever has the store examined, changes nothing that it keeps.
+NOTHING = {"enter", "leave", "examine", "doctor"}
+
+
+class Place(NamedTuple):
+    """A store with an app, behind a dashboard."""
+
+    web: Web
+    app: App
+    broker: Broker
+
+
+class Deeds(NamedTuple):
+    """What is sent, and the entry that it leaves."""
+
+    send: Callable[[Place], tuple[str, dict[str, Any]]]
+    kind: str
+    jobs: int | None = None  # how many the entry says; None: it names the one thing itself
+    why: str = WHY
+
+
+def a_ready_job(place: Place) -> str:
+    job = a_job(SYSTEM_CLOCK)
+    place.broker.enqueue([job])
+    return job.id
+
+
+def a_failed_job(place: Place) -> str:
+    id = a_ready_job(place)
+    [job] = claim(place.broker)
+    assert job.id == id
+    settle(place.broker, job, failed("no"))
+    return id
+
+
+def a_whole_flow(place: Place, *, bad: bool = False) -> str:
+    flow = a_flow(SYSTEM_CLOCK, first=part(), last=part("first"))
+    flow.send(place.broker)
+    if bad:
+        [job] = claim(place.broker)
+        settle(place.broker, job, failed("no"))
+    return flow.flow.id
+
+
+def a_rule(place: Place, kind: RuleKind, **fields: Any) -> dict[str, Any]:
+    place.broker.set_rule(Rule(kind, "mail", None, "before", **fields))
+    return {"queue": "mail", "reason": WHY}
+
+
+def a_plan(place: Place, *, paused: bool = False) -> dict[str, Any]:
+    place.broker.put_schedule(a_schedule("nightly"), "before")
+    if paused:
+        place.app.schedules.pause("nightly", "before")
+    return {"name": "nightly", "reason": WHY}
+
+
+def a_wait(place: Place) -> dict[str, Any]:
+    place.app.enqueue([wait_for("go"), wait_for("go")])
+    return {"name": "go", "reason": WHY}
+
+
+def a_lake(place: Place) -> dict[str, Any]:
+    place.broker.set_mark(Mark(lake="lake-1", place="/lakes/one"))
+    return {"lake": "lake-1", "reason": WHY}
+
+
+def some_days(place: Place, *, bad: int = 0) -> dict[str, Any]:
+    report = place.app.tasks["shop:report"]
+    report.backfill("2026-01-01", "2026-01-03", max_running=None)
+    worker = WorkerRow(id="w", tasks={"shop:report": 1})
+    for job in place.broker.claim(worker, limit=bad):
+        place.broker.settle([(job, failed("no data"))])
+    return {"task": "shop:report", "first": "2026-01-01", "last": "2026-01-03", "reason": WHY}
+
+
+def failures(place: Place, verb: str = "retry") -> dict[str, Any]:
+    for _ in range(3):
+        a_failed_job(place)
+    return {"verb": verb, "filter": "state:failed", "q": "state:failed", "reason": WHY}
+
+
+def under_way(place: Place) -> str:
+    """An operation that cannot end by itself while the test looks: its page is held up."""
+    failures(place)
+    retry, held = place.broker.retry, threading.Event()
+
+    def slowly(*args: Any, **named: Any) -> list[str]:
+        held.wait(20)
+        return retry(*args, **named)
+
+    place.broker.retry = slowly  # pyright: ignore[reportAttributeAccessIssue]
+    client = place.web.client(Role.OPERATE)
+    begun = client.post(f"{V1}/operations", json={"verb": "retry", "filter": "state:failed"})
+    HELD.append(held)
+    return begun.json()["id"]
+
+
+HELD: list[threading.Event] = []
+
+
+def job_at(
+    path: str, made: Callable[[Place], str]
+) -> Callable[[Place], tuple[str, dict[str, Any]]]:
+    return lambda place: (path.replace("{id}", made(place)), {"reason": WHY})
+
+
+def to(path: str, made: Callable[[Place], dict[str, Any]]) -> Any:
+    return lambda place: (path, made(place))
+
+
+def bad_flow(place: Place) -> str:
+    return a_whole_flow(place, bad=True)
+
+
+def rest_ids(path: str, made: Callable[[Place], str]) -> Any:
+    return lambda place: (f"{V1}{path}", {"ids": [made(place)], "reason": WHY})
+
+
+PAUSE, BLOCK, LIMIT, ORDER = RuleKind.PAUSE, RuleKind.BLOCK, RuleKind.LIMIT, RuleKind.ORDER
+MAIL = {"queue": "mail", "reason": WHY}
+ROUTE: dict[str, Deeds] = {
+    "cancel job": Deeds(job_at("/jobs/{id}/cancel", a_ready_job), "cancel"),
+    "retry job": Deeds(job_at("/jobs/{id}/retry", a_failed_job), "retry"),
+    "copy job": Deeds(job_at("/jobs/{id}/copy", a_failed_job), "enqueue", 1),
+    "delete job": Deeds(job_at("/jobs/{id}/delete", a_ready_job), "delete"),
+    "cancel flow form": Deeds(job_at("/flows/{id}/cancel", a_whole_flow), "flow", 2),
+    "retry flow form": Deeds(job_at("/flows/{id}/retry", bad_flow), "flow", 2),
+    "delete flow form": Deeds(job_at("/flows/{id}/delete", a_whole_flow), "flow", 2),
+    "pause form": Deeds(to("/rules/pause", lambda _: MAIL), "rule"),
+    "resume form": Deeds(to("/rules/resume", lambda place: a_rule(place, PAUSE)), "rule"),
+    "block form": Deeds(to("/rules/block", lambda _: MAIL), "rule"),
+    "unblock form": Deeds(to("/rules/unblock", lambda place: a_rule(place, BLOCK)), "rule"),
+    "limit form": Deeds(to("/rules/limit", lambda _: {**MAIL, "running": 3}), "rule"),
+    "limit off form": Deeds(
+        to("/rules/limit-off", lambda place: a_rule(place, LIMIT, running=3)), "rule"
+    ),
+    "order form": Deeds(to("/rules/order", lambda _: {**MAIL, "policy": "fair"}), "rule"),
+    "order off form": Deeds(
+        to("/rules/order-off", lambda place: a_rule(place, ORDER, policy="fair")), "rule"
+    ),
+    "pause schedule form": Deeds(to("/schedules/pause", a_plan), "schedule"),
+    "resume schedule form": Deeds(
+        to("/schedules/resume", lambda place: a_plan(place, paused=True)), "schedule"
+    ),
+    "run schedule form": Deeds(to("/schedules/run", a_plan), "schedule"),
+    "remove schedule form": Deeds(to("/schedules/remove", a_plan), "schedule"),
+    "retry backfill form": Deeds(
+        to("/backfills/retry", lambda place: some_days(place, bad=1)), "retry"
+    ),
+    "backfill form": Deeds(
+        to("/backfills/again", lambda place: some_days(place, bad=1)), "backfill", 3
+    ),
+    "begin": Deeds(to("/operations", failures), "operation", 3),
+    "stop": Deeds(
+        lambda place: (f"/operations/{under_way(place)}/cancel", {}), "operation", why=""
+    ),
+    "enqueue": Deeds(
+        to(
+            f"{V1}/jobs",
+            lambda _: {"task": "shop:report", "args": {"day": "2026-01-01"}, "reason": WHY},
+        ),
+        "enqueue",
+        1,
+    ),
+    "cancel": Deeds(rest_ids("/cancel", a_ready_job), "cancel"),
+    "retry": Deeds(rest_ids("/retry", a_failed_job), "retry"),
+    "copy": Deeds(job_at(f"{V1}/jobs/{{id}}/copy", a_failed_job), "enqueue", 1),
+    "delete": Deeds(rest_ids("/delete", a_ready_job), "delete"),
+    "signal": Deeds(to(f"{V1}/signal", a_wait), "signal", 2),
+    "pause": Deeds(to(f"{V1}/pause", lambda _: MAIL), "rule"),
+    "resume": Deeds(to(f"{V1}/resume", lambda place: a_rule(place, PAUSE)), "rule"),
+    "block": Deeds(to(f"{V1}/block", lambda _: MAIL), "rule"),
+    "unblock": Deeds(to(f"{V1}/unblock", lambda place: a_rule(place, BLOCK)), "rule"),
+    "limit": Deeds(to(f"{V1}/limit", lambda _: {**MAIL, "running": 3}), "rule"),
+    "order": Deeds(to(f"{V1}/order", lambda _: {**MAIL, "policy": "wait"}), "rule"),
+    "put schedule": Deeds(
+        to(
+            f"{V1}/schedules",
+            lambda _: {"name": "n", "task": "shop:tick", "every": 60, "reason": WHY},
+        ),
+        "schedule",
+    ),
+    "pause schedule": Deeds(to(f"{V1}/schedules/pause", a_plan), "schedule"),
+    "resume schedule": Deeds(
+        to(f"{V1}/schedules/resume", lambda place: a_plan(place, paused=True)), "schedule"
+    ),
+    "run schedule": Deeds(to(f"{V1}/schedules/run", a_plan), "schedule"),
+    "remove schedule": Deeds(to(f"{V1}/schedules/remove", a_plan), "schedule"),
+    "backfill": Deeds(to(f"{V1}/backfills", lambda place: some_days(place, bad=1)), "backfill", 3),
+    "forget lake": Deeds(to(f"{V1}/lakes/forget", a_lake), "lake"),
+    "begin operation": Deeds(
+        to(
+            f"{V1}/operations",
+            lambda place: {name: value for name, value in failures(place).items() if name != "q"},
+        ),
+        "operation",
+        3,
+    ),
+    "cancel operation": Deeds(
+        lambda place: (f"{V1}/operations/{under_way(place)}/cancel", {}), "operation", why=""
+    ),
+}
+
+
+def with_tasks(serve, app: App) -> Iterator[Place]:
+    @app.task(name="shop:report")
+    def report(day: date) -> None: ...
+
+    @app.task(name="shop:tick")
+    def tick(slot: datetime) -> None: ...
+
+    yield Place(serve(app), app, app.broker)
+    while HELD:
+        HELD.pop().set()
+
+
+@pytest.fixture
+def place(serve, store_app: App) -> Iterator[Place]:
+    """Each store in turn."""
+    yield from with_tasks(serve, store_app)
+
+
+@pytest.fixture
+def memory_place(serve) -> Iterator[Place]:
+    """For pages, which have the same verbs to act with as REST has."""
+    broker = open_broker("memory:")
+    yield from with_tasks(serve, App(broker=broker))
+    broker.close()
+
+
+OVER_REST = {route.name for route in ROUTES if route.path.startswith(V1)}
+
+
+def deeds(broker: Broker) -> list[Deed]:
+    return read_audit(broker, Wanted(), None, 1000).deeds
+
+
+def test_every_route_that_changes_something_is_among_these():
+    changing = {route.name for route in ROUTES if route.method == "POST"}
+
+    assert changing - NOTHING == set(ROUTE)
+
+
+@pytest.mark.parametrize("name", [name for name in ROUTE if name in OVER_REST])
+def test_a_call_that_changes_something_leaves_one_entry(place: Place, name):
+    path, body = ROUTE[name].send(place)
+    before = {deed.position for deed in deeds(place.broker)}
+
+    answer = place.web.client(Role.ADMIN).post(path, json=body)
+
+    assert answer.status_code == 200, answer.text
+    check(place, before, ROUTE[name])
+
+
+@pytest.mark.parametrize("name", [name for name in ROUTE if name not in OVER_REST])
+def test_a_form_that_changes_something_leaves_one_entry(memory_place: Place, name):
+    path, body = ROUTE[name].send(memory_place)
+    before = {deed.position for deed in deeds(memory_place.broker)}
+
+    answer = memory_place.web.browser(Role.ADMIN).post(path, data=body)
+
+    assert answer.status_code == 303, answer.text
+    check(memory_place, before, ROUTE[name])
+
+
+def check(place: Place, before: set[int], expected: Deeds) -> None:
+    [deed] = [deed for deed in deeds(place.broker) if deed.position not in before]
+    assert (deed.author, deed.kind, deed.reason) == ("ada", expected.kind, expected.why)
+    assert deed.says.get("jobs") == expected.jobs
+    assert deed.job or deed.queue or deed.says
+
+
+def test_a_retry_of_all_that_match_is_one_entry_and_every_job_knows_of_it(place: Place):
+    failures(place)
+    client = place.web.client(Role.OPERATE)
+
+    body = {"verb": "retry", "filter": "state:failed", "reason": WHY}
+    begun = client.post(f"{V1}/operations", json=body).json()
+    ended(client, begun["id"])
+
+    [deed] = [deed for deed in deeds(place.broker) if deed.author == "otto"]
+    assert deed.says == {
+        "operation": begun["id"],
+        "verb": "retry",
+        "filter": "state:failed",
+        "jobs": 3,
+    }
+    rows = [row for row in place.broker.history(0, 1000) if row.kind == "retry"]
+    assert len({row.job for row in rows}) == 3
+    assert all(begun["id"].encode() in (row.data or b"") for row in rows)
+    assert all(row.state is State.READY for row in rows)
+
+
+def test_what_changes_nothing_leaves_no_entry(place: Place):
+    client, id = place.web.client(Role.OPERATE), a_ready_job(place)
+    before = deeds(place.broker)
+
+    assert client.post(f"{V1}/retry", json={"ids": [id]}).json()["left"] == [id]
+    assert client.post(f"{V1}/signal", json={"name": "go"}).json() == {"done": []}
+    assert client.post(f"{V1}/resume", json=MAIL).json() == {"cleared": False}
+    assert client.post(f"{V1}/pause", json={**MAIL, "dry_run": True}).json()["jobs"] == 0
+    assert client.post(f"{V1}/lakes/forget", json={"lake": "x"}).json() == {"forgotten": False}
+
+    assert deeds(place.broker) == before
+
+
+def test_a_job_that_was_sent_before_is_not_told_again(place: Place):
+    client = place.web.client(Role.OPERATE)
+    body = {"task": "shop:report", "args": {"day": "2026-01-01"}, "id": place.app.ids.first()}
+
+    answers = [client.post(f"{V1}/jobs", json=body).json() for _ in range(2)]
+
+    assert answers == [{"id": body["id"]}] * 2
+    [deed] = deeds(place.broker)
+    assert (deed.kind, deed.job, deed.task) == ("enqueue", body["id"], "shop:report")
