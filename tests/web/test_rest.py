@@ -392,3 +392,15 @@ def test_what_is_given_is_what_openapi_says(web: Web, broker, clock):
             msgspec.json.decode(client.get(route.path).content, type=route.gives, strict=True)
     job = client.get(f"{V1}/jobs/{claimed.id}").content
     msgspec.json.decode(job, type=JobJson, strict=True)
+
+
+def test_the_slots_of_many_schedules_are_bounded_together(memory_web: Web, memory_broker):
+    for number in range(50):
+        memory_broker.put_schedule(a_schedule(f"nightly {number}"))
+    client = memory_web.client(Role.VIEW)
+
+    many = client.get(f"{V1}/schedules", params={"next": 100}).json()["schedules"]
+    one = client.get(f"{V1}/schedules", params={"next": 100, "name": "nightly 7"}).json()
+
+    assert {len(each["next"]) for each in many} == {20}
+    assert [len(each["next"]) for each in one["schedules"]] == [100]
