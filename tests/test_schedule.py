@@ -291,6 +291,7 @@ def test_the_nominal_time_is_handed_over_in_the_schedules_zone():
         ({"cron": "0 0 30 2 *"}, "Bad day"),
         ({"cron": "* * */20 * 1L"}, "never due"),
         ({"cron": "@often"}, "five fields"),
+        ({"cron": f"{'1,' * 300}1 * * * *"}, "609 characters, 500 at most"),
         ({"cron": "0 0 * * *", "zone": "Europe/Pariss"}, "Europe/Pariss"),
         ({"cron": "0 0 * * *", "zone": "../../etc/passwd"}, "time zone database"),
         ({"cron": "0 0 * * *", "every": 5.0}, "give one of"),

@@ -38,6 +38,7 @@ ON_TIME_SECONDS = 60.0  # how late a slot may be decided before `missed="skip"` 
 ALL_WINDOW_SECONDS = 86400.0
 MOST_SLOTS = 10_000  # looked at in one plan
 MOST_JOBS = 500  # made by one plan, which is one transaction
+MOST_CRON = 500  # characters
 _TAG = "schedule"  # the tag of its jobs
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -158,6 +159,9 @@ def zone_named(name: str) -> ZoneInfo:
 @lru_cache(1024)
 def _fields(cron: str) -> str:
     """The expression as cronsim is given it."""
+    # Workers read it again and again: of 200,000 minutes that takes seconds each time.
+    if len(cron) > MOST_CRON:
+        raise Refused(f"cron {cron[:40]!r}…: {len(cron):,} characters, {MOST_CRON} at most")
     fields = _NICKNAMES.get(cron.strip().lower(), cron).split()
     if len(fields) != 5:
         raise Refused(

@@ -45,9 +45,12 @@ def browser() -> Iterator[Browser]:
     )
     if found is None:
         pytest.exit("no Chromium here: `make test-web` says how to get one", returncode=1)
-    switches = [*SWITCHES, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=switches)
+        started = playwright.chromium.launch(
+            executable_path=found,
+            args=list(SWITCHES),
+            chromium_sandbox=os.geteuid() != 0,  # Chromium has none for root
+        )
         yield started
         started.close()
 

@@ -323,7 +323,12 @@ def test_every_verb_that_changes_something_needs_more_than_a_viewer():
         ("/operations", b'{"verb": "claim", "filter": "state:failed"}', 422),
         ("/operations", b'{"verb": "retry", "filter": ""}', 422),
         ("/operations", b'{"verb": "retry", "filter": "x"}', 422),
+        ("/signal", b'{"name": "go", "value": "%s"}' % (b"x" * 300_000), 422),
+        ("/limit", b'{"queue": "mail", "running": 9223372036854775808}', 422),
+        ("/pause", b'{"queue": "%s"}' % (b"x" * 201), 422),
+        ("/operations", b'{"verb": "retry", "filter": "%s"}' % (b"task:a " * 100_000), 422),
     ],
+    ids=range(21),
 )
 def test_what_is_wrong_is_said_in_a_sentence(memory_web: Web, path, content, status):
     answer = memory_web.client(Role.ADMIN).post(f"{V1}{path}", content=content)
@@ -387,3 +392,15 @@ def test_what_is_given_is_what_openapi_says(web: Web, broker, clock):
             msgspec.json.decode(client.get(route.path).content, type=route.gives, strict=True)
     job = client.get(f"{V1}/jobs/{claimed.id}").content
     msgspec.json.decode(job, type=JobJson, strict=True)
+
+
+def test_the_slots_of_many_schedules_are_bounded_together(memory_web: Web, memory_broker):
+    for number in range(50):
+        memory_broker.put_schedule(a_schedule(f"nightly {number}"))
+    client = memory_web.client(Role.VIEW)
+
+    many = client.get(f"{V1}/schedules", params={"next": 100}).json()["schedules"]
+    one = client.get(f"{V1}/schedules", params={"next": 100, "name": "nightly 7"}).json()
+
+    assert {len(each["next"]) for each in many} == {20}
+    assert [len(each["next"]) for each in one["schedules"]] == [100]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.as_json import EventJson, JobJson, decoded, event_json, iso, job_json
+from penstock.codec import encode_value
 from penstock.errors import Refused
 from penstock.filter import parse_filter, words_of
 from penstock.ids import parse_id
@@ -220,7 +221,7 @@ def copy(asked: Asked) -> Enqueued:
 
 def signal(asked: Asked) -> Signalled:
     given = asked.json(Signal)
-    value = msgspec.json.encode(given.value)
+    value = encode_value(given.value, f"signal {given.name[:60]}")
     return Signalled(asked.verbs.signal(given.name, value, given.reason))
 
 

@@ -13,6 +13,7 @@ from penstock.schedule_look import ScheduleJson, schedule_json
 from penstock.web.asked import Asked, NotFound
 
 MOST_SLOTS = 100
+MOST_SLOTS_IN_ALL = 1000
 _NO_SLOT = "1970-01-01T00:00:00Z"  # stands for the nominal time while arguments are read
 
 
@@ -69,6 +70,8 @@ def every(asked: Asked) -> Schedules:
     found = [each for each in asked.verbs.schedules() if not name or each.name == name]
     if name and not found:
         raise NotFound(f"there is no schedule {name[:200]!r}")
+    # To find the slots of thousands, a hundred each, would take minutes.
+    count = min(count, max(1, MOST_SLOTS_IN_ALL // max(1, len(found))))
     return Schedules([schedule_json(each, now, count) for each in found])
 
 

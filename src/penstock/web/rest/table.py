@@ -117,7 +117,10 @@ REST: tuple[Route, ...] = (
         schedules.every,
         "Every schedule, or one.",
         schedules.Schedules,
-        *(Parameter("name", _Text, "This one."), Parameter("next", _Slots, "So many slots.")),
+        *(
+            Parameter("name", _Text, "This one."),
+            Parameter("next", _Slots, "So many slots, of all together 1,000."),
+        ),
     ),
     _post("/jobs", "enqueue", jobs.enqueue, "Store a job.", jobs.Enqueued, jobs.NewJob),
     _post(
