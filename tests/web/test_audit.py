@@ -22,6 +22,7 @@ from penstock.web.access import Role
 from penstock.why import moment
 from tests.factories import a_flow, a_job, a_schedule, begun, claim, part, settle, some_jobs
 from tests.web.conftest import Web
+from tests.web.test_operations import ended
 from tests.web.test_pages import text_of
 
 HOSTILE = """=cmd|'"><script>alert(1)</script>\u202e/{{7*7}}"""
@@ -112,6 +113,7 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
     answer = browser.post(
         "/operations", data={"verb": "cancel", "q": "task:mail:send", "typed": "250", "reason": "x"}
     )
+    ended(browser, answer.headers["location"].rpartition("/")[2])
     broker.record("backfill", "ada", "", {"task": "t", "first": "1", "last": "9", "jobs": 9})
     broker.record("enqueue", "ada", "", {"task": "t", "queue": "q", "jobs": 3, "batch": "b"})
     broker.record("operation", "ada", "", {"operation": "gone", "verb": "stop"})
