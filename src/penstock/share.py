@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-SHARE = 0.25  # of one processor of the server, in the long run
-SAVED_SECONDS = 0.25  # after a pause so much is asked at once: a page does not wait for itself
+SHARE = 1 / 3  # of one processor of the server, in the long run
+SAVED_SECONDS = 0.5  # after a pause so much is asked at once: a page does not wait for itself
 LONGEST_REST = 1.0  # after whatever question: the other readers want to see something, too
 LONGEST_QUESTION = 5.0  # then the server ends it
 AT_ONCE = 2

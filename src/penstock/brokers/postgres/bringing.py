@@ -15,8 +15,7 @@ def migrate(url: str, *, post: bool) -> None:
     where = mask(url)
     with in_our_words(where), connect(conninfo_of(url)[0], prepare=False) as connection:
         meta = migrating.migrate(connection, where, post=post)
-        connection.execute("set lock_timeout = '1min'")  # nobody waits behind one who builds
-        if are_parts_missing(meta) and not build_parts(connection):
+        if are_parts_missing(meta) and not build_parts(connection, locks="1min"):
             raise StoreUnreachable(
                 f"the store {where} is migrated, but an index of its history is not built: another "
                 "process builds it, or a transaction stays open (`penstock doctor` names it); "

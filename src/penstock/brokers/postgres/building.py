@@ -34,14 +34,16 @@ def are_parts_missing(meta: Meta) -> bool:
     return "parts" in meta
 
 
-def build_parts(connection: Connection) -> bool:
-    """Build what is missing, unless another process does; whether nothing is left."""
-    row = connection.execute(sql.lock_parts.encode()).fetchone()
+def build_parts(connection: Connection, locks: str = "2s") -> bool:
+    """Build what is missing, unless another process does; whether nothing is left.
+
+    `locks`: how long transactions of others are waited for. Nobody waits behind one who builds.
+    """
+    row = connection.execute(sql.lock_parts.encode(), {"locks": locks}).fetchone()
     if row is None or not row[0]:
         return False
     patience, connection.patience = connection.patience, PATIENCE_SECONDS
     try:
-        connection.execute("set statement_timeout = 0")
         for statements in connection.execute(sql.parts_to_build.encode()).fetchall():
             for statement in filter(None, statements):
                 connection.execute(statement.encode())
@@ -52,7 +54,6 @@ def build_parts(connection: Connection) -> bool:
     finally:
         connection.patience = patience
         if not connection.closed:
-            connection.execute("reset statement_timeout")
             connection.execute(sql.unlock_parts.encode())
     return True
 

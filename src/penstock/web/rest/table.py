@@ -24,7 +24,7 @@ _Slots = Annotated[int, Meta(ge=0, le=schedules.MOST_SLOTS)]
 
 _ID = Parameter("id", _Text, "The id.", required=True)
 _Q = Parameter("q", _Text, "A filter, as state:failed task:mail:send -tag.tenant:test since:2h.")
-_AFTER = Parameter("after", _Text, "Go on below this id.")
+_AFTER = Parameter("after", _Text, "Go on from here: as the page before had it.")
 _LIMIT = Parameter("limit", _Limit, "Most to answer with; 100 if left out.")
 _SINCE = Parameter("after", _Position, "Rows after this position; without it the last ones.")
 _TASK = Parameter("task", _Text, "The task.", required=True)
