@@ -4,8 +4,9 @@
     --jobs 100000 --runs 5
 
 The worker has a core of its own, the dashboard and those who ask share the other one: what is
-compared is what they do to the store, and not who gets the processor. Runs take turns; what is
-printed are medians of jobs a second, and their ratio.
+compared is what they do to the store, and not who gets the processor. A server shares that other
+core with them: `busy` is what two loops leave of the worker's speed that never ask for anything.
+Runs take turns; what is printed are medians of jobs a second, and their ratios.
 """
 
 from __future__ import annotations
@@ -89,19 +90,39 @@ def asked(address: str, token: str) -> Generator[list[int]]:
             stream.close()
 
 
+@contextmanager
+def busy() -> Generator[None]:
+    """Two processes that compute without end, where a dashboard and its readers would."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    for loop in loops:
+        os.sched_setaffinity(loop.pid, {1})
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
 def compare(kind: str, url: str, folder: Path, jobs: int, runs: int) -> None:
     alone: list[float] = []
     beside: list[float] = []
+    crowded: list[float] = []
     worked(url, jobs // 10)  # makes the store, and does not count
     with served(url, folder) as (address, token, pid):
         os.sched_setaffinity(pid, {1})
         for _ in range(runs):
             alone.append(worked(url, jobs))
+            with busy():
+                crowded.append(worked(url, jobs))
             with asked(address, token) as answers:
                 beside.append(worked(url, jobs))
             print(f"{kind}: {answers[0]:,} pages meanwhile", file=sys.stderr)
-    first, second = median(alone), median(beside)
-    print(f"{kind:9} alone {first:9,.0f} jobs/s  beside {second:9,.0f}  ratio {second / first:.2f}")
+    first, second, third = median(alone), median(crowded), median(beside)
+    print(
+        f"{kind:9} alone {first:9,.0f} jobs/s  busy {second:9,.0f}  beside {third:9,.0f}  "
+        f"beside/alone {third / first:.2f}  beside/busy {third / second:.2f}"
+    )
 
 
 def main() -> None:

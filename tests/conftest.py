@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,33 @@ from penstock.brokers import open_broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, create_database, drop_database
+from tests.dealing import InGroups
 from tests.postgres_store import PostgresStore
+
+# Folders whose tests take longest: seconds each, and most of them waiting for processes.
+LONG = ("spark", "stories", "trust", "examples", "cli")
+
+
+@pytest.hookimpl(optionalhook=True)  # a run in one process may leave the plugin out
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each core: a test that waits for a lease or for a process leaves its core idle."""
+    here = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return 2 * (len(here(0)) if here else os.cpu_count() or 1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
+    return InGroups(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffled as they are, but the long ones first: none of them is alone at the end."""
+    items.sort(key=lambda item: LONG.index(_folder(item)) if _folder(item) in LONG else len(LONG))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import Refused
-from penstock.filter import Filter, as_text, parse_filter, parse_time
+from penstock.filter import MOST_CHARACTERS, Filter, as_text, parse_filter, parse_time, words_of
 from penstock.job import Job, State
 
 NOW = 1_794_733_800.0  # 2026-11-15 09:10:00 UTC
@@ -135,3 +135,9 @@ def test_a_time_is_so_long_ago_or_a_date(text, at):
 )
 def test_an_argument_is_written_as_json_but_texts_as_they_are(value, text):
     assert as_text(value) == text
+
+
+def test_a_line_that_is_too_long_to_be_read_is_refused():
+    assert words_of("x" * MOST_CHARACTERS) == ["x" * MOST_CHARACTERS]
+    with pytest.raises(Refused, match="a filter of 8,001 characters"):
+        words_of("x" * (MOST_CHARACTERS + 1))

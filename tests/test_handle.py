@@ -152,7 +152,7 @@ def test_many_await_with_one_thread(app: App) -> None:
     handles = [app.tasks["add"].enqueue(n, n) for n in range(50)]
 
     async def main() -> list[Any]:
-        waiting = [asyncio.create_task(handle.result_async(timeout=20)) for handle in handles]
+        waiting = [asyncio.create_task(handle.result_async(timeout=60)) for handle in handles]
         await asyncio.to_thread(work, app)
         results = await asyncio.gather(*waiting)
         waiters = [each for each in threading.enumerate() if each.name == "penstock-waiter"]
@@ -190,10 +190,10 @@ def test_awaiting_works_in_a_forked_process(memory_broker: MemoryBroker) -> None
 
     handle = add.enqueue(7)
     work(app)
-    asyncio.run(handle.result_async(timeout=20))  # the parent's waiter has run
+    asyncio.run(handle.result_async(timeout=60))  # the parent's waiter has run
     child = os.fork()
     if child == 0:
-        os._exit(asyncio.run(handle.result_async(timeout=20)))
+        os._exit(asyncio.run(handle.result_async(timeout=60)))
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 

@@ -49,3 +49,22 @@ def test_values_of_secrets_are_hidden_in_texts_about_the_job():
 
     assert hidden == "ValueError: ada's *** with ***"
     assert redact_text("hunter2", b'{"args":{"token":"hunter2"}}') == "hunter2"
+
+
+@pytest.mark.parametrize(
+    "value", ['it\'s 1 "pass"\n\tword\\', 41112222, 4111.2222, {"hunter2": None}, [["hunter2"]]]
+)
+@pytest.mark.parametrize("spelt", [str, repr, json.dumps])
+def test_a_secret_is_hidden_however_a_text_spells_it(value, spelt):
+    body = json.dumps({"args": {"token": value}, "secret": ["token"]}).encode()
+
+    hidden = redact_text(f"ValueError: no {spelt(value)}!", body)
+
+    assert "***" in hidden
+    assert not any(part in hidden for part in ("pass", "word", "4111", "2222", "hunter2"))
+
+
+def test_what_is_too_short_to_be_a_secret_stays_readable():
+    body = b'{"args":{"token":{"a":1,"b":true,"c":"x","d":null}},"secret":["token"]}'
+
+    assert redact_text("line 1 of xyz: a true None", body) == "line 1 of xyz: a true None"

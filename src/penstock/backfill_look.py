@@ -1,7 +1,7 @@
 """Backfills as they stand: which tasks have one, and where each partition of a task is.
 
-The store keeps no list of backfills. Their jobs have derived ids, which come before all others when
-one looks from the newest id down, and so they are found without looking through the rest.
+The store keeps no list of backfills. Their jobs have derived ids, and those are found without
+looking through the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from penstock.rule import Rule, RuleKind
 MOST_LOOKED_AT = 5000
 _PAGE = 1000
 _MOST_RUNS = 1000  # of one partition
-_DERIVED = "ff"  # how derived ids begin
 
 
 class Filled(NamedTuple):
@@ -77,7 +76,7 @@ def backfilled_tasks(broker: Broker, rules: Iterable[Rule]) -> dict[str, int]:
         for rule in rules
         if rule.kind is RuleKind.LIMIT and rule.author == KEY and rule.task is not None
     }
-    for job in _derived(broker, Filter()):
+    for job in _looked_at(broker, Filter(derived=True)):
         if _is_filled(job):
             tasks[job.task] = tasks.get(job.task, 0) + 1
     return tasks
@@ -87,7 +86,7 @@ def look_at_backfill(broker: Broker, task: str) -> Looked:
     """Where each partition of this task is."""
     found: dict[str, list[Job[Any]]] = {}
     seen = 0
-    for job in _derived(broker, Filter(task=(task,))):
+    for job in _looked_at(broker, Filter(task=(task,), derived=True)):
         seen += 1
         if _is_filled(job):
             found.setdefault(job.tags[TAG], []).append(job)
@@ -123,14 +122,11 @@ def partition_of(text: str) -> Partition | str:
     return text
 
 
-def _derived(broker: Broker, wanted: Filter) -> Iterator[Job[Any]]:
+def _looked_at(broker: Broker, wanted: Filter) -> Iterator[Job[Any]]:
     after, left = None, MOST_LOOKED_AT
     while left > 0:
         page = broker.find(wanted, after, min(left, _PAGE))
-        for job in page.jobs:
-            if not job.id.startswith(_DERIVED):
-                return
-            yield job
+        yield from page.jobs
         left -= len(page.jobs)
         after = page.after
         if after is None:

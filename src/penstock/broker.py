@@ -393,7 +393,7 @@ class Broker(Protocol):
         ...
 
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
-        """Jobs that match, newest id first, ended ones included while they are kept."""
+        """Jobs that match, newest first, ended ones included while they are kept."""
         ...
 
     def count(self) -> list[Count]:

@@ -8,6 +8,7 @@ its arguments is checked as a whole before anything is stored.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from penstock.flow import WAIT_TASK, member_of
 from penstock.ids import Ids, parse_id
 from penstock.job import ENDED, PARENT, Job
 from penstock.redact import HIDDEN
+from penstock.tracing import HEADER
 
 if TYPE_CHECKING:
     from penstock.app import App
@@ -47,7 +49,8 @@ def enqueue_copy(
         raise Refused(f"job {job_id} is not kept here, and so its arguments are not")
     task = None if app is None else app.task_named(job.task)
     copy = copied(job, Ids(broker.clock).first(), author, arguments, task)
-    standing = broker.enqueue([copy]).standing.get(copy.id)
+    with nullcontext([copy]) if app is None else app.sending([copy]) as jobs:
+        standing = broker.enqueue(jobs).standing.get(copy.id)
     if standing is not None:
         raise Refused(f"not stored: job {standing} holds the unique key of this one")
     said = {"job": copy.id, "task": copy.task, "queue": copy.queue, "jobs": 1, COPY_OF: job.id}
@@ -72,6 +75,7 @@ def copied(
     whole.pop("flow", None)
     whole["args"] = _arguments(job, whole, arguments, task)
     headers = _decoded(whole.get("headers"), {})
+    headers.pop(HEADER, None)  # what sent the other did not send this one
     whole["headers"] = _raw({**headers, "author": author, COPY_OF: job.id})
     body = msgspec.json.encode(whole)
     if len(body) > LARGEST_BODY:

@@ -135,7 +135,7 @@ def _looked_up(broker: Broker, flow: FlowRow, tasks: Sequence[str], state: State
 def jobs_of(
     broker: Broker, flow: FlowRow, node: str, state: State | None = None, after: str | None = None
 ) -> Page:
-    """Jobs of a node, newest id first.
+    """Jobs of a node, newest first.
 
     They are found among the jobs of its task that were enqueued while the flow went on: a page may
     be short, or empty, with `after` set.

@@ -22,6 +22,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
 
 MOST_IN_PARCEL = 128
+TICKS = 4_096_000  # in a second
 _RUN_TICKS = 4096  # a run of ids lasts a millisecond; a tick is 1/4096 of one
 _PAUSE_TICKS = 400  # a tenth of a millisecond: nobody makes jobs in a loop that slowly
 _SET_BACK_TICKS = 30_000 * 4096  # half a minute; what is further back was not a late thread
@@ -68,7 +69,7 @@ class Ids:
             return f"{_prefix(tick)}000"
 
     def _tick(self) -> int:
-        tick = int(self.clock.now() * 4_096_000)
+        tick = tick_of(self.clock.now())
         if tick < self._last - _SET_BACK_TICKS:
             # Going on from the last id would make ids from the future, which stores refuse.
             self._last = tick
@@ -84,12 +85,21 @@ _random = random.Random()  # noqa: S311
 os.register_at_fork(after_in_child=_random.seed)
 
 
-def _prefix(tick: int) -> str:
+def tick_of(seconds: float) -> int:
+    return int(seconds * TICKS)
+
+
+def time_text(tick: int) -> str:
+    """How the ids of a tick begin."""
     milliseconds, fraction = divmod(tick, 4096)
     time = f"{milliseconds:012x}"
+    return f"{time[:8]}-{time[8:]}-7{fraction:03x}"
+
+
+def _prefix(tick: int) -> str:
     noise = _random.getrandbits(50)
     high, low = noise >> 36, noise & 0xFFFFFFFFF
-    return f"{time[:8]}-{time[8:]}-7{fraction:03x}-{0x8000 | high:04x}-{low:09x}"
+    return f"{time_text(tick)}-{0x8000 | high:04x}-{low:09x}"
 
 
 def prefix_of(job_id: str) -> str:
@@ -100,11 +110,15 @@ def offset_of(job_id: str) -> int:
     return int(job_id[_PREFIX:], 16)
 
 
+def is_derived(job_id: str) -> bool:
+    return job_id.startswith("ff")
+
+
 def time_of(job_id: str) -> float | None:
     """When the id was made, in seconds since the epoch; None for a derived one."""
-    if job_id.startswith("ff"):
+    if is_derived(job_id):
         return None
-    return int(job_id[:8] + job_id[9:13], 16) / 1000 + int(job_id[15:18], 16) / 4_096_000
+    return int(job_id[:8] + job_id[9:13], 16) / 1000 + int(job_id[15:18], 16) / TICKS
 
 
 def derived_id(*parts: str) -> str:

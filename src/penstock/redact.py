@@ -6,6 +6,7 @@ without knowing the task.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -40,12 +41,6 @@ def redact_text(text: str, body: bytes) -> str:
     return text
 
 
-def secret_names(body: bytes) -> frozenset[str]:
-    """The arguments of a body that are declared secret."""
-    found = _secrets(body)
-    return frozenset() if found is None else frozenset(found[2])
-
-
 def _secrets(body: bytes) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
     """The decoded body, its arguments, and the names of those that are secret."""
     # The common body declares none, and need not be decoded to be sure of it.
@@ -67,15 +62,23 @@ def _secrets(body: bytes) -> tuple[dict[str, Any], dict[str, Any], list[str]] | 
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        if len(value) >= _SHORTEST:
-            yield value
-    elif isinstance(value, dict):
-        for part in cast("dict[str, Any]", value).values():
+    """The parts of a value, each as a text may spell it: plain, as Python shows it, as JSON."""
+    if isinstance(value, dict):
+        for name, part in cast("dict[str, Any]", value).items():
+            yield from _texts(name)
             yield from _texts(part)
     elif isinstance(value, list):
         for part in cast("list[Any]", value):
             yield from _texts(part)
+    elif isinstance(value, str):
+        quoted = (repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False))
+        yield from (text for text in (value, *(each[1:-1] for each in quoted)) if _telling(text))
+    elif isinstance(value, int | float) and _telling(repr(value)):
+        yield repr(value)
+
+
+def _telling(text: str) -> bool:
+    return len(text) >= _SHORTEST and text not in {"True", "False"}
 
 
 def without_arguments(body: bytes) -> bytes:

@@ -184,6 +184,8 @@ class Rule(msgspec.Struct, frozen=True):
 
 POLICIES = ("wait", "skip", "fair")
 _LONGEST_WINDOW = 86400.0
+_LONGEST_NAMES = {"queue": MOST_NAME_CHARACTERS, "task": MOST_NAME_CHARACTERS, "key": 500}
+_MOST = 2**31 - 1
 
 
 def _order_of(queue: str) -> Hashable:
@@ -249,6 +251,20 @@ def limit_rule(
     if isinstance(bounds.get("rate"), str):
         bounds["rate"] = parse_rate(bounds["rate"])
     return Rule(RuleKind.LIMIT, queue, task, author, reason, **bounds)
+
+
+def check_rule(rule: Rule) -> None:
+    """Refuse to set what no job can have, or no store keeps.
+
+    One that is stored is read all the same: it must not keep workers from their work.
+    """
+    for name, most in _LONGEST_NAMES.items():
+        said: str | None = getattr(rule, name)
+        if said is not None and len(said) > most:
+            raise Refused(f"{name} {said[:60]!r}: no job's has more than {most} characters")
+    for number in (rule.running, rule.rate and rule.rate[0]):
+        if number is not None and number > _MOST:
+            raise Refused(f"a limit of {number:,}: up to {_MOST:,}")
 
 
 def parse_rate(text: str) -> tuple[int, float]:

@@ -281,6 +281,12 @@ class Task(Prepared[P, R]):
                     f"task {self.name}: {what}={given!r} names no argument of"
                     f" {signature_text(self.function, self.resources)}"
                 )
+        for _, path, argument in searched:
+            if argument in self.secret:
+                raise Refused(
+                    f"task {self.name}: search={path!r} is of a secret argument: what is searched"
+                    " for stands in an index, as it is"
+                )
 
 
 class PlainTask(Task[P, R]):

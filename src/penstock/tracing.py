@@ -33,7 +33,7 @@ ToSend = TypeVar("ToSend", bound=Job[Any] | Parcel)
 
 SWITCH = "PENSTOCK_TRACING"
 _NAME = "penstock"
-_HEADER = "traceparent"
+HEADER = "traceparent"
 _QUEUE = "messaging.destination.name"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
 
@@ -115,7 +115,7 @@ class Tracing:
         )
         headers: dict[str, str] = {}
         self._carrier.inject(headers, set_span_in_context(span))
-        one, measured, began = Sending(span, headers.get(_HEADER, "")), _measured(told), monotonic()
+        one, measured, began = Sending(span, headers.get(HEADER, "")), _measured(told), monotonic()
         try:
             yield one
             self._sent.add(one.jobs, measured)
@@ -183,7 +183,7 @@ class Tracing:
     def _links(self, headers: dict[str, str]) -> list[Link]:
         from opentelemetry.trace import Link, get_current_span
 
-        if _HEADER not in headers:
+        if HEADER not in headers:
             return []
         origin = get_current_span(self._carrier.extract(headers)).get_span_context()
         return [Link(origin)] if origin.is_valid else []
@@ -211,11 +211,11 @@ class Sending:
         if not self._header:
             return body
         if b'"headers"' not in body:
-            return add_options(body, msgspec.json.encode({"headers": {_HEADER: self._header}}))
+            return add_options(body, msgspec.json.encode({"headers": {HEADER: self._header}}))
         read = read_body(body)
-        if _HEADER in read.headers:
+        if HEADER in read.headers:
             return body
-        headers = {**read.headers, _HEADER: self._header}
+        headers = {**read.headers, HEADER: self._header}
         return msgspec.json.encode(msgspec.structs.replace(read, headers=headers))
 
 

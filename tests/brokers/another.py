@@ -32,4 +32,4 @@ class Another:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)

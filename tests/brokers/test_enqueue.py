@@ -11,8 +11,9 @@ from penstock.broker import Batch
 from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.ids import Ids, derived_id, time_of
-from penstock.job import Job, Lane, Outcome, Parcel, State, Unique, failed, succeeded, try_again
+from penstock.job import Lane, Parcel, State, Unique, succeeded, try_again
 from penstock.testing.clock import Clock
+from tests.brokers.ends import ENDS
 from tests.factories import a_job, an_id, claim, enqueue_and_claim, ids_of, settle, some_jobs
 
 
@@ -152,37 +153,15 @@ def test_what_is_just_within_the_bounds_is_stored(broker, clock, fields):
 # Sent again
 
 
-def _nothing(broker, job):
+def _leave_alone(broker, job):
     pass
 
 
-def _taken(broker, job):
+def _take(broker, job):
     claim(broker)
 
 
-def _succeeded(broker, job):
-    settle(broker, claim(broker)[0], succeeded(b"1"))
-
-
-def _not_kept(broker, job):
-    settle(broker, claim(broker)[0], Outcome(State.SUCCEEDED, keep=False))
-
-
-def _failed(broker, job):
-    settle(broker, claim(broker)[0], failed("boom"))
-
-
-def _cancelled(broker, job):
-    broker.cancel([job.id])
-
-
-def _deleted(broker, job):
-    broker.delete([job.id])
-
-
-@pytest.mark.parametrize(
-    "meanwhile", [_nothing, _taken, _succeeded, _not_kept, _failed, _cancelled, _deleted]
-)
+@pytest.mark.parametrize("meanwhile", [_leave_alone, _take, *ENDS])
 @pytest.mark.parametrize("tags", [{}, {"tenant": "a"}], ids=["plain", "tagged"])
 def test_a_job_sent_again_is_left_as_it_is(broker, clock, meanwhile, tags):
     """D21, V7, B41: an enqueue sent again, also after its job has ended: one run."""
@@ -195,7 +174,7 @@ def test_a_job_sent_again_is_left_as_it_is(broker, clock, meanwhile, tags):
 
     assert answer.known == {job.id}
     assert broker.get(job.id) == before
-    assert ids_of(claim(broker, limit=10)) == ([job.id] if meanwhile is _nothing else [])
+    assert ids_of(claim(broker, limit=10)) == ([job.id] if meanwhile is _leave_alone else [])
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 2), (1, 3), (2, 5), (3, 4)])
@@ -320,145 +299,6 @@ def test_a_job_for_a_far_day_is_stored(broker, clock):
 
     assert broker.get(job.id).run_at == job.run_at
     assert claim(broker) == []
-
-
-# Unique keys
-
-
-def unique(clock, key="welcome", until="ended", seconds=None, **fields) -> Job:
-    return a_job(clock, unique=Unique(key, until, seconds), **fields)
-
-
-def test_a_second_job_with_a_standing_key_is_named_and_the_rest_is_stored(broker, clock):
-    first, second, other = unique(clock), unique(clock), a_job(clock)
-    broker.enqueue([first])
-
-    answer = broker.enqueue([second, other])
-
-    assert answer.standing == {second.id: first.id}
-    assert broker.get(second.id) is None
-    assert broker.get(other.id).state is State.READY
-
-
-def test_of_two_jobs_with_one_key_in_one_call_the_first_is_stored(broker, clock):
-    first, second = unique(clock), unique(clock)
-
-    answer = broker.enqueue([first, second])
-
-    assert answer.standing == {second.id: first.id}
-    assert broker.get(second.id) is None
-
-
-def test_a_key_is_one_for_all_queues_and_tasks(broker, clock):
-    first = unique(clock, queue="a", task="mail:send")
-    second = unique(clock, queue="b", task="media:resize")
-
-    answer = broker.enqueue([first, second])
-
-    assert answer.standing == {second.id: first.id}
-
-
-def test_the_holder_sent_again_is_known_not_standing(broker, clock):
-    first = unique(clock)
-    broker.enqueue([first])
-
-    answer = broker.enqueue([first])
-
-    assert (answer.known, answer.standing) == ({first.id}, {})
-
-
-def test_a_job_that_was_kept_out_is_stored_once_the_key_is_free(broker, clock):
-    first, second = unique(clock), unique(clock)
-    broker.enqueue([first, second])
-    broker.cancel([first.id])
-
-    answer = broker.enqueue([second])
-
-    assert (answer.known, answer.standing) == (frozenset(), {})
-    assert broker.get(second.id).state is State.READY
-
-
-@pytest.mark.parametrize(
-    "end", [_succeeded, _not_kept, _failed, _cancelled, _deleted], ids=lambda end: end.__name__
-)
-@pytest.mark.parametrize("until", ["started", "ended"])
-def test_a_key_is_free_when_its_job_has_ended(broker, clock, end, until):
-    first, second = unique(clock, until=until), unique(clock, until=until)
-    broker.enqueue([first])
-    end(broker, first)
-
-    assert broker.enqueue([second]).standing == {}
-
-
-@pytest.mark.parametrize("until", ["started", "ended"])
-def test_a_key_is_free_when_its_job_has_expired(broker, clock, until):
-    first = unique(clock, until=until, expires_at=clock.now() + 10)
-    broker.enqueue([first])
-    clock.advance(seconds=11)
-    broker.recover()
-
-    assert broker.enqueue([unique(clock)]).standing == {}
-
-
-def test_a_key_until_ended_stands_while_the_job_runs_and_is_tried_again(broker, clock):
-    job = enqueue_and_claim(broker, clock, unique=Unique("welcome"))
-    assert broker.enqueue([unique(clock)]).standing != {}
-
-    settle(broker, job, try_again("boom", clock.now() + 60))
-
-    assert broker.enqueue([unique(clock)]).standing != {}
-
-
-def test_a_key_until_started_is_free_from_the_claim_on(broker, clock):
-    enqueue_and_claim(broker, clock, unique=Unique("welcome", "started"))
-
-    second = unique(clock, until="started")
-
-    assert broker.enqueue([second]).standing == {}
-    assert broker.get(second.id).state is State.READY
-
-
-def test_a_key_for_a_time_stands_that_long_whatever_becomes_of_the_job(broker, clock):
-    job = enqueue_and_claim(broker, clock, unique=Unique("welcome", "time", 60))
-    settle(broker, job, succeeded())
-    clock.advance(seconds=59)
-    early = unique(clock)
-
-    assert broker.enqueue([early]).standing == {early.id: job.id}
-    clock.advance(seconds=2)
-
-    assert broker.enqueue([unique(clock)]).standing == {}
-
-
-def test_a_key_for_a_time_outlives_a_deleted_job(broker, clock):
-    first = unique(clock, until="time", seconds=60)
-    broker.enqueue([first])
-    broker.delete([first.id])
-
-    second = unique(clock)
-
-    assert broker.enqueue([second]).standing == {second.id: first.id}
-
-
-@pytest.mark.parametrize("until", ["started", "ended"])
-def test_seconds_limit_the_other_scopes_as_well(broker, clock, until):
-    broker.enqueue([unique(clock, until=until, seconds=60)])
-    clock.advance(seconds=61)
-
-    assert broker.enqueue([unique(clock)]).standing == {}
-
-
-def test_the_end_of_an_older_holder_leaves_the_newer_one_standing(broker, clock):
-    old = unique(clock, seconds=60)
-    broker.enqueue([old])
-    clock.advance(seconds=61)
-    new = unique(clock)
-    broker.enqueue([new])
-    broker.cancel([old.id])
-
-    late = unique(clock)
-
-    assert broker.enqueue([late]).standing == {late.id: new.id}
 
 
 # Batches

@@ -1,4 +1,4 @@
-"""Find: jobs that match, newest id first, page by page."""
+"""Find: jobs that match, newest first, page by page."""
 
 from __future__ import annotations
 
@@ -173,3 +173,17 @@ def test_a_searched_value_may_be_long_or_odd(broker, clock, value):
     broker.enqueue([job, other])
 
     assert ids_of(broker.find(Filter(args={"text": (value,)})).jobs) == [job.id]
+
+
+def test_nobody_finds_a_secret_by_guessing_it(broker, clock):
+    body = msgspec.json.encode({"args": {"card": {"n": "4111"}, "to": "ada"}, "secret": ["card"]})
+    jobs = [a_job(clock, body=body) for _ in range(3)]
+    broker.enqueue(jobs)
+
+    right = broker.find(words(clock, "arg.card.n:4111"), limit=1)
+    wrong = broker.find(words(clock, "arg.card.n:4112"), limit=1)
+
+    assert right == wrong
+    assert right.jobs == []
+    assert len(broker.find(words(clock, "-arg.card.n:4111")).jobs) == 3
+    assert len(broker.find(words(clock, "arg.to:ada")).jobs) == 3

@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from penstock.errors import Refused
 from penstock.job import State, succeeded
 from penstock.rule import Rule, RuleKind
 from tests.factories import a_job, claim, enqueue_and_claim, ids_of, settle, some_jobs
@@ -195,3 +196,21 @@ def test_a_rule_over_an_empty_queue_is_fine(broker):
     broker.set_rule(Rule(PAUSE, queue="nothing here"))
 
     assert broker.clear_rule(PAUSE, queue="nothing here") is True
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule(PAUSE, "x" * 201),
+        Rule(PAUSE, task="x" * 201),
+        Rule(BLOCK, key="x" * 501),
+        Rule(RuleKind.LIMIT, "mail", running=2**31),
+        Rule(RuleKind.LIMIT, "mail", rate=(2**31, 1.0)),
+    ],
+    ids=["queue", "task", "key", "running", "rate"],
+)
+def test_what_no_job_has_and_no_store_keeps_is_refused(broker, rule):
+    with pytest.raises(Refused, match=r"no job's has more than|up to 2,147"):
+        broker.set_rule(rule)
+
+    assert broker.rules() == []

@@ -45,6 +45,22 @@ def test_a_job_of_every_hostile_name_is_shown_as_text(visitor: Visitor, store):
         assert "12345678901234567890" in shown
 
 
+def test_an_error_that_turns_the_writing_round_turns_nothing_beside_it(
+    visitor: Visitor, store, clock
+):
+    store.enqueue([a_job(clock, "media:turn", key="beside")])
+    [job] = claim(store, tasks={"media:turn": 1})
+    store.settle([(job, begun(failed("Boom: \u202egnp.exe"), clock.now()))])
+    visitor.go("/jobs?q=task:media:turn")
+
+    error = visitor.page.locator("tr[data-row] .error-line").bounding_box()
+    key = visitor.page.locator("tr[data-row] .what .tag").bounding_box()
+
+    assert error is not None
+    assert key is not None
+    assert error["x"] + error["width"] <= key["x"]
+
+
 def test_the_keyboard_is_enough(visitor: Visitor):
     visitor.go("/")
     visitor.page.keyboard.press("/")

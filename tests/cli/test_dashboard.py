@@ -47,7 +47,7 @@ def test_the_first_start_prints_a_token_once_and_keeps_its_hash(shop, state):
         page = browser.get(address.partition("?")[0])
         assert "shop" in browser.get(address.partition("?")[0] + "jobs").text
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
 
     assert page.status_code == 200
     assert process.returncode == 130
@@ -57,8 +57,30 @@ def test_the_first_start_prints_a_token_once_and_keeps_its_hash(shop, state):
     again = shop.start("dashboard", "--port", "0")
     assert "token" not in begun(again)
     again.terminate()
-    said = again.communicate(timeout=30)[1]
+    said = again.communicate(timeout=60)[1]
     assert "--new-token makes another" in said
+
+
+def test_the_browser_is_given_an_address_that_lets_in_once(shop, tmp_path, monkeypatch):
+    shop("enqueue", "shop:add", "1", "2")
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    opener = tmp_path / "bin" / "xdg-open"
+    opener.parent.mkdir()
+    opener.write_text(f'#!/bin/sh\necho "$1" > {told}\n')
+    opener.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{opener.parent}:{os.environ['PATH']}")
+
+    process = shop.start("dashboard", "--port", "0", "--open")
+    text = begun(process).partition("?token=")[2]
+    address = told.read_text().strip()
+    with httpx.Client() as browser, httpx.Client() as other:
+        first, second = browser.get(address), other.get(address)
+    process.terminate()
+    process.communicate(timeout=30)
+
+    assert text not in address
+    assert (first.status_code, second.status_code) == (303, 401)
 
 
 def test_ctrl_c_ends_it_while_somebody_watches(shop, monkeypatch):
@@ -70,14 +92,14 @@ def test_ctrl_c_ends_it_while_somebody_watches(shop, monkeypatch):
 
     head = {"authorization": f"Bearer {'v' * 30}"}
     with (
-        httpx.Client(base_url=told["url"], headers=head, timeout=30) as client,
+        httpx.Client(base_url=told["url"], headers=head, timeout=60) as client,
         client.stream("GET", "live") as answer,
     ):
         lines = answer.iter_lines()
         assert next(lines).startswith("data: ")
         process.send_signal(signal.SIGINT)
         assert all(isinstance(line, str) for line in lines)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
 
     assert process.returncode == 130
 
@@ -155,7 +177,7 @@ def test_dev_shows_the_dashboard_too(shop):
         lines = [json.loads(process.stdout.readline()) for _ in range(2)]
         [address] = [line["url"] for line in lines if line["event"] == "dashboard"]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=\S+", address)
-        with httpx.Client(timeout=30) as browser:
+        with httpx.Client(timeout=60) as browser:
             assert browser.get(address).status_code == 303
             assert browser.get(address.partition("?")[0]).status_code == 200
     finally:
@@ -164,7 +186,7 @@ def test_dev_shows_the_dashboard_too(shop):
     assert process.returncode == 0
     there = urlsplit(address)
     with suppress(ConnectionRefusedError):  # or somebody else is there now, who does not know us
-        asked = HTTPConnection("127.0.0.1", there.port or 0, timeout=30)
+        asked = HTTPConnection("127.0.0.1", there.port or 0, timeout=60)
         asked.request("GET", f"/?{there.query}")
         assert asked.getresponse().status == 401
     assert os.environ.get("PENSTOCK_DASHBOARD_TOKENS") is None

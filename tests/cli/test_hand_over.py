@@ -185,7 +185,7 @@ def test_ctrl_c_leaves_the_job_in_the_store(cli):
     assert process.stdout.readline() == "began\n"
     process.send_signal(signal.SIGINT)
 
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the job is stored" in said
     [job] = cli.lines("find")

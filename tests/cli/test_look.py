@@ -9,6 +9,7 @@ import sqlite3
 import pytest
 
 from penstock.brokers import open_broker
+from penstock.ids import derived_id
 
 
 @pytest.fixture
@@ -93,6 +94,21 @@ def test_find_goes_on_where_it_stopped(stocked):
     assert [job["task"] for job in rest] == ["shop:charge", "shop:add", "shop:add"]
 
 
+def test_find_goes_on_below_a_job_whose_id_holds_no_time(stocked):
+    derived = derived_id("test")
+    stocked("enqueue", "shop:send", "eve", "--id", derived)
+    stocked("enqueue", "shop:send", "joe")
+    everything = [job["id"] for job in stocked.lines("find")]
+    assert everything[1] == derived
+
+    said = stocked("find", "--limit", "2").stderr.split("--after ")[1].strip()
+
+    for place in (said, derived):
+        assert [job["id"] for job in stocked.lines("find", "--after", place)] == everything[2:]
+    unknown = stocked("find", "--after", derived_id("nobody"), code=2).stderr
+    assert "no place to go on from" in " ".join(unknown.split())
+
+
 def test_why_answers_in_a_sentence(stocked):
     [failed] = stocked.lines("find", "state:failed")
     [waiting] = stocked.lines("find", "tag.tenant:a")
@@ -159,7 +175,7 @@ def test_history_is_followed_as_it_happens(stocked):
         news = json.loads(following.stdout.readline())
     finally:
         following.send_signal(signal.SIGINT)
-        following.communicate(timeout=20)
+        following.communicate(timeout=60)
 
     assert (last["kind"], last["task"]) == ("attempt", "shop:charge")
     assert (news["kind"], news["job"]) == ("cancel", waiting["id"])

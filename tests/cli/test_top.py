@@ -51,7 +51,7 @@ def test_it_goes_on_until_ctrl_c_and_counts_what_ends_meanwhile(busy):
             ended = json.loads(watching.stdout.readline())["ended"]
     finally:
         watching.send_signal(signal.SIGINT)
-        said = watching.communicate(timeout=20)
+        said = watching.communicate(timeout=60)
 
     assert watching.returncode == 130
     assert "Traceback" not in said[1]
@@ -65,7 +65,7 @@ def test_without_a_terminal_it_is_drawn_all_the_same_and_ends_cleanly(busy):
             lines += watching.stdout.readline()
     finally:
         watching.send_signal(signal.SIGINT)
-        said = watching.communicate(timeout=20)
+        said = watching.communicate(timeout=60)
 
     assert watching.returncode == 130
     assert "Traceback" not in said[1]
@@ -111,3 +111,13 @@ def test_the_audit_says_who_did_what_and_why_newest_first(busy):
 )
 def test_what_does_not_go_together_is_refused(busy, words, sentence):
     assert sentence in busy("history", *words, code=2).stderr
+
+
+def test_what_a_job_says_is_no_order_to_the_terminal(capsys):
+    from penstock.cli import show
+
+    show.say("no \x1b]0;title\x07\x1b[2J\x9b31m money\r", "red")
+
+    said = capsys.readouterr().out
+    assert "no ␛]0;title␛[2J�31m money" in said
+    assert not {"\x1b", "\x9b", "\x07", "\r"} & set(said)

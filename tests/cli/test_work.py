@@ -24,7 +24,7 @@ def test_a_draining_worker_ends_when_nothing_is_left(shop):
     shop("enqueue", "shop:charge", "4242")
 
     worker = shop.start("worker", "shop", "--drain", "--processes", "1", "--log-level", "warning")
-    said, errors = worker.communicate(timeout=30)
+    said, errors = worker.communicate(timeout=60)
 
     assert (worker.returncode, said) == (0, "")
     assert "an accepted job survives kill -9" in errors
@@ -74,7 +74,7 @@ def test_dev_reloads_when_a_file_changes(shop):
         assert "shop:added" in second["tasks"]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == 0
 
 

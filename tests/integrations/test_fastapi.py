@@ -42,7 +42,7 @@ def test_a_worker_runs_jobs_for_as_long_and_is_gone_afterwards(jobs):
     async def story() -> int:
         async with api.router.lifespan_context(api):
             handle = await double.enqueue_async(21)
-            return await handle.result_async(timeout=20)
+            return await handle.result_async(timeout=60)
 
     before = {thread.name for thread in threading.enumerate()}
     assert asyncio.run(story()) == 42

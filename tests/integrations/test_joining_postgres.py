@@ -321,7 +321,7 @@ def test_two_senders_of_one_job_at_the_same_moment_store_it_once(url, app, send,
             other.execute("insert into orders values (1)")
             second = pool.submit(app.enqueue, [job], connection=other)
             connection.commit()
-            second.result(timeout=20)
+            second.result(timeout=60)
             other.commit()
 
     assert (ready(app), orders(url)) == (1, [1])

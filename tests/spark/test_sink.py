@@ -12,6 +12,7 @@ from penstock.brokers import open_broker
 from penstock.job import State, Unique
 from penstock.spark import row_id
 from tests.factories import a_worker
+from tests.spark.conftest import whatever_the_store
 from tests.spark.frames import APP, arguments_in, jobs_in, numbers_in, write
 from tests.spark.sink_tasks import Line, app
 
@@ -42,6 +43,7 @@ def test_each_row_is_one_job_with_the_columns_as_arguments(spark: Any, store_url
     assert {job.state for job in jobs} == {State.READY}
 
 
+@whatever_the_store
 def test_with_the_app_jobs_are_what_the_task_itself_would_make(
     shared_spark: Any, store_url: str, into: Any
 ):
@@ -54,6 +56,7 @@ def test_with_the_app_jobs_are_what_the_task_itself_would_make(
     assert [(job.body, job.lane) for job in stored] == [(made.body, made.lane)]
 
 
+@whatever_the_store
 def test_every_type_becomes_what_the_annotations_say(shared_spark: Any, store_url: str, into: Any):
     """Issue 5: the mapping of types; the body decodes to the values of the row."""
     into(shared_spark.sql(f"select {ALL}"), app=APP, task="mail:typed")
@@ -71,6 +74,7 @@ def test_every_type_becomes_what_the_annotations_say(shared_spark: Any, store_ur
     )
 
 
+@whatever_the_store
 def test_arguments_may_come_in_a_struct_or_be_named(shared_spark: Any, store_url: str, into: Any):
     frame = numbers(shared_spark, 2)
     frame = frame.selectExpr("struct(number, text) as call", "text as other", "number")
@@ -113,6 +117,7 @@ def test_columns_say_what_each_job_is_beside_its_arguments(
     assert job.body == b'{"args":{"number":7}}'
 
 
+@whatever_the_store
 def test_rows_of_several_tasks_are_packed_by_lane(shared_spark: Any, store_url: str, into: Any):
     frame = numbers(shared_spark, 50, 1).selectExpr("number", "concat('t:', number % 2) as task")
 
@@ -125,6 +130,7 @@ def test_rows_of_several_tasks_are_packed_by_lane(shared_spark: Any, store_url: 
     assert numbers_in(store_url) == dict.fromkeys(range(50), 1)
 
 
+@whatever_the_store
 def test_what_the_task_declares_is_kept(shared_spark: Any, store_url: str, into: Any):
     into(numbers(shared_spark, 2).select("number"), app=APP, task="mail:rich")
 
@@ -146,6 +152,7 @@ def test_rows_with_an_id_are_the_same_job_however_often_they_are_written(
     assert numbers_in(store_url) == dict.fromkeys(range(20), 1)
 
 
+@whatever_the_store
 def test_several_rows_go_into_one_job(shared_spark: Any, store_url: str, into: Any):
     into(numbers(shared_spark, 25, 1), app=APP, task="mail:batch", rows_per_job=10)
 
@@ -163,6 +170,7 @@ def test_a_write_with_a_name_is_made_once(shared_spark: Any, store_url: str, int
     assert numbers_in(store_url) == dict.fromkeys(range(30), 1)
 
 
+@whatever_the_store
 def test_an_empty_frame_is_no_job(shared_spark: Any, store_url: str, into: Any):
     into(numbers(shared_spark, 0))
 
@@ -203,6 +211,7 @@ def test_a_bad_row_ends_the_write_with_its_name_and_nothing_is_published(
     assert jobs_in(store_url) == []
 
 
+@whatever_the_store
 def test_bad_rows_go_to_the_rejects_with_the_reason(
     shared_spark: Any, store_url: str, tmp_path: Any, into: Any
 ):
@@ -214,6 +223,7 @@ def test_bad_rows_go_to_the_rejects_with_the_reason(
     assert numbers_in(store_url) == {number: 1 for number in range(40) if number != 17}
 
 
+@whatever_the_store
 def test_values_are_checked_as_the_worker_will(
     shared_spark: Any, store_url: str, tmp_path: Any, into: Any
 ):
@@ -233,6 +243,7 @@ def test_values_are_checked_as_the_worker_will(
     assert [each["amount"] for each in arguments_in(store_url)] == [1.0]
 
 
+@whatever_the_store
 def test_the_name_of_a_bad_row_hides_what_the_task_calls_secret(
     shared_spark: Any, store_url: str, into: Any
 ):

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.spark.conftest import whatever_the_store
 from tests.spark.frames import numbers_in
 
 
@@ -57,6 +58,7 @@ def test_an_epoch_that_runs_again_is_known(shared_spark: Any, store_url: str, tm
     assert numbers_in(store_url) == Counter([1, 2, 3])
 
 
+@whatever_the_store
 def test_another_query_writes_its_own(shared_spark: Any, store_url: str, tmp_path: Path):
     put(tmp_path / "in", "1.json", 1)
     run(shared_spark, store_url, tmp_path / "in", tmp_path / "checkpoint")

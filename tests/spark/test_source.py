@@ -28,6 +28,7 @@ from penstock.spark.pushed import narrowed
 from penstock.spark.reading import TableReader
 from penstock.spark.tables import TABLES, columns_of
 from tests.factories import a_flow, begun, claim, part, some_jobs
+from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import end, fill
 
 
@@ -218,6 +219,7 @@ def test_results_of_a_node_or_a_flow(spark, broker, clock):
     assert rows(table(spark, "results", node=other.nodes["each"]))[0]["node"] != of_node[0]["node"]
 
 
+@whatever_the_store
 def test_a_wide_row(spark, broker, clock):
     broker.enqueue(some_jobs(clock, 1))
     wide = msgspec.json.encode("x" * 5_000_000)
@@ -228,6 +230,7 @@ def test_a_wide_row(spark, broker, clock):
     assert row[0] == len(wide)
 
 
+@whatever_the_store
 def test_fewer_columns_are_what_is_asked_for(spark, broker, clock):
     fill(broker, clock)
     reader = spark.read.format("penstock").option("table", "attempts")
@@ -269,6 +272,7 @@ def test_a_store_of_a_newer_penstock_is_refused_in_one_sentence(shared_spark, sq
         table(spark, "attempts").collect()
 
 
+@whatever_the_store
 def test_without_pushdown_it_is_said_what_to_set(spark, broker):
     name = "spark.sql.python.filterPushdown.enabled"
     spark.conf.set(name, "false")
@@ -293,6 +297,7 @@ def test_options_that_say_nothing_sensible_are_refused(options, says):
         TableReader({"table": "attempts", **options}, StructType([]))
 
 
+@whatever_the_store
 def test_the_store_of_an_app(spark, broker, clock, tmp_path):
     """Named as `penstock worker` names it."""
     broker.enqueue(some_jobs(clock, 1))

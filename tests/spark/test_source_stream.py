@@ -20,6 +20,7 @@ from penstock.job import succeeded
 from penstock.slice import Selection
 from penstock.spark.reading import TableStream
 from tests.factories import a_worker, begun, claim, some_jobs
+from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import end, fill
 
 ONLY_POSITION = StructType([StructField("position", LongType())])
@@ -173,6 +174,7 @@ def test_a_stream_beside_many_workers_reads_each_row_once(spark, broker, clock, 
     assert len(run.positions) == 200
 
 
+@whatever_the_store
 def test_events_and_gauges_can_be_followed_too(spark, broker, clock, tmp_path):
     fill(broker, clock)
 
@@ -183,6 +185,7 @@ def test_events_and_gauges_can_be_followed_too(spark, broker, clock, tmp_path):
         assert not set(positions_of(broker)) & set(read)
 
 
+@whatever_the_store
 def test_jobs_cannot(spark, broker):
     with pytest.raises(Refused, match="only attempts, events and gauges can be read as a stream"):
         TableStream({"table": "jobs"}, ONLY_POSITION)

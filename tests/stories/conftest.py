@@ -40,10 +40,11 @@ _SUPERVISE = (
 def eventually(look: Callable[[], T], timeout: float = 60.0, what: str = "") -> T:
     """What `look` sees, once it sees something."""
     until = time.monotonic() + timeout
-    while time.monotonic() < until:
+    while (began := time.monotonic()) < until:
         if seen := look():
             return seen
-        time.sleep(0.02)
+        # A look that costs much is taken less often: what is waited for needs the time, too.
+        time.sleep(max(0.02, 4 * (time.monotonic() - began)))
     raise AssertionError(f"it did not happen within {timeout} s: {what or look}")
 
 
@@ -68,7 +69,7 @@ class Fleet:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, timeout: float = 15.0) -> int:
+    def wait(self, timeout: float = 60.0) -> int:
         return self.process.wait(timeout)
 
     def output(self) -> str:

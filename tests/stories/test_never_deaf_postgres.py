@@ -40,7 +40,7 @@ def works_again(story: Story, within: float = 60.0) -> float:
 
 
 def nothing_lost_and_nothing_twice(story: Story, accepted: list[str]) -> None:
-    eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=30)
+    eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=60)
     successes = story.successes()
     assert set(accepted) <= set(successes)
     assert set(successes.values()) == {1}

@@ -80,7 +80,7 @@ def hold_a_number(story: Story, seconds: float) -> None:
         assert row[0] > bound + 50  # although there is more
         writer.commit()
     accepted = load.stop()
-    eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=30)
+    eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=60)
     over.set()
     reader.join(30)
     assert pages == sorted(set(pages))
@@ -96,7 +96,7 @@ def whole_history(broker: PostgresBroker) -> list:
 
 
 def everything_in_history(story: Story, accepted: list[str]) -> None:
-    eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=30)
+    eventually(lambda: sum(count.total for count in story.broker.count()) == 0, timeout=60)
     successes = story.successes()
     assert set(accepted) <= set(successes)
     assert set(successes.values()) == {1}

@@ -97,8 +97,8 @@ def test_the_whole_life_of_jobs(pooled):
         nap.options(delay=1, tags={"a": "b"}, unique="one").enqueue(3000),
     ]
 
-    assert [handle.result(timeout=20) for handle in handles[:50]] == list(range(2000, 2050))
-    eventually(lambda: sum(count.total for count in pooled.broker.count()) == 0, timeout=30)
+    assert [handle.result(timeout=60) for handle in handles[:50]] == list(range(2000, 2050))
+    eventually(lambda: sum(count.total for count in pooled.broker.count()) == 0, timeout=60)
     assert batch.count == 1000
     assert pooled.states(handles) == {State.SUCCEEDED: 102}
     assert set(pooled.successes().values()) == {1}
@@ -208,7 +208,7 @@ def test_a_worker_without_the_option_works_all_the_same(pooler_url, tmp_path):
             with suppress(StoreUnreachable):
                 handles.append(story.task("nap").enqueue(len(handles)))
 
-        assert [handle.result(timeout=20) for handle in handles] == list(range(30))
+        assert [handle.result(timeout=60) for handle in handles] == list(range(30))
         assert story.counted() == {}
         assert fleet.process.poll() is None
 

@@ -60,12 +60,12 @@ def test_two_schedulers_make_one_job_a_slot_also_when_one_is_killed(story: Story
     """D60, and the acceptance of schedules."""
     story.app.schedules.put("tick", story.task("nap"), every=1, args=(7,))
     fleets = [story.start(processes=2) for _ in range(2)]
-    eventually(lambda: len(story.ledger("nap")) >= 4, timeout=30)
+    eventually(lambda: len(story.ledger("nap")) >= 4, timeout=60)
 
     victims = fleets[0].children()
     os.kill(victims[0], signal.SIGKILL)
     ran = len(story.ledger("nap"))
-    eventually(lambda: len(story.ledger("nap")) >= ran + 4, timeout=30)
+    eventually(lambda: len(story.ledger("nap")) >= ran + 4, timeout=60)
     story.app.schedules.pause("tick")
     time.sleep(1.5)
     for fleet in fleets:
@@ -83,7 +83,7 @@ def test_two_schedulers_make_one_job_a_slot_also_when_one_is_killed(story: Story
 def test_after_an_outage_of_all_workers_the_slots_are_decided_once(story: Story):
     story.app.schedules.put("tick", story.task("nap"), every=1, args=(7,), missed="all")
     first = story.start()
-    eventually(lambda: story.ledger("nap"), timeout=30)
+    eventually(lambda: story.ledger("nap"), timeout=60)
     for pid in (*first.children(), first.pid):
         os.kill(pid, signal.SIGKILL)
     first.process.wait()
@@ -102,13 +102,13 @@ def test_a_worker_runs_the_schedules_of_its_code_until_it_is_gone(story: Story):
     file = story.folder / "ticking.py"
     file.write_text(APP)
     first = story.start(target=f"{file}:app")
-    eventually(lambda: len(story.ledger("tick")) >= 3, timeout=30)
+    eventually(lambda: len(story.ledger("tick")) >= 3, timeout=60)
     second = story.start(target=f"{file}:app")
     eventually(lambda: len(second.children()) == 1)
     first.signal(signal.SIGTERM)
     assert first.wait() == 0
     ran = len(story.ledger("tick"))
-    eventually(lambda: len(story.ledger("tick")) >= ran + 3, timeout=30)
+    eventually(lambda: len(story.ledger("tick")) >= ran + 3, timeout=60)
     second.signal(signal.SIGTERM)
     assert second.wait() == 0
 

@@ -12,7 +12,7 @@ from tests.stories.conftest import Story, eventually, whatever_the_store
 def say(story: Story, name: str, value: str) -> int:
     """The signal, from a shell; its exit code."""
     command = [sys.executable, "-m", "penstock", "signal", name, value, "--url", story.url]
-    return subprocess.run(command, check=False, timeout=30, capture_output=True).returncode
+    return subprocess.run(command, check=False, timeout=60, capture_output=True).returncode
 
 
 def test_nobody_runs_while_it_waits_and_a_worker_comes_afterwards(story: Story):

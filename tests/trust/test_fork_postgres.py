@@ -161,7 +161,7 @@ def test_a_program_that_ends_without_closing_its_store_is_not_warned(tmp_path, p
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=60,
     )
 
     assert (ended.returncode, ended.stderr) == (0, "")

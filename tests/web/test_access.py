@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from http.cookies import SimpleCookie
 
 import pytest
@@ -10,15 +11,18 @@ from penstock.errors import Refused
 from penstock.web.access import (
     MOST_SESSIONS,
     SESSION_SECONDS,
+    TICKET_SECONDS,
     Person,
     Role,
     Tokens,
+    check_private,
     new_token,
     parse_tokens,
     read_tokens,
 )
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
+from penstock.web.serve import TOKENS, keys_for
 from tests.web.conftest import Web
 
 OPEN = {("POST", "/enter"), ("GET", "/static/style.css")}
@@ -34,19 +38,22 @@ def filled(path: str) -> str:
 def test_without_a_token_no_route_answers_but_the_entrance(memory_web: Web, route: Route):
     nobody = memory_web.client()
 
-    answer = nobody.request(
-        route.method, filled(route.path), headers={"origin": memory_web.address}
-    )
+    for headers in ({"origin": memory_web.address}, {}, {"authorization": f"Bearer {'x' * 40}"}):
+        answer = nobody.request(route.method, filled(route.path), headers=headers)
 
-    if (route.method, route.path) == ("GET", "/static/style.css"):
-        assert answer.status_code == 200
-    else:
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
+        if (route.method, route.path) == ("GET", "/static/style.css"):
+            assert answer.status_code == 200
+        else:
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(
-    "path", ["/nowhere", "/jobs/", "//jobs", "/enter/", "/health/", "/metrics/"]
+    "path",
+    [
+        *("/nowhere", "/jobs/", "//jobs", "/enter/", "/health/", "/metrics/", "/JOBS", "/jobs%00"),
+        *("/static/style.css/", "/static/%2e%2e/jobs", "/static/style.css%2f..%2fpenstock.js"),
+    ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE"])
 def test_without_a_token_what_is_not_there_answers_the_same(memory_web: Web, path, method):
@@ -90,6 +97,20 @@ def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address(memory_w
     assert cookie["samesite"].lower() == "strict"
     assert text not in answer.headers["set-cookie"]
     assert browser.get(answer.headers["location"]).status_code == 200
+
+
+def test_a_ticket_lets_in_once_soon_and_only_by_the_address():
+    now = [0.0]
+    token, text = new_token("ada", Role.ADMIN)
+    tokens = Tokens([token], clock=lambda: now[0])
+    first, late = tokens.ticket(token), tokens.ticket(token)
+
+    assert tokens.person_with(first) is None
+    assert tokens.admitted(first) == Person("ada", Role.ADMIN)
+    assert tokens.admitted(first) is None
+    now[0] = TICKET_SECONDS
+    assert tokens.admitted(late) is None
+    assert tokens.admitted(text) == Person("ada", Role.ADMIN)
 
 
 def test_the_form_takes_a_token_and_leads_back_to_where_one_wanted_to_go(memory_web: Web):
@@ -228,3 +249,40 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
         read_tokens(file)
     file.chmod(0o600)
     assert [token.name for token in read_tokens(file)] == ["ada"]
+
+
+def test_a_file_of_tokens_that_somebody_else_laid_there_is_refused(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text(f"eve:admin:{'e' * 30}\n")
+    file.chmod(0o600)
+    mine = file.stat()
+
+    check_private(file, mine, user=mine.st_uid)
+    with pytest.raises(Refused, match=f"belongs to the user {mine.st_uid + 1}"):
+        check_private(file, foreign(mine, mine.st_uid + 1), user=mine.st_uid)
+    check_private(file, foreign(mine, 0), user=mine.st_uid + 1)
+
+
+def foreign(status: os.stat_result, user: int) -> os.stat_result:
+    """The same file, of another user."""
+    return os.stat_result((*status[:4], user, *status[5:]))
+
+
+def test_a_new_token_is_written_past_whatever_lies_in_its_way(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv(TOKENS, raising=False)
+    first = keys_for("sqlite:///a.db", "ada", file=None, anew=False)
+    assert first.kept is not None
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    first.kept.unlink()
+    first.kept.symlink_to(victim)
+    first.kept.with_suffix(f".{os.getpid()}").symlink_to(victim)
+
+    second = keys_for("sqlite:///a.db", "ada", file=None, anew=True)
+
+    assert victim.read_text() == "precious"
+    assert second.kept == first.kept
+    assert not second.kept.is_symlink()
+    assert second.kept.stat().st_mode & 0o777 == 0o600
+    assert read_tokens(second.kept) == second.tokens

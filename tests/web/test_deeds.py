@@ -152,6 +152,7 @@ MAIL = {"queue": "mail", "reason": WHY}
 ROUTE: dict[str, Deeds] = {
     "cancel job": Deeds(job_at("/jobs/{id}/cancel", a_ready_job), "cancel"),
     "retry job": Deeds(job_at("/jobs/{id}/retry", a_failed_job), "retry"),
+    "copy job": Deeds(job_at("/jobs/{id}/copy", a_failed_job), "enqueue", 1),
     "delete job": Deeds(job_at("/jobs/{id}/delete", a_ready_job), "delete"),
     "cancel flow form": Deeds(job_at("/flows/{id}/cancel", a_whole_flow), "flow", 2),
     "retry flow form": Deeds(job_at("/flows/{id}/retry", bad_flow), "flow", 2),
@@ -194,6 +195,7 @@ ROUTE: dict[str, Deeds] = {
     ),
     "cancel": Deeds(rest_ids("/cancel", a_ready_job), "cancel"),
     "retry": Deeds(rest_ids("/retry", a_failed_job), "retry"),
+    "copy": Deeds(job_at(f"{V1}/jobs/{{id}}/copy", a_failed_job), "enqueue", 1),
     "delete": Deeds(rest_ids("/delete", a_ready_job), "delete"),
     "signal": Deeds(to(f"{V1}/signal", a_wait), "signal", 2),
     "pause": Deeds(to(f"{V1}/pause", lambda _: MAIL), "rule"),

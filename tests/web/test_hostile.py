@@ -1,34 +1,44 @@
-"""Names and values that want to be something else: nothing breaks, and nothing is unescaped."""
+"""Names and values that mean harm, on every page and in REST: nothing runs, nothing breaks.
+
+What is stored is whatever anybody ever enqueued; what is asked for is whatever anybody sends.
+"""
 
 from __future__ import annotations
 
 import html
 import re
+import sys
 from html.parser import HTMLParser
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import msgspec
 import pytest
 
+from penstock import App
+from penstock.backfill import KEY, TAG
+from penstock.ids import derived_id
 from penstock.job import failed
 from penstock.rule import Rule, RuleKind
+from penstock.timetable import decide
 from penstock.web.access import Person, Role
-from tests.factories import a_job, a_schedule, a_worker, begun, settle
+from tests.factories import a_flow, a_job, a_schedule, a_worker, begun, part, settle
 from tests.web.conftest import Web
+from tests.web.test_pages import text_of
 
 V1 = "/api/v1"
 MARK = "zqx"  # in every hostile text, so that it can be found again
 HOSTILE = [
     f"<script>{MARK}</script>",
     f'"><img src={MARK} onerror=alert(1)>',
-    f"'{MARK}\"`",
-    f"{MARK}/../..//etc",
-    f"{{{{ {MARK} }}}}{{% x %}}",
+    f"' or 1=1; -- {MARK}\"`,style='x'",
+    f"{MARK}/../..//etc?c=d&e=f#g",
+    f"{{{{ {MARK} }}}}{{% raw %}}${{7*7}}",
     f"javascript:{MARK}",
     f"\u202e{MARK}\u2066\u200f",
     f"{MARK}" + "n" * 197,
-    f"{MARK} ä € 😀 &amp; %00 %2f ?q=#",
-    f"{MARK}',style='x'",
+    f"-rf {MARK} ä € 😀 &amp; %00 %2f \\",
 ]
+NO_TEXT = ["\x00", "a\x00b", "\ud800", "\r\nset-cookie: x=y", "9" * 500, ""]
 
 
 class Strict(HTMLParser):
@@ -73,108 +83,204 @@ def test_what_a_browser_would_run_is_seen_by_these_tests(page):
     assert wrong_in(page)
 
 
+def crawl(client, *starts: str) -> dict[str, str]:
+    """Every page that links lead to from here, one of each kind and name."""
+    seen: dict[str, str] = {}
+    left = list(starts)
+    while left:
+        address = left.pop()
+        if address in seen or len(seen) > 200:
+            continue
+        answer = client.get(address)
+        if answer.status_code == 303:
+            left.append(answer.headers["location"])
+            continue
+        assert answer.status_code == 200, f"{address}: {answer.status_code} {text_of(answer.text)}"
+        seen[address] = answer.text
+        links = re.findall(r'(?:href|hx-get)="(/[^"]*)"', answer.text)
+        left += [
+            html.unescape(link)
+            for link in links
+            if not link.startswith(("/static", "/live", "/jobs?"))
+        ]
+    return seen
+
+
+def filled(broker, clock, text: str) -> tuple[str, str]:
+    """A store in which everything is called like this; a job that failed, and a flow."""
+    body = msgspec.json.encode({"args": {text: [text, 2**63 + 1]}, "headers": {text: text}})
+    job = a_job(clock, text, queue=text, key=text, tags={text: text}, body=body)
+    day = a_job(clock, text, id=derived_id(KEY, text, text), key=KEY, tags={TAG: text})
+    broker.enqueue([job])
+    flow = a_flow(clock, one=part(task=text, queue=text), many=part("one", task=text, jobs=3))
+    named = msgspec.structs.replace(
+        flow.flow, name=text, find={"who": text}, state=msgspec.json.encode({text: text})
+    )
+    flow._replace(flow=named).send(broker)
+    for claimed in broker.claim(a_worker(f"w{text}", tasks={text: 1}, host=text), limit=5):
+        settle(broker, claimed, begun(failed(f"Traceback\n{text}"), clock.now()))
+    broker.enqueue([day])
+    kept = broker.put_schedule(a_schedule(text, text))
+    clock.advance(seconds=3601)
+    decide(broker, kept)
+    for rule in (
+        Rule(RuleKind.PAUSE, text, text, text, text, tag=(text, text), key=text),
+        Rule(RuleKind.LIMIT, text, None, text, text, running=1),
+        Rule(RuleKind.ORDER, text, None, text, text, policy="fair"),
+    ):
+        broker.set_rule(rule)
+    return job.id, flow.flow.id
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_whatever_things_are_called_pages_show_it_as_text(web: Web, broker, clock, text):
-    body = msgspec.json.encode({"args": {text: [text, 2**63 + 1]}, "headers": {text: text}})
-    job = a_job(clock, task=text, queue=text, key=text, tags={text[:200]: text}, body=body)
-    broker.enqueue([job])
-    [claimed] = broker.claim(a_worker(f"w{text}", tasks={text: 1}, host=text))
-    settle(broker, claimed, begun(failed(f"Traceback\n{text}"), clock.now()))
-    broker.set_rule(Rule(RuleKind.PAUSE, text, None, text, text))
-    broker.put_schedule(a_schedule(text, task=text))
+    job, flow = filled(broker, clock, text)
+    client = web.browser(Role.ADMIN)
+
+    pages = crawl(client, "/", "/jobs?arguments=shown", "/jobs", f"/jobs/{job}", "/rules")
+
+    kinds = {urlsplit(address).path for address in pages}
+    wanted = {"/queues/one", "/schedules/one", "/backfills/one", "/rules/new", "/workers", "/audit"}
+    assert {*wanted, f"/jobs/{job}", f"/flows/{flow}"} <= kinds
+    # Files for programs are no pages, and browsers are told so.
+    for address, page in pages.items():
+        assert "/audit." in address or wrong_in(page) == [], address
+    for path in (f"/jobs/{job}", f"/flows/{flow}", "/queues", "/schedules"):
+        assert text in html.unescape(pages[path]), path
+    assert str(2**63 + 1) in pages[f"/jobs/{job}"]
+    # Links to what has such a name find it again.
+    queries = [urlsplit(address).query for address in pages if "/one?" in address]
+    assert {parse_qs(query).get("name", [text])[0] for query in queries} == {text, "default"}
+    [queue] = {
+        address for address in pages if address.startswith("/queues/one?") and MARK in address
+    }
+    links = set(re.findall(r'href="(/jobs\?q=queue[^"]*)"', pages[queue]))
+    assert any(job in client.get(html.unescape(link)).text for link in links)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_things_are_called_rest_says_it_to_the_letter(web: Web, broker, clock, text):
+    job, _ = filled(broker, clock, text)
     client = web.client(Role.ADMIN)
 
-    paths = [
-        "/",
-        "/jobs?arguments=shown",
-        "/jobs",
-        f"/jobs/{job.id}",
-        "/operations",
-    ]
-    for path in paths:
-        page = client.get(path)
-        assert page.status_code == 200
-        assert wrong_in(page.text) == []
-    assert text in html.unescape(client.get(f"/jobs/{job.id}").text)
-    assert str(2**63 + 1) in client.get(f"/jobs/{job.id}").text
-    # Links to what has such a name find it again.
-    listed = client.get("/").text
-    [queue] = set(re.findall(r'<td><a href="(/queues/one\?[^"]*)"', listed))
-    shown = client.get(html.unescape(queue))
-    assert shown.status_code == 200
-    links = set(re.findall(r'href="(/jobs\?q=queue[^"]*)"', shown.text))
-    assert links
-    assert any(job.id in client.get(html.unescape(link)).text for link in links)
     for path in ("/jobs", "/count", "/queues", "/workers", "/rules", "/schedules", "/history"):
         answer = client.get(f"{V1}{path}")
         assert answer.status_code == 200
         assert MARK in answer.text
-    assert client.get(f"{V1}/jobs/{job.id}").json()["args"] == {text: [text, 2**63 + 1]}
+    assert client.get(f"{V1}/jobs/{job}").json()["args"] == {text: [text, 2**63 + 1]}
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "\x00", "a\x00b", "\ud800", "\r\nset-cookie: x=y"])
+LOOKS = {
+    "/jobs": ("q", "after", "limit", "arguments"),
+    "/operations/new": ("verb", "q"),
+    "/queues": ("q", "sort", "page"),
+    "/queues/one": ("name",),
+    "/rules": ("q", "page"),
+    "/rules/new": ("kind", "queue", "task", "version", "tag", "key", "running", "rate", "for"),
+    "/flows": ("q", "after"),
+    "/schedules": ("q", "page"),
+    "/schedules/one": ("name",),
+    "/backfills/one": ("task", "first", "last"),
+    "/audit": ("author", "kind", "since", "until", "before"),
+    "/audit.csv": ("author", "since", "limit"),
+    f"{V1}/jobs": ("q", "after", "limit"),
+    f"{V1}/flows": ("name", "find", "after"),
+    f"{V1}/schedules": ("name", "next"),
+    f"{V1}/operations/preview": ("verb", "q"),
+    f"{V1}/history": ("after", "limit"),
+}
+PLACES = ("/", "/jobs/", "/operations/", "/static/", "/flows/", f"{V1}/jobs/", f"{V1}/flows/")
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, *NO_TEXT], ids=range(len(HOSTILE + NO_TEXT)))
 def test_whatever_is_asked_for_is_answered_and_not_reflected(memory_web: Web, text):
-    client = memory_web.client(Role.ADMIN)
-    spelt = text.encode("utf-8", "surrogatepass")
-    from urllib.parse import quote
+    client = memory_web.browser(Role.ADMIN)
+    sent = text.encode("utf-8", "surrogatepass")
+    asked = [f"{place}{quote(sent)}" for place in PLACES]
+    for path, names in LOOKS.items():
+        asked.append(f"{path}?{'&'.join(f'{name}={quote(sent)}' for name in names)}")
+        asked += [f"{path}?{name}={quote(sent)}" for name in names]
+        asked += [f"{path}?q={field}:{quote(sent)}" for field in ("queue", "arg.n") if "q" in names]
 
-    word = quote(spelt)
-    paths = [
-        f"/jobs?q={word}",
-        f"/jobs?q=queue:{word}&after={word}&limit={word}",
-        f"/jobs?after={word}",
-        f"/jobs/{word}",
-        f"/operations/new?verb={word}&q=state:failed",
-        f"/operations/new?verb=retry&q={word}",
-        f"/operations/{word}",
-        f"/static/{word}",
-        f"/{word}",
-        f"{V1}/jobs?q={word}",
-        f"{V1}/jobs/{word}",
-        f"{V1}/jobs/{word}/history?after={word}",
-        f"{V1}/flows?name={word}&find={word}={word}",
-        f"{V1}/flows/{word}",
-        f"{V1}/schedules?name={word}&next={word}",
-        f"{V1}/operations/preview?verb={word}&q={word}",
-        f"{V1}/operations/{word}",
-        f"{V1}/history?after={word}&limit={word}",
-    ]
-    for path in paths:
+    for path in asked:
         answer = client.get(path)
-        assert answer.status_code < 500, path
+        assert answer.status_code in {200, 303, 400, 404, 414, 422}, path
         assert "set-cookie" not in answer.headers
-        if answer.headers["content-type"].startswith("text/html"):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        if answer.headers.get("content-type", "").startswith("text/html"):
             assert wrong_in(answer.text) == [], path
-        else:
-            assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "\x00", "a\x00b"])
-def test_whatever_is_sent_in_a_form_or_as_json_is_refused_or_kept_as_text(
-    web: Web, broker, clock, text
-):
+SENT = (
+    ("/cancel", {"ids": ["{}"], "reason": "{}"}),
+    ("/cancel", {"flow": "{}"}),
+    ("/pause", {"queue": "{}", "task": "{}", "key": "{}", "reason": "{}"}),
+    ("/pause", {"tag": {"{}": "{}"}}),
+    ("/limit", {"queue": "{}", "running": 1, "rate": "{}"}),
+    ("/limit", {"queue": "{}", "running": 1}),
+    ("/signal", {"name": "{}", "value": "{}"}),
+    ("/schedules/run", {"name": "{}"}),
+    ("/schedules/remove", {"name": "{}"}),
+    ("/operations", {"verb": "{}", "filter": "{}"}),
+    ("/operations", {"verb": "cancel", "filter": "{}"}),
+    ("/jobs", {"task": "{}", "args": {"{}": "{}"}}),
+)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, *NO_TEXT], ids=range(len(HOSTILE + NO_TEXT)))
+def test_whatever_is_sent_is_refused_or_kept_as_text(web: Web, broker, clock, text):
     job = a_job(clock)
     broker.enqueue([job])
     browser, client = web.browser(Role.ADMIN), web.client(Role.ADMIN)
+    sent = text.encode("utf-8", "surrogatepass")
+    acts = [
+        f"/rules/{each}" for each in ("pause", "block", "limit", "order", "resume", "limit-off")
+    ]
+    acts += [f"/schedules/{each}" for each in ("pause", "resume", "run", "remove")]
+    acts += ["/backfills/retry", "/backfills/again", "/operations"]
+    fields = ("task", "version", "tag", "key", "running", "rate", "policy", "for", "name", "reason")
 
-    assert browser.post(f"/jobs/{job.id}/cancel", data={"reason": text}).status_code == 303
-    assert wrong_in(browser.get(f"/jobs/{job.id}").text) == []
-    for path, body in (
-        ("/cancel", {"ids": [text], "reason": text}),
-        ("/cancel", {"flow": text}),
-        ("/pause", {"queue": text, "task": text, "key": text, "reason": text}),
-        ("/pause", {"tag": {text: text}}),
-        ("/limit", {"queue": text, "running": 1, "rate": text}),
-        ("/limit", {"queue": text, "running": 1}),
-        ("/signal", {"name": text, "value": text}),
-        ("/schedules/run", {"name": text}),
-        ("/schedules/remove", {"name": text}),
-        ("/operations", {"verb": text, "filter": text}),
-        ("/jobs", {"task": text, "args": {text: text}}),
-    ):
-        answer = client.post(f"{V1}{path}", json=body)
-        assert answer.status_code < 500, path
-    assert wrong_in(client.get("/").text) == []
+    # httpx would send the Python text of bytes.
+    cancelled = browser.post(f"/jobs/{job.id}/cancel", content=urlencode({"reason": sent}))
+    assert cancelled.status_code == 303
+    for path in acts:
+        for data in ({}, {"queue": "mail", "running": "1", "policy": "fair"}):
+            given = {
+                **dict.fromkeys((*fields, "queue", "first", "last", "verb", "q"), sent),
+                **data,
+            }
+            answer = browser.post(path, content=urlencode(given))
+            assert answer.status_code in {303, 400, 404, 409, 422}, path
+    quoted = msgspec.json.encode(text.encode("utf-8", "replace").decode())[1:-1].decode()
+    for path, body in SENT:
+        content = msgspec.json.encode(body).decode().replace("{}", quoted)
+        assert client.post(f"{V1}{path}", content=content).status_code < 500, path
+    for path in (f"/jobs/{job.id}", "/", "/rules", "/queues"):
+        assert wrong_in(client.get(path).text) == []
+
+
+def test_nothing_is_imported_because_a_request_names_it(serve, clock):
+    app = App("memory:")
+    app.task(name="shop:add")(lambda **given: None)
+    client = serve(app).client(Role.ADMIN)
+    class_path = {"py/object": "antigravity.fly", "__class__": "this.s", "$type": "turtledemo.main"}
+
+    def ask(task: str, name: str) -> None:
+        for path, body in (
+            ("/jobs", {"task": task, "args": class_path}),
+            ("/signal", {"name": name, "value": class_path}),
+            ("/pause", {"task": task, "queue": name}),
+            ("/operations", {"verb": "cancel", "filter": f"task:{task}"}),
+        ):
+            assert client.post(f"{V1}{path}", json=body).status_code < 500
+        client.post("/backfills/again", data={"task": task, "first": "1", "last": name})
+
+    ask("shop:none", "x")  # what is imported at its first use is there now
+    before = set(sys.modules)
+    for task in ("antigravity:fly", "this", "turtledemo.main:x", "os:system", "../antigravity.py"):
+        ask(task, task)
+
+    assert set(sys.modules) == before
 
 
 def test_a_person_may_be_called_anything(serve, memory_broker, clock):

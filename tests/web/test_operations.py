@@ -13,8 +13,8 @@ from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed
 from penstock.web.access import Person, Role
-from penstock.web.operations import MOST_AT_ONCE, Operations, preview
-from penstock.web.verbs import Verbs
+from penstock.web.operations import MOST_AT_ONCE, Operations, Preview, preview
+from penstock.web.verbs import Forbidden, Verbs
 from tests.factories import a_job, a_worker, begun, some_jobs
 from tests.web.conftest import Web
 
@@ -134,9 +134,13 @@ def test_one_that_is_stopped_ends_after_the_page_it_is_at(memory_broker, clock):
     fail_all(memory_broker, clock, 1200)
     store, operations = Slow(memory_broker), Operations()
     verbs = Verbs(store, Person("ada", Role.OPERATE), may_change=True)  # pyright: ignore[reportArgumentType]
-    begun_ = operations.begin(verbs, "retry", "state:failed", ["state:failed"], "")
+    begun_ = operations.begin(verbs, preview(verbs, "retry", "state:failed"), "")
     store.reached.wait()
 
+    with pytest.raises(Forbidden):
+        operations.cancel(
+            Verbs(memory_broker, Person("vera", Role.VIEW), may_change=True), begun_.id
+        )
     assert operations.cancel(verbs, begun_.id)
     store.go_on.set()
     operations.close()
@@ -152,7 +156,7 @@ def test_a_person_has_one_under_way_and_all_together_have_few(memory_broker, clo
 
     def begin(name: str) -> None:
         verbs = Verbs(store, Person(name, Role.OPERATE), may_change=True)  # pyright: ignore[reportArgumentType]
-        operations.begin(verbs, "retry", "state:failed", ["state:failed"], "")
+        operations.begin(verbs, preview(verbs, "retry", "state:failed"), "")
 
     begin("ada")
     with pytest.raises(Refused, match="ada has an operation under way"):
@@ -174,7 +178,7 @@ def test_what_a_kill_leaves_undone_is_done_by_the_same_filter_again(tmp_path, cl
     again = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
     verbs = Verbs(again, Person("bob", Role.OPERATE), may_change=True)
     operations = Operations()
-    begun_ = operations.begin(verbs, "retry", "state:failed", ["state:failed"], "second half")
+    begun_ = operations.begin(verbs, preview(verbs, "retry", "state:failed"), "second half")
     for each in operations._all.values():
         each.thread.join()
 
@@ -189,7 +193,7 @@ def test_a_preview_counts_up_to_a_bound(memory_broker, clock, monkeypatch):
     fail_all(memory_broker, clock, 2500)
     verbs = Verbs(memory_broker, Person("ada", Role.VIEW), may_change=False)
 
-    counted = preview(verbs, "retry", "state:failed", ["state:failed"])
+    counted = preview(verbs, "retry", "state:failed")
 
     assert counted.more
     assert counted.count >= 1500
@@ -200,4 +204,28 @@ def test_secrets_are_no_filter_for_an_operation(memory_broker, clock):
     memory_broker.enqueue([a_job(clock, body=body)])
     verbs = Verbs(memory_broker, Person("ada", Role.ADMIN), may_change=True)
 
-    assert preview(verbs, "cancel", "arg.card:4111", ["arg.card:4111"]).count == 0
+    assert preview(verbs, "cancel", "arg.card:4111").count == 0
+
+
+def test_a_preview_of_what_is_not_indexed_is_given_up_in_time(sqlite_broker, clock, monkeypatch):
+    monkeypatch.setattr("penstock.web.operations.MOST_EXAMINED", 1000)
+    monkeypatch.setattr("penstock.brokers.tables.looking.MOST_EXAMINED", 500)
+    sqlite_broker.enqueue(some_jobs(clock, 2000))
+    verbs = Verbs(sqlite_broker, Person("vera", Role.VIEW), may_change=False)
+
+    assert preview(verbs, "cancel", "arg.n:none") == Preview("cancel", "arg.n:none", 0, more=True)
+
+
+def test_no_more_jobs_are_touched_than_were_counted(broker, clock):
+    fail_all(broker, clock, 3)
+    verbs = Verbs(broker, Person("ada", Role.OPERATE), may_change=True)
+    counted = preview(verbs, "delete", "state:failed")
+    fail_all(broker, clock, 700)
+    operations = Operations()
+
+    begun_ = operations.begin(verbs, counted, "")
+    for each in operations._all.values():
+        each.thread.join()
+
+    assert (begun_.state, begun_.matched, begun_.done) == ("done", 3, 3)
+    assert sum(each.failed for each in broker.count()) == 700

@@ -178,16 +178,22 @@ def test_a_viewer_sees_no_buttons_and_they_would_not_work(memory_web: Web, memor
 
 def test_secrets_are_hidden_on_every_page_and_not_found_by(web: Web, broker, clock):
     body = b'{"args":{"card":"4111-1111","n":1},"secret":["card"]}'
-    job = a_job(clock, body=body)
-    broker.enqueue([job])
+    job, other = (a_job(clock, body=body) for _ in range(2))
+    broker.enqueue([job, other])
     client = web.client(Role.ADMIN)
 
     for path in (f"/jobs/{job.id}", "/jobs?arguments=shown"):
         page = client.get(path)
         assert "4111-1111" not in page.text
         assert "***" in page.text
-    found = client.get("/jobs", params={"q": "arg.card:4111-1111"})
-    assert job.id not in found.text
+    # Nor does an answer tell a right guess from a wrong one.
+    for q in ("arg.card:{}", "-arg.card:{}"):
+        right, wrong = (
+            client.get("/api/v1/jobs", params={"q": q.format(card), "limit": 1}).text
+            for card in ("4111-1111", "4111-2222")
+        )
+        assert right == wrong
+    assert job.id not in client.get("/jobs", params={"q": "arg.card:4111-1111"}).text
 
 
 def test_with_arguments_hidden_nobody_sees_or_searches_them(serve, memory_broker, clock):

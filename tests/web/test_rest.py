@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import inspect
 import json
 import re
@@ -13,6 +14,7 @@ import pytest
 from penstock import App
 from penstock.as_json import JobJson, event_json, job_json
 from penstock.errors import Refused
+from penstock.ids import derived_id
 from penstock.job import failed, succeeded
 from penstock.web.access import Person, Role
 from penstock.web.rest.openapi import document
@@ -78,6 +80,29 @@ def test_jobs_come_in_the_json_of_the_command_line_page_by_page(web: Web, broker
             break
 
     assert seen == [as_sent(job_json(broker.get(job.id))) for job in reversed(jobs)]
+
+
+def test_jobs_whose_ids_hold_no_time_are_paged_by_when_they_were_made(web: Web, broker, clock):
+    jobs = []
+    for number in range(6):
+        clock.advance(seconds=1)
+        name = {"id": derived_id("test", str(number))} if number % 2 else {}
+        jobs.append(a_job(clock, **name))
+        broker.enqueue(jobs[-1:])
+    client = web.client(Role.VIEW)
+
+    seen, link = [], "/jobs?limit=1"
+    while link:
+        page = client.get(link).text
+        seen += re.findall(r'href="/jobs/([0-9a-f-]{36})"', page)
+        more = re.search(r"/jobs\?[^\"]*after=[^\"]*", page)
+        link = f"{html.unescape(more[0])}&limit=1" if more else None
+
+    expected = [job.id for job in reversed(jobs)]
+    assert list(dict.fromkeys(seen)) == expected
+    first = client.get(f"{V1}/jobs", params={"limit": 1}).json()
+    second = client.get(f"{V1}/jobs", params={"limit": 9, "after": first["after"]}).json()
+    assert [job["id"] for job in second["jobs"]] == expected[1:]
 
 
 def test_one_job_its_history_notes_and_why(web: Web, broker, clock):

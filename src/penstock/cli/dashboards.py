@@ -75,9 +75,10 @@ def dashboard(
     def serve(store: App | Broker, where: str) -> None:
         keys = keys_for(where, author(), file=token_file, anew=new_token)
         check_bind(bind, keys)
+        access = Tokens(keys.tokens)
         site = dashboard(
             store,
-            access=Tokens(keys.tokens),
+            access=access,
             hosts=(*LOOPBACK, bind, *(host_name or ())),
             prefix=prefix,
             read_only=read_only,
@@ -88,7 +89,11 @@ def dashboard(
             metrics=metrics,
         )
         with listening(bind, port) as heard:
-            _say(heard, port, keys, prefix, json=json, show=open_)
+            address = _say(heard, port, keys, prefix, json=json)
+            if open_:
+                # Whoever lists this machine's processes sees the address that a browser is given.
+                ticket = None if keys.kept is None else access.ticket(keys.tokens[0])
+                typer.launch(address if ticket is None else f"{address}?token={ticket}")
             try:
                 Server(site).run(sockets=[heard])
             except KeyboardInterrupt:
@@ -138,9 +143,8 @@ def _app(target: str, url: str | None) -> App:
     return app
 
 
-def _say(
-    heard: socket.socket, wanted: int, keys: Keys, prefix: str, *, json: bool, show: bool
-) -> None:
+def _say(heard: socket.socket, wanted: int, keys: Keys, prefix: str, *, json: bool) -> str:
+    """Say where it is; the address without its token."""
     from penstock.cli import show as shown
 
     host, port, *_ = heard.getsockname()
@@ -157,5 +161,4 @@ def _say(
         elif keys.kept is not None:
             shown.aside("with the token of the first start; --new-token makes another")
         shown.say(f"dashboard: {entrance}")
-    if show:
-        typer.launch(entrance)
+    return address

@@ -29,7 +29,7 @@ def find(
     *,
     limit: Annotated[int, typer.Option(help="Most jobs to show.", min=1)] = 20,
     after: Annotated[
-        str | None, typer.Option(help="Go on below this id.", show_default=False)
+        str | None, typer.Option(help="Go on below this job.", show_default=False)
     ] = None,
     detached: Annotated[
         bool, typer.Option("--detached", help="Only jobs of detached tasks.")
@@ -47,14 +47,13 @@ def find(
     from penstock.cli import show
     from penstock.cli.place import opened
     from penstock.filter import parse_filter
-    from penstock.ids import parse_id
     from penstock.job import DETACHED
 
     with opened(url, profile, app) as broker:
         now = broker.clock.now()
         only = [f"tag.{name}:{value}" for name, value in DETACHED.items()] if detached else []
         wanted = parse_filter([*no_stray_options(words or []), *only], now)
-        page = broker.find(wanted, parse_id(after) if after else None, limit)
+        page = broker.find(wanted, _place(broker, after), limit)
         found = list(page.jobs)
         while page.after is not None and len(found) < limit:
             page = broker.find(wanted, page.after, limit - len(found))
@@ -68,6 +67,17 @@ def find(
     show.console().print(show.jobs_table(found, now))
     if page.after is not None:
         show.aside(f"there is more: --after {page.after}")
+
+
+def _place(broker: Broker, after: str | None) -> str | None:
+    """Where to go on; of an id that holds no time, where its job is."""
+    from penstock.ids import is_derived, parse_id
+    from penstock.made import made
+
+    if not after or "@" in after or not is_derived(parse_id(after)):
+        return after or None
+    job = broker.get(parse_id(after))
+    return after if job is None else str(made(job))
 
 
 def why(

@@ -93,7 +93,7 @@ def retry(
 
 
 def copy(
-    job: Annotated[str, typer.Argument(metavar="ID", help="A job that has ended.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="A job that has ended.")],
     *,
     args: Annotated[
         str | None,
@@ -121,9 +121,9 @@ def copy(
 
     with opened(url, profile, app) as broker:
         owner = None if app is None else load(app)
-        made = enqueue_copy(broker, parse_id(job), (author(), reason), args, owner)
+        made = enqueue_copy(broker, parse_id(id), (author(), reason), args, owner)
         if json:
-            show.put_json({"id": made, "copy_of": parse_id(job)})
+            show.put_json({"id": made, "copy_of": parse_id(id)})
         else:
             show.say(made)
 

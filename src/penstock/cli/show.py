@@ -9,13 +9,14 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import rich.console
+import rich.segment
 import rich.table
 import rich.text
 
@@ -40,13 +41,29 @@ COLOURS = {
     "cancelled": "bright_black",
 }
 _PIPED_WIDTH = 200  # nobody folds a pipe: a cut-off id is worse than a long line
+# What a job says is text: none of it is an order to the terminal.
+_PICTURES = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
+    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+}
+
+
+class _Console(rich.console.Console):
+    def render(
+        self,
+        renderable: rich.console.RenderableType,
+        options: rich.console.ConsoleOptions | None = None,
+    ) -> Iterator[rich.segment.Segment]:
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else segment.text.translate(_PICTURES)
+            yield segment._replace(text=text)
 
 
 def console(*, stderr: bool = False) -> rich.console.Console:
     """A console on what stdout or stderr is at this moment."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPED_WIDTH
-    return rich.console.Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return _Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
 def program() -> str:

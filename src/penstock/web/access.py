@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
 import time
@@ -22,6 +23,7 @@ from penstock.errors import Refused
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 1000
+TICKET_SECONDS = 60.0
 SHORTEST_TOKEN = 20
 _HASHED = "sha256="
 _ENTRY = re.compile(r"(?P<name>[^:,\s][^:,]*):(?P<role>\w+):(?P<secret>\S+)")
@@ -98,14 +100,26 @@ def parse_tokens(text: str, where: str) -> list[Token]:
 
 
 def read_tokens(file: Path) -> list[Token]:
-    """The tokens of a file, which nobody else may read."""
+    """The tokens of a file, which nobody else may read, and nobody else has written."""
     try:
-        text, mode = file.read_text(encoding="utf-8"), file.stat().st_mode
+        with file.open(encoding="utf-8") as opened:
+            # Of what is open, not of what the name leads to by now.
+            check_private(file, os.fstat(opened.fileno()), os.geteuid())
+            text = opened.read()
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{file} cannot be read: {error}") from error
-    if mode & 0o077:
-        raise Refused(f"{file} can be read by others: chmod 600 {file}")
     return parse_tokens(text, str(file))
+
+
+def check_private(file: Path, status: os.stat_result, user: int) -> None:
+    """Refuse a file that others may read, or that somebody else could have laid there."""
+    if status.st_mode & 0o077:
+        raise Refused(f"{file} can be read by others: chmod 600 {file}")
+    if status.st_uid not in {user, 0}:
+        raise Refused(
+            f"{file} belongs to the user {status.st_uid}, who could let anybody in: remove it, or "
+            "name a file of your own with --token-file"
+        )
 
 
 def _hash_in(secret: str, name: str, where: str) -> bytes:
@@ -135,6 +149,7 @@ class Tokens:
         self._tokens = tuple(tokens)
         self._clock = clock
         self._sessions: dict[bytes, tuple[Person, float]] = {}
+        self._tickets: dict[bytes, tuple[Person, float]] = {}
 
     def __call__(self, request: Request) -> Person | None:
         given = request.headers.get("authorization")
@@ -151,6 +166,18 @@ class Tokens:
             if hmac.compare_digest(token.hashed, hashed):
                 found = Person(token.name, token.role)
         return found
+
+    def ticket(self, token: Token) -> str:
+        """A text that lets in once, and soon, in place of a token that others could see."""
+        text = secrets.token_urlsafe(32)
+        until = self._clock() + TICKET_SECONDS
+        self._tickets[_hash(text)] = (Person(token.name, token.role), until)
+        return text
+
+    def admitted(self, text: str) -> Person | None:
+        """Whom a token in an address lets in; or a ticket, which is void then."""
+        person, until = self._tickets.pop(_hash(text), (None, 0.0))
+        return person if until > self._clock() else self.person_with(text)
 
     def enter(self, person: Person) -> str:
         """A session for somebody with a token; the text is for the cookie."""

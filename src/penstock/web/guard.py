@@ -10,6 +10,7 @@ nothing and load nothing that is not ours.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -24,6 +25,7 @@ from penstock.web.access import Access, Person, Role, Tokens, cookie_name
 MOST_BODY = 1024 * 1024
 MOST_TARGET = 8192  # of path and query
 SAFE = frozenset({"GET", "HEAD"})
+_HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
@@ -107,13 +109,14 @@ class Guard:
 
     def _wrong_host(self, request: Request) -> Refusal | None:
         hosts = request.headers.getlist("host")
-        if len(hosts) != 1:
-            return Refusal(400, "a request names one host")
-        if self._hosts is None or host_name(hosts[0]) in self._hosts:
+        name = host_name(hosts[0]) if len(hosts) == 1 else None
+        if name is None:
+            return Refusal(400, "a request names one host, and its port")
+        if self._hosts is None or name in self._hosts:
             return None
         return Refusal(
             421,
-            f"This dashboard does not answer to the host {host_name(hosts[0])!r}: start it with "
+            f"This dashboard does not answer to the host {name!r}: start it with "
             "--host-name, or ask for one of its own names.",
         )
 
@@ -125,7 +128,7 @@ class Guard:
         tokens = [value for name, value in given if name == "token"]
         if not tokens:
             return None
-        person = self._access.person_with(tokens[-1])
+        person = self._access.admitted(tokens[-1])
         if person is None:
             return self._refuse(request, Refusal(401, "That token is not one of this dashboard."))
         rest = urlencode([(name, value) for name, value in given if name != "token"])
@@ -166,11 +169,10 @@ def set_session(answer: Response, request: Request, session: str) -> None:
     )
 
 
-def host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+def host_name(host: str) -> str | None:
+    """The name in a Host header, without its port; None of what is not a name and a port."""
+    match = _HOST.fullmatch(host)
+    return None if match is None else (match["six"] or match["name"]).lower()
 
 
 def _wrong_origin(request: Request) -> Refusal | None:
@@ -184,11 +186,14 @@ def _wrong_origin(request: Request) -> Refusal | None:
     if site is not None and site != "same-origin":
         return Refusal(403, f"This was sent by another site's page ({site}).")
     if origin is not None:
-        _, mark, host = origin.partition("://")
-        if not mark or host.lower() != request.headers.get("host", "").lower():
+        scheme, _, host = origin.partition("://")
+        # Behind a proxy we may be asked by http for what the browser has by https; never the other
+        # way round.
+        ours = {"https", request.scope["scheme"]}
+        if scheme not in ours or host.lower() != request.headers.get("host", "").lower():
             return Refusal(403, "This was sent by another site's page.")
     elif site is None and "authorization" not in request.headers:
-        return Refusal(403, "Say who it is with Authorization: Bearer TOKEN.")
+        return Refusal(401, "Say who it is with Authorization: Bearer TOKEN.")
     return None
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.acting import ACTS, Act, meant_by
+from penstock.acting import ACTS, meant_by
 from penstock.errors import PenstockError, Refused
-from penstock.filter import Filter
+from penstock.filter import Filter, words_of
 from penstock.ids import Ids
 from penstock.web.verbs import Verbs
 
@@ -25,6 +24,7 @@ logger = logging.getLogger("penstock.web")
 
 PAGE = 500
 MOST_COUNTED = 50_000
+MOST_EXAMINED = 200_000  # jobs, by one count
 MOST_AT_ONCE = 2
 MOST_KEPT = 50
 _LONGEST_REST = 0.25  # seconds
@@ -62,21 +62,24 @@ class _Running(NamedTuple):
     thread: threading.Thread
 
 
-def preview(verbs: Verbs, verb: str, text: str, words: Sequence[str]) -> Preview:
-    """How many jobs an operation would be about, counted up to a bound."""
-    wanted, count, after = meant_by(words, act_named(verb), verbs.now), 0, None
-    while count < MOST_COUNTED:
+def preview(verbs: Verbs, verb: str, text: str) -> Preview:
+    """How many jobs an operation would be about, counted and looked for up to a bound."""
+    wanted, count, examined, after = _meant(verbs, verb, text), 0, 0, None
+    while count < MOST_COUNTED and examined < MOST_EXAMINED:
         page = verbs.find(wanted, after, 1000)
-        count, after = count + len(page.jobs), page.after
+        count, examined, after = count + len(page.jobs), examined + page.examined, page.after
         if after is None:
             return Preview(verb, text, count, more=False)
     return Preview(verb, text, count, more=True)
 
 
-def act_named(verb: str) -> Act:
+def _meant(verbs: Verbs, verb: str, text: str) -> Filter:
     if verb not in ACTS:
         raise Refused(f"{verb[:40]!r} cannot be done by filter: there are {', '.join(ACTS)}")
-    return ACTS[verb]
+    words = words_of(text)
+    if not words:
+        raise Refused(f"{verb} what? Give a filter such as state:failed task:mail:send")
+    return meant_by(words, ACTS[verb], verbs.now)
 
 
 class Operations:
@@ -86,19 +89,15 @@ class Operations:
         self._lock = threading.Lock()
         self._all: dict[str, _Running] = {}
 
-    def begin(
-        self, verbs: Verbs, verb: str, text: str, words: Sequence[str], reason: str
-    ) -> Operation:
-        """Begin one; it goes on when this returned."""
-        if not words:
-            raise Refused(f"{verb} what? Give a filter such as state:failed task:mail:send")
-        wanted = meant_by(words, act_named(verb), verbs.now)
+    def begin(self, verbs: Verbs, counted: Preview, reason: str) -> Operation:
+        """Begin what was counted; it goes on when this returned."""
+        verb = counted.verb
+        wanted = _meant(verbs, verb, counted.filter)
         verbs.check_act(verb, reason)
-        counted = preview(verbs, verb, text, words)
         operation = Operation(
             id=Ids(verbs.clock).first(),
             verb=verb,
-            filter=text,
+            filter=counted.filter,
             author=verbs.person.name,
             reason=reason,
             expected=None if counted.more else counted.count,
@@ -119,7 +118,7 @@ class Operations:
                 )
             if len(going) >= MOST_AT_ONCE:
                 raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
-            says: dict[str, Any] = {"verb": verb, "filter": text, "jobs": counted.count}
+            says: dict[str, Any] = {"verb": verb, "filter": counted.filter, "jobs": counted.count}
             says |= {"more": True} if counted.more else {}
             verbs.record_operation(operation.id, says, reason)
             self._forget()
@@ -137,7 +136,7 @@ class Operations:
         return None if found is None else found.operation
 
     def cancel(self, verbs: Verbs, id: str) -> bool:
-        """Have one end after the page it is at; False if it has ended, or is about to."""
+        """Have one end after its page, whoever began it; False if it has ended, or is about to."""
         found = self._all.get(id)
         if found is None or found.operation.state != "running" or found.stop.is_set():
             return False
@@ -164,13 +163,17 @@ class Operations:
             while not stop.is_set():
                 began = monotonic()
                 page = verbs.find(wanted, after, PAGE)
-                ids = [job.id for job in page.jobs]
+                # No more than were counted, whatever fits by now: that number was agreed to.
+                left = (
+                    None if operation.expected is None else operation.expected - operation.matched
+                )
+                ids = [job.id for job in page.jobs[:left]]
                 if ids:
                     operation.matched += len(ids)
                     acted = verbs.act(operation.verb, ids, operation.reason, part_of=operation.id)
                     operation.done += len(acted)
                 after = page.after
-                if after is None:
+                if after is None or operation.matched == operation.expected:
                     operation.state = "done"
                     return
                 # As long a rest as the page took: workers have the store half of the time.

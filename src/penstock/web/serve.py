@@ -5,16 +5,20 @@ Whoever binds to more than this machine must have said who may come in.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import ipaddress
 import os
 import socket
+import tempfile
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.errors import Refused
 from penstock.settings import mask
@@ -25,6 +29,7 @@ TOKENS = "PENSTOCK_DASHBOARD_TOKENS"
 MOST_PORTS = 20
 _GRACE_SECONDS = 3
 _MOST_CONNECTIONS = 500
+PATIENCE_SECONDS = 15.0  # for a request to be said to its end
 
 
 class Keys(NamedTuple):
@@ -56,13 +61,13 @@ def _state_folder() -> Path:
 
 
 def _keep(file: Path, text: str) -> None:
-    """Written whole or not at all, and read by nobody else."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    passing = file.with_suffix(f".{os.getpid()}")
+    """Written whole or not at all, and read by nobody else, whatever lies there already."""
     try:
-        with os.fdopen(os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        passing, name = tempfile.mkstemp(dir=file.parent, prefix=file.stem)
+        with os.fdopen(passing, "w", encoding="utf-8") as out:
             out.write(text)
-        passing.replace(file)
+        Path(name).replace(file)
     except OSError as error:
         raise Refused(
             f"the token cannot be kept in {file} ({error.strerror}): name a file of tokens with "
@@ -111,13 +116,52 @@ def listening(bind: str, port: int) -> socket.socket:
     raise Refused(f"ports {port} to {port + MOST_PORTS - 1} of {bind} are all taken: --port 0")
 
 
+class _Line(H11Protocol):
+    """One connection: hung up if what is asked on it is not said to its end in time.
+
+    Else a few hundred that ask for nothing would keep everybody out, without a token.
+    """
+
+    patience = PATIENCE_SECONDS
+    _hanging_up: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._listen_on()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._listen_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def _listen_on(self) -> None:
+        """Time runs from the first byte of a request to its last, whatever comes in between."""
+        if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
+            self._stop()
+        elif self._hanging_up is None:
+            self._hanging_up = self.loop.call_later(self.patience, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._hanging_up is not None:
+            self._hanging_up.cancel()
+            self._hanging_up = None
+
+
 class Server(uvicorn.Server):
     """Serves until Ctrl-C or SIGTERM; streams are ended first, for they would go on for ever."""
 
-    def __init__(self, site: Dashboard) -> None:
+    def __init__(self, site: Dashboard, *, patience: float = PATIENCE_SECONDS) -> None:
+        class Line(_Line):
+            pass
+
+        Line.patience = patience
         super().__init__(
             uvicorn.Config(
                 site,
+                http=Line,
                 log_level="warning",
                 access_log=False,  # an address may have a token in it
                 server_header=False,

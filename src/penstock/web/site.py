@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route as StarletteRoute
 from starlette.routing import Router
@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from penstock.app import App
 from penstock.broker import Broker
 from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
+from penstock.share import Share
 from penstock.web.access import Access, Person, Role
 from penstock.web.asked import Asked, Conflict, Malformed, NotFound
 from penstock.web.counting import Counting
@@ -107,6 +108,7 @@ class Dashboard:
         self.metrics = Metrics() if metrics else None
         self.examining = Examining()
         self.counting = Counting()
+        self._share = Share()
         self.routes = check_routes(routes)
         self._templates = environment()
         self._pool = ThreadPoolExecutor(THREADS, "penstock-web")
@@ -160,12 +162,17 @@ class Dashboard:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do this on the pool."""
+        """Do this on the pool, with the dashboard's share of the store."""
         if self._waiting >= MOST_WAITING:
             raise Busy
+
+        def shared() -> T:
+            with self._share.within():
+                return work()
+
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, shared)
         finally:
             self._waiting -= 1
 
@@ -208,6 +215,8 @@ class Dashboard:
                 return self.refuse(request, Refusal(413, "the body is too large"))
             except Busy:
                 return self.refuse(request, Refusal(503, "The dashboard is busy: try again."))
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody is there to read it
             except PenstockError as error:
                 status = next(status for kind, status in _STATUS if isinstance(error, kind))
                 return self.refuse(request, Refusal(status, str(error)))

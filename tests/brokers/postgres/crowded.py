@@ -69,8 +69,22 @@ _FILL = """
     select id, 1, lane from penstock.job
         on conflict do nothing;
 
-    insert into penstock.history (position, kind, at, job, lane, attempt, state)
-    select n, 'attempt', extract(epoch from now()), penstock.first_id(n), 1, 1, 'succeeded'
+    insert into penstock.job
+    select made.*
+      from (select j from penstock.job j limit 1) as one,
+           generate_series(1, {each}) as n,
+           lateral jsonb_populate_record(one.j, jsonb_build_object(
+               'id', overlay(overlay(md5(n::text) placing 'ff' from 1) placing '8' from 13)::uuid,
+               'enqueued_at', n,
+               'state', case when n % 50 = 0 then 'failed' else 'waiting' end
+           )) as made;
+
+    insert into penstock.history
+        (position, kind, at, job, lane, attempt, state, enqueued_at, run_at, body)
+    select n, case when n % 10 = 0 then 'cancel' else 'attempt' end, extract(epoch from now()),
+           case when n % 7 = 0 then overlay(md5(n::text) placing 'ff' from 1)::uuid
+                else penstock.first_id(n) end,
+           1, 1, 'succeeded', n, n, '{{}}'
       from generate_series(1, {rows}) as n;
 
     insert into penstock.unique_key (key, job, until)

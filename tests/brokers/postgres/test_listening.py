@@ -78,7 +78,7 @@ def test_a_close_that_did_not_wait_for_the_end_takes_nothing_away(postgres_broke
         assert thread.is_alive()
         assert all(map(is_open, pipe))
     ear.close()
-    thread.join(timeout=5)
+    thread.join(timeout=60)
 
     assert not thread.is_alive()
     assert (ear._wake, ear._stop) == (-1, -1)

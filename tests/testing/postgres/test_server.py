@@ -129,7 +129,7 @@ def test_a_frozen_server_keeps_its_connections_and_answers_when_it_is_thawed(own
 
         own_postgres.thaw()
 
-        assert answer.result(timeout=20).fetchone() == (1,)
+        assert answer.result(timeout=60).fetchone() == (1,)
 
 
 def test_a_frozen_server_can_be_stopped(own_postgres):

@@ -29,9 +29,10 @@ from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.flow import Flow, FlowPage, FlowRow, Gift, check_flow
 from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
+from penstock.made import below, made
 from penstock.mark import Mark
 from penstock.order import in_turn, policies
-from penstock.rule import Limits, Rule, RuleKind, rule_over_job
+from penstock.rule import Limits, Rule, RuleKind, check_rule, rule_over_job
 from penstock.schedule import Decision, Schedule
 from penstock.slice import check_last
 from penstock.views import Count, Event, Page, Why, recorded, who_and_why
@@ -312,6 +313,7 @@ class MemoryBroker(Staging, Reading):
             return ended
 
     def set_rule(self, rule: Rule) -> Rule:
+        check_rule(rule)
         with self._lock:
             return self._rules.put(rule)
 
@@ -380,15 +382,16 @@ class MemoryBroker(Staging, Reading):
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
         with self._lock:
             limit = min(max(limit, 1), MOST_FOUND)
-            jobs = self._store.jobs
-            ids = sorted((name for name in jobs if after is None or name < after), reverse=True)
+            older = below(after)
+            jobs = [job for job in self._store.jobs.values() if older.holds(job)]
+            jobs.sort(key=made, reverse=True)
             found: list[Job[Any]] = []
-            for examined, job_id in enumerate(ids, 1):
-                if filter.matches(jobs[job_id]):
-                    found.append(jobs[job_id])
-                if len(found) == limit and examined < len(ids):
-                    return Page(found, job_id, examined)
-            return Page(found, None, len(ids))
+            for examined, job in enumerate(jobs, 1):
+                if filter.matches(job):
+                    found.append(job)
+                if len(found) == limit and examined < len(jobs):
+                    return Page(found, str(made(job)), examined)
+            return Page(found, None, len(jobs))
 
     def count(self) -> list[Count]:
         with self._lock:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from penstock.brokers.postgres import PostgresBroker, migrating
+from penstock.brokers.postgres.building import are_parts_missing, build_parts
 from penstock.brokers.postgres.connection import connect
 from penstock.brokers.postgres.store import conninfo_of, in_our_words
+from penstock.errors import StoreUnreachable
 from penstock.settings import mask
 
 
@@ -12,7 +14,14 @@ def migrate(url: str, *, post: bool) -> None:
     """Bring the store up to date; with `post`, also take away what only older workers used."""
     where = mask(url)
     with in_our_words(where), connect(conninfo_of(url)[0], prepare=False) as connection:
-        migrating.migrate(connection, where, post=post)
+        meta = migrating.migrate(connection, where, post=post)
+        connection.execute("set lock_timeout = '1min'")  # nobody waits behind one who builds
+        if are_parts_missing(meta) and not build_parts(connection):
+            raise StoreUnreachable(
+                f"the store {where} is migrated, but an index of its history is not built: another "
+                "process builds it, or a transaction stays open (`penstock doctor` names it); "
+                "run `penstock migrate up` again"
+            )
     broker = PostgresBroker(url)
     try:
         broker.make_days()  # where no worker owns the tables, this is who makes them

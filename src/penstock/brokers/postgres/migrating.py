@@ -1,7 +1,8 @@
 """Bringing a database up to date: numbered steps, then the functions, under one lock.
 
-All of it is one transaction: a migration that is killed leaves nothing behind. What `up` runs is
-the very text that `penstock migrate sql` prints.
+All of it is one transaction: a migration that is killed leaves nothing behind. Only indexes of a
+history that has rows are built after it (`building`). What `up` runs is the very text that
+`penstock migrate sql` prints.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import psycopg
 from psycopg import errors
 from psycopg import sql as compose
 
+from penstock.brokers.postgres.building import are_parts_missing, build_parts, building_sql
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.steps import Meta, Plan, this_plan
@@ -43,6 +45,9 @@ def open_schema(
     check_known(meta, where, plan)
     if not plan.is_current(meta):
         meta = migrate(connection, where, plan=plan)
+    # A pooler would hand the lock of whoever builds to somebody else.
+    if are_parts_missing(meta) and connection.prepares:
+        build_parts(connection)
     return meta["store"]
 
 
@@ -115,7 +120,7 @@ def migration_sql(meta: Meta, *, plan: Plan | None = None, post: bool = False) -
     guard = stands if meta else ""
     # Only psql reads this; it stops at the first error instead of going on without a transaction.
     begin = f"\\set ON_ERROR_STOP on\nbegin;\n{sql.migrate_lock}"
-    return "\n".join([begin, guard, *parts, "commit;\n"])
+    return "\n".join([begin, guard, *parts, "commit;\n", building_sql()])
 
 
 def _parts(meta: Meta, plan: Plan, *, post: bool) -> Iterator[str]:
@@ -130,6 +135,8 @@ def _parts(meta: Meta, plan: Plan, *, post: bool) -> Iterator[str]:
         yield _put_meta("functions", f"{plan.release} {plan.digest}")
     if "store" not in meta:
         yield sql.make_days
+    if steps:
+        yield sql.note_parts
 
 
 def _put_meta(name: str, value: str) -> str:

@@ -32,6 +32,7 @@ from penstock.clock import Clock
 from penstock.errors import Refused, StoreFull, StoreUnreachable
 from penstock.job import Lane
 from penstock.settings import mask
+from penstock.share import LONGEST_QUESTION, Spent, my_share
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,6 +88,23 @@ class PostgresDb:
     def insert(self, statement: str, width: int, values: Sequence[Any]) -> None:
         rows = [values[start : start + width] for start in range(0, len(values), width)]
         self.executemany(statement, rows)
+
+
+class _MeteredDb(PostgresDb):
+    """One that says what the server took for its statements."""
+
+    __slots__ = ("_spent",)
+
+    def __init__(self, connection: Connection, spent: Spent) -> None:
+        super().__init__(connection)
+        self._spent = spent
+
+    def execute(self, statement: str, parameters: Any = ()) -> psycopg.Cursor[dict[str, Any]]:
+        began = time.monotonic()
+        try:
+            return super().execute(statement, parameters)
+        finally:
+            self._spent.seconds += time.monotonic() - began
 
 
 class Store:
@@ -237,10 +255,24 @@ class Store:
 
     @contextmanager
     def reading(self) -> Generator[PostgresDb]:
-        """One consistent look at the store."""
+        """One consistent look at the store, with one processor of the server."""
         begin = "begin isolation level repeatable read read only"
-        with self.lend() as connection, self.transaction(connection, begin=begin) as db:
-            yield db
+        begin += "; set local max_parallel_workers_per_gather = 0"
+        # Of a day that was not analysed yet the planner takes every kind for rare: it would read
+        # and sort the whole day, where the last rows are at the end of an index.
+        begin += "; set local enable_bitmapscan = off"
+        share = my_share()
+        if share is None:
+            with self.lend() as connection, self.transaction(connection, begin=begin) as db:
+                yield db
+            return
+        begin += f"; set local statement_timeout = {int(LONGEST_QUESTION * 1000)}"
+        with (
+            share.look() as spent,
+            self.lend() as connection,
+            self.transaction(connection, begin=begin),
+        ):
+            yield _MeteredDb(connection, spent)
 
     def lane(self, db: Any, number: int) -> Lane:
         """The words behind a lane's hash."""

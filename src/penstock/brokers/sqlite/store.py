@@ -12,6 +12,7 @@ import contextlib
 import mmap
 import os
 import sqlite3
+import stat
 import threading
 import time
 import uuid
@@ -123,6 +124,9 @@ class Store:
             self._pid = _CLOSED_FOR_FORK
 
     def _open_writer(self) -> None:
+        # What jobs carry is the owner's and the group's affair, and nobody else's.
+        with contextlib.suppress(OSError):  # it is there already, or SQLite says why it cannot be
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o660))
         until = time.monotonic() + _MIGRATE_SECONDS
         while True:
             try:
@@ -356,6 +360,9 @@ class Store:
         except OSError:
             return None
         try:
+            with contextlib.suppress(OSError):  # another user's, who did this
+                # Whoever may use the store has to hear of its rules.
+                os.fchmod(number, stat.S_IMODE(self.path.stat().st_mode))
             if os.fstat(number).st_size < _SHARED_BYTES:
                 os.ftruncate(number, _SHARED_BYTES)
             return mmap.mmap(number, _SHARED_BYTES)

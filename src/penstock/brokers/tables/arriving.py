@@ -11,7 +11,7 @@ from penstock.brokers.tables.rows import ids_after, packed_jobs
 from penstock.checks import check_body, check_job
 from penstock.errors import Refused
 from penstock.flow import Flow, check_flow
-from penstock.ids import from_bytes, parse_id, to_bytes
+from penstock.ids import from_bytes, is_derived, parse_id, to_bytes
 from penstock.job import Job, Lane, Parcel, State, pack
 
 
@@ -40,9 +40,9 @@ def arranged(
     if flow is not None:
         jobs, waiting = _sorted_out(jobs, flow)
     parcels, singles = pack(_fresh(jobs))
-    derived = [parcel for parcel in parcels if parcel.id.startswith("ff")]
+    derived = [parcel for parcel in parcels if is_derived(parcel.id)]
     if derived:  # a derived id has no neighbours to be packed with
-        parcels = [parcel for parcel in parcels if not parcel.id.startswith("ff")]
+        parcels = [parcel for parcel in parcels if not is_derived(parcel.id)]
         unpacked = {parcel.id for parcel in derived}
         singles += [job for job in _fresh(jobs) if isinstance(job, Job) and job.id in unpacked]
     return parcels, singles + waiting

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from penstock.broker import Note, WorkerRow
 from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.finding import Newest
 from penstock.brokers.tables.flowing import ids_between, names_between, node_row, place_of
 from penstock.brokers.tables.limiting import Standing, Usage, limited
 from penstock.brokers.tables.ordering import behind
 from penstock.brokers.tables.rows import (
     SETTLED,
-    contents,
-    indexed,
     job_of,
-    leased_jobs,
     names_in,
     packed_jobs,
     state_in,
@@ -31,8 +27,9 @@ from penstock.brokers.tables.whole_flows import WholeFlows
 from penstock.filter import Filter
 from penstock.flow import Gift, NodeRow
 from penstock.gauge import queue_in
-from penstock.ids import from_bytes, time_of, to_bytes
+from penstock.ids import from_bytes, to_bytes
 from penstock.job import Job, State
+from penstock.made import below, made
 from penstock.rule import Rule, covered_by
 from penstock.slice import FARTHEST_POSITION, check_last
 from penstock.views import PLACES, Count, Event, Page, Why
@@ -40,7 +37,6 @@ from penstock.why import Held, explain, held_by
 
 MOST_EXAMINED = 100_000
 MOST_FOUND = 1000
-_ABOVE_ALL = b"\xff" * 16  # no id: they have a version
 
 _PLACE = {place: number for number, place in enumerate(PLACES)}
 _READY, _SCHEDULED, _PAUSED, _LIMITED = map(
@@ -78,82 +74,21 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
 
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
         limit = max(1, min(limit, MOST_FOUND))
-        below = _ABOVE_ALL if after is None else to_bytes(after)
+        older = below(after)
         found: list[Job[Any]] = []
         examined = 0
-        last: str | None = None
+        last: Job[Any] | None = None
         with self.store.reading() as db:
-            for job in self._newest_first(db, filter, below):
-                if len(found) == limit or examined == MOST_EXAMINED:
-                    return Page(found, last, examined)
+            for job in Newest(self.store, db, self._get).jobs(filter, older):
+                if last is not None and (len(found) == limit or examined == MOST_EXAMINED):
+                    return Page(found, str(made(last)), examined)
                 examined += 1
-                last = job.id
+                last = job
                 if filter.matches(job):
                     found.append(job)
-                elif _too_old(filter, job):
-                    break
+                elif filter.since is not None and job.enqueued_at < filter.since:
+                    break  # below the first that is too old there are only older ones
         return Page(found, None, examined)
-
-    def _newest_first(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
-        sql = self.store.sql
-        lanes: list[Row] = []
-        if filter.task or filter.queue or filter.args:
-            lanes = [row for row in db.execute(sql.lanes) if _could_hold(filter, row)]
-        if filter.tags or (filter.args and all(_has_indexed(filter, row) for row in lanes)):
-            yield from self._tagged(db, filter, below)
-            return
-        numbers = msgspec.json.encode([row["hash"] for row in lanes]).decode()
-        narrowed = filter.task or filter.queue
-        parameters = {"below": below, "lanes": numbers if narrowed else None}
-        wanted = set(filter.state) or set(State)
-        sources: list[Iterable[Job[Any]]] = []
-        if State.READY in wanted:
-            sources.append(self._from_parcels(db, parameters))
-        if wanted & {State.READY, State.WAITING, State.RUNNING}:
-            sources.append(self._from_rows(db, sql.find, parameters))
-        elif wanted & {State.FAILED, State.CANCELLED}:
-            sources.append(self._from_rows(db, sql.find_ended, parameters))
-        if State.RUNNING in wanted:
-            sources.append(self._from_leases(db, below))
-        if State.SUCCEEDED in wanted:
-            rows = _pages(db, sql.find_succeeded, parameters, "job")
-            sources.append(succeeded_job(self.store.lane(db, row["lane"]), row) for row in rows)
-        yield from heapq.merge(*sources, key=lambda job: job.id, reverse=True)
-
-    def _tagged(self, db: Db, filter: Filter, below: bytes) -> Iterator[Job[Any]]:
-        named = list(filter.tags.items())
-        named += [(f"arg.{name}", values) for name, values in filter.args.items()]
-        name, values = named[0]  # one leads, `matches` checks the others
-        wanted = msgspec.json.encode([indexed(value) for value in values]).decode()
-        parameters = {"name": name, "values": wanted, "below": below}
-        for row in _pages(db, self.store.sql.find_tagged, parameters, "job"):
-            job = self._get(db, row["job"])
-            if job is not None:
-                yield job
-
-    def _from_parcels(self, db: Db, parameters: dict[str, Any]) -> Iterator[Job[Any]]:
-        below = parameters["below"]
-        for row in _pages(db, self.store.sql.find_parcels, parameters, "id", 4):
-            ids, bodies = contents(row["id"], row["jobs"], row["lengths"], row["bodies"])
-            pairs = [(raw, body) for raw, body in zip(ids, bodies, strict=True) if raw < below]
-            yield from packed_jobs(
-                self.store.lane(db, row["lane"]),
-                [raw for raw, _ in reversed(pairs)],
-                [body for _, body in reversed(pairs)],
-            )
-
-    def _from_rows(self, db: Db, statement: str, parameters: dict[str, Any]) -> Iterator[Job[Any]]:
-        for row in _pages(db, statement, parameters, "id"):
-            yield job_of(self.store.lane(db, row["lane"]), row)
-
-    def _from_leases(self, db: Db, below: bytes) -> list[Job[Any]]:
-        jobs = [
-            job
-            for row in db.execute(self.store.sql.leases, {"worker": None}).fetchall()
-            for _, job in leased_jobs(self.store.lane(db, row["lane"]), row)
-            if to_bytes(job.id) < below
-        ]
-        return sorted(jobs, key=lambda job: job.id, reverse=True)
 
     def count(self) -> list[Count]:
         now = self.clock.now()
@@ -306,7 +241,7 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
         lease_time = self.store.lease_time()
         with self.store.reading() as db:
             leased: dict[str, int] = defaultdict(int)
-            for row in db.execute(self.store.sql.leases, {"worker": None}):
+            for row in db.execute(self.store.sql.running_leases):
                 leased[row["worker"]] += len(row["marks"]) - row["marks"].count(SETTLED)
             return [
                 msgspec.structs.replace(
@@ -317,35 +252,3 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
                 )
                 for row in db.execute(self.store.sql.workers).fetchall()
             ]
-
-
-def _pages(
-    db: Db, statement: str, parameters: Mapping[str, Any], key: str, most: int = 64
-) -> Iterator[Row]:
-    """The rows of a statement that goes from the newest id down, a page at a time.
-
-    Small pages first: most of those who look stop early. A store may hand over only whole results.
-    """
-    largest, below = most * 16, parameters["below"]
-    while True:
-        page = db.execute(statement, {**parameters, "below": below, "most": most}).fetchall()
-        yield from page
-        if len(page) < most:
-            return
-        below, most = page[-1][key], min(most * 2, largest)
-
-
-def _could_hold(filter: Filter, lane: Row) -> bool:
-    return (not filter.task or lane["task"] in filter.task) and (
-        not filter.queue or lane["queue"] in filter.queue
-    )
-
-
-def _has_indexed(filter: Filter, lane: Row) -> bool:
-    return filter.args.keys() <= set(lane["search"].split(","))
-
-
-def _too_old(filter: Filter, job: Job[Any]) -> bool:
-    """Ids go by time: below the first that is too old there are only older ones."""
-    made_at = time_of(job.id)
-    return filter.since is not None and made_at is not None and made_at < filter.since

@@ -40,7 +40,7 @@ from penstock.flow import WAIT_TASK
 from penstock.ids import to_bytes
 from penstock.job import ENDED, Job, Outcome, State, lapsed, put_back
 from penstock.order import check_same
-from penstock.rule import Rule, RuleKind
+from penstock.rule import Rule, RuleKind, check_rule
 from penstock.views import recorded
 
 _BAD = frozenset({State.FAILED, State.CANCELLED})
@@ -355,6 +355,7 @@ class LookingAfter(Working[StoreT]):
             change.finish()
 
     def set_rule(self, rule: Rule) -> Rule:
+        check_rule(rule)
         with self.store.writing() as db:
             now = self.clock.now()
             made = db.execute(

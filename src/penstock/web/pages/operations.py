@@ -9,7 +9,6 @@ import shlex
 
 from starlette.responses import Response
 
-from penstock.errors import Refused
 from penstock.filter import words_of
 from penstock.web.asked import Asked, Conflict, NotFound
 from penstock.web.operations import Operation, preview
@@ -28,14 +27,11 @@ def show(asked: Asked) -> Response:
 
 def prepare(asked: Asked) -> Response:
     verb, text = asked.word("verb"), asked.word("q").strip()
-    words = words_of(text)
-    if not words:
-        raise Refused(f"{verb} what? Give a filter such as state:failed task:mail:send")
-    counted = preview(asked.verbs, verb, text, words)
+    counted = preview(asked.verbs, verb, text)
     return asked.page(
         "operation_new.html",
         title=f"{verb.capitalize()} by filter",
-        cli=f"penstock {verb} {shlex.join(words)}",
+        cli=f"penstock {verb} {shlex.join(words_of(text))}",
         counted=counted,
         typed=counted.more or counted.count > TYPED_ABOVE,
     )
@@ -44,7 +40,7 @@ def prepare(asked: Asked) -> Response:
 def begin(asked: Asked) -> Response:
     form = asked.form()
     verb, text = form.get("verb", ""), form.get("q", "").strip()
-    counted = preview(asked.verbs, verb, text, words_of(text))
+    counted = preview(asked.verbs, verb, text)
     if counted.more or counted.count > TYPED_ABOVE:
         typed = form.get("typed", "").replace(",", "").strip()
         if typed != str(counted.count):
@@ -52,9 +48,7 @@ def begin(asked: Asked) -> Response:
                 f"{counted.count:,} jobs match now, and {typed[:20] or 'nothing'!r} was typed: "
                 "look at the number, and type it"
             )
-    begun = asked.site.operations.begin(
-        asked.verbs, verb, text, words_of(text), form.get("reason", "")
-    )
+    begun = asked.site.operations.begin(asked.verbs, counted, form.get("reason", ""))
     return asked.go(f"/operations/{begun.id}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from penstock.as_json import iso
-from penstock.filter import words_of
 from penstock.web.asked import Asked, Conflict, NotFound
 from penstock.web.operations import Operation, Preview, preview
 
@@ -42,16 +41,13 @@ class OperationList(msgspec.Struct):
 
 
 def look_ahead(asked: Asked) -> Preview:
-    text = asked.word("q")
-    return preview(asked.verbs, asked.word("verb"), text, words_of(text))
+    return preview(asked.verbs, asked.word("verb"), asked.word("q"))
 
 
 def begin(asked: Asked) -> OperationJson:
     given = asked.json(Begin)
-    begun = asked.site.operations.begin(
-        asked.verbs, given.verb, given.filter, words_of(given.filter), given.reason
-    )
-    return shown(begun)
+    counted = preview(asked.verbs, given.verb, given.filter)
+    return shown(asked.site.operations.begin(asked.verbs, counted, given.reason))
 
 
 def every(asked: Asked) -> OperationList:

@@ -131,6 +131,11 @@ create index job_expiry on penstock.job (expires_at) where state = 'ready' and e
 create index job_waiting on penstock.job (expires_at) where state = 'waiting' and expires_at is not null;
 -- Serves find (failed and cancelled ones among a million scheduled) and prune.
 create index job_ended on penstock.job (id, ended_at) where state in ('failed', 'cancelled');
+-- Serves find: jobs with derived ids, which hold no time, in the order they were enqueued.
+create index job_derived on penstock.job (enqueued_at, id)
+ where id >= 'ff000000-0000-0000-0000-000000000000';
+create index job_derived_ended on penstock.job (enqueued_at, id)
+ where id >= 'ff000000-0000-0000-0000-000000000000' and state in ('failed', 'cancelled');
 
 -- Every id ever stored, until it is pruned: an id sent again is recognised, also after its job ended.
 -- Ids begin with their time, so a partition is a day.
@@ -304,6 +309,9 @@ create index history_job on penstock.history (job) where job is not null;
 create index history_kept on penstock.history (keep_until) where keep_until is not null;
 -- Serves history: the last rows of a kind, among a million attempts.
 create index history_told on penstock.history (kind, position) where kind <> 'attempt';
+-- Serves find: as job_derived.
+create index history_derived on penstock.history (enqueued_at, job)
+ where job >= 'ff000000-0000-0000-0000-000000000000';
 
 -- Jobs joined by needs, as a whole. Whoever counts in a flow has locked this row before.
 create table penstock.flow (

@@ -91,6 +91,10 @@ create index penstock_job_expiry on penstock_job (expires_at) where state = 'rea
 create index penstock_job_waiting on penstock_job (expires_at) where state = 'waiting' and expires_at is not null;
 -- Serves find (failed and cancelled ones among a million scheduled) and prune.
 create index penstock_job_ended on penstock_job (id, ended_at) where state in ('failed', 'cancelled');
+-- Serves find: jobs with derived ids, which hold no time, in the order they were enqueued.
+create index penstock_job_derived on penstock_job (enqueued_at, id) where id >= x'ff000000000000000000000000000000';
+create index penstock_job_derived_ended on penstock_job (enqueued_at, id)
+ where id >= x'ff000000000000000000000000000000' and state in ('failed', 'cancelled');
 
 -- Every id ever stored, until it is pruned: an id sent again is recognised, also after its job ended.
 create table penstock_sent (
@@ -227,6 +231,9 @@ create index penstock_history_job on penstock_history (job) where job is not nul
 create index penstock_history_kept on penstock_history (keep_until) where keep_until is not null;
 -- Serves history: the last rows of a kind, among a million attempts.
 create index penstock_history_told on penstock_history (kind, position) where kind <> 'attempt';
+-- Serves find: as penstock_job_derived.
+create index penstock_history_derived on penstock_history (enqueued_at, job)
+ where job >= x'ff000000000000000000000000000000';
 
 -- Jobs joined by needs, as a whole. Whoever counts in a flow has locked this row before.
 create table penstock_flow (

@@ -1,0 +1,2 @@
+-- Serves migrate: nothing is left to build.
+delete from penstock.meta where name = 'parts';

@@ -1,0 +1,2 @@
+-- Serves migrate.
+select pg_advisory_unlock(4855284205);

@@ -1,0 +1,215 @@
+"""Find: jobs out of all places where jobs are, merged, newest first.
+
+Every place is read from its newest end, a page at a time and no further than somebody looks. Jobs
+with derived ids have places of their own: those ids hold no time to go by.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.brokers.tables.db import Db, Row, Store
+from penstock.brokers.tables.rows import (
+    contents,
+    indexed,
+    job_of,
+    leased_jobs,
+    packed_jobs,
+    succeeded_job,
+)
+from penstock.filter import Filter
+from penstock.ids import from_bytes, to_bytes
+from penstock.job import Job, State
+from penstock.made import Below, Made, made
+
+MOST_LOOKED_UP = 10_000  # jobs with a tag and a derived id; of more, the newest are looked through
+_ROW_STATES = frozenset({State.READY, State.WAITING, State.RUNNING})
+_ENDED_STATES = frozenset({State.FAILED, State.CANCELLED})
+_BYTES = 16
+
+Get = Callable[[Db, bytes], Job[Any] | None]
+
+
+class _Place(NamedTuple):
+    """Where a merge is in one source; without a job, that what follows is not newer than this."""
+
+    made: Made
+    job: Job[Any] | None = None
+
+
+class Newest:
+    """One look at a store; `get` reads a job by its id."""
+
+    def __init__(self, store: Store, db: Db, get: Get) -> None:
+        self._store, self._db, self._get = store, db, get
+
+    def jobs(self, filter: Filter, older: Below) -> Iterator[Job[Any]]:
+        """Those that may match, newest first; `filter.matches` has the last word."""
+        sources = list(self._sources(filter, older))
+        for place in heapq.merge(*sources, key=lambda place: place.made, reverse=True):
+            if place.job is not None:
+                yield place.job
+
+    def _sources(self, filter: Filter, older: Below) -> Iterator[Iterator[_Place]]:
+        lanes: list[Row] = []
+        if filter.task or filter.queue or filter.args:
+            rows = self._db.execute(self._store.sql.lanes)
+            lanes = [row for row in rows if _could_hold(filter, row)]
+        numbers = msgspec.json.encode([row["hash"] for row in lanes]).decode()
+        narrowed = filter.task or filter.queue
+        parameters = {
+            "below": older.id,
+            "at": older.at,
+            "derived": older.derived,
+            "lanes": numbers if narrowed else None,
+        }
+        wanted = set(filter.state) or set(State)
+        if filter.tags or (filter.args and all(_has_indexed(filter, row) for row in lanes)):
+            tag = _leading(filter)
+            if not filter.derived:
+                yield _placed(self._tagged({**parameters, **tag}))
+            if self._few_derived(tag):
+                yield _placed(self._tagged_derived({**parameters, **tag}))
+                return
+        elif not filter.derived:
+            yield from self._with_time(wanted, parameters)
+        yield from self._derived(wanted, parameters)
+
+    def _with_time(
+        self, wanted: set[State], parameters: Mapping[str, Any]
+    ) -> Iterator[Iterator[_Place]]:
+        sql = self._store.sql
+        if State.READY in wanted:
+            yield _placed(self._from_parcels(parameters))
+        if wanted & _ROW_STATES:
+            yield _placed(self._from_rows(sql.find, parameters, _by_id))
+        elif wanted & _ENDED_STATES:
+            yield _placed(self._from_rows(sql.find_ended, parameters, _by_id))
+        if State.RUNNING in wanted:
+            yield from self._from_leases(parameters["below"])
+        if State.SUCCEEDED in wanted:
+            yield _placed(self._from_history(sql.find_succeeded, parameters, _by_job))
+
+    def _derived(
+        self, wanted: set[State], parameters: Mapping[str, Any]
+    ) -> Iterator[Iterator[_Place]]:
+        sql = self._store.sql
+        if wanted & _ROW_STATES:
+            yield _placed(self._from_rows(sql.find_derived, parameters, _by_time_and_id))
+        elif wanted & _ENDED_STATES:
+            yield _placed(self._from_rows(sql.find_derived_ended, parameters, _by_time_and_id))
+        if State.SUCCEEDED in wanted:
+            statement = sql.find_derived_succeeded
+            yield _placed(self._from_history(statement, parameters, _by_time_and_job))
+
+    def _tagged(self, parameters: Mapping[str, Any]) -> Iterator[Job[Any]]:
+        for row in self._pages(self._store.sql.find_tagged, parameters, _by_job):
+            if (job := self._get(self._db, row["job"])) is not None:
+                yield job
+
+    def _few_derived(self, tag: Mapping[str, Any]) -> bool:
+        most = {**tag, "most": MOST_LOOKED_UP + 1}
+        row = self._db.execute(self._store.sql.tagged_derived, most).fetchone()
+        return row["jobs"] <= MOST_LOOKED_UP
+
+    def _tagged_derived(self, parameters: Mapping[str, Any]) -> Iterator[Job[Any]]:
+        statement = self._store.sql.find_tagged_derived
+        for row in self._pages(statement, parameters, _by_time_and_job):
+            if (job := self._get(self._db, row["job"])) is not None:
+                yield job
+
+    def _from_parcels(self, parameters: Mapping[str, Any]) -> Iterator[Job[Any]]:
+        below = parameters["below"]
+        for row in self._pages(self._store.sql.find_parcels, parameters, _by_id, 4):
+            ids, bodies = contents(row["id"], row["jobs"], row["lengths"], row["bodies"])
+            pairs = [(raw, body) for raw, body in zip(ids, bodies, strict=True) if raw < below]
+            yield from packed_jobs(
+                self._store.lane(self._db, row["lane"]),
+                [raw for raw, _ in reversed(pairs)],
+                [body for _, body in reversed(pairs)],
+            )
+
+    def _from_rows(
+        self, statement: str, parameters: Mapping[str, Any], key: _Key
+    ) -> Iterator[Job[Any]]:
+        for row in self._pages(statement, parameters, key):
+            yield job_of(self._store.lane(self._db, row["lane"]), row)
+
+    def _from_history(
+        self, statement: str, parameters: Mapping[str, Any], key: _Key
+    ) -> Iterator[Job[Any]]:
+        for row in self._pages(statement, parameters, key):
+            yield succeeded_job(self._store.lane(self._db, row["lane"]), row)
+
+    def _from_leases(self, below: bytes) -> Iterator[Iterator[_Place]]:
+        for row in self._db.execute(self._store.sql.find_leases).fetchall():
+            ids = row["ids"]
+            starts = (ids[at : at + _BYTES] for at in range(0, len(ids), _BYTES))
+            # A parcel never reaches beyond its run, whose ids differ in their last 12 bits.
+            ends = [_end_of_run(start) for start in starts]
+            yield self._from_lease(row["id"], max(ends, default=b""), below)
+
+    def _from_lease(self, lease: int, newest: bytes, below: bytes) -> Iterator[_Place]:
+        """A lease is large, and mostly older than what one looks for: it is opened in its turn."""
+        yield _Place(Made(from_bytes(newest)))
+        row = self._db.execute(self._store.sql.lease, (lease,)).fetchone()
+        jobs = [job for _, job in leased_jobs(self._store.lane(self._db, row["lane"]), row)]
+        older = [job for job in jobs if to_bytes(job.id) < below]
+        yield from _placed(sorted(older, key=lambda job: job.id, reverse=True))
+
+    def _pages(
+        self, statement: str, parameters: Mapping[str, Any], key: _Key, most: int = 64
+    ) -> Iterator[Row]:
+        """The rows of a statement that goes from the newest down, a page at a time.
+
+        Small pages first: most of those who look stop early. A store may hand over only whole
+        results.
+        """
+        largest = most * 16
+        while True:
+            page = self._db.execute(statement, {**parameters, "most": most}).fetchall()
+            yield from page
+            if len(page) < most:
+                return
+            last = page[-1]
+            parameters = {**parameters, **{name: last[column] for name, column in key.items()}}
+            most = min(most * 2, largest)
+
+
+# What a page goes on from: the parameter, and the column it is taken from.
+_Key = Mapping[str, str]
+_by_id: _Key = {"below": "id"}
+_by_job: _Key = {"below": "job"}
+_by_time_and_id: _Key = {"at": "enqueued_at", "derived": "id"}
+_by_time_and_job: _Key = {"at": "enqueued_at", "derived": "job"}
+
+
+def _placed(jobs: Iterable[Job[Any]]) -> Iterator[_Place]:
+    return (_Place(made(job), job) for job in jobs)
+
+
+def _end_of_run(raw: bytes) -> bytes:
+    return raw[:14] + (int.from_bytes(raw[14:], "big") | 0x0FFF).to_bytes(2, "big")
+
+
+def _leading(filter: Filter) -> dict[str, Any]:
+    """The tag, or argument declared for search, that leads; `matches` checks the others."""
+    named = list(filter.tags.items())
+    named += [(f"arg.{name}", values) for name, values in filter.args.items()]
+    name, values = named[0]
+    wanted = msgspec.json.encode([indexed(value) for value in values]).decode()
+    return {"name": name, "values": wanted}
+
+
+def _could_hold(filter: Filter, lane: Row) -> bool:
+    return (not filter.task or lane["task"] in filter.task) and (
+        not filter.queue or lane["queue"] in filter.queue
+    )
+
+
+def _has_indexed(filter: Filter, lane: Row) -> bool:
+    return filter.args.keys() <= set(lane["search"].split(","))
