@@ -115,11 +115,10 @@ def _enqueued(deed: Deed) -> Told:
     if "replay" in says:
         return Told("replayed", str(says["replay"]), _jobs(says.get("jobs")))
     what = " in ".join(word for word in (deed.task, deed.queue) if word)
-    other = says.get("copy_of")
-    if other is not None and deed.job is not None:
-        return Told("copied job", other, f"as {deed.job} ({what})", ("job", deed.job))
     if deed.job is not None:
-        return Told("enqueued", f"job {deed.job}", f"({what})", ("job", deed.job))
+        other = says.get("copy_of")
+        more = f"({what})" if other is None else f"a copy of {other} ({what})"
+        return Told("enqueued", f"job {deed.job}", more, ("job", deed.job))
     return Told("enqueued", _counted(says.get("jobs")), f"of {what}", _thing(deed))
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
+from penstock.brokers import open_broker
 from penstock.job import State, failed
+from penstock.web.access import Role
 from penstock.web.live import MOST_ROWS
 from tests.browser.conftest import HOSTILE, Visitor
 from tests.factories import a_job, begun, claim, some_jobs
+from tests.web.conftest import served
 
 pytestmark = pytest.mark.browser
 
@@ -245,3 +248,24 @@ def test_all_failed_jobs_of_a_filter_are_retried_by_typing_their_number(
     page.goto(f"{visitor.web.address}/jobs/{jobs[0].id}")
     expect(page.locator("main")).to_contain_text("the disk is back")
     expect(page.locator("main")).to_contain_text("otto")
+
+
+def test_the_live_view_says_that_the_store_is_away_and_goes_on_when_it_is_back(
+    browser: Browser, own_postgres, clock
+):
+    broker = open_broker(own_postgres.create_database())
+    with served(broker) as web:
+        page = browser.new_context().new_page()
+        page.goto(f"{web.address}/?token={web.texts[Role.VIEW]}")
+        live, ready = page.locator("#live"), page.locator("[data-live] [data-figure=ready]")
+        expect(live).to_have_text("live")
+
+        own_postgres.stop()
+
+        expect(live).to_contain_text("store", timeout=30_000)
+        own_postgres.start()
+        expect(live).to_have_text("live", timeout=30_000)
+        broker.enqueue(some_jobs(clock, 3))
+        expect(ready).to_have_text("3")
+        page.context.close()
+    broker.close()

@@ -40,7 +40,7 @@ def test_a_job_that_has_ended_is_copied_with_its_arguments_or_with_others(waitin
     assert set(ids(waiting, "task:shop:add", "state:ready")) == {made["id"], other}
     assert "add(" in bad
     audit = waiting("history", "--audit").stdout
-    assert f"copied job {job_id} as {made['id']}" in audit
+    assert f"enqueued job {made['id']} a copy of {job_id}" in audit
     assert "once more" in audit
 
 

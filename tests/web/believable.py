@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from penstock.backfill import KEY, TAG
-from penstock.broker import Broker, Note, WorkerRow
+from penstock.broker import Broker
+from penstock.copied import enqueue_copy
+from penstock.filter import Filter
 from penstock.flow import Flow, Member, Node
 from penstock.ids import Ids, derived_id
 from penstock.job import Job, State, failed, succeeded
@@ -18,6 +20,7 @@ from penstock.rule import Rule, RuleKind
 from penstock.schedule import Schedule
 from penstock.testing.clock import Clock
 from penstock.timetable import decide
+from penstock.views import Note, WorkerRow
 
 TASKS = {
     "shop:send_receipt": "mail",
@@ -60,6 +63,7 @@ class Shop:
     def work(self, most: int = 200, bad: float = 0.04) -> None:
         """Claim what there is, and end most of it."""
         for worker in self.workers:
+            self.broker.gauge()
             jobs = self.broker.claim(worker, limit=most // len(self.workers))
             self.clock.advance(seconds=self.random.uniform(0.5, 4))
             pairs = []
@@ -167,6 +171,16 @@ class Shop:
         say(Rule(RuleKind.ORDER, "search", None, "ada", "one product at a time", policy="wait"))
         say(Rule(RuleKind.BLOCK, None, "shop:send_newsletter", "ada", "until legal has read it"))
 
+    def deeds(self) -> None:
+        """What people did by hand."""
+        bad = self.broker.find(Filter(state=(State.FAILED,), task=("shop:charge",))).jobs
+        self.broker.retry([bad[0].id], "otto", "the gateway is back")
+        told = ("ada", "the importer is mended")
+        enqueue_copy(self.broker, bad[1].id, told, '{"order": 4711, "amount": "9.90"}')
+        said = {"verb": "cancel", "filter": "tag.tenant:initech task:shop:resize", "jobs": 312}
+        self.broker.record("operation", "otto", "left us", {"operation": self.ids.first(), **said})
+        self.work(60)
+
     def schedules(self) -> None:
         def job(task: str) -> Job[Any]:
             return Job[Any](task=task, id="", queue=TASKS[task])
@@ -243,6 +257,7 @@ def fill(broker: Broker, clock: Clock) -> Shop:
     shop.flows()
     shop.schedules()
     shop.backfill()
+    shop.deeds()
     shop.rules()
     shop.now()
     return shop

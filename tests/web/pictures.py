@@ -1,16 +1,18 @@
 """Takes pictures of every page of a store that a shop might have, for people to look at.
 
-    python -m tests.web.pictures FOLDER [light|dark|phone] [PAGE ...]
+    python -m tests.web.pictures FOLDER [light|dark|phone ...] [PAGE ...]
 
+What the shop's clock says at the end is the time of day: the doctor finds nothing wrong with it.
 Needs playwright and a Chromium. The pictures in docs/assets/dashboard are made by this.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,6 +33,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
 }
 LIVE_SECONDS = 25
+FILLED_SECONDS = 7700  # by the shop's clock, while the store is filled
 
 
 def pages(broker: SqliteBroker) -> dict[str, str]:
@@ -67,10 +70,12 @@ def pages(broker: SqliteBroker) -> dict[str, str]:
 def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
-        clock = Clock()
-        broker = SqliteBroker(Path(place, "shop.db"), clock=clock)
+        clock = Clock(time.time() - FILLED_SECONDS)
+        file = Path(place, "shop.db")
+        broker = SqliteBroker(file, clock=clock)
         shop = fill(broker, clock)
-        with served(broker, where="sqlite:///shop.db") as web:
+        clock.advance(max(0.0, time.time() - clock.now()))
+        with served(broker, where="sqlite:///shop.db", url=f"sqlite:///{file}") as web:
             paths = pages(broker)
             paths = {name: path for name, path in paths.items() if not wanted or name in wanted}
             moves = {name: paths.pop(name) for name in ("overview",) if name in paths}
@@ -105,16 +110,19 @@ def _take(
             page = browser.new_context(**SHAPES[shape]).new_page()
             page.goto(f"{web.address}/operations?token={web.texts[Role.ADMIN]}")
             for name, path in paths.items():
-                page.goto(web.address + path)
+                page.goto(web.address + path, wait_until="networkidle" if not seconds else "load")
                 page.wait_for_timeout(1000 * seconds)
                 page.screenshot(path=folder / f"{name}-{shape}.png")
         browser.close()
 
 
 if __name__ == "__main__":
-    asked = sys.argv[2:]
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("wanted", nargs="*", help="light, dark or phone; names of pages")
+    given = parser.parse_args()
     main(
-        Path(sys.argv[1]),
-        [each for each in asked if each in SHAPES] or list(SHAPES),
-        [each for each in asked if each not in SHAPES],
+        given.folder,
+        [each for each in given.wanted if each in SHAPES] or list(SHAPES),
+        [each for each in given.wanted if each not in SHAPES],
     )

@@ -41,7 +41,7 @@ def test_a_copy_is_a_new_job_with_the_same_arguments_to_the_letter(web: Web, bro
     assert broker.get(job.id).state is State.FAILED
     [deed] = read_audit(broker, Wanted()).deeds
     assert (deed.author, deed.reason) == ("otto", "once more")
-    assert str(told_of(deed)) == f"copied job {job.id} as {copy.id} (mail:send in slow)"
+    assert str(told_of(deed)) == f"enqueued job {copy.id} a copy of {job.id} (mail:send in slow)"
     said = text_of(web.client(Role.VIEW).get(f"/jobs/{copy.id}").text)
     assert f"copy of {job.id}" in said
     assert "author otto" in said

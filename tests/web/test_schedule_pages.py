@@ -78,7 +78,10 @@ def test_a_schedule_is_run_now_and_leads_to_its_job(web: Web, broker, clock):
 def test_a_schedule_is_removed(web: Web, broker):
     broker.put_schedule(a_schedule("hourly"))
 
-    answer = web.browser(Role.OPERATE).post("/schedules/remove", data={"name": "hourly"})
+    browser = web.browser(Role.OPERATE)
+    assert 'action="/schedules/remove"' in browser.get("/schedules/one?name=hourly").text
+
+    answer = browser.post("/schedules/remove", data={"name": "hourly"})
 
     assert answer.status_code == 303
     assert broker.schedules() == []

@@ -82,7 +82,7 @@ def _charts(depths: Sequence[Depth]) -> list[Chart]:
         depths,
         "jobs",
         ("ready", "--ready", lambda each: each.ready),
-        ("paused or limited", "--paused", lambda each: each.held),
+        ("held back", "--paused", lambda each: each.held),
         ("running", "--running", lambda each: each.running),
     )
     failed = _chart(

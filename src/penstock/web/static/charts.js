@@ -5,7 +5,8 @@ const HEIGHT = 180;
 const charts = [];
 const format = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const units = { jobs: (value) => (Number.isInteger(value) ? format.format(value) : ""), "a second": (value) => format.format(value), seconds: stretch };
+const whole = (value) => (Number.isInteger(value) ? format.format(value) : "");  // there is no half of a job
+const units = { jobs: whole, "a second": whole, seconds: (value) => format.format(value) };
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
