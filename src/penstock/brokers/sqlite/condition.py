@@ -11,7 +11,7 @@ from urllib.parse import quote
 from penstock.brokers.condition import StoreCondition, Trouble
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.sqlite.store import Store
-from penstock.brokers.sqlite.wake import Bell
+from penstock.brokers.sqlite.wake import Bell, Waiter
 from penstock.errors import PenstockError
 
 PROMISE = (
@@ -39,8 +39,10 @@ def condition(path: str | Path) -> StoreCondition:
     trouble += _weak(settings)
     bell = Bell(file)
     bell.close()
+    ear = Waiter(bell.folder, lambda: 0)
+    ear.close()
     settings["sockets"] = str(bell.folder)
-    if not os.access(bell.folder, os.W_OK):
+    if not ear.listens:
         trouble.append(
             Trouble(
                 f"no sockets can be made in {bell.folder}: jobs start up to 50 ms later",

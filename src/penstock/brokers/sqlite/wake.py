@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+_TRIES = 3
 _LOOK_SECONDS = 0.05  # a data_version costs 3 us: 20 of them a second cost nothing
 
 
@@ -31,15 +32,34 @@ class Waiter:
         self._ear, self._bell = os.pipe()
         os.set_blocking(self._bell, False)
         os.set_blocking(self._ear, False)
+        self._folder = folder
         self._path: Path | None = None
         self._socket: socket.socket | None = None
+        for _ in range(_TRIES):
+            if not self.listens:
+                self._listen()
+
+    @property
+    def listens(self) -> bool:
+        """Whether it can be told; else it has to look."""
+        return self._socket is not None
+
+    def _listen(self) -> None:
+        folder = self._folder
+        path = folder / f"{os.getpid()}-{threading.get_ident():x}-{time.monotonic_ns():x}"
+        made = None
         try:
-            path = folder / f"{os.getpid()}-{threading.get_ident():x}-{time.monotonic_ns():x}"
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-            self._socket.bind(str(path))
-            self._path = path
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            made.bind(str(path))
         except OSError:
-            self._socket = None  # no unix sockets here: the look at the file has to do
+            # The last one to leave took the folder with it; or there are no unix sockets here, and
+            # the look at the file has to do.
+            if made is not None:
+                made.close()
+            return
+        self._socket, self._path = made, path
 
     def wait(self, timeout: float) -> bool:
         """True when there may be news; what came since the last call counts."""
@@ -79,6 +99,8 @@ class Waiter:
             self._socket.close()
         if self._path:
             self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # others listen there
+                self._folder.rmdir()
         os.close(self._ear)
         os.close(self._bell)
 
@@ -90,8 +112,6 @@ class Bell:
         name = hashlib.blake2b(str(store).encode(), digest_size=8).hexdigest()
         # Not beside the file: a socket's path is limited to about 100 characters.
         self.folder = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
-        with contextlib.suppress(OSError):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         # A process that ends without closing its store is in its right, and is not to be warned.
         weakref.finalize(self, self._socket.close)
