@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import App, State
+from penstock import App, State, current_job
 from penstock.broker import Renewed, WorkerRow
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import StoreUnreachable
@@ -104,6 +104,24 @@ def test_losing_the_store_loses_nothing(caplog):
     assert all(len(attempts(app, handle.id)) == 1 for handle in handles)
     assert worker.stale == 0
     assert caplog.text.count("does not answer") == 1
+
+
+def test_an_outcome_that_comes_too_late_is_counted_in_the_worker_s_row():
+    app = App(broker=Shaky())
+
+    @app.task
+    def work() -> int:
+        if current_job().attempt == 1:
+            [row] = app.broker.workers()
+            app.broker.recover(dead=row.id, started=[current_job().id])
+        return current_job().attempt
+
+    handle = work.enqueue()
+
+    worker = drain(app)
+
+    assert handle.result(timeout=0) == 2
+    assert worker.stale == worker.row.stale == 1
 
 
 def test_a_claim_whose_answer_was_lost_strands_nothing():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -25,6 +26,9 @@ KINDS = (
 )
 MOST_LOOKED = 5_000  # rows of one look
 _PAGE = 200
+_MOST_OPERATIONS = 1_000
+OPERATION = "operation"
+STOP = "stop"
 _SLACK_SECONDS = 60.0  # how far the times of rows may be out of the order they were committed in
 _OF_FLOWS = frozenset({"cancel", "retry", "delete"})
 
@@ -72,12 +76,12 @@ def read_audit(
     kinds = [kind for kind in KINDS if not wanted.kinds or kind in wanted.kinds]
     rows = [_newest_first(broker, kind, before, wanted.since, min(limit, _PAGE)) for kind in kinds]
     deeds: list[Deed] = []
-    looked, last = 0, None
+    looked, last, ended = 0, None, _Ended(broker)
     for row in heapq.merge(*rows, key=lambda row: -row.position):
         if len(deeds) >= limit or looked >= most_looked:
             return Deeds(deeds, None if last is None else last.position, looked, last and last.at)
         looked, last = looked + 1, row
-        deed = _deed(row)
+        deed = _deed(row, ended)
         if deed is not None and _matches(deed, wanted):
             deeds.append(deed)
     return Deeds(deeds, None, looked, last and last.at)
@@ -111,11 +115,23 @@ def _newest_first(
         before, page = rows[0].position, _PAGE
 
 
-def _deed(row: Event) -> Deed | None:
+class _Ended:
+    """Operations that have a row of their own: asked for once, if at all."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @cached_property
+    def ids(self) -> set[str]:
+        rows = self._broker.history(None, _MOST_OPERATIONS, kind=OPERATION)
+        told = [_told(row) for row in rows]
+        return {f"{OPERATION} {each.get(OPERATION)}" for each in told if each.get("verb") != STOP}
+
+
+def _deed(row: Event, ended: _Ended) -> Deed | None:
     """What somebody did; None for what a store or a worker wrote by itself."""
-    data = decoded(row.data)
-    told: dict[str, Any] = dict(data) if isinstance(data, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
-    if not _of_a_person(row.kind, told):
+    told = _told(row)
+    if not _of_a_person(row.kind, told, ended):
         return None
     author, reason = str(told.pop("author", "") or ""), str(told.pop("reason", "") or "")
     return Deed(
@@ -131,9 +147,16 @@ def _deed(row: Event) -> Deed | None:
     )
 
 
-def _of_a_person(kind: str, told: dict[str, Any]) -> bool:
-    if "part_of" in told:
-        return False
+def _told(row: Event) -> dict[str, Any]:
+    data = decoded(row.data)
+    return dict(data) if isinstance(data, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _of_a_person(kind: str, told: dict[str, Any], ended: _Ended) -> bool:
+    part_of = str(told.get("part_of", ""))
+    if part_of:
+        # Of an operation that is under way, or was killed, each job tells for itself.
+        return part_of.startswith(f"{OPERATION} ") and part_of not in ended.ids
     match kind:
         case "flow":
             return told.get("says") in _OF_FLOWS

@@ -113,7 +113,7 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
     answer = browser.post(
         "/operations", data={"verb": "cancel", "q": "task:mail:send", "typed": "250", "reason": "x"}
     )
-    ended(web.client(Role.VIEW), answer.headers["location"].rpartition("/")[2])
+    ended(browser, answer.headers["location"].rpartition("/")[2])
     broker.record("backfill", "ada", "", {"task": "t", "first": "1", "last": "9", "jobs": 9})
     broker.record("enqueue", "ada", "", {"task": "t", "queue": "q", "jobs": 3, "batch": "b"})
     broker.record("operation", "ada", "", {"operation": "gone", "verb": "stop"})

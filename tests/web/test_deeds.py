@@ -277,9 +277,13 @@ def test_a_call_that_changes_something_leaves_one_entry(place: Place, name):
     path, body = ROUTE[name].send(place)
     before = {deed.position for deed in deeds(place.broker)}
 
-    answer = place.web.client(Role.ADMIN).post(path, json=body)
+    client = place.web.client(Role.ADMIN)
+
+    answer = client.post(path, json=body)
 
     assert answer.status_code == 200, answer.text
+    if name == "begin operation":
+        ended(client, answer.json()["id"])
     check(place, before, ROUTE[name])
 
 
@@ -288,9 +292,13 @@ def test_a_form_that_changes_something_leaves_one_entry(memory_place: Place, nam
     path, body = ROUTE[name].send(memory_place)
     before = {deed.position for deed in deeds(memory_place.broker)}
 
-    answer = memory_place.web.browser(Role.ADMIN).post(path, data=body)
+    client = memory_place.web.browser(Role.ADMIN)
+
+    answer = client.post(path, data=body)
 
     assert answer.status_code == 303, answer.text
+    if name == "begin":
+        ended(client, answer.headers["location"].rpartition("/")[2])
     check(memory_place, before, ROUTE[name])
 
 
@@ -315,11 +323,27 @@ def test_a_retry_of_all_that_match_is_one_entry_and_every_job_knows_of_it(place:
         "verb": "retry",
         "filter": "state:failed",
         "jobs": 3,
+        "state": "done",
     }
     rows = [row for row in place.broker.history(0, 1000) if row.kind == "retry"]
     assert len({row.job for row in rows}) == 3
     assert all(begun["id"].encode() in (row.data or b"") for row in rows)
     assert all(row.state is State.READY for row in rows)
+
+
+def test_the_entry_of_many_jobs_comes_before_all_that_it_is_about(memory_place: Place):
+    broker = memory_place.broker
+    ids = [a_failed_job(memory_place) for _ in range(40)]
+    broker.retry(ids, "otto", WHY, part_of="operation X")
+
+    running = read_audit(broker, Wanted(), None, 10, 20)
+    broker.record("operation", "otto", WHY, {"operation": "X", "verb": "retry", "jobs": 40})
+    ended = read_audit(broker, Wanted(), None, 10, 20)
+
+    assert len(running.deeds) == 10  # under way, or killed: each job tells for itself
+    assert [deed.says["jobs"] for deed in ended.deeds] == [40]
+    assert (ended.looked, ended.before is not None) == (20, True)
+    assert read_audit(broker, Wanted(), ended.before, 10).deeds == []
 
 
 def test_what_changes_nothing_leaves_no_entry(place: Place):

@@ -219,6 +219,7 @@ def _by_filter(
     broker: Broker, verb: Act, words: list[str], reason: str, *, yes: bool, json: bool
 ) -> None:
     from penstock.acting import meant_by, pages
+    from penstock.audit import OPERATION
     from penstock.cli import show
     from penstock.ids import Ids
 
@@ -235,12 +236,15 @@ def _by_filter(
         sys.stderr.write(f"{total:,} {'job matches' if total == 1 else 'jobs match'}. ")
         typer.confirm(f"{verb.name} {'it' if total == 1 else 'them'}?", abort=True, err=True)
     done, id = 0, Ids(broker.clock).first()
-    if total:
-        said = {"operation": id, "verb": verb.name, "filter": shlex.join(words), "jobs": total}
-        broker.record("operation", author(), reason, said)
-    for ids in pages(broker, wanted):
-        done += len(getattr(broker, verb.name)(ids, author(), reason, part_of=id))
-        ticker.say(f"{done:,} of {total:,} {verb.done}")
+    try:
+        for ids in pages(broker, wanted):
+            part_of = f"{OPERATION} {id}"
+            done += len(getattr(broker, verb.name)(ids, author(), reason, part_of=part_of))
+            ticker.say(f"{done:,} of {total:,} {verb.done}")
+    finally:
+        if done:  # of one that was interrupted, as far as it got
+            said = {"verb": verb.name, "filter": shlex.join(words), "jobs": done}
+            broker.record(OPERATION, author(), reason, {OPERATION: id, **said})
     ticker.done()
     if json:
         show.put_json({"verb": verb.name, "matched": total, "count": done})

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.acting import ACTS, meant_by
+from penstock.audit import OPERATION, STOP
 from penstock.errors import PenstockError, Refused
 from penstock.filter import Filter, words_of
 from penstock.ids import Ids
@@ -118,9 +119,6 @@ class Operations:
                 )
             if len(going) >= MOST_AT_ONCE:
                 raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
-            says: dict[str, Any] = {"verb": verb, "filter": counted.filter, "jobs": counted.count}
-            says |= {"more": True} if counted.more else {}
-            verbs.record_operation(operation.id, says, reason)
             self._forget()
             self._all[operation.id] = _Running(operation, stop, thread)
             thread.start()
@@ -140,7 +138,7 @@ class Operations:
         found = self._all.get(id)
         if found is None or found.operation.state != "running" or found.stop.is_set():
             return False
-        verbs.record_operation(id, {"verb": "stop"})
+        verbs.record_operation(id, {"verb": STOP})
         found.stop.set()
         return True
 
@@ -158,31 +156,42 @@ class Operations:
     def _run(
         self, operation: Operation, verbs: Verbs, wanted: Filter, stop: threading.Event
     ) -> None:
-        after: str | None = None
+        state, error = "failed", None
         try:
-            while not stop.is_set():
-                began = monotonic()
-                page = verbs.find(wanted, after, PAGE)
-                # No more than were counted, whatever fits by now: that number was agreed to.
-                left = (
-                    None if operation.expected is None else operation.expected - operation.matched
-                )
-                ids = [job.id for job in page.jobs[:left]]
-                if ids:
-                    operation.matched += len(ids)
-                    acted = verbs.act(operation.verb, ids, operation.reason, part_of=operation.id)
-                    operation.done += len(acted)
-                after = page.after
-                if after is None or operation.matched == operation.expected:
-                    operation.state = "done"
-                    return
-                # As long a rest as the page took: workers have the store half of the time.
-                stop.wait(min(monotonic() - began, _LONGEST_REST))
-            operation.state = "cancelled"
-        except PenstockError as error:
-            operation.state, operation.error = "failed", str(error)
+            state = self._work(operation, verbs, wanted, stop)
+        except PenstockError as refused:
+            error = str(refused)
         except Exception:
             logger.exception("%s of %s", operation.verb, operation.filter)
-            operation.state, operation.error = "failed", "see the dashboard's own log"
-        finally:
-            operation.ended_at = verbs.now
+            error = "see the dashboard's own log"
+        # On record before it is told to have ended: whoever waits for that finds it there.
+        try:
+            says = {"verb": operation.verb, "filter": operation.filter, "jobs": operation.done}
+            verbs.record_operation(operation.id, {**says, "state": state}, operation.reason)
+        except Exception:
+            logger.exception("operation %s is not on record; its jobs are", operation.id)
+        operation.error, operation.ended_at = error, verbs.now
+        operation.state = state
+
+    def _work(
+        self, operation: Operation, verbs: Verbs, wanted: Filter, stop: threading.Event
+    ) -> str:
+        """Go on until it is done, or cancelled."""
+        after: str | None = None
+        part_of = f"{OPERATION} {operation.id}"
+        while not stop.is_set():
+            began = monotonic()
+            page = verbs.find(wanted, after, PAGE)
+            # No more than were counted, whatever fits by now: that number was agreed to.
+            left = None if operation.expected is None else operation.expected - operation.matched
+            ids = [job.id for job in page.jobs[:left]]
+            if ids:
+                operation.matched += len(ids)
+                acted = verbs.act(operation.verb, ids, operation.reason, part_of=part_of)
+                operation.done += len(acted)
+            after = page.after
+            if after is None or operation.matched == operation.expected:
+                return "done"
+            # As long a rest as the page took: workers have the store half of the time.
+            stop.wait(min(monotonic() - began, _LONGEST_REST))
+        return "cancelled"

@@ -276,7 +276,7 @@ class Verbs:
 
     @_needs(Role.OPERATE, changes=True)
     def record_operation(self, id: str, says: Mapping[str, Any], reason: str = "") -> None:
-        """Write down who begins it, before its first job is touched, or ends it."""
+        """Write down what became of it, or who stopped it."""
         data = {"operation": id, **says}
         self._broker.record("operation", self._author, self._reason(reason), data)
 
