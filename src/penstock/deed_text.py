@@ -133,7 +133,8 @@ def _operation(deed: Deed) -> Told:
     if says["verb"] == "stop":
         return Told("stopped", "an operation", "", ("operation", says["operation"]))
     jobs = _counted(says.get("jobs")) + (" or more" if says.get("more") else "")
-    more = f"that matched {says['filter']}"
+    ends = {"cancelled": ", until it was stopped", "failed": ", until it failed"}
+    more = f"that matched {says['filter']}{ends.get(says.get('state', ''), '')}"
     return Told(_ACTS[says["verb"]], jobs, more, ("operation", says["operation"]))
 
 

@@ -117,6 +117,8 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
     broker.record("backfill", "ada", "", {"task": "t", "first": "1", "last": "9", "jobs": 9})
     broker.record("enqueue", "ada", "", {"task": "t", "queue": "q", "jobs": 3, "batch": "b"})
     broker.record("operation", "ada", "", {"operation": "gone", "verb": "stop"})
+    half = {"operation": "gone", "verb": "retry", "filter": "state:failed", "jobs": 1}
+    broker.record("operation", "ada", "", {**half, "state": "cancelled"})
 
     page = browser.get("/audit")
 
@@ -127,6 +129,8 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
     assert '<a class="open" href="/backfills/one?task=t">' in page.text
     assert "enqueued 3 jobs of t in q" in said
     assert "stopped an operation" in said
+    assert "retried 1 job that matched state:failed, until it was stopped" in said
+    assert '<a class="open" href="/jobs?q=state%3Afailed">' in page.text
 
 
 def test_a_deed_that_there_is_no_word_for_is_shown_with_its_data():

@@ -38,7 +38,7 @@ function choose(step) {
 }
 
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest("input, textarea, select, dialog");
+  const typing = event.target.closest("input, textarea, select, dialog[open]");
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "/") {
     const filter = document.querySelector("[data-filter]");
