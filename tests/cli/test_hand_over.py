@@ -110,6 +110,16 @@ def test_how_long_a_unique_job_stands_can_be_said(shop):
     assert '"started", "ended" or "time"' in wrong.stderr
 
 
+def test_whoever_gives_a_reason_is_in_the_audit_and_a_script_is_not(shop):
+    shop("enqueue", "shop:send", "ada")
+    job = shop.json("enqueue", "shop:send", "ada", "--reason", "asked for it again")
+
+    [entry] = shop.lines("history", "--audit")
+
+    assert (entry["kind"], entry["reason"]) == ("enqueue", "asked for it again")
+    assert job["id"] in str(entry)
+
+
 def test_a_job_sent_again_under_its_id_is_stored_once(shop):
     job_id = shop.json("enqueue", "shop:send", "ada")["id"]
 

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -224,8 +224,8 @@ def test_a_server_whose_whole_disk_is_full_loses_nothing_it_accepted(tmp_path, c
             disk.make_room()
         else:
             mount(folder, 1000, "remount,")
-        server.start()  # if it had to stop
-        broker = PostgresBroker(url, clock=clock)
+        server.start()  # if it had to stop; it may have to recover, too
+        broker = opened(url, clock)
         broker.enqueue(unsure)
 
         ran: list[str] = []
@@ -235,6 +235,19 @@ def test_a_server_whose_whole_disk_is_full_loses_nothing_it_accepted(tmp_path, c
         broker.close()
         assert len(ran) == len(set(ran))
         assert set(ran) == {*accepted, *(job.id for job in unsure)}
+
+
+def opened(url: str, clock) -> PostgresBroker:
+    """As soon as the server lets anybody in."""
+    found: list[PostgresBroker] = []
+
+    def lets_in() -> bool:
+        with suppress(StoreUnreachable):
+            found.append(PostgresBroker(url, clock=clock))
+        return bool(found)
+
+    eventually(lets_in)
+    return found[0]
 
 
 @contextmanager

@@ -25,9 +25,9 @@ from tests.stories.proxy import Proxy
 MOST_MESSAGES = 200
 FOR_GOOD = 100_000
 LEVELS = ("first", "middle", "last")
-BUSY = (
-    "select count(*) from pg_stat_activity where datname = current_database() "
-    "and pid <> pg_backend_pid() and state <> 'idle' and backend_type = 'client backend'"
+SESSIONS = (
+    "select pid from pg_stat_activity where datname = current_database() "
+    "and pid <> pg_backend_pid() and backend_type = 'client backend'"
 )
 
 
@@ -57,10 +57,14 @@ def work_on(broker: Broker, clock: Clock, flow: Parts, worker: str) -> None:
         assert all(broker.settle([(job, begun(end, clock.now())) for job, end in pairs]))
 
 
-def rest(url: str) -> None:
-    """Until the server has noticed that nobody is at the other end."""
+def sessions(url: str) -> set[int]:
     with psycopg.connect(url, autocommit=True) as looker:
-        eventually(lambda: looker.execute(BUSY).fetchone() == (0,))
+        return {pid for (pid,) in looker.execute(SESSIONS)}
+
+
+def rest(url: str, others: set[int]) -> None:
+    """Until the server has heard all that the dead one said, and that nobody is there any more."""
+    eventually(lambda: sessions(url) <= others)
 
 
 @pytest.mark.parametrize("where", [pytest.param("before", marks=pytest.mark.soak), "after"])
@@ -74,7 +78,7 @@ def test_it_ends_as_its_policy_says(proxy, postgres_store_url, postgres_broker, 
         "last": [State.CANCELLED if policy == "cancel" else State.SUCCEEDED],
     }
     for number in range(MOST_MESSAGES):
-        flow = three_levels(clock, policy)
+        flow, others = three_levels(clock, policy), sessions(postgres_store_url)
         doomed = PostgresBroker(proxy.url, clock=clock)
         proxy.cut_nth(number, where, FOR_GOOD)
         with suppress(StoreUnreachable, UnknownOutcome):
@@ -82,7 +86,7 @@ def test_it_ends_as_its_policy_says(proxy, postgres_store_url, postgres_broker, 
         killed = proxy.cuts > 0
         proxy.heal()
         doomed.close()
-        rest(postgres_store_url)
+        rest(postgres_store_url, others)
 
         postgres_broker.recover(dead="worker-1", started=[])
         work_on(postgres_broker, clock, flow, "worker-2")

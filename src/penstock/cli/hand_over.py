@@ -78,7 +78,6 @@ def run(
         stand_in = _StandIn(found, quiet=json)
         try:
             handle = found.enqueue(*positional, **keywords)
-            _record(found, 1, "", job=handle.id)
             _follow(owner.broker, handle, stand_in, patience, json=json)
         except KeyboardInterrupt:
             show.aside("the job is stored, and goes on as soon as a worker has it", "yellow")
@@ -275,7 +274,9 @@ def enqueue(
 
 
 def _record(task: Task[..., Any], jobs: int, reason: str, **data: str) -> None:
-    """Somebody typed it: that is in the history, as all that people do."""
+    """Who gives a reason is in the audit; a script that enqueues all day is not."""
+    if not reason:
+        return
     said = {"task": task.name, "queue": task.queue, "jobs": jobs, **data}
     task.app.broker.record("enqueue", author(), reason, said)
 

@@ -6,6 +6,7 @@ The statistics are fresh, or those of empty tables, or the very plan was made fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -123,8 +124,9 @@ def look_around(broker: PostgresBroker, packed: list[str], rows: list[str]) -> i
         first = broker.find(wanted, limit=20)
         assert len(first.jobs) == 20 or wanted.state == (State.FAILED,)
         assert len(broker.find(wanted, first.after, limit=20).jobs) > 0 or first.after is None
-    for kind in (None, "attempt", "cancel", "rule"):
-        assert len(broker.history(None, 20, kind=kind)) == (0 if kind == "rule" else 20)
+    for kind in (None, "attempt", "cancel"):
+        assert len(broker.history(None, 20, kind=kind)) == 20
+    broker.history(None, 20, kind="rule")  # there are few, or none
     broker.workers()
     return 500
 
@@ -236,10 +238,9 @@ def test_every_hot_statement_goes_by_its_index(crowded, work):
     """G8, G12: enqueue, take, read and end cost the same, however many wait or run."""
     packed, rows = crowded.ids("parcel", 20), crowded.ids("job", 20)
     crowded.watch()
-    broker = PostgresBroker(crowded.url)
 
-    jobs = work(broker, packed, rows)
-    broker.close()
+    with closing(PostgresBroker(crowded.url)) as broker:  # whoever comes next waits until it is
+        jobs = work(broker, packed, rows)
 
     check(crowded, jobs)
 
