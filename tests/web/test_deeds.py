@@ -7,7 +7,7 @@ that it changes nothing that is kept.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
@@ -115,9 +115,10 @@ def under_way(place: Place) -> str:
     failures(place)
     retry, held = place.broker.retry, threading.Event()
 
-    def slowly(*args: Any, **named: Any) -> list[str]:
-        held.wait(20)
-        return retry(*args, **named)
+    def slowly(ids: Sequence[str], *args: Any, **named: Any) -> list[str]:
+        if ids:  # without any it is only asked whether it may
+            held.wait()
+        return retry(ids, *args, **named)
 
     place.broker.retry = slowly  # pyright: ignore[reportAttributeAccessIssue]
     client = place.web.client(Role.OPERATE)
