@@ -101,12 +101,17 @@ def _arguments(
 ) -> msgspec.Raw:
     before = _fields(bytes(whole.get("args", b"{}")), f"job {job.id}: its arguments")
     named = dict(before) if given is None else _fields(given.encode(), "the arguments")
-    for name in _decoded(whole.get("secret"), []):
-        # Whoever did not see a secret leaves it as it is.
-        if name in named and _decoded(named[name], None) == HIDDEN:
-            if _decoded(before.get(name), HIDDEN) == HIDDEN:
-                raise Refused(f"{name} is secret, and is not kept once a job has ended: give it")
-            named[name] = before[name]
+    secrets = _decoded(whole.get("secret"), [])
+    left = [name for name in secrets if _decoded(named.get(name), None) == HIDDEN]
+    others = {*named, *before}.difference(left)
+    edited = any(_decoded(named.get(n), None) != _decoded(before.get(n), None) for n in others)
+    for name in left:
+        if _decoded(before.get(name), HIDDEN) == HIDDEN:
+            raise Refused(f"{name} is secret, and is not kept once a job has ended: give it")
+        if edited:
+            # Whoever may not see it could have it sent to where they can.
+            raise Refused(f"{name} is secret, and stays with the arguments it came with: give it")
+        named[name] = before[name]
     arguments = _raw(named)
     if task is not None:
         task.codec.decode(bytes(arguments))

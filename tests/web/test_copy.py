@@ -94,14 +94,32 @@ def test_a_secret_that_nobody_saw_goes_into_the_copy_as_it_is(web: Web, broker, 
     body = b'{"args":{"card":"4111-1111","n":1},"secret":["card"]}'
     job = ended(broker, clock, body=body)
     browser = web.browser(Role.OPERATE)
-    typed = '{"card": "***", "n": 2}'
+    typed = '{"n": 1, "card": "***"}'
 
     answer = browser.post(f"/jobs/{job.id}/copy", data={"arguments": typed})
 
     copy = broker.get(answer.headers["location"].rpartition("/")[2])
     assert b'"card":"4111-1111"' in copy.body
-    assert b'"n":2' in copy.body.replace(b" ", b"")
     assert "4111-1111" not in browser.get(f"/jobs/{copy.id}").text
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ['{"card": "***", "n": 2}', '{"card": "***", "n": 1, "to": "eve"}', '{"card": "***"}'],
+)
+def test_a_secret_does_not_go_with_arguments_that_it_did_not_come_with(
+    memory_web: Web, memory_broker, clock, typed
+):
+    body = b'{"args":{"card":"4111-1111","n":1},"secret":["card"]}'
+    job = ended(memory_broker, clock, body=body)
+
+    answer = memory_web.browser(Role.OPERATE).post(
+        f"/jobs/{job.id}/copy", data={"arguments": typed}
+    )
+
+    assert answer.status_code == 422
+    assert "card is secret, and stays with the arguments" in text_of(answer.text)
+    assert len(memory_broker.find(parse_filter([], clock.now())).jobs) == 1
 
 
 def test_a_secret_that_is_not_kept_has_to_be_given(memory_web: Web, memory_broker, clock):
