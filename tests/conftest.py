@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ from tests.postgres_store import PostgresStore
 
 # Folders whose tests take longest: seconds each, and most of them waiting for processes.
 LONG = ("spark", "stories", "trust", "examples", "cli")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A script that has these run in its background makes them deaf to Ctrl-C, and all that they
+    # start with them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)  # a run in one process may leave the plugin out
