@@ -18,6 +18,7 @@ from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, create_database, drop_database
 from tests.dealing import InGroups
 from tests.postgres_store import PostgresStore
+from tests.quick_java import in_common
 
 # Folders whose tests take longest: seconds each, and most of them waiting for processes.
 LONG = ("spark", "stories", "trust", "examples", "cli")
@@ -49,6 +50,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _folder(item: pytest.Item) -> str:
     return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
+@pytest.fixture(scope="session")
+def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whoever starts Spark, here or in a process of a test's own, has a Java that begins soon."""
+    own = tmp_path_factory.getbasetemp()
+    with in_common(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own):
+        yield
 
 
 @pytest.fixture

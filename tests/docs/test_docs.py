@@ -126,7 +126,11 @@ def test_what_a_newcomer_reads_first_is_all_files_that_are_run(page: Path) -> No
 
 
 @pytest.mark.parametrize("page", [page for page in EVERYTHING if program(page)], ids=name_of)
-def test_the_blocks_of_a_page_are_a_program_that_runs(page: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_are_a_program_that_runs(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if "spark" in program(page):
+        request.getfixturevalue("quick_java")
     file = tmp_path / f"{page.stem.replace('-', '_')}.py"
     file.write_text(program(page), encoding="utf-8")
 

@@ -100,8 +100,7 @@ class Cluster:
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "PYSPARK_PYTHON": sys.executable,
-            # They live for minutes: what is compiled for speed comes too late to be of use.
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_DAEMON_JAVA_OPTS"],
         }
         if (home := java_home()) is not None:
             environment["JAVA_HOME"] = str(home)

@@ -15,23 +15,10 @@ from tests.spark.frames import write
 
 Write = Callable[..., None]
 
-# Frames of a few rows, each query run once: what is compiled for speed is never used again. By
-# CPU time a report of five rows takes half as long this way, and starting Spark a fifth less.
-QUICK = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-Dspark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1",
-    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
-    "-Dspark.sql.codegen.wholeStage=false",
-)
-
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_java() -> Iterator[None]:
-    """Whoever starts Spark, here or in a process of a test's own, has a Java that begins soon."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", " ".join(QUICK))
-        yield
+def _quick(quick_java: None) -> None:
+    """All of these start Spark, or a command that does."""
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +28,7 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_spark(
-    quick_java: None, event_log: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
+def shared_spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The session of this test process: it takes seconds to start, and most tests can share it."""
     spark = penstock.spark.session(
         "local[2,4]",  # a task may fail three times, as on a cluster
