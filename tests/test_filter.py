@@ -45,6 +45,7 @@ def matches(text: str, job: Job = JOB) -> bool:
         "arg.ok:true",
         "since:1h",
         "until:2026-11-15T10:00",
+        "-due:now -due:later",
         "-task:other",
         "-tag.tenant:b",
         "-arg.user:63",
@@ -82,10 +83,36 @@ def test_a_job_that_is_meant(text):
         "-arg.user:62",
         "state:failed -queue:mail",
         "task:mail:send state:ready",
+        "due:now",
+        "due:later",
+        "due:now due:later",
     ],
 )
 def test_a_job_that_is_not_meant(text):
     assert not matches(text)
+
+
+@pytest.mark.parametrize(
+    ("run_at", "due"), [(None, "now"), (NOW - 1, "now"), (NOW, "now"), (NOW + 0.001, "later")]
+)
+def test_a_ready_job_is_due_now_or_later(run_at, due):
+    job = Job(task="mail:send", state=State.READY, run_at=run_at)
+    other = "later" if due == "now" else "now"
+
+    assert matches(f"due:{due}", job)
+    assert matches(f"-due:{other}", job)
+    assert matches("due:now due:later", job)
+    assert not matches(f"due:{other}", job)
+    assert not matches(f"-due:{due}", job)
+    assert not matches(f"due:{due} state:running", job)
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.READY])
+def test_whatever_is_not_ready_is_not_due(state):
+    job = Job(task="mail:send", state=state, run_at=NOW + 60)
+
+    assert not matches("due:now due:later", job)
+    assert matches("-due:later", job)
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[1]", b"{}", b'{"args":[1]}', b'"x"'])
@@ -102,6 +129,8 @@ def test_a_body_that_cannot_be_read_has_no_arguments(body):
         ("hello", "'hello'"),
         ("state:", "'state:'"),
         ("state:broken", "waiting, ready, running, succeeded, failed, cancelled"),
+        ("state:scheduled", "due:later"),
+        ("due:tomorrow", "due:now, or due:later"),
         ("colour:red", "task, queue, state"),
         ("tag:a", "tag.NAME"),
         ("since:soon", "90s"),

@@ -19,6 +19,7 @@ from penstock.schedule import (
     Schedule,
     check_schedule,
     decided,
+    in_words,
     job_for,
     plan,
     replaced,
@@ -53,6 +54,27 @@ def shown(cron, zone, start, count):
 
 def words(decisions):
     return [(decision.says, decision.slots) for decision in decisions]
+
+
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [
+        ("30 6 * * 1-5", "at 06:30 on Monday through Friday"),
+        ("  30  6 * * mon ", "at 06:30 on Monday"),
+        ("*/5 * * * *", "every fifth minute of every hour"),
+        ("@hourly", "at the start of every hour"),
+        ("@Daily", "at 00:00 every day"),
+        ("@monthly", "at 00:00 on the first day of every month"),
+        ("0 0 L * *", "at 00:00 on the last day of every month"),
+        ("0 9 * * MON#2", "at 09:00 on the second Monday of the month"),
+        (
+            "0 0 11,21,22,23 * *",
+            "at 00:00 on the 11th, the 21st, the 22nd, and the 23rd day of month",
+        ),
+    ],
+)
+def test_a_cron_can_be_read_in_words(cron, words):
+    assert in_words(cron) == words
 
 
 # Slots

@@ -23,7 +23,7 @@ class Act(NamedTuple):
 
     name: str
     done: str
-    states: tuple[State, ...]  # those it can apply to: what a filter means when it names none
+    states: tuple[State, ...]  # what a filter means when it names none
 
 
 CANCEL = Act("cancel", "cancelled", (State.WAITING, State.READY, State.RUNNING))
@@ -37,9 +37,10 @@ ACTS = {act.name: act for act in (CANCEL, RETRY, DELETE)}
 
 
 def meant_by(words: Sequence[str], act: Act, now: float) -> Filter:
-    """The filter; where it names no state, those that the verb can apply to."""
+    """The filter; where it says nothing of states, those that the verb can apply to."""
     wanted = parse_filter(words, now)
-    return wanted if wanted.state else msgspec.structs.replace(wanted, state=act.states)
+    named = wanted.state or wanted.due
+    return wanted if named else msgspec.structs.replace(wanted, state=act.states)
 
 
 def pages(broker: Broker, wanted: Filter, size: int = PAGE) -> Iterator[list[str]]:

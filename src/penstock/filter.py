@@ -3,6 +3,7 @@
     task:mail:send state:failed queue:mail tag.tenant:a arg.user:62 since:2h -task:heartbeat
 
 A word with a minus excludes. Several values of one field are alternatives; fields must all match.
+What goes by the time, since:2h or due:later, goes by the moment at which the filter was read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock.job import Job, State
 from penstock.redact import redact
 
 MOST_CHARACTERS = 8000
+DUE = ("now", "later")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _WORD = re.compile(r"(?P<minus>-?)(?P<field>[a-z]+(?:\.[^:\s]+)?):(?P<value>.+)", re.DOTALL)
 
@@ -38,8 +40,16 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     args: Mapping[str, tuple[str, ...]] = {}  # argument fields as text; dots go into objects
     since: float | None = None  # enqueued at or after
     until: float | None = None  # enqueued before
+    due: tuple[str, ...] = ()  # of ready jobs: "now", or "later", whose time is to come
+    read_at: float = 0.0  # what is now, to `due`
     derived: bool = False  # only jobs of schedules, backfills, signals and a sink's `id` column
     exclude: Filter | None = None
+
+    @property
+    def states(self) -> frozenset[State]:
+        """The states that a job can be in which is meant."""
+        named = frozenset(self.state or State)
+        return named & {State.READY} if self.due else named
 
     def matches(self, job: Job[Any]) -> bool:
         """Whether this job is meant."""
@@ -52,6 +62,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             and all(job.tags.get(name) in values for name, values in self.tags.items())
             and (self.since is None or job.enqueued_at >= self.since)
             and (self.until is None or job.enqueued_at < self.until)
+            and (not self.due or self._is_due(job))
             and (not self.args or _has_arguments(job, self.args))
             and (not self.derived or is_derived(job.id))
             and (self.exclude is None or not self.exclude.matches_any(job))
@@ -65,9 +76,14 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             or job.state in self.state
             or job.key in self.key
             or job.reason in self.reason
+            or (bool(self.due) and self._is_due(job))
             or any(job.tags.get(name) in values for name, values in self.tags.items())
             or any(_has_arguments(job, {name: values}) for name, values in self.args.items())
         )
+
+    def _is_due(self, job: Job[Any]) -> bool:
+        later = job.run_at is not None and job.run_at > self.read_at
+        return job.state is State.READY and ("later" if later else "now") in self.due
 
 
 def _has_arguments(job: Job[Any], wanted: Mapping[str, Sequence[str]]) -> bool:
@@ -132,14 +148,21 @@ def _add(into: dict[str, Any], word: str, field: str, value: str, now: float) ->
         into[field] = (*into.get(field, ()), value)
     elif field == "state":
         if value not in set(State):
-            message = f"{word!r}: no such state; the six are {', '.join(State)}"
+            known = f"the six are {', '.join(State)}; those that wait for their time are due:later"
+            message = f"{word!r}: no such state; {known}"
             raise Refused(message)
         into["state"] = (*into.get("state", ()), State(value))
+    elif field == "due":
+        if value not in DUE:
+            raise Refused(
+                f"{word!r}: write due:now, or due:later of those that wait for their time"
+            )
+        into["due"], into["read_at"] = (*into.get("due", ()), value), now
     elif field in {"since", "until"}:
         into[field] = parse_time(value, now)
     else:
         raise Refused(
-            f"{word!r}: no such field; there are task, queue, state, key, reason, tag.NAME, "
+            f"{word!r}: no such field; there are task, queue, state, due, key, reason, tag.NAME, "
             "arg.NAME, since, until"
         )
 

@@ -14,6 +14,7 @@ interval, go by time that has really passed.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -50,6 +51,7 @@ _NICKNAMES = {
     "@hourly": "0 * * * *",
 }
 _EVERY_HOUR = set(range(24))
+_ORDINALS = {"1": "1st", "2": "2nd", "3": "3rd"}
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +164,7 @@ def _fields(cron: str) -> str:
     # Workers read it again and again: of 200,000 minutes that takes seconds each time.
     if len(cron) > MOST_CRON:
         raise Refused(f"cron {cron[:40]!r}…: {len(cron):,} characters, {MOST_CRON} at most")
-    fields = _NICKNAMES.get(cron.strip().lower(), cron).split()
+    fields = _five(cron)
     if len(fields) != 5:
         raise Refused(
             f"cron {cron!r}: five fields, minute hour day month weekday, or one of"
@@ -180,6 +182,20 @@ def _fields(cron: str) -> str:
     for place, numbers in ((0, parsed.minutes), (1, parsed.hours)):
         fields[place] = ",".join(map(str, sorted(numbers)))
     return " ".join(fields)
+
+
+def _five(cron: str) -> list[str]:
+    return _NICKNAMES.get(cron.strip().lower(), cron).split()
+
+
+@lru_cache(1024)
+def in_words(cron: str) -> str:
+    """When that is, as a person reads it, by the clocks of the schedule's zone."""
+    _fields(cron)
+    said = CronSim(" ".join(_five(cron)), datetime(2000, 1, 1, tzinfo=UTC)).explain()
+    # cronsim counts: the 20th, the 21th.
+    said = re.sub(r"([2-5])([123])th", lambda each: f"{each[1]}{_ORDINALS[each[2]]}", said)
+    return said[0].lower() + said[1:]
 
 
 def slots_after(schedule: Schedule, after: float) -> Iterator[float]:

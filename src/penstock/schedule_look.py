@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from penstock.as_json import iso
 from penstock.errors import Refused
-from penstock.schedule import Schedule, slots_after
+from penstock.schedule import Schedule, in_words, slots_after
 from penstock.schedules import next_slots
 
 LATE_SECONDS = 60.0  # beyond it nobody is there to decide a slot
@@ -31,6 +31,7 @@ class ScheduleJson(TypedDict):
     task: str
     queue: str
     cron: str | None
+    cron_in_words: str | None
     zone: str
     every: float | None
     at: str | None
@@ -70,6 +71,14 @@ def slots_to_come(schedule: Schedule, now: float, count: int) -> list[datetime]:
         return []
 
 
+def cron_in_words(schedule: Schedule) -> str | None:
+    """When it is due, as a person reads it; None without a cron, and of one that is none."""
+    try:
+        return None if schedule.cron is None else in_words(schedule.cron)
+    except Refused:
+        return None
+
+
 def moved_by(before: datetime, slot: datetime) -> float:
     """By how many minutes the zone's clocks were set in between."""
     was, is_now = before.utcoffset(), slot.utcoffset()
@@ -84,6 +93,7 @@ def schedule_json(schedule: Schedule, now: float, count: int) -> ScheduleJson:
         "task": schedule.job.task,
         "queue": schedule.job.queue,
         "cron": schedule.cron,
+        "cron_in_words": cron_in_words(schedule),
         "zone": schedule.zone,
         "every": schedule.every,
         "at": iso(schedule.at),

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from penstock.filter import Filter, parse_filter
-from penstock.job import State, failed, succeeded
+from penstock.ids import derived_id
+from penstock.job import State, failed, succeeded, try_again
+from penstock.rule import Rule, RuleKind
 from tests.factories import a_job, claim, enqueue_and_claim, ids_of, settle, some_jobs
 
 
@@ -105,6 +107,18 @@ def many(broker, clock):
         ("state:running", "running"),
         ("state:succeeded", "succeeded"),
         ("state:waiting", ""),
+        ("due:later", "scheduled"),
+        ("due:now", "ready"),
+        ("due:now due:later", "ready scheduled"),
+        ("due:later state:running", ""),
+        ("due:later queue:media", ""),
+        ("due:later task:media:resize", "scheduled"),
+        ("due:later tag.tenant:a", "scheduled"),
+        ("due:now tag.tenant:a", ""),
+        ("due:later arg.user:63", "scheduled"),
+        ("-due:later", "failed succeeded running cancelled ready"),
+        ("-due:later task:media:resize", "ready"),
+        ("-due:now state:ready", "scheduled"),
         ("task:media:resize", "ready scheduled"),
         ("task:media:resize task:mail:sweep", "ready scheduled cancelled"),
         ("task:nothing", ""),
@@ -140,6 +154,42 @@ def test_a_filter_finds_what_it_says(broker, clock, many, query, names):
     expected = sorted((many[name] for name in names.split()), reverse=True)
     assert ids_of(all_pages(broker, meant)) == expected
     assert ids_of(all_pages(broker, meant, limit=1)) == expected
+
+
+def test_what_is_due_later_is_what_is_counted_as_scheduled(broker, clock):
+    again = enqueue_and_claim(broker, clock)
+    settle(broker, again, try_again("busy", clock.now() + 30))
+    plain, tagged = a_job(clock), a_job(clock, tags={"tenant": "a"})
+    tomorrow = a_job(clock, run_at=clock.now() + 86400)
+    fired = a_job(clock, id=derived_id("a fire"), run_at=clock.now() + 30)
+    broker.enqueue([plain, tagged, tomorrow, fired])
+    broker.set_rule(Rule(RuleKind.PAUSE, "default"))
+
+    later = ids_of(all_pages(broker, words(clock, "due:later")))
+    now = ids_of(all_pages(broker, words(clock, "due:now")))
+
+    [count] = broker.count()
+    assert set(later) == {again.id, tomorrow.id, fired.id}
+    assert set(now) == {plain.id, tagged.id}
+    assert (count.scheduled, count.paused) == (len(later), len(now))
+
+    clock.advance(seconds=30)
+
+    assert ids_of(all_pages(broker, words(clock, "due:later"))) == [tomorrow.id]
+    assert set(ids_of(all_pages(broker, words(clock, "due:now")))) == {*now, again.id, fired.id}
+
+
+def test_a_filter_goes_by_the_time_at_which_it_was_read(broker, clock):
+    soon, claimed = a_job(clock, run_at=clock.now() + 30), a_job(clock, run_at=clock.now() + 20)
+    broker.enqueue([soon, claimed])
+    later = words(clock, "due:later")
+
+    clock.advance(seconds=25)
+    assert ids_of(claim(broker)) == [claimed.id]
+    clock.advance(seconds=10)
+
+    assert ids_of(all_pages(broker, later)) == [soon.id]
+    assert ids_of(all_pages(broker, words(clock, "due:later"))) == []
 
 
 def test_the_jobs_found_are_whole(broker, clock, many):

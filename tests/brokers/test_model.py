@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from penstock.broker import Broker, Note
 from penstock.brokers.memory import MemoryBroker
-from penstock.filter import Filter
+from penstock.filter import Filter, parse_filter
 from penstock.job import Job, Outcome, State, Unique, failed, lapsed, put_back, succeeded
 from penstock.mark import Mark
 from penstock.rule import Rule, RuleKind
@@ -299,6 +299,14 @@ class Agreement(RuleBasedStateMachine):
         everything = [broker.find(Filter(), limit=1000) for broker in (self.model, self.broker)]
         mine, theirs = ([job.id for job in page.jobs] for page in everything)
         assert theirs == mine
+        for due in ("now", "later"):
+            wanted = parse_filter([f"due:{due}"], self.clock.now())
+            mine, theirs = (
+                [job.id for job in broker.find(wanted, limit=1000).jobs]
+                for broker in (self.model, self.broker)
+            )
+            assert theirs == mine
+        assert len(mine) == sum(count.scheduled for count in self.model.count())
         assert sorted(self.broker.count(), key=str) == sorted(self.model.count(), key=str)
         rules = [(r.kind, r.queue, r.task, r.until, r.created_at) for r in self.model.rules()]
         assert sorted(

@@ -74,6 +74,24 @@ def test_yes_does_not_ask_and_json_insists_on_it(waiting):
     assert waiting("retry", "queue:mail", "--yes").stdout == "0 jobs ready again\n"
 
 
+def test_jobs_that_wait_for_their_time_are_found_and_cancelled(waiting):
+    later = waiting("enqueue", "shop:add", "3", "4", "--delay", "1h").stdout.strip()
+
+    assert ids(waiting, "due:later") == [later]
+    assert later not in ids(waiting, "-due:later")
+    assert waiting("cancel", "due:later", "--yes").stdout == "1 job cancelled\n"
+    assert ids(waiting, "state:cancelled") == [later]
+    assert len(ids(waiting, "due:now")) == 4
+
+
+def test_jobs_that_wait_for_their_time_are_due_at_once_by_a_retry(waiting):
+    later = waiting("enqueue", "shop:add", "3", "4", "--delay", "1h").stdout.strip()
+
+    assert waiting("retry", "due:later", "--yes").stdout == "1 job ready again\n"
+    assert ids(waiting, "due:later") == []
+    assert later in ids(waiting, "due:now")
+
+
 def test_more_than_a_page_is_acted_on(shop):
     file = shop.folder / "rows.jsonl"
     file.write_text("\n".join(f"[{number}, 1]" for number in range(2500)))

@@ -34,9 +34,11 @@ def test_they_are_listed_with_their_next_slot(kept):
 
     assert "nightly" in listed
     assert "15 2 * * * (Europe/Paris)" in listed
+    assert "at 02:15 every day" in listed
     assert "every 90 s" in listed
     [nightly, often] = kept.lines("schedules")
     assert (nightly["name"], nightly["task"], nightly["state"]) == ("nightly", "shop:add", "on")
+    assert (nightly["cron_in_words"], often["cron_in_words"]) == ("at 02:15 every day", None)
     assert (often["every"], often["from_code"], len(often["next"])) == (90.0, False, 1)
 
 
@@ -44,6 +46,7 @@ def test_one_shows_its_next_slots_with_the_offset_of_its_zone(kept):
     """D61."""
     shown = kept("schedules", "nightly", "--next", "10").stdout.splitlines()
 
+    assert "at 02:15 every day, by the clocks of Europe/Paris" in shown
     slots = [line for line in shown if " 02:15:00+" in line]
     assert len(slots) == 10
     assert all(line.rstrip().endswith(("CET", "CEST")) or "clocks" in line for line in slots)

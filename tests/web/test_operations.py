@@ -229,3 +229,38 @@ def test_no_more_jobs_are_touched_than_were_counted(broker, clock):
 
     assert (begun_.state, begun_.matched, begun_.done) == ("done", 3, 3)
     assert sum(each.failed for each in broker.count()) == 700
+
+
+def test_jobs_that_wait_for_their_time_are_cancelled_and_no_others(web: Web, broker, clock):
+    later = [a_job(clock, run_at=clock.now() + 60) for _ in range(3)]
+    broker.enqueue([*some_jobs(clock, 4), *later])
+    client = web.client(Role.OPERATE)
+    asked = {"verb": "cancel", "q": "due:later"}
+
+    counted = client.get(f"{V1}/operations/preview", params=asked).json()
+    begun_ = client.post(f"{V1}/operations", json={"verb": "cancel", "filter": "due:later"}).json()
+
+    assert counted["count"] == 3
+    assert ended(client, begun_["id"])["done"] == 3
+    assert {broker.get(job.id).state for job in later} == {"cancelled"}
+    assert [(count.ready, count.scheduled) for count in broker.count()] == [(4, 0)]
+
+
+def test_what_is_later_is_later_than_the_beginning_of_an_operation(broker, clock, monkeypatch):
+    monkeypatch.setattr("penstock.web.operations.PAGE", 1)
+    jobs = [a_job(clock, run_at=clock.now() + 60) for _ in range(3)]
+    broker.enqueue(jobs)
+
+    class Slow(Verbs):
+        def act(self, *args, **options):
+            clock.advance(seconds=60)  # by now they are due, and nobody has claimed them
+            return super().act(*args, **options)
+
+    verbs = Slow(broker, Person("ada", Role.OPERATE), may_change=True)
+    operations = Operations()
+
+    begun_ = operations.begin(verbs, preview(verbs, "cancel", "due:later"), "")
+    for each in operations._all.values():
+        each.thread.join()
+
+    assert (begun_.state, begun_.done) == ("done", 3)

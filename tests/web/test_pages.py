@@ -45,6 +45,27 @@ def test_jobs_are_found_by_the_filter_of_the_command_line(web: Web, broker, cloc
     assert "penstock find queue:slow -task:mail:sweep 'tag.tenant:a b'" in text_of(page.text)
 
 
+def test_a_search_says_how_far_it_looked_only_where_it_was_given_up(
+    serve, sqlite_broker, clock, monkeypatch
+):
+    first = a_job(clock, key="ada")
+    sqlite_broker.enqueue([first])
+    clock.advance(seconds=1)
+    sqlite_broker.enqueue(some_jobs(clock, 1000))
+    client = serve(sqlite_broker).client(Role.VIEW)
+
+    def found(q: str) -> str:
+        return text_of(client.get("/jobs", params={"q": q}).text)
+
+    assert "were looked at" not in found("") + found("key:ada") + found("key:nobody")
+    monkeypatch.setattr("penstock.brokers.tables.looking.MOST_EXAMINED", 600)
+    assert "were looked at" not in found("")
+    given_up = client.get("/jobs", params={"q": "key:ada"}).text
+    assert "600 jobs were looked at, and none of them matches: look further" in text_of(given_up)
+    [further] = re.findall(r'href="(/jobs[^"]*after=[^"]*)"', given_up)
+    assert first.id in client.get(html.unescape(further)).text
+
+
 def test_a_filter_with_a_mistake_says_what_would_be_right(memory_web: Web):
     page = memory_web.client(Role.VIEW).get("/jobs", params={"q": "color:red"})
 
@@ -251,6 +272,8 @@ def test_words_of_a_filter_are_suggested_while_it_is_typed(web: Web, broker, clo
     assert suggested("s") == ["state:", "since:"]
     assert suggested("-s") == ["-state:"]
     assert suggested("state:f") == ["state:failed"]
+    assert suggested("d") == ["due:"]
+    assert suggested("-due:") == ["-due:now", "-due:later"]
     assert suggested("-task:MAIL") == ["-task:mail:send", "-task:'shop:e mail'"]
     assert suggested("queue:") == ["queue:default", "queue:slow"]
     assert suggested("since:1") == ["since:15m", "since:1h", "since:1d"]

@@ -7,9 +7,10 @@ import re
 
 import pytest
 
+from penstock.job import failed
 from penstock.rule import Rule, RuleKind
 from penstock.web.access import Role
-from tests.factories import a_job, some_jobs
+from tests.factories import a_job, enqueue_and_claim, settle, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 
@@ -31,6 +32,27 @@ def test_queues_show_where_their_jobs_stand_the_fullest_first(web: Web, broker, 
     assert "small paused 0 0 0 3 0 0 0" in said
     assert "queue small ada provider is down" in said
     assert "penstock count" in said
+
+
+def test_a_number_leads_to_the_jobs_that_it_counts(web: Web, broker, clock):
+    clock.advance(seconds=1)
+    settle(broker, enqueue_and_claim(broker, clock, queue="a b"), failed("no"))
+    enqueue_and_claim(broker, clock, queue="a b")
+    broker.enqueue(some_jobs(clock, 4, queue="a b"))
+    broker.enqueue([a_job(clock, queue="a b", run_at=clock.now() + 60) for _ in range(3)])
+    client = web.client(Role.VIEW)
+
+    for path in ("/", "/queues/one?name=a+b"):
+        figures = re.findall(
+            r'<li class="(\w+)[^>]*><a href="(/jobs[^"]*)">\s*<strong[^>]*>(\d+)',
+            client.get(path).text,
+        )
+        numbers = {place: int(number) for place, _, number in figures}
+        expected = {"ready": 4, "scheduled": 3, "waiting": 0, "running": 1, "failed": 1}
+        assert {place: numbers[place] for place in expected} == expected
+        for place, link, number in figures:
+            if place not in {"paused", "limited"}:
+                assert client.get(html.unescape(link)).text.count("<tr data-row") == int(number)
 
 
 def test_how_long_the_oldest_waits_is_shown_while_it_is_known(web: Web, broker, clock):

@@ -25,6 +25,20 @@ def test_schedules_are_listed_with_what_comes_next_and_came_last(web: Web, broke
     assert "penstock schedules" in said
 
 
+def test_a_cron_is_shown_in_words_and_one_that_is_none_as_it_is(memory_web: Web, memory_broker):
+    memory_broker.put_schedule(a_schedule("early", cron="30 6 * * 1-5", zone="Europe/Paris"))
+    memory_broker.put_schedule(a_schedule("newer", cron="30 6 * * <b>"))
+    client = memory_web.client(Role.VIEW)
+
+    said = text_of(client.get("/schedules").text)
+    early, newer = client.get("/api/v1/schedules").json()["schedules"]
+
+    assert "30 6 * * 1-5 (Europe/Paris) at 06:30 on Monday through Friday" in said
+    assert "30 6 * * <b> (UTC) unreadable" in said
+    assert early["cron_in_words"] == "at 06:30 on Monday through Friday"
+    assert newer["cron_in_words"] is None
+
+
 def test_a_schedule_shows_its_next_ten_slots_and_where_its_clocks_are_set(serve, memory_broker):
     clock = Clock(datetime(2026, 10, 20, tzinfo=UTC).timestamp())
     from penstock.brokers.memory import MemoryBroker
@@ -36,6 +50,7 @@ def test_a_schedule_shows_its_next_ten_slots_and_where_its_clocks_are_set(serve,
         serve(broker).client(Role.VIEW).get("/schedules/one", params={"name": "nightly"}).text
     )
 
+    assert "30 2 * * * (Europe/Paris) at 02:30 every day" in said
     assert said.count("02:30:00 CE") == 10
     assert "Sat 2026-10-24 02:30:00 CEST +0200" in said
     assert "Mon 2026-10-26 02:30:00 CET +0100" in said

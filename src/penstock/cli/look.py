@@ -17,8 +17,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FILTER",
-        help="field:value, or -field:value to exclude. Fields: task, queue, state, key, reason, "
-        "tag.NAME, arg.NAME, since, until.",
+        help="field:value, or -field:value to exclude. Fields: task, queue, state, due (now or "
+        "later), key, reason, tag.NAME, arg.NAME, since, until.",
         show_default=False,
     ),
 ]

@@ -67,7 +67,7 @@ def _list(broker: Broker, *, json: bool) -> None:
     import rich.text
 
     from penstock.cli import show
-    from penstock.schedule_look import schedule_json, slots_to_come, state_of
+    from penstock.schedule_look import cron_in_words, schedule_json, slots_to_come, state_of
     from penstock.why import ago
 
     now, kept = broker.clock.now(), broker.schedules()
@@ -80,8 +80,9 @@ def _list(broker: Broker, *, json: bool) -> None:
     table = show.table("schedule", "task", "times", "state", "next", "last")
     for schedule in kept:
         following = slots_to_come(schedule, now, 1)
+        times = "\n".join(filter(None, (schedule.times, cron_in_words(schedule))))
         words = (
-            *(schedule.name, schedule.job.task, schedule.times, state_of(schedule, now)),
+            *(schedule.name, schedule.job.task, times, state_of(schedule, now)),
             ago(following[0].timestamp(), now) if following else "",
             _last(schedule, now),
         )
@@ -91,7 +92,7 @@ def _list(broker: Broker, *, json: bool) -> None:
 
 def _one(broker: Broker, name: str, count: int, *, json: bool) -> None:
     from penstock.cli import show
-    from penstock.schedule_look import schedule_json, slots_to_come, state_of
+    from penstock.schedule_look import cron_in_words, schedule_json, slots_to_come, state_of
     from penstock.schedules import expected
 
     now, schedule = broker.clock.now(), expected(broker, name)
@@ -100,6 +101,8 @@ def _one(broker: Broker, name: str, count: int, *, json: bool) -> None:
         return
     origin = "from the code" if schedule.from_code else "made at run time"
     show.say(f"{name}: {schedule.job.task} at {schedule.times}, {origin}")
+    if (words := cron_in_words(schedule)) is not None:
+        show.say(f"{words}, by the clocks of {schedule.zone}")
     show.say(f"{state_of(schedule, now)}; missed {schedule.missed}, overlap {schedule.overlap}")
     if schedule.last is not None:
         show.say(f"last: {_last(schedule, now)}, slot {schedule.moment(schedule.last.slot)}")

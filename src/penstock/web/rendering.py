@@ -37,9 +37,16 @@ def environment() -> jinja2.Environment:
         coded=_coded,
         quoted=shlex.quote,
         call_text=call_text,
+        standing=_standing,
     )
     made.globals.update(when=_when, iso=iso, span=span, moment=moment, Role=Role)  # pyright: ignore[reportArgumentType]
     return made
+
+
+def _standing(place: str) -> str:
+    """The filter for what a count has at a place; where rules hold jobs back, among others."""
+    words = {"ready": "due:now", "scheduled": "due:later"}
+    return words.get(place, "state:ready" if place in {"paused", "limited"} else f"state:{place}")
 
 
 def _number(value: float) -> str:

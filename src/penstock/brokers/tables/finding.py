@@ -67,7 +67,7 @@ class Newest:
             "derived": older.derived,
             "lanes": numbers if narrowed else None,
         }
-        wanted = set(filter.state) or set(State)
+        wanted = filter.states
         if filter.tags or (filter.args and all(_has_indexed(filter, row) for row in lanes)):
             tag = _leading(filter)
             if not filter.derived:
@@ -76,14 +76,16 @@ class Newest:
                 yield _placed(self._tagged_derived({**parameters, **tag}))
                 return
         elif not filter.derived:
-            yield from self._with_time(wanted, parameters)
+            # Whatever has a time to wait for has a row of its own.
+            packed = State.READY in wanted and (not filter.due or "now" in filter.due)
+            yield from self._with_time(wanted, parameters, packed=packed)
         yield from self._derived(wanted, parameters)
 
     def _with_time(
-        self, wanted: set[State], parameters: Mapping[str, Any]
+        self, wanted: frozenset[State], parameters: Mapping[str, Any], *, packed: bool
     ) -> Iterator[Iterator[_Place]]:
         sql = self._store.sql
-        if State.READY in wanted:
+        if packed:
             yield _placed(self._from_parcels(parameters))
         if wanted & _ROW_STATES:
             yield _placed(self._from_rows(sql.find, parameters, _by_id))
@@ -95,7 +97,7 @@ class Newest:
             yield _placed(self._from_history(sql.find_succeeded, parameters, _by_job))
 
     def _derived(
-        self, wanted: set[State], parameters: Mapping[str, Any]
+        self, wanted: frozenset[State], parameters: Mapping[str, Any]
     ) -> Iterator[Iterator[_Place]]:
         sql = self._store.sql
         if wanted & _ROW_STATES:

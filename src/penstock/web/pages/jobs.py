@@ -28,8 +28,9 @@ def show(asked: Asked) -> Response:
         found = asked.verbs.find(wanted, after or None, limit)
     except Refused as error:
         mistake, status = str(error), 422
-    more = None
+    more, looked_at = None, 0
     if found is not None and found.after is not None:
+        looked_at = found.examined if len(found.jobs) < limit else 0
         more = asked.link(
             "/jobs", q=text or None, after=found.after, arguments="shown" if arguments else None
         )
@@ -44,7 +45,7 @@ def show(asked: Asked) -> Response:
         arguments=arguments,
         mistake=mistake,
         jobs=[] if found is None else found.jobs,
-        examined=0 if found is None else found.examined,
+        looked_at=looked_at,
         more=more,
         states=list(State),
     )

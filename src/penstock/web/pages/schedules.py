@@ -17,7 +17,7 @@ from penstock.as_json import decoded
 from penstock.errors import Refused
 from penstock.filter import Filter, parse_time
 from penstock.schedule import Schedule
-from penstock.schedule_look import moved_by, slots_to_come, state_of
+from penstock.schedule_look import cron_in_words, moved_by, slots_to_come, state_of
 from penstock.web.asked import Asked, NotFound
 
 PAGE = 50
@@ -32,6 +32,7 @@ class Row(NamedTuple):
 
     schedule: Schedule
     state: str
+    cron_in_words: str | None
     next: float | None
 
 
@@ -91,6 +92,7 @@ def one(asked: Asked) -> Response:
         cli=f"penstock schedules {shlex.quote(schedule.name)} --next {NEXT}",
         schedule=schedule,
         state=state_of(schedule, now),
+        cron_in_words=cron_in_words(schedule),
         slots=_slots(slots_to_come(schedule, now, NEXT)),
         decisions=_decisions(asked, schedule.name),
         looked_through=MOST_LOOKED_THROUGH,
@@ -135,7 +137,12 @@ def _named(asked: Asked, name: str) -> Schedule:
 
 def _row(schedule: Schedule, now: float) -> Row:
     following = slots_to_come(schedule, now, 1)
-    return Row(schedule, state_of(schedule, now), following[0].timestamp() if following else None)
+    return Row(
+        schedule,
+        state_of(schedule, now),
+        cron_in_words(schedule),
+        following[0].timestamp() if following else None,
+    )
 
 
 def _slots(moments: list[datetime]) -> list[Slot]:

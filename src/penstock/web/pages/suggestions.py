@@ -1,4 +1,4 @@
-"""Suggestions while somebody types a filter: its fields, its states, and names that there are.
+"""Suggestions while somebody types a filter: its fields, their words, and names that there are.
 
 Names are those of tasks and queues that hold jobs now, and of the tasks of the app, if the
 dashboard has one. Nothing here looks at a job.
@@ -9,11 +9,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
+from penstock.filter import DUE
 from penstock.job import State
 from penstock.web.asked import Asked
 
 MOST = 12
-FIELDS = ("state:", "task:", "queue:", "key:", "reason:", "tag.", "arg.", "since:", "until:")
+FIELDS = (
+    *("state:", "due:", "task:", "queue:", "key:", "reason:", "tag.", "arg."),
+    *("since:", "until:"),
+)
 TIMES = ("15m", "1h", "6h", "1d", "7d")
 
 
@@ -36,6 +40,8 @@ def _names(asked: Asked, field: str) -> Iterable[str]:
     match field:
         case "state":
             return list(State)
+        case "due":
+            return DUE
         case "task":
             app = () if asked.site.app is None else asked.site.app.tasks
             return {*app, *(count.task for count in asked.verbs.count())}
