@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from penstock import State
+from penstock.broker import WorkerRow
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.keeper import KeeperConfig
 from penstock.worker.detached.log_file import MOST_BYTES
@@ -28,7 +29,9 @@ def story(sqlite_url: str, tmp_path: Path) -> Iterator[DetachedStory]:
     story.close()
 
 
-def start_again(story: DetachedStory, job: str, **told: object) -> subprocess.Popen[bytes]:
+def start_again(
+    story: DetachedStory, job: str, stderr: int = subprocess.DEVNULL, **told: object
+) -> subprocess.Popen[bytes]:
     """Start a keeper by hand, as a second starter would."""
     fields: dict[str, object] = {
         "target": f"{TASKS_FILE}:app",
@@ -43,7 +46,7 @@ def start_again(story: DetachedStory, job: str, **told: object) -> subprocess.Po
     }
     config = msgspec.json.encode(msgspec.convert(fields, KeeperConfig)).decode()
     command = [sys.executable, "-m", "penstock.worker", "keep", config]
-    return subprocess.Popen(command, env=story.environment(), stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, env=story.environment(), stderr=stderr)
 
 
 def nothing_left(story: DetachedStory) -> bool:
@@ -100,6 +103,21 @@ def test_one_that_another_row_holds_is_left_alone(story: DetachedStory):
     assert start_again(story, handle.id).wait(PATIENCE) == Exit.LOCKED
 
     assert len(story.ledger("travel")) == 1
+
+
+def test_one_that_is_cancelled_while_its_code_is_loaded_never_begins(story: DetachedStory):
+    """A46: and its log tells of no error."""
+    handle = story.task("sit").enqueue("never")
+    [held] = story.broker.claim(WorkerRow(id="row", tasks={"sit": 1}), limit=1)
+    handle.cancel()
+
+    keeper = start_again(story, handle.id, subprocess.PIPE, worker="row", attempt=held.attempt)
+    _, log = keeper.communicate(timeout=PATIENCE)
+
+    assert keeper.returncode == Exit.NO_OUTCOME
+    assert handle.state() is State.CANCELLED
+    assert b"Traceback" not in log, log.decode()
+    assert nothing_left(story)
 
 
 def test_neither_its_command_nor_its_files_tell_where_the_store_is(story: DetachedStory):

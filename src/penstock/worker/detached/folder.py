@@ -124,7 +124,9 @@ class Folder:
         """Say who runs this attempt; seen as a whole or not at all."""
         path = self._json(run)
         draft = path.with_suffix(".draft")
-        draft.write_bytes(msgspec.json.encode(run))
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(run))
         draft.replace(path)
 
     def runs(self, job: str = "") -> list[Run]:
