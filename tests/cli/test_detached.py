@@ -155,6 +155,23 @@ def test_the_exit_code_of_one_in_the_foreground_says_how_it_ended(trip):
     broker.close()
 
 
+def test_one_whose_lock_is_held_is_put_back_uncounted(trip):
+    """A5, A26: somebody of this host has it at this moment; nothing was begun."""
+    job = enqueued(trip, "trip:travel", "1")
+    files(trip).make()
+    lock = files(trip).lock(job)
+
+    process = trip.start("detached", "run", job, "--app", "trip:app")
+    process.communicate(timeout=100)
+
+    files(trip).unlock(job, lock)
+    assert process.returncode == Exit.LOCKED == 100
+    broker = trip.store()
+    kept = broker.get(job)
+    assert (kept.state, kept.failures, kept.lapses) == (State.READY, 0, 0)
+    broker.close()
+
+
 def test_what_cannot_be_run_by_hand_is_refused_with_the_reason(trip):
     plain = enqueued(trip, "trip:add", "1", "2")
     ended = enqueued(trip, "trip:travel", "1")

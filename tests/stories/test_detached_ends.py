@@ -134,6 +134,37 @@ def test_neither_its_command_nor_its_files_tell_where_the_store_is(story: Detach
     assert not [text for text in (*commands, *files) if "jobs.db" in text]
 
 
+def test_nothing_is_claimed_while_the_folder_has_no_room(story: DetachedStory):
+    """TRUST 5, full disk: it is said, and the job begins when there is room again."""
+    handle = story.task("travel").enqueue(0)
+    story.files.make()
+    in_the_way = story.files.path / ".room"
+    in_the_way.mkdir()
+
+    fleet = story.start()
+    eventually(lambda: "PENSTOCK_STATE" in fleet.output(), PATIENCE)
+    assert story.broker.get(handle.id).attempt == 0
+    in_the_way.rmdir()
+
+    assert handle.result(timeout=PATIENCE) == 0
+    assert "the store does not answer" not in fleet.output()
+
+
+def test_a_start_that_finds_its_disk_full_is_not_counted(story: DetachedStory):
+    """TRUST 5: a job that has not begun has not failed, however often that is so."""
+    handle = story.task("travel").enqueue(0)
+    story.files.make()
+    drafts = [story.files.path / f"{handle.id}.{attempt}.draft" for attempt in range(1, 4)]
+    for draft in drafts:
+        draft.symlink_to("/dev/full")
+
+    story.start()
+
+    assert handle.result(timeout=PATIENCE) == 0
+    [end] = story.attempts(handle.id)
+    assert (end.attempt, end.failures, end.lapses) == (4, 0, 0)
+
+
 def test_jobs_that_raise_have_their_error_stored(story: DetachedStory):
     """A10, A26, A30, A45: every one of them, of whichever queue."""
     fail = story.task("fail")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.broker import Note, WorkerRow
-from penstock.errors import StoreFull, StoreUnreachable, UnknownOutcome
+from penstock.errors import Refused, StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.release import release
 from penstock.run import fire
@@ -275,14 +275,18 @@ def main(config: KeeperConfig) -> int:
         format="%(asctime)s %(levelname)-7s %(process)d %(message)s",
     )
     folder = Folder(Path(config.folder))
-    folder.make()
-    lock = folder.lock(config.job)
-    if lock is None:
-        log.warning("job %s: another process of this host has it", config.job)
-        return Exit.LOCKED
-    take_in_strays()
     run = Run.here_and_now(config.job, config.attempt, config.worker)
-    folder.write(run)
+    try:
+        folder.make()
+        lock = folder.lock(config.job)
+        if lock is None:
+            log.warning("job %s: another process of this host has it", config.job)
+            return Exit.LOCKED
+        folder.write(run)
+    except (OSError, Refused) as error:
+        log.error("job %s: its files cannot be written: %s", config.job, error)  # noqa: TRY400
+        return Exit.MISSING
+    take_in_strays()
     keeper = Keeper(config, run, lambda: folder.unlock(config.job, lock))
 
     def stop(number: int, frame: FrameType | None) -> None:
