@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +320,29 @@ def test_what_is_appended_while_a_log_is_cut_goes_on_behind_it(tmp_path):
 
 def test_a_log_that_is_not_there_is_not_cut(tmp_path):
     assert not cut_to_size(tmp_path / "log")
+
+
+_TAKES_IN_A_STRAY = """
+import os, subprocess, sys, time
+from penstock.worker.detached.limits import Limits
+from penstock.worker.detached.tree import let_strays_go, take_in_strays
+
+take_in_strays()
+burn = "import time\\nwhile time.process_time() < 0.3: pass"
+start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!r}])"
+subprocess.run([sys.executable, "-c", start], check=True)
+os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+let_strays_go(own=0)
+print(Limits(cpu=0.25).exceeded(os.getpid()))
+print(Limits(cpu=60).exceeded(os.getpid()))
+"""
+
+
+def test_processor_time_of_what_outlived_its_parents_counts():
+    """TRUST 5: it is in nobody's count but that of the process which took it in."""
+    command = [sys.executable, "-c", _TAKES_IN_A_STRAY]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    first, second = said.splitlines()
+    assert "more than its max_cpu of 0.25" in first
+    assert second == "None"

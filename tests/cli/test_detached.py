@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
 
 import pytest
 
@@ -12,6 +21,8 @@ from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.folder import Folder, state_folder
 
 TASKS = """
+import time
+
 from penstock import App, current_job
 
 app = App()
@@ -26,6 +37,12 @@ def travel(stops: int) -> int:
 @app.task(detached=True)
 def stumble() -> None:
     raise ValueError("a stone")
+
+
+@app.task(detached=True)
+def sit() -> None:
+    print("seated")
+    time.sleep(1e6)
 
 
 @app.task
@@ -48,6 +65,45 @@ def enqueued(trip, *words):
 
 def files(trip):
     return Folder(state_folder(f"sqlite:///{trip.folder / 'penstock.db'}"))
+
+
+def on_terminal(trip, *words):
+    """What a command writes to a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "penstock", *words]
+    with subprocess.Popen(command, cwd=trip.folder, stdout=theirs, stderr=subprocess.DEVNULL) as it:
+        os.close(theirs)
+        parts = []
+        try:
+            while part := os.read(ours, 1 << 16):
+                parts.append(part)
+        except OSError:  # as the kernel tells of its end
+            pass
+        os.close(ours)
+    assert it.returncode == 0
+    return b"".join(parts).decode()
+
+
+def test_the_list_can_be_read_on_a_narrow_terminal(trip):
+    """A46: an id is whole, on one line, so that it can be copied."""
+    first, second = (enqueued(trip, "trip:travel", stops) for stops in "12")
+    broker = trip.store()
+    row = WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant.farm.example", pid=1234567)
+    [running] = broker.claim(row, limit=1)
+    broker.note(running, Note("progress", "", b'{"fraction":0.4,"note":"half of the way"}'))
+    broker.close()
+
+    shown = on_terminal(trip, "detached", "list")
+
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line.split() for line in lines if line[0] not in "i "]
+    assert [(row[0], row[1]) for row in rows] == [(second, "ready"), (first, "running")]
+    text = " ".join(" ".join(lines).split())
+    for word in ("trip:travel", "attempt 1", "ant.farm.example", "1234567", "40% done"):
+        assert word in text
+    assert on_terminal(trip, "find", "--detached").count("trip:travel") == 2
 
 
 def test_the_list_says_what_waits_and_what_runs_where(trip):
@@ -107,13 +163,82 @@ def test_ended_ones_are_listed_when_they_are_asked_for(trip):
 def test_a_log_is_a_file_of_the_host_and_followed_until_the_job_ends(trip):
     """A43: a log per job."""
     job = enqueued(trip, "trip:travel", "1")
-    assert "there is no log" in trip("detached", "log", job, code=2).stderr
     files(trip).make()
     files(trip).file(job, "log").write_text("one\ntwo\n")
 
     assert trip("detached", "log", job).stdout == "one\ntwo\n"
     trip("detached", "cancel", job)
     assert trip("detached", "log", job, "--follow").stdout == "one\ntwo\n"
+
+
+def test_a_log_is_byte_for_byte_what_was_printed_but_gives_no_terminal_orders(trip):
+    """A43: piped on it is the file; a title or a colour in it is text to whoever looks."""
+    job = enqueued(trip, "trip:travel", "1")
+    files(trip).make()
+    log = b"\x1b]0;owned\x07 \xff " + "\u00e4".encode() * 100_000 + b"\n\tend\n"
+    files(trip).file(job, "log").write_bytes(log)
+
+    assert trip("detached", "log", job).stdout_bytes == log
+    shown = on_terminal(trip, "detached", "log", job)
+    assert "\x1b" not in shown
+    assert "\N{SYMBOL FOR ESCAPE}]0;owned\N{SYMBOL FOR BELL} \ufffd " in shown
+    assert shown.count("\u00e4") == 100_000
+    assert shown.count("\ufffd") == 1
+
+
+def test_whoever_asks_for_a_log_that_is_not_here_is_told_why(trip):
+    """A43: what to do next is another thing in each case."""
+    waiting = enqueued(trip, "trip:travel", "1")
+    plain = enqueued(trip, "trip:add", "1", "2")
+    unknown = "0190a6c4-5e1f-7000-8000-00000a1b2000"
+    broker = trip.store()
+
+    def said(job):
+        return trip("detached", "log", job, code=2).stderr
+
+    assert f"there is no job {unknown}" in said(unknown)
+    assert "does not run detached" in said(plain)
+    assert "has not begun" in said(waiting)
+    broker.claim(WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17), limit=1)
+    assert "it runs on ant" in said(waiting)
+    broker.close()
+
+
+def test_ctrl_c_ends_the_following_of_a_log_and_not_the_job(trip):
+    job = enqueued(trip, "trip:travel", "1")
+    files(trip).make()
+    files(trip).file(job, "log").write_text("one\n")
+    process = trip.start("detached", "log", job, "--follow", start_new_session=True)
+    assert process.stdout.readline() == "one\n"
+
+    os.killpg(process.pid, signal.SIGINT)
+
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    broker = trip.store()
+    assert broker.get(job).state is State.READY
+    broker.close()
+
+
+def test_ctrl_c_puts_back_one_that_runs_in_the_foreground(trip):
+    """A43: nothing of it is left, and nothing was counted."""
+    job = enqueued(trip, "trip:sit")
+    command = ("detached", "run", job, "--app", "trip:app")
+    process = trip.start(*command, start_new_session=True)
+    assert process.stdout.readline() == "seated\n"
+
+    os.killpg(process.pid, signal.SIGINT)
+
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == Exit.NO_OUTCOME == 102
+    assert "Traceback" not in errors
+    broker = trip.store()
+    kept = broker.get(job)
+    assert (kept.state, kept.failures, kept.lapses) == (State.READY, 0, 0)
+    assert broker.workers() == []
+    assert not list(files(trip).path.iterdir())
+    broker.close()
 
 
 def test_cancelling_what_has_ended_says_so(trip):
@@ -152,6 +277,23 @@ def test_the_exit_code_of_one_in_the_foreground_says_how_it_ended(trip):
     assert process.returncode == Exit.RAISED == 101
     broker = trip.store()
     assert "a stone" in broker.get(job).error
+    broker.close()
+
+
+def test_one_whose_lock_is_held_is_put_back_uncounted(trip):
+    """A5, A26: somebody of this host has it at this moment; nothing was begun."""
+    job = enqueued(trip, "trip:travel", "1")
+    files(trip).make()
+    lock = files(trip).lock(job)
+
+    process = trip.start("detached", "run", job, "--app", "trip:app")
+    process.communicate(timeout=100)
+
+    files(trip).unlock(job, lock)
+    assert process.returncode == Exit.LOCKED == 100
+    broker = trip.store()
+    kept = broker.get(job)
+    assert (kept.state, kept.failures, kept.lapses) == (State.READY, 0, 0)
     broker.close()
 
 

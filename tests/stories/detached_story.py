@@ -39,7 +39,9 @@ class DetachedStory(Story):
         return Folder(self.state / path.name)
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "PENSTOCK_STATE": str(self.state)}
+        # As for most users: Python keeps back what a job prints, unless it is told not to.
+        inherited = {k: v for k, v in super().environment().items() if k != "PYTHONUNBUFFERED"}
+        return {**inherited, "PENSTOCK_STATE": str(self.state)}
 
     def start(self, *, target: str | None = None, **options: Any) -> Fleet:
         # A busy machine keeps processes waiting for seconds, and a lapse is not what it is about.

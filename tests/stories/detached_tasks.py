@@ -139,6 +139,75 @@ def leave() -> None:
 
 
 @task()
+def hang_up() -> int:
+    """Close what its output goes to."""
+    sys.stdout.close()
+    return 7
+
+
+@task(at_most_once=True)
+def hide() -> None:
+    """Go on in a fork, and leave."""
+    if os.fork() == 0:
+        ledger("hidden", current_job().id)
+        time.sleep(1e6)
+    os._exit(0)
+
+
+@task()
+def die_before_forks() -> int:
+    """Be killed, while a fork lives on with all that was open."""
+    if current_job().attempt > 1:
+        return current_job().attempt
+    if os.fork() == 0:
+        ledger("forked", current_job().id)
+        time.sleep(1e6)
+    wait_until_told("die")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+@task()
+def outlive_strays(count: int) -> int:
+    """Leave processes whose parents are gone, have them end, and wait until none is to be seen."""
+    stray = f"import sys; sys.path[:0] = {[str(Path(__file__).parent)]!r}; import detached_tasks; "
+    stray += "detached_tasks.wait_until_told('go')"
+    start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {stray!r}])"
+    for _ in range(count):
+        subprocess.run([sys.executable, "-c", start], check=True)
+    while len(children_of(os.getppid())) < count + 1:
+        time.sleep(0.02)
+    ledger("strays", len(children_of(os.getppid())) - 1)
+    while len(children_of(os.getppid())) > 1:
+        time.sleep(0.02)
+    return count
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that it has to see to, those that have ended among them."""
+    return [
+        int(child)
+        for path in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in path.read_text().split()
+    ]
+
+
+@task()
+def tell_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@task()
+def mutter(word: str) -> None:
+    """Say something, and nothing more for long."""
+    print("a word")
+    ledger("muttered", current_job().id)
+    wait_until_told(word)
+
+
+@task()
 def fail(n: int) -> None:
     raise ValueError(f"number {n}")
 

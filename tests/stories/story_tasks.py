@@ -129,6 +129,16 @@ def crunch(n: int) -> list[int]:
     return [n, os.getpid()]
 
 
+@task(mode="process", at_most_once=True)
+def die_before_fork() -> None:
+    """Be killed, while a fork lives on with all that was open."""
+    fork = os.fork()
+    if fork == 0:
+        time.sleep(1e6)
+    ledger("forked", fork)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @task(mode="process", timeout=0.5)
 def deaf_process() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

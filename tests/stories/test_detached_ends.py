@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from penstock import State
+from penstock.broker import WorkerRow
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.keeper import KeeperConfig
 from penstock.worker.detached.log_file import MOST_BYTES
@@ -28,7 +29,9 @@ def story(sqlite_url: str, tmp_path: Path) -> Iterator[DetachedStory]:
     story.close()
 
 
-def start_again(story: DetachedStory, job: str, **told: object) -> subprocess.Popen[bytes]:
+def start_again(
+    story: DetachedStory, job: str, stderr: int = subprocess.DEVNULL, **told: object
+) -> subprocess.Popen[bytes]:
     """Start a keeper by hand, as a second starter would."""
     fields: dict[str, object] = {
         "target": f"{TASKS_FILE}:app",
@@ -43,7 +46,7 @@ def start_again(story: DetachedStory, job: str, **told: object) -> subprocess.Po
     }
     config = msgspec.json.encode(msgspec.convert(fields, KeeperConfig)).decode()
     command = [sys.executable, "-m", "penstock.worker", "keep", config]
-    return subprocess.Popen(command, env=story.environment(), stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, env=story.environment(), stderr=stderr)
 
 
 def nothing_left(story: DetachedStory) -> bool:
@@ -102,6 +105,21 @@ def test_one_that_another_row_holds_is_left_alone(story: DetachedStory):
     assert len(story.ledger("travel")) == 1
 
 
+def test_one_that_is_cancelled_while_its_code_is_loaded_never_begins(story: DetachedStory):
+    """A46: and its log tells of no error."""
+    handle = story.task("sit").enqueue("never")
+    [held] = story.broker.claim(WorkerRow(id="row", tasks={"sit": 1}), limit=1)
+    handle.cancel()
+
+    keeper = start_again(story, handle.id, subprocess.PIPE, worker="row", attempt=held.attempt)
+    _, log = keeper.communicate(timeout=PATIENCE)
+
+    assert keeper.returncode == Exit.NO_OUTCOME
+    assert handle.state() is State.CANCELLED
+    assert b"Traceback" not in log, log.decode()
+    assert nothing_left(story)
+
+
 def test_neither_its_command_nor_its_files_tell_where_the_store_is(story: DetachedStory):
     """TRUST 7: a URL may hold a password, and everybody here can read a command."""
     handle = story.task("travel").enqueue(1)
@@ -114,6 +132,37 @@ def test_neither_its_command_nor_its_files_tell_where_the_store_is(story: Detach
 
     assert len(files) == 3
     assert not [text for text in (*commands, *files) if "jobs.db" in text]
+
+
+def test_nothing_is_claimed_while_the_folder_has_no_room(story: DetachedStory):
+    """TRUST 5, full disk: it is said, and the job begins when there is room again."""
+    handle = story.task("travel").enqueue(0)
+    story.files.make()
+    in_the_way = story.files.path / ".room"
+    in_the_way.mkdir()
+
+    fleet = story.start()
+    eventually(lambda: "PENSTOCK_STATE" in fleet.output(), PATIENCE)
+    assert story.broker.get(handle.id).attempt == 0
+    in_the_way.rmdir()
+
+    assert handle.result(timeout=PATIENCE) == 0
+    assert "the store does not answer" not in fleet.output()
+
+
+def test_a_start_that_finds_its_disk_full_is_not_counted(story: DetachedStory):
+    """TRUST 5: a job that has not begun has not failed, however often that is so."""
+    handle = story.task("travel").enqueue(0)
+    story.files.make()
+    drafts = [story.files.path / f"{handle.id}.{attempt}.draft" for attempt in range(1, 4)]
+    for draft in drafts:
+        draft.symlink_to("/dev/full")
+
+    story.start()
+
+    assert handle.result(timeout=PATIENCE) == 0
+    [end] = story.attempts(handle.id)
+    assert (end.attempt, end.failures, end.lapses) == (4, 0, 0)
 
 
 def test_jobs_that_raise_have_their_error_stored(story: DetachedStory):

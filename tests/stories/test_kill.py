@@ -99,6 +99,17 @@ def test_an_at_most_once_job_whose_process_was_killed_is_lost_and_not_run_again(
     assert story.states(handles) == {State.SUCCEEDED: 5, State.FAILED: 1}
 
 
+@whatever_the_store
+def test_the_death_of_a_jobs_process_is_seen_though_its_forks_live_on(story: Story):
+    handle = story.task("die_before_fork").enqueue()
+    fleet = story.start(drain=True)
+
+    assert fleet.wait(60) == 0, fleet.output()
+    assert (handle.state(), story.broker.get(handle.id).reason) == (State.FAILED, "lost")
+    [forked] = story.ledger("forked")
+    assert not alive(int(forked[1]))
+
+
 _PRODUCE = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -15,6 +15,7 @@ from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from penstock.broker import Broker, WorkerRow
@@ -82,10 +83,11 @@ def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
 
 
 def _list(broker: Broker, *, every: bool, json: bool) -> None:
+    import rich.text
+
     from penstock.cli import show
     from penstock.filter import Filter
     from penstock.job import DETACHED, ENDED, State
-    from penstock.why import ago
 
     states = () if every else tuple(state for state in State if state not in ENDED)
     tags = {name: (value,) for name, value in DETACHED.items()}
@@ -99,26 +101,36 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
         )
         return
     if not jobs:
-        show.aside("no detached job waits or runs")
-        return
-    made = show.table("id", "state", "task", "host", "pid", "held", "attempt", "since", "done")
-    for job in jobs:
-        row = rows.get(job.worker or "")
-        made.add_row(
-            job.id,
-            show.state_text(job.state),
-            job.task,
-            row.host if row else "",
-            str(row.pid) if row else "",
-            "" if job.state is not State.RUNNING else "yes" if row and row.alive else "no",
-            str(job.attempt),
-            ago(job.claimed_at or job.ended_at or job.enqueued_at, now),
-            f"{progress.fraction:.0%}" if (progress := told[job.id][0]) else "",
+        show.aside(
+            "there is no detached job"
+            if every
+            else "no detached job waits or runs; --all shows those that have ended"
         )
+        return
+    made = show.ids_table("task", "how far")
+    for job in jobs:
+        far = _how_far(job, rows.get(job.worker or ""), told[job.id][0], now)
+        task, far = rich.text.Text(job.task), rich.text.Text(far)
+        made.add_row(job.id, show.state_text(job.state), task, far)
     show.console().print(made)
     for job in jobs:
         for sentence in sentences(*told[job.id]):
             show.aside(f"{job.id}: {sentence}")
+    if len(jobs) == _MOST:
+        show.aside(f"the newest {_MOST}; `penstock find --detached --after {jobs[-1].id}` goes on")
+
+
+def _how_far(job: Job[Any], row: WorkerRow | None, progress: Progress | None, now: float) -> str:
+    from penstock.job import State
+    from penstock.why import ago
+
+    if job.state is not State.RUNNING:
+        tried = f", {job.attempt} attempts" if job.attempt > 1 else ""
+        return ago(job.ended_at or job.enqueued_at, now) + tried
+    where = f"{row.host}, process {row.pid}" if row else "nowhere to be seen"
+    held = "" if row and row.alive else ", not held"
+    done = f", {progress.fraction:.0%} done" if progress else ""
+    return f"attempt {job.attempt} {ago(job.claimed_at, now)} on {where}{held}{done}"
 
 
 def told_of(broker: Broker, job: Job[Any]) -> tuple[Progress | None, Application | None]:
@@ -208,21 +220,46 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
 
     path = Folder(folder).file(id, "log")
     if not path.exists():
-        raise Refused(
-            f"there is no log of {id} on this host: it has not begun, ran elsewhere "
-            "(`penstock detached list` says where), or was forgotten"
-        )
+        raise Refused(_no_log(broker, id, path))
+    write = _writer()
     with path.open("rb") as lines:
         while True:
             job = broker.get(id)  # before the last look: what is written after it is not its own
             if path.stat().st_size < lines.tell():  # cut to its size meanwhile
                 lines.seek(0, 2)
             while part := lines.read(1 << 16):
-                sys.stdout.write(part.decode("utf-8", "replace"))
+                write(part)
             sys.stdout.flush()
             if not follow or job is None or job.state in ENDED:
                 return
             time.sleep(_FOLLOW_SECONDS)
+
+
+def _writer() -> Callable[[bytes], object]:
+    """What writes a log to stdout: byte for byte, but to a terminal as text that orders nothing."""
+    import codecs
+
+    from penstock.cli.show import legible
+
+    if not sys.stdout.isatty():
+        return sys.stdout.buffer.write
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return lambda part: sys.stdout.write(legible(decoder.decode(part)))
+
+
+def _no_log(broker: Broker, id: str, path: Path) -> str:
+    from penstock.job import DETACHED
+
+    job = broker.get(id)
+    if job is None:
+        return f"there is no job {id}: `penstock find --detached` shows those there are"
+    if not DETACHED.items() <= job.tags.items():
+        return f"job {id} is of {job.task}, which does not run detached: its worker has its output"
+    if job.attempt == 0:
+        return f"job {id} has not begun, and has no log: `penstock why {id}` says what it waits for"
+    row = next((row for row in broker.workers() if row.id == job.worker), None)
+    where = f"it runs on {row.host}" if row else "it ran on another host"
+    return f"there is no log of job {id} in {path.parent}: {where}, or with another PENSTOCK_STATE"
 
 
 def _run(id: str, url: str | None, profile: str | None, app: str | None) -> int:

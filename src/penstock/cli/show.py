@@ -40,12 +40,19 @@ COLOURS = {
     "failed": "red",
     "cancelled": "bright_black",
 }
+_WIDE = 110  # below it a table of jobs has no room for queue and time
+_BRIEF = 60
 _PIPED_WIDTH = 200  # nobody folds a pipe: a cut-off id is worse than a long line
 # What a job says is text: none of it is an order to the terminal.
 _PICTURES = {
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
     **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
 }
+
+
+def legible(text: str) -> str:
+    """The same, with no order to a terminal in it."""
+    return text.translate(_PICTURES)
 
 
 class _Console(rich.console.Console):
@@ -55,7 +62,7 @@ class _Console(rich.console.Console):
         options: rich.console.ConsoleOptions | None = None,
     ) -> Iterator[rich.segment.Segment]:
         for segment in super().render(renderable, options):
-            text = segment.text if segment.control else segment.text.translate(_PICTURES)
+            text = segment.text if segment.control else legible(segment.text)
             yield segment._replace(text=text)
 
 
@@ -111,6 +118,16 @@ def table(*columns: str, right: Sequence[str] = ()) -> rich.table.Table:
     return made
 
 
+def ids_table(*columns: str) -> rich.table.Table:
+    """A table of jobs by id and state; neither is cut off, the other columns are folded."""
+    made = rich.table.Table(box=None, header_style="bold", pad_edge=False)
+    made.add_column("id", no_wrap=True, min_width=36)
+    made.add_column("state", no_wrap=True, min_width=9)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
 def one_line(raw: bytes | None, value: Any) -> str:
     """A result on one line: as it is stored, or, if it is not kept, as Python shows it."""
     return repr(value) if raw is None else raw.decode("utf-8", "backslashreplace")
@@ -121,14 +138,13 @@ def state_text(state: str | None) -> rich.text.Text:
 
 
 def jobs_table(jobs: Sequence[Job[Any]], now: float) -> rich.table.Table:
-    """Jobs, newest first, the id never cut off."""
-    made = rich.table.Table(box=None, header_style="bold", pad_edge=False)
-    made.add_column("id", no_wrap=True, min_width=36)
-    made.add_column("state", no_wrap=True, min_width=9)
-    made.add_column("task", overflow="fold")
-    made.add_column("queue", overflow="ellipsis", no_wrap=True)
-    made.add_column("enqueued", no_wrap=True)
-    made.add_column("what", overflow="ellipsis", no_wrap=True)
+    """Jobs, newest first, the id never cut off; where there is no room for all, the task stays."""
+    wide = console().width >= _WIDE
+    made = ids_table("task")
+    if wide:
+        made.add_column("queue", overflow="ellipsis", no_wrap=True)
+        made.add_column("enqueued", no_wrap=True)
+    made.add_column("what", overflow="ellipsis", no_wrap=wide)
     for job in jobs:
         what = call_text(job.body)
         if job.reason and job.state != "succeeded":
@@ -139,9 +155,8 @@ def jobs_table(jobs: Sequence[Job[Any]], now: float) -> rich.table.Table:
             job.id,
             state_text(job.state),
             rich.text.Text(job.task),
-            rich.text.Text(job.queue),
-            ago(job.enqueued_at, now),
-            rich.text.Text(what),
+            *((rich.text.Text(job.queue), ago(job.enqueued_at, now)) if wide else ()),
+            rich.text.Text(what if wide or len(what) <= _BRIEF else f"{what[:_BRIEF]}…"),
         )
     return made
 

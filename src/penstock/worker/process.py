@@ -14,6 +14,7 @@ import ctypes
 import logging
 import os
 import queue
+import select
 import signal
 import socket
 import struct
@@ -31,6 +32,7 @@ from penstock.job import Job, Outcome, Parcel
 
 START_SECONDS = 60.0
 _LENGTH = struct.Struct("<I")
+_LOOK_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
 _COMMAND = (sys.executable, "-m", "penstock.worker", "process")
 
@@ -82,7 +84,7 @@ class JobProcess:
         """
         try:
             send(self._socket, msgspec.msgpack.encode((job, rules)))
-            return whole_outcome(_answer.decode(receive(self._socket)))
+            return whole_outcome(_answer.decode(receive_from(self._process, self._socket)))
         except (OSError, EOFError):
             self.close(patience=0)
             raise ProcessGone(str(self._process.returncode)) from None
@@ -130,6 +132,23 @@ def send(line: socket.socket, message: bytes) -> None:
 
 def receive(line: socket.socket) -> bytes:
     return _exactly(line, _LENGTH.unpack(_exactly(line, _LENGTH.size))[0])
+
+
+def receive_from(process: subprocess.Popen[bytes], line: socket.socket) -> bytes:
+    """What the process says next; EOFError if it ends before.
+
+    Its end need not be the end of the line: whatever it forked has that open, too.
+    """
+    while not _readable(line, _LOOK_SECONDS):
+        if process.poll() is not None and not _readable(line, 0):
+            raise EOFError
+    return receive(line)
+
+
+def _readable(line: socket.socket, patience: float) -> bool:
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    return bool(poll.poll(1000 * patience))
 
 
 def _exactly(line: socket.socket, size: int) -> bytes:

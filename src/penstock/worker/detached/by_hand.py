@@ -19,6 +19,7 @@ from penstock.broker import WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, put_back
 from penstock.release import release
+from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.folder import Folder, state_folder
 from penstock.worker.detached.keeper import KeeperConfig
 
@@ -65,7 +66,8 @@ def run_by_hand(app: App, target: str, job_id: str, log_level: str = "info") -> 
             break
         except KeyboardInterrupt:  # the process had it, too, and puts the job back
             continue
-    app.broker.recover(dead=worker, started=[job_id])  # nothing, if the process ended as it should
+    begun = () if code in {Exit.LOCKED, Exit.MISSING} else (claimed.id,)
+    app.broker.recover(dead=worker, started=begun)  # nothing, if the process ended as it should
     return code
 
 

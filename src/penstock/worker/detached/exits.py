@@ -14,7 +14,7 @@ class Exit(IntEnum):
     LOCKED = 100  # another process has the job: nothing was done
     RAISED = 101  # the function raised, or ran out of time
     NO_OUTCOME = 102  # it ended without one: it died, was cancelled or was stopped
-    MISSING = 103  # the job, its task or the task's code is not there
+    MISSING = 103  # the job, its task, the task's code or room for its files is not there
 
 
 MEANING = {
@@ -22,7 +22,7 @@ MEANING = {
     Exit.LOCKED: "another process has the job",
     Exit.RAISED: "the function raised",
     Exit.NO_OUTCOME: "it ended without an outcome",
-    Exit.MISSING: "the job or its code is not there",
+    Exit.MISSING: "the job, its code or room for its files is not there; its log says which",
 }
 
 

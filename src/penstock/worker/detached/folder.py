@@ -25,6 +25,7 @@ from penstock.settings import mask
 from penstock.worker.detached.tree import boot_id, namespace, start_of
 
 SETTING = "PENSTOCK_STATE"
+_ROOM = bytes(4096)  # more than a start writes at first
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +93,24 @@ class Folder:
                 f"let {SETTING} name another one"
             ) from error
 
+    def try_out(self) -> None:
+        """Refused if nothing can be written here, as on a full disk; made again if it was removed.
+
+        Asked before a job is claimed: it would have to be put back.
+        """
+        self.make()
+        path = self.path / ".room"
+        try:
+            path.write_bytes(_ROOM)
+        except OSError as error:
+            raise Refused(
+                f"the state folder {self.path} of detached jobs cannot be written to: "
+                f"{error.strerror}; make room, or let {SETTING} name another one"
+            ) from error
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
     def file(self, job: str, kind: str) -> Path:
         """The lock or the log of a job."""
         return self.path / f"{parse_id(job)}.{kind}"
@@ -124,8 +143,14 @@ class Folder:
         """Say who runs this attempt; seen as a whole or not at all."""
         path = self._json(run)
         draft = path.with_suffix(".draft")
-        draft.write_bytes(msgspec.json.encode(run))
-        draft.replace(path)
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(run))
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
 
     def runs(self, job: str = "") -> list[Run]:
         """Who runs what, or did and was killed; of one job the last attempt last."""
@@ -137,7 +162,7 @@ class Folder:
 
     def jobs(self) -> Iterator[str]:
         """The jobs that have files here."""
-        for job in sorted({path.name.partition(".")[0] for path in self.path.iterdir()}):
+        for job in sorted({path.name.partition(".")[0] for path in self.path.glob("*.*")}):
             with suppress(Refused):
                 yield parse_id(job)
 

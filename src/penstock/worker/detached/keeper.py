@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.broker import Note, WorkerRow
-from penstock.errors import StoreFull, StoreUnreachable, UnknownOutcome
+from penstock.errors import Refused, StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.release import release
 from penstock.run import fire
@@ -32,7 +32,7 @@ from penstock.worker.detached.folder import Folder, Run
 from penstock.worker.detached.limits import Limits
 from penstock.worker.detached.log_file import cut_to_size
 from penstock.worker.detached.run_process import RunProcess
-from penstock.worker.detached.tree import end_descendants, take_in_strays
+from penstock.worker.detached.tree import end_descendants, let_strays_go, take_in_strays
 from penstock.worker.hands import cut_short
 from penstock.worker.process import ProcessGone
 
@@ -174,6 +174,8 @@ class Keeper:
             if self._hard_at is not None and now >= self._hard_at:
                 self._hard_at = None
                 self._kill()
+            if self._process is not None:
+                let_strays_go(self._process.pid)
             self._weigh()
             cut_to_size(self._log)
             deadline = self._deadline if self._verdict is None else None
@@ -268,20 +270,23 @@ def _when_it_answers(ask: Any) -> Any:
 
 def main(config: KeeperConfig) -> int:
     """A keeper's life: the lock first, before anything of the user's is imported."""
-    os.umask(0o077)
     logging.basicConfig(
         level=config.log_level.upper(),
         format="%(asctime)s %(levelname)-7s %(process)d %(message)s",
     )
     folder = Folder(Path(config.folder))
-    folder.make()
-    lock = folder.lock(config.job)
-    if lock is None:
-        log.warning("job %s: another process of this host has it", config.job)
-        return Exit.LOCKED
-    take_in_strays()
     run = Run.here_and_now(config.job, config.attempt, config.worker)
-    folder.write(run)
+    try:
+        folder.make()
+        lock = folder.lock(config.job)
+        if lock is None:
+            log.warning("job %s: another process of this host has it", config.job)
+            return Exit.LOCKED
+        folder.write(run)
+    except (OSError, Refused) as error:
+        log.error("job %s: its files cannot be written: %s", config.job, error)  # noqa: TRY400
+        return Exit.MISSING
+    take_in_strays()
     keeper = Keeper(config, run, lambda: folder.unlock(config.job, lock))
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.broker import WorkerRow
+from penstock.errors import Refused
 from penstock.job import Job, State, put_back
 from penstock.release import release
 from penstock.worker.detached.death import gets_on, spared
@@ -116,7 +117,7 @@ class Launcher(threading.Thread):
             try:
                 self._turn()
             except Exception as error:
-                self._say_lost(error)
+                self._say(f"the store does not answer: {type(error).__name__}: {error}")
                 self._rest(1.0)
         with suppress(Exception):  # its lease would end by itself
             self._broker.recover(dead=self._spare, started=())
@@ -136,7 +137,7 @@ class Launcher(threading.Thread):
             self._forget()
         if len(self.watched) >= self._limit:
             self._rest(self._until(now))
-        elif now >= self._claim_at and self._claim():
+        elif now >= self._claim_at and self._has_room() and self._claim():
             self._futile = 0
         else:
             self._wait(now)
@@ -183,6 +184,15 @@ class Launcher(threading.Thread):
                 gone = self._gone.get_nowait()
 
     # Start
+
+    def _has_room(self) -> bool:
+        try:
+            self._folder.try_out()
+        except Refused as error:
+            self._claim_at = monotonic() + _AGAIN_SECONDS
+            self._say(str(error))
+            return False
+        return True
 
     def _claim(self) -> bool:
         self._claim_at = monotonic() + self._broker.poll_seconds
@@ -305,7 +315,7 @@ class Launcher(threading.Thread):
         if job is not None and held and gone.code in {Exit.LOCKED, Exit.MISSING}:
             locked = gone.code == Exit.LOCKED
             later = self._app.clock.now() + (self._lease / 3 if locked else _AGAIN_SECONDS)
-            self._broker.settle([(job, put_back("locked" if locked else "no code", later))])
+            self._broker.settle([(job, put_back("locked" if locked else "no start", later))])
             held = False
         self._broker.recover(dead=gone.worker, started=[gone.job] if held else ())
         if held:
@@ -348,9 +358,7 @@ class Launcher(threading.Thread):
             penstock=release(),
         )
 
-    def _say_lost(self, error: Exception) -> None:
+    def _say(self, trouble: str) -> None:
         if monotonic() - self._said_at >= _LOG_EVERY:
             self._said_at = monotonic()
-            log.error(
-                "detached jobs: the store does not answer: %s: %s", type(error).__name__, error
-            )
+            log.error("detached jobs: %s", trouble)

@@ -35,7 +35,7 @@ class Limits(NamedTuple):
         memory = sum(memory_of(pid) for pid in pids)
         if self.memory is not None and memory > self.memory:
             return f"it held {memory >> 20} MB, more than its max_memory of {self.memory >> 20}"
-        cpu = sum(map(cpu_of, pids))
+        cpu = sum(map(cpu_of, pids)) + _cpu_of_strays(root)
         if self.cpu is not None and cpu > self.cpu:
             return f"it used {cpu:.0f} s of processor time, more than its max_cpu of {self.cpu:g}"
         return None
@@ -43,7 +43,16 @@ class Limits(NamedTuple):
 
 def cpu_of(pid: int) -> float:
     """Seconds of processor time of a process, and of those that it waited for."""
+    return _ticks(pid, slice(11, 15)) / _TICKS
+
+
+def _cpu_of_strays(root: int) -> float:
+    """Of those that outlived their parents, and have ended since: they are in nobody's count."""
+    return _ticks(root, slice(13, 15)) / _TICKS
+
+
+def _ticks(pid: int, fields: slice) -> int:
     with suppress(OSError, ValueError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return sum(map(int, fields[11:15])) / _TICKS
-    return 0.0
+        found = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return sum(map(int, found[fields]))
+    return 0

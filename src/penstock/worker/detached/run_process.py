@@ -32,6 +32,7 @@ from penstock.worker.process import (
     ProcessGone,
     die_with_parent,
     receive,
+    receive_from,
     send,
     whole_outcome,
 )
@@ -56,6 +57,9 @@ class RunProcess:
     def __init__(self, target: str, job: Job[Any], log_level: str) -> None:
         ours, theirs = socket.socketpair()
         self._line = ours
+        self._sending = threading.Lock()
+        self._has_job = False
+        self._verdict: str | None = None  # that came before the job was given
         with theirs:
             number = theirs.fileno()
             try:
@@ -70,21 +74,32 @@ class RunProcess:
                 ours.close()
                 raise
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def wait_until_up(self) -> None:
         """Its code is loaded; ProcessGone if it ended before."""
         with self._or_gone():
-            receive(self._line)
+            receive_from(self._process, self._line)
 
     def run(self, job: Job[Any], rules: int) -> Outcome | None:
         """Have it run the job; ProcessGone if it ends before it answers."""
         with self._or_gone():
-            send(self._line, msgspec.msgpack.encode((job, rules)))
-            return whole_outcome(_answer.decode(receive(self._line)))
+            with self._sending:
+                send(self._line, msgspec.msgpack.encode((job, rules)))
+                self._has_job = True
+                if self._verdict is not None:
+                    send(self._line, self._verdict.encode())
+            return whole_outcome(_answer.decode(receive_from(self._process, self._line)))
 
     def interrupt(self, verdict: str) -> None:
         """Raise the verdict's error in the function."""
-        with suppress(OSError):
-            send(self._line, verdict.encode())
+        with suppress(OSError), self._sending:
+            if self._has_job:
+                send(self._line, verdict.encode())
+            else:
+                self._verdict = verdict
 
     def kill(self) -> None:
         """End it and its group: all that can be found where there is no /proc."""
@@ -204,18 +219,25 @@ def main(number: int, parent: int, target: str, log_level: str) -> None:
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(process)d %(message)s"
     )
+    output: Any = sys.stdout
+    if output is not None:  # whoever follows its log sees each line, and a kill takes none along
+        output.reconfigure(line_buffering=True)
     line = socket.socket(fileno=number)
     app = load_app(target)
     gate = Gate(app.broker)
-    send(line, b"")
-    job, rules = _given.decode(receive(line))
+    try:
+        send(line, b"")
+        job, rules = _given.decode(receive(line))
+    except (OSError, EOFError):  # it was cancelled before it began
+        os._exit(Exit.NO_OUTCOME)
     task = app.task_named(job.task)
     if task is None:
         os._exit(Exit.MISSING)
     verdicts = _Verdicts(line)
     verdicts.start()
     outcome = verdicts.call(app, task, job, partial(gate.last_look, rules))
-    sys.stdout.flush()
+    with suppress(Exception):  # the function may have closed it
+        sys.stdout.flush()
     with suppress(OSError):
         send(line, msgspec.msgpack.encode(outcome))
     app.close()

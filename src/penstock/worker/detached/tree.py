@@ -84,6 +84,18 @@ def take_in_strays() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def let_strays_go(own: int) -> None:
+    """Of those that were taken in, let the kernel forget the ones that have ended.
+
+    `own` is the child that somebody else here waits for.
+    """
+    if sys.platform == "linux":
+        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        with suppress(ChildProcessError):
+            while (ended := os.waitid(os.P_ALL, 0, look)) is not None and ended.si_pid != own:
+                os.waitpid(ended.si_pid, 0)
+
+
 def descendants(root: int) -> list[int]:
     """What this process started, and what that started, and so on; those that ended left out."""
     children: defaultdict[int, list[int]] = defaultdict(list)
