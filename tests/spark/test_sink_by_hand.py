@@ -16,7 +16,7 @@ from pyspark.sql import types
 from penstock.errors import Refused
 from penstock.spark.sink import BatchSink, StreamSink
 from penstock.spark.sink.fitting import Fit, fit
-from tests.spark.frames import APP, jobs_in, numbers_in, schema_of
+from tests.spark.frames import APP, arguments_in, jobs_in, numbers_in, schema_of
 from tests.spark.sink_tasks import Line
 
 NOWHERE = "sqlite:////nowhere/at.db"
@@ -114,8 +114,16 @@ def test_rejects_that_cannot_be_kept_end_the_write_with_a_sentence(sqlite_url: s
     (tmp_path / "a file").touch()
     options = {"task": "a:b", "url": sqlite_url, "rejects": str(tmp_path / "a file" / "rejects")}
 
-    with pytest.raises(Refused, match="rejects='.*a file/rejects' cannot be written"):
+    with pytest.raises(Refused, match=r"rejects='.*a file/rejects' cannot be written"):
         BatchSink(REAL, options, False).write(iter([pa.record_batch({"x": [float("nan")]})]))
+
+
+def test_a_row_may_have_no_arguments_at_all(sqlite_url: str):
+    sink = _sink(sqlite_url, id_column="number", arguments="")
+
+    sink.commit([sink.write(iter([_batch(1, 2)]))])
+
+    assert arguments_in(sqlite_url) == [{}, {}]
 
 
 def test_a_time_to_run_that_no_calendar_has_makes_a_bad_row(sqlite_url: str):
@@ -123,7 +131,7 @@ def test_a_time_to_run_that_no_calendar_has_makes_a_bad_row(sqlite_url: str):
     options = {"task": "a:b", "url": sqlite_url, "at_column": "at"}
     last = pa.array([253_402_300_799_999_999, 253_402_300_800_000_000], pa.timestamp("us", "UTC"))
 
-    with pytest.raises(Refused, match="row 1 .*column at: a time .* after 9999"):
+    with pytest.raises(Refused, match=r"row 1 .*column at: a time .* after 9999"):
         BatchSink(schema, options, False).write(
             iter([pa.record_batch({"number": pa.array([1, 2], pa.int32()), "at": last})])
         )
