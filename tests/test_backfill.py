@@ -158,7 +158,7 @@ def test_the_grid_shows_where_each_partition_is(app: App, broker: Broker):
     ("start", "end_", "options", "sentence"),
     [
         ("2026-02-01", "2026-01-01", {}, "ends before it begins"),
-        ("january", "2026-01-01", {}, "of type date"),
+        ("january", "2026-01-01", {}, "of type date, as '2026-01-31'"),
         (1, 2, {}, "of type date"),
         ("2026-01-01", "2026-01-02", {"step": timedelta(hours=1)}, "whole days"),
         ("2026-01-01", "2026-01-02", {"step": timedelta(0)}, "above 0"),
@@ -170,6 +170,11 @@ def test_the_grid_shows_where_each_partition_is(app: App, broker: Broker):
 def test_what_makes_no_sense_is_refused(app: App, start, end_, options, sentence):
     with pytest.raises(Refused, match=sentence):
         a_task(app).backfill(start, end_, **options)
+
+
+@pytest.mark.parametrize("broker", ["memory"], indirect=True)
+def test_a_range_may_end_with_the_calendar(app: App):
+    assert len(a_task(app).backfill("9999-12-30", "9999-12-31")) == 2
 
 
 @pytest.mark.parametrize("broker", ["memory"], indirect=True)

@@ -203,10 +203,8 @@ def _partitions(
         raise Refused(
             f"backfill({start!r}, {end!r}): more than {_MOST:,} partitions; do it in parts"
         )
-    current = first
-    while current <= last:
-        yield current
-        current += length
+    for n in range((last - first) // length + 1):
+        yield first + n * length
 
 
 def _kind(task: Task[..., Any]) -> Any:
@@ -231,7 +229,11 @@ def _read(kind: Any, given: Any, task: Task[..., Any]) -> Any:
     except ValueError:
         value = None
     if type(value) is not kind:
-        raise Refused(f"backfill({given!r}): a partition of {task.name} is of type {kind.__name__}")
+        example = {date: "'2026-01-31'", datetime: "'2026-01-31T00:00Z'", int: "7"}[kind]
+        raise Refused(
+            f"backfill({given!r}): a partition of {task.name} is of type {kind.__name__}, as"
+            f" {example}"
+        )
     if kind is datetime and value.tzinfo is None:
         raise Refused(f"backfill({given!r}): has no time zone; write 2026-01-01T00:00Z")
     return value

@@ -15,7 +15,7 @@ import penstock.spark
 from penstock import App, Refused, ResultGone
 from penstock.job import State
 from penstock.rule import RuleKind
-from penstock.spark import row_id
+from penstock.spark import applying, row_id
 from penstock.target import load_app
 from tests.spark.frames import jobs_in
 
@@ -49,9 +49,8 @@ def worker(app: App) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def frame_of(spark: Any, *texts: str) -> Any:
-    return spark.createDataFrame(
-        [(*pair, "kept") for pair in enumerate(texts)], "id int, text string, other string"
-    )
+    rows = [(*pair, "kept", "too") for pair in enumerate(texts)]
+    return spark.createDataFrame(rows, "id int, text string, state string, `the.json` string")
 
 
 def test_each_row_comes_back_with_its_result(
@@ -65,9 +64,10 @@ def test_each_row_comes_back_with_its_result(
     again = penstock.spark.apply(frame_of(spark, "a b", "bad", "c", "d e f"), task, id="id")
 
     found = {row.id: row for row in scored.collect()}
-    assert scored.columns == ["id", "text", "other", "result", "error", "attempt"]
+    assert scored.columns == ["id", "text", "state", "the.json", "result", "error", "attempt"]
     assert (found[0].result.points, found[0].result.words) == (0.0, ["a", "b"])
-    assert (found[1].result, found[1].attempt, found[1].other) == (None, 1, "kept")
+    assert (found[1].result, found[1].attempt, found[1].state) == (None, 1, "kept")
+    assert found[1]["the.json"] == "too"
     assert "bad text" in found[1].error
     assert {row.id: row.result and row.result.points for row in again.collect()} == {
         0: 0.0,
@@ -99,18 +99,46 @@ def test_what_cannot_be_applied_is_refused(shared_spark: Any, app: App, sqlite_u
         penstock.spark.apply(rows, task, id="key")
     with pytest.raises(Refused, match="nothing would be left"):
         penstock.spark.apply(rows, app.tasks["lab:forget"], id="id")
-    with pytest.raises(Refused, match="rename the frame's own"):
-        penstock.spark.apply(rows.withColumnRenamed("other", "error"), task, id="id")
+    for name in ("error", "Result"):
+        with pytest.raises(Refused, match="rename the frame's own"):
+            penstock.spark.apply(rows.withColumnRenamed("state", name), task, id="id")
+    with pytest.raises(Refused, match=r"give what @app.task made of the function"):
+        penstock.spark.apply(rows, task.function, id="id")  # pyright: ignore[reportArgumentType]  on purpose
     penstock.spark.attach(shared_spark, url="sqlite:////elsewhere/jobs.db")
     with pytest.raises(Refused, match="the session's sqlite:////elsewhere"):
         penstock.spark.apply(rows, task, id="id")
 
 
-def test_a_row_whose_job_was_deleted_is_named(spark: Any, app: App, worker: Any):
-    """It ends with a sentence, and does not wait for what will never come."""
+def test_an_answer_is_not_written_over_anything_else(
+    shared_spark: Any, app: App, sqlite_url: str, tmp_path: Path
+):
+    """A lake above all: into="lake" instead of "lake/scored" would have been the end of it."""
+    task = app.tasks["lab:score"]
+    spark = penstock.spark.attach(shared_spark, url=app.resolved_url.url)
+    rows = frame_of(spark, "a")
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "manifest.json").write_text("{}")
+    kept = tmp_path / "rows"
+    rows.write.parquet(str(kept))
+
+    with pytest.raises(Refused, match=r"holds manifest.json, and all of it would be overwritten"):
+        penstock.spark.apply(rows, task, id="id", into=str(tmp_path / "lake"))
+    with pytest.raises(Refused, match="is a file"):
+        penstock.spark.apply(rows, task, id="id", into=str(tmp_path / "lake" / "manifest.json"))
+    with pytest.raises(Refused, match="is what the frame is read from"):
+        penstock.spark.apply(spark.read.parquet(str(kept)), task, id="id", into=str(kept))
+    assert jobs_in(app.resolved_url.url) == []
+
+
+def test_a_row_whose_job_was_deleted_is_named(
+    spark: Any, app: App, worker: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """It ends with a sentence, and does not wait for what will never come, nor for other jobs."""
     task = app.tasks["lab:score"]
     penstock.spark.apply(frame_of(spark, "a"), task, id="id")
     app.broker.delete([row_id(task.name, 0)])
+    task.options(delay=3600).enqueue(id=1, text="of somebody else, for later")
+    monkeypatch.setattr(applying, "_EVERY_SECONDS", 0.0)
 
     with pytest.raises(ResultGone, match="row id=0 is not kept any more"):
         penstock.spark.apply(frame_of(spark, "a"), task, id="id")

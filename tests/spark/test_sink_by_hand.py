@@ -16,7 +16,7 @@ from pyspark.sql import types
 from penstock.errors import Refused
 from penstock.spark.sink import BatchSink, StreamSink
 from penstock.spark.sink.fitting import Fit, fit
-from tests.spark.frames import APP, jobs_in, numbers_in, schema_of
+from tests.spark.frames import APP, arguments_in, jobs_in, numbers_in, schema_of
 from tests.spark.sink_tasks import Line
 
 NOWHERE = "sqlite:////nowhere/at.db"
@@ -99,10 +99,49 @@ def test_rejects_of_attempts_that_lost_or_died_go_with_the_commit(store_url: str
     assert {path.name for path in rejects.iterdir()} == {won.rejects, f"_{beside.rejects}"}
 
 
+def test_an_abort_that_finds_no_store_does_not_hide_why_the_write_failed(tmp_path: Path):
+    rejects = tmp_path / "a file"
+    rejects.touch()
+    options = {"task": "a:b", "url": "sqlite:////dev/null/at.db", "rejects": str(rejects)}
+    sink = BatchSink(REAL, options, False)
+
+    with pytest.raises(Refused, match="cannot be opened"):
+        sink.write(iter([pa.record_batch({"x": [1.0]})]))
+    sink.abort([None])
+
+
+def test_rejects_that_cannot_be_kept_end_the_write_with_a_sentence(sqlite_url: str, tmp_path: Path):
+    (tmp_path / "a file").touch()
+    options = {"task": "a:b", "url": sqlite_url, "rejects": str(tmp_path / "a file" / "rejects")}
+
+    with pytest.raises(Refused, match=r"rejects='.*a file/rejects' cannot be written"):
+        BatchSink(REAL, options, False).write(iter([pa.record_batch({"x": [float("nan")]})]))
+
+
+def test_a_row_may_have_no_arguments_at_all(sqlite_url: str):
+    sink = _sink(sqlite_url, id_column="number", arguments="")
+
+    sink.commit([sink.write(iter([_batch(1, 2)]))])
+
+    assert arguments_in(sqlite_url) == [{}, {}]
+
+
+def test_a_time_to_run_that_no_calendar_has_makes_a_bad_row(sqlite_url: str):
+    schema = schema_of(number=INT, at=types.TimestampType())
+    options = {"task": "a:b", "url": sqlite_url, "at_column": "at"}
+    last = pa.array([253_402_300_799_999_999, 253_402_300_800_000_000], pa.timestamp("us", "UTC"))
+
+    with pytest.raises(Refused, match=r"row 1 .*column at: a time .* after 9999"):
+        BatchSink(schema, options, False).write(
+            iter([pa.record_batch({"number": pa.array([1, 2], pa.int32()), "at": last})])
+        )
+
+
 @pytest.mark.parametrize(
     ("schema", "options", "sentence"),
     [
         (NUMBER, {"app": APP}, "no column for 'text'"),
+        (schema_of(), {}, "the frame has no column"),
         (schema_of(number=INT, text=TEXT, more=INT), {"app": APP}, "has no argument 'more'"),
         (schema_of(number=TEXT, text=TEXT), {"app": APP}, "column number is string.*takes int"),
         (CALL, {"app": APP, "task": "mail:sent"}, "did you mean mail:send"),

@@ -289,6 +289,8 @@ def test_without_pushdown_it_is_said_what_to_set(spark, broker):
         ({"slices": "many"}, "a whole number"),
         ({"flow": "x"}, "for the tables jobs and results"),
         ({"app": "shop:app", "url": "sqlite:///x.db"}, "already says where"),
+        ({"slcies": "4"}, "'slcies' is not known to the source; there is slices"),
+        ({"table": "jobs", "after": "7"}, "only attempts, events and gauges"),
     ],
     ids=str,
 )

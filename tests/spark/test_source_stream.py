@@ -191,6 +191,11 @@ def test_jobs_cannot(spark, broker):
         TableStream({"table": "jobs"}, ONLY_POSITION)
 
 
+def test_a_stream_has_no_end():
+    with pytest.raises(Refused, match=r"'until' is for spark.read"):
+        TableStream({"table": "attempts", "until": "7"}, ONLY_POSITION)
+
+
 def test_an_offset_names_the_store_and_keeps_to_the_limit(broker, store_url, clock):
     """The reader by hand: what Spark keeps in its checkpoint."""
     stream = TableStream({"table": "attempts", "url": store_url}, ONLY_POSITION)

@@ -239,7 +239,7 @@ class _Command:
         self._ticker.done()
         answers.made_at = time.time()
         answers.source = "store" if small else "lake"
-        answers.where = self._where() if small else str(self._folder)
+        answers.where = self._where() if small else str(self._folder.absolute())
         if not small:
             answers.gaps = [msgspec.to_builtins(gap) for gap in self._lake().manifest().gaps]
         _write(place, page(answers))
@@ -363,7 +363,9 @@ def _put_replayed(done: Replayed, *, dry_run: bool) -> None:
         show.complain(f"{job} is not replayed: {reason}")
     if done.refused > _NAMED:
         show.complain(f"and {done.refused - _NAMED:,} more")
-    if dry_run:
+    if not done.found:
+        show.say("no job in the lake ended as --where says: nothing to enqueue")
+    elif dry_run:
         show.say(
             f"{done.enqueued:,} of {done.found:,} jobs would be enqueued, but for those that were"
             f" replayed as {done.name!r} before"

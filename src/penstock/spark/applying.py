@@ -7,10 +7,12 @@ is only patience.
 
 from __future__ import annotations
 
+import re
 import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker import Broker
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RESULT = ("result", "error", "attempt")
+_STATE, _JSON = "penstock_state", "penstock_json"  # of what is looked up, beside the frame's own
+_GONE = "gone"  # in place of a state: the store has no such job
+_ANSWER = re.compile(r"_SUCCESS|_temporary|part-.*|\..*\.crc")  # what Spark leaves in a folder
 _REASON = "penstock.spark.apply"
 _LOOK_SECONDS = 0.5
 _SAY_SECONDS = 5.0
@@ -57,21 +62,12 @@ def apply(
 
     spark = frame.sparkSession
     make_active(spark)
-    app, url = task.app, store_of(spark)
-    if app.resolved_url.url != url:
-        raise Refused(
-            f"the app's store is {mask(app.resolved_url.url)}, the session's {mask(url)}:"
-            " penstock.spark.attach(spark, url=...) with the app's"
-        )
-    if id not in frame.columns:
-        raise Refused(f"id={id!r}: the frame has no such column; there are {frame.columns}")
-    if taken := sorted(set(RESULT) & set(frame.columns)):
-        raise Refused(f"the answer has a column {taken[0]!r}; rename the frame's own")
-    for strategy in ("on_success", "on_error", "on_timeout"):
-        if getattr(task.policy, strategy) == "delete":
-            raise Refused(f'{task.name} has {strategy}="delete": nothing would be left to answer')
-    names = arguments or [name for name in frame.columns if name in task.codec.kinds]
-    _check(frame, task, id, names)
+    _check(frame, task, id, into)
+    app = task.app
+    names = arguments
+    if names is None:
+        names = [name for name in frame.columns if name in task.codec.kinds]
+    _check_columns(frame, task, id, names)
     reason = f"{_REASON}, {secrets.token_hex(4)}"
     if rate is not None:
         _limit(task, rate, reason)
@@ -89,7 +85,45 @@ def apply(
     return spark.read.parquet(into)
 
 
-def _check(frame: DataFrame, task: Task[..., Any], id: str, names: Sequence[str]) -> None:
+def _check(frame: DataFrame, task: Any, id: str, into: str | None) -> None:
+    """Refuse what cannot be answered, before anything is enqueued."""
+    if not isinstance(task, Task):
+        raise Refused(f"{task!r} is no task: give what @app.task made of the function")
+    url = store_of(frame.sparkSession)
+    if task.app.resolved_url.url != url:
+        raise Refused(
+            f"the app's store is {mask(task.app.resolved_url.url)}, the session's {mask(url)}:"
+            " penstock.spark.attach(spark, url=...) with the app's"
+        )
+    if id not in frame.columns:
+        raise Refused(f"id={id!r}: the frame has no such column; there are {frame.columns}")
+    # Spark does not tell Result from result.
+    if taken := [name for name in frame.columns if name.lower() in {*RESULT, _STATE, _JSON}]:
+        raise Refused(f"the answer has a column {taken[0].lower()!r}; rename the frame's own")
+    for strategy in ("on_success", "on_error", "on_timeout"):
+        if getattr(task.policy, strategy) == "delete":
+            raise Refused(f'{task.name} has {strategy}="delete": nothing would be left to answer')
+    if into is not None:
+        _check_place(frame, into)
+
+
+def _check_place(frame: DataFrame, into: str) -> None:
+    """Refuse to overwrite what is no earlier answer: Spark would remove whatever is there."""
+    place = Path(into)
+    if place.is_file():
+        raise Refused(f"into={into!r} is a file: name a folder for the answer")
+    if place.is_dir():
+        for found in sorted(place.iterdir()):
+            if not _ANSWER.fullmatch(found.name):
+                raise Refused(
+                    f"into={into!r} holds {found.name}, and all of it would be overwritten: name a"
+                    " folder for the answer alone"
+                )
+        if any(file.startswith(f"{place.absolute().as_uri()}/") for file in frame.inputFiles()):
+            raise Refused(f"into={into!r} is what the frame is read from: name another folder")
+
+
+def _check_columns(frame: DataFrame, task: Task[..., Any], id: str, names: Sequence[str]) -> None:
     """Refuse columns that are no arguments of the task."""
     from penstock.spark.sink.layout import lay_out
     from penstock.spark.sink.options import SinkOptions
@@ -128,7 +162,10 @@ def _open(broker: Broker, task: str) -> int:
 
 def _await_all(broker: Broker, frame: DataFrame, task: str, id: str) -> None:
     """Return when the job of every row has ended."""
-    rows = frame.select(id).distinct().count()
+    from pyspark.sql.functions import col
+
+    ids = frame.select(_quoted(id))
+    rows = ids.distinct().count()
     said = looked = time.monotonic()
     if not any(task in worker.tasks for worker in broker.workers()):
         _say(f"no worker runs {task} yet: start one, `penstock worker`")
@@ -137,11 +174,12 @@ def _await_all(broker: Broker, frame: DataFrame, task: str, id: str) -> None:
         left = _open(broker, task)
         if left == 0 or now - looked >= _EVERY_SECONDS:
             looked = now
-            open_rows = _looked_up(frame.select(id), task, id).where("state is null").take(1)
+            missing = col(_STATE).isNull() | (col(_STATE) == _GONE)
+            open_rows = _looked_up(ids, task, id).where(missing).take(1)
             if not open_rows:
                 _say(f"{rows:,} rows ended")
                 return
-            if left == 0:
+            if open_rows[0][_STATE] == _GONE:
                 raise ResultGone(
                     f"the job of row {id}={open_rows[0][id]!r} is not kept any more: it was"
                     f" deleted, or {task} keeps what ended for too short a time"
@@ -153,14 +191,14 @@ def _await_all(broker: Broker, frame: DataFrame, task: str, id: str) -> None:
 
 
 def _looked_up(frame: DataFrame, task: str, id: str) -> DataFrame:
-    """The rows with what became of their jobs; `state` is null where that is still open."""
+    """The rows with what became of their jobs; the state is null where that is still open."""
     from pyspark.sql import types
 
     found = types.StructType(
         [
             *frame.schema.fields,
-            types.StructField("state", types.StringType()),
-            types.StructField("json", types.StringType()),
+            types.StructField(_STATE, types.StringType()),
+            types.StructField(_JSON, types.StringType()),
             types.StructField("error", types.StringType()),
             types.StructField("attempt", types.IntegerType()),
         ]
@@ -178,7 +216,7 @@ def _lookup(task: str, id: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
             for row in rows:
                 job = broker.get(row_id(task, row[id]))
                 if job is None or job.state not in ENDED:
-                    yield (*row, None, None, None, None)
+                    yield (*row, _GONE if job is None else None, None, None, None)
                     continue
                 good = job.state is State.SUCCEEDED
                 result = b"null" if job.result is None else job.result
@@ -197,9 +235,14 @@ def _typed(frame: DataFrame, task: Task[..., Any]) -> DataFrame:
     from penstock.spark.returns import type_of
 
     wanted = types.StructType([types.StructField("result", type_of(task.results.annotation))])
-    typed = frame.withColumn("result", functions.from_json("json", wanted)["result"])
-    own = [name for name in frame.columns if name not in {"state", "json", *RESULT}]
+    typed = frame.withColumn("result", functions.from_json(_JSON, wanted)["result"])
+    own = [_quoted(name) for name in frame.columns if name not in {_STATE, _JSON, *RESULT}]
     return typed.select(*own, *RESULT)
+
+
+def _quoted(name: str) -> str:
+    """A column as Spark takes it: one with a dot would be a field of another."""
+    return "`{}`".format(name.replace("`", "``"))
 
 
 def _say(text: str) -> None:

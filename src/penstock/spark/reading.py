@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -42,6 +43,12 @@ SLICES = 8
 ROWS_PER_TRIGGER = 1_000_000
 FEW_ROWS = 20_000  # are read by one task: another one costs as much as reading them
 _MOST = Selection(table="attempts")  # what most of a history is: looking for it ends soon
+_KNOWN = frozenset(
+    {
+        *("after", "app", "flow", "node", "profile", "rows_per_trigger", "slices", "table"),
+        *("until", "url"),
+    }
+)
 _OF_BODIES = frozenset({"arguments", "headers", "flow", "node", "result"})
 Offset = dict[str, int]  # the store's id: the position that is read
 
@@ -86,6 +93,7 @@ class Reading:
     """What a batch and a stream read alike: the rows of a slice."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        _check_options(options)
         self._place = Place(options)
         self._schema = schema
         self._slices = _number(options, "slices") or SLICES
@@ -146,6 +154,8 @@ class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         streamed(options.get("table", ""))
+        if options.get("until") is not None:
+            raise Refused("option 'until' is for spark.read: a stream has no end")
         super().__init__(options, schema)
         self._after = _number(options, "after") or 0
         self._rows = _number(options, "rows_per_trigger") or ROWS_PER_TRIGGER
@@ -220,6 +230,20 @@ def _check(table: str, schema: StructType) -> None:
         if has != kind:
             says = "has no such column" if has is None else f"has it as {has}"
             raise Refused(f"column {field.name} {kind}: the table {table} {says}")
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    """Refuse what nobody would heed; names with a dot, and the path, are Spark's own."""
+    for name in sorted(name.lower() for name in options):
+        if name not in _KNOWN and name != "path" and "." not in name:
+            near = get_close_matches(name, _KNOWN, 1) or [", ".join(sorted(_KNOWN))]
+            raise Refused(f"option {name!r} is not known to the source; there is {near[0]}")
+    spans = [name for name in ("after", "until") if options.get(name) is not None]
+    if spans and options.get("table") not in HISTORY:
+        raise Refused(
+            f"option {spans[0]!r} is a position of the history: only attempts, events and gauges"
+            " have one"
+        )
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:

@@ -62,7 +62,7 @@ def session(
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"  # else spark-submit has started Java, and was told which
     began = time.monotonic()
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every line that it closes
+    _quieten()
     if master is not None:
         _say(f"starting Spark on {master}, which takes some seconds")
         _prepare_environment(master)
@@ -107,6 +107,18 @@ def make_active(spark: SparkSession) -> None:
     made: Any = getattr(spark, "_jsparkSession", None)
     if made is not None:  # else it stands in for one, in a test
         made.setActiveSession(made)
+
+
+def _quieten() -> None:
+    """Leave out what py4j tells of every line that it closes, and what PySpark writes of an error.
+
+    That is raised as well: a line of JSON with the stack of both languages adds nothing.
+    """
+    from pyspark.logger import PySparkLogger
+
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _need_spark() -> None:

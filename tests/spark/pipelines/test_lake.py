@@ -212,8 +212,11 @@ def test_one_writes_at_a_time(lake):
 def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("not a folder")
 
+    for place in (tmp_path / "file", tmp_path / "file" / "lake"):
+        with pytest.raises(Refused, match=r"is a file, or in one, .* with --lake"):
+            Lake(place).writing().__enter__()
     with pytest.raises(Refused, match=r"cannot be written: .*Make the folder writable"):
-        Lake(tmp_path / "file" / "lake").writing().__enter__()
+        Lake("/proc/lake").writing().__enter__()
     with pytest.raises(Refused, match="in a path for a pattern"):
         Lake(tmp_path / "lake[1]")
     with pytest.raises(Refused, match="a lake is a folder of this machine"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from pyspark.logger import PySparkLogger
 
 from penstock.brokers import open_broker
 from penstock.errors import Refused
@@ -111,6 +113,20 @@ def test_a_dry_run_enqueues_nothing(shared_spark, store):
 def test_a_condition_that_cannot_be_asked_is_refused_in_a_sentence(shared_spark, where):
     with pytest.raises(Refused, match=f"--where '{where}' cannot be asked of the lake"):
         chosen(attempts(shared_spark), where)
+
+
+def test_nor_does_pyspark_log_a_stack_beside_the_sentence(shared_spark):
+    told: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = told.append
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.addHandler(handler)
+
+    with pytest.raises(Refused, match="cannot be asked"):
+        chosen(attempts(shared_spark), "no_such_column = 1")
+
+    logger.removeHandler(handler)
+    assert told == []
 
 
 def test_a_condition_that_fails_on_a_row_is_refused_in_a_sentence(shared_spark, store):

@@ -11,7 +11,14 @@ import pytest
 
 from penstock.spark.pipelines.answers import MOST, Answers, Frames, answer, stretch_for
 from penstock.spark.pipelines.clean import DAY, HOUR, MINUTE
-from penstock.spark.pipelines.figures import brief, count_text, seconds_text, share_text, ticks
+from penstock.spark.pipelines.figures import (
+    brief,
+    count_text,
+    seconds_text,
+    share_text,
+    stretch_text,
+    ticks,
+)
 from penstock.spark.pipelines.open_jobs import open_jobs
 from penstock.spark.pipelines.page import page
 from penstock.spark.pipelines.plot import bars, lines
@@ -165,6 +172,13 @@ def test_a_plot_has_no_more_points_than_one_can_tell_apart(span, every):
 )
 def test_durations_have_three_digits_and_a_unit(seconds, text):
     assert seconds_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(MINUTE, "1 min"), (15 * MINUTE, "15 min"), (HOUR, "1 h"), (DAY, "1 d")]
+)
+def test_a_stretch_is_of_the_largest_unit_that_is_whole(seconds, text):
+    assert stretch_text(seconds) == text
 
 
 def test_numbers_as_people_read_them():

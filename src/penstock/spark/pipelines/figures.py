@@ -28,6 +28,12 @@ def seconds_text(seconds: float | None, like: float | None = None) -> str:
     return f"{_short(seconds / size)} {unit}"
 
 
+def stretch_text(seconds: int) -> str:
+    """A stretch of whole minutes, hours or days: `5 min`, `1 h`, where a duration is `60 min`."""
+    size, unit = next((size, unit) for _, size, unit in _SPANS if seconds % size == 0)
+    return f"{seconds // size:.0f} {unit}"
+
+
 def count_text(number: float | None) -> str:
     """A number in full: `1,234,567`."""
     return NONE if number is None else f"{round(number):,}"

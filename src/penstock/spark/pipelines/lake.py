@@ -89,6 +89,7 @@ class Lake:
     @contextmanager
     def writing(self) -> Generator[Writing]:
         """The right to change the lake, which one process has at a time; makes it if need be."""
+        read_manifest(self.folder)  # refuses a file, and a lake that it cannot read
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)

@@ -76,7 +76,9 @@ def read_manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except NotADirectoryError:
-        raise Refused(f"{folder} is a file: a lake is a folder") from None
+        raise Refused(
+            f"{folder} is a file, or in one, and a lake is a folder: name another one with --lake"
+        ) from None
     except OSError as error:
         raise Refused(f"the lake {folder} cannot be read: {error.strerror}") from None
     try:

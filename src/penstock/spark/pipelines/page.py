@@ -16,6 +16,7 @@ from penstock.spark.pipelines.figures import (
     moment_text,
     seconds_text,
     share_text,
+    stretch_text,
 )
 from penstock.spark.pipelines.plot import COLOURS, bars, legend, lines
 from penstock.spark.pipelines.sections import Column, Section, sections
@@ -73,7 +74,7 @@ def heading(answers: Answers) -> str:
         return f"No attempt has ended yet; {origin}.{_missing(answers)}"
     return (
         f"{moment_text(answers.first_at)} to {moment_text(answers.last_at)} UTC, {origin}."
-        f" A point of a plot stands for {seconds_text(answers.every)}.{_missing(answers)}"
+        f" A point of a plot stands for {stretch_text(answers.every)}.{_missing(answers)}"
     )
 
 
@@ -182,7 +183,7 @@ def _load_plots(answers: Answers, queues: Sequence[str]) -> str:
     if not rows:
         return ""
     plots = [
-        _plot(f"Attempts that ended, per {seconds_text(every)}", rows, queues, "attempts", counts),
+        _plot(f"Attempts that ended, per {stretch_text(every)}", rows, queues, "attempts", counts),
         _plot("Wait from due to started, 95th percentile", rows, queues, "wait_p95", spans),
         _plot("Run from started to ended, 95th percentile", rows, queues, "run_p95", spans),
     ]
@@ -200,7 +201,7 @@ def _failure_plot(answers: Answers, queues: Sequence[str]) -> str:
     rows = [row for row in rows if row["wrong"]]
     if not rows:
         return ""
-    title = f"Failed jobs, retries and lapses, per {seconds_text(answers.every)}"
+    title = f"Failed jobs, retries and lapses, per {stretch_text(answers.every)}"
     return _with_legend(answers, queues, [_plot(title, rows, queues, "wrong", counts)])
 
 

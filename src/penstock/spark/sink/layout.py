@@ -62,6 +62,9 @@ def lay_out(schema: spark.StructType, options: SinkOptions, app: App | None) -> 
     fields = {field.name: field for field in schema.fields}
     if len(fields) < len(schema.fields):
         raise Refused("two columns have the same name; rename one")
+    if not fields:
+        # Rows without a column get lost on their way to Python: Arrow counts none.
+        raise Refused("the frame has no column, and its rows would be lost; give it one, as an id")
     roles = dict(options.columns)
     for role, column in roles.items():
         _check_role(role, column, fields)

@@ -150,7 +150,7 @@ class Maker:
         about: dict[str, list[Any]] = {}
         for role, column in self._layout.roles.items():
             if role == "at":
-                about[role] = seconds_of(columns[column])
+                about[role] = seconds_of(column, columns[column], faults)
             elif role != "args":
                 about[role] = columns[column].to_pylist()
             if role in {"id", "task"}:

@@ -79,7 +79,8 @@ def _checked(options: Mapping[str, str]) -> dict[str, Any]:
         if checked.get(name, 1) < 1:
             raise Refused(f"option {name}={options[name]!r}: a whole number from 1 up")
     if "arguments" in options:
-        checked["arguments"] = tuple(part.strip() for part in options["arguments"].split(","))
+        named = options["arguments"].split(",") if options["arguments"].strip() else []
+        checked["arguments"] = tuple(part.strip() for part in named)
     if "unique_for" in options:
         checked["unique_for"] = _seconds("unique_for", options["unique_for"])
     check_text("write", options.get("write"))

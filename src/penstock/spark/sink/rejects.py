@@ -41,12 +41,18 @@ class Rejects:
         reasons = arrow.array([faults[row] for row in rows], arrow.string())
         table = table.append_column(REASON, reasons)
         if self._writer is None:
-            files, folder = _place(self._path)
+            self._writer = self._opened(table.schema)
+        self._writer.write_table(table)
+
+    def _opened(self, schema: Any) -> Any:
+        files, folder = _place(self._path)
+        parquet: Any = import_module("pyarrow.parquet")
+        try:
             files.create_dir(folder, recursive=True)
             where = f"{folder}/_{self.name}"
-            parquet: Any = import_module("pyarrow.parquet")
-            self._writer = parquet.ParquetWriter(where, table.schema, filesystem=files)
-        self._writer.write_table(table)
+            return parquet.ParquetWriter(where, schema, filesystem=files)
+        except OSError as error:
+            raise Refused(f"rejects={self._path!r} cannot be written: {error}") from None
 
     def close(self) -> str | None:
         """The file's name, if there is one."""

@@ -41,10 +41,11 @@ def values_of(name: str, column: Any, faults: Faults) -> list[Any]:
     return values
 
 
-def seconds_of(column: Any) -> list[float | None]:
-    """Times as seconds since the epoch."""
-    whole = column.cast(arrow.timestamp("us", "UTC")).cast(arrow.int64()).to_pylist()
-    return [None if value is None else value / 1e6 for value in whole]
+def seconds_of(name: str, column: Any, faults: Faults) -> list[float | None]:
+    """Times as seconds since the epoch; rows with one that no calendar has go to `faults`."""
+    whole = column.cast(arrow.timestamp("us", "UTC")).cast(arrow.int64())
+    _outside(name, whole, _DAY, faults)
+    return [None if value is None else value / 1e6 for value in whole.to_pylist()]
 
 
 def _numbers(name: str, column: Any, faults: Faults) -> list[Any]:
@@ -64,16 +65,8 @@ def _times(name: str, column: Any, faults: Faults) -> list[Any]:
     dated = types.is_date(kind)
     whole = column.cast(arrow.date32() if dated else arrow.timestamp("us", kind.tz))
     whole = whole.cast(arrow.int32() if dated else arrow.int64())
-    first, last = _FIRST_DAY, _LAST_DAY
-    if not dated:
-        first, last = first * _DAY, (last + 1) * _DAY - 1
-    bounds = compute.min_max(whole).as_py()
-    if bounds["min"] is not None and (bounds["min"] < first or bounds["max"] > last):
-        outside = compute.or_(compute.less(whole, first), compute.greater(whole, last))
-        for row, out in enumerate(outside.to_pylist()):
-            if out:
-                fault = f"column {name}: a time before the year 1 or after 9999 has no JSON form"
-                faults.setdefault(row, fault)
+    outside = _outside(name, whole, 1 if dated else _DAY, faults)
+    if outside is not None:
         column = compute.if_else(outside, arrow.scalar(None, kind), column)
     if dated:
         return column.to_pylist()
@@ -84,6 +77,20 @@ def _times(name: str, column: Any, faults: Faults) -> list[Any]:
     day = compute.utf8_slice_codeunits(texts, 0, 10)
     time = compute.utf8_slice_codeunits(texts, 11)
     return compute.binary_join_element_wise(day, "T", time, zone, "").to_pylist()
+
+
+def _outside(name: str, whole: Any, day: int, faults: Faults) -> Any:
+    """Which of these times no calendar has, `day` to a day; None if there is no such time."""
+    first, last = _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
+    bounds = compute.min_max(whole).as_py()
+    if bounds["min"] is None or (bounds["min"] >= first and bounds["max"] <= last):
+        return None
+    outside = compute.or_(compute.less(whole, first), compute.greater(whole, last))
+    for row, out in enumerate(outside.to_pylist()):
+        if out:
+            fault = f"column {name}: a time before the year 1 or after 9999 cannot be stored"
+            faults.setdefault(row, fault)
+    return outside
 
 
 def _one_by_one(name: str, column: Any, faults: Faults) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,10 +114,16 @@ class _Sink:
                 sweep(path, write)
 
     def _discard(self, write: str, parts: Sequence[Part]) -> None:
-        if self._options.rejects is not None:
-            forget(self._options.rejects, _rejected(parts))
-            sweep(self._options.rejects, write)
-        with _opened(self._options) as broker:
+        """Forget what was staged; what is not forgotten here is pruned after a day.
+
+        So this never fails: Spark would show that, under a stack of Java's, and not why the write
+        came to nothing.
+        """
+        with suppress(PenstockError, OSError):
+            if self._options.rejects is not None:
+                forget(self._options.rejects, _rejected(parts))
+                sweep(self._options.rejects, write)
+        with suppress(PenstockError), _opened(self._options) as broker:
             broker.discard(write)
 
 

@@ -1,0 +1,45 @@
+"""The report of a lake in a browser: on a phone, too, whatever the names are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from penstock.spark.pipelines.answers import Answers
+from penstock.spark.pipelines.page import page
+from tests.browser.conftest import HOSTILE
+
+pytestmark = pytest.mark.browser
+
+LONG = "/data/" + "x" * 200
+
+
+def _answers(name: str) -> Answers:
+    row: dict[str, Any] = {"tag": name, "value": name, "jobs": 1, "wait_p95": None, "run_p95": 0.0}
+    opened = {"ready": 3, "scheduled": 1, "waiting": 2, "running": 1, "oldest": 77.0, "at": 0.0}
+    return Answers(
+        source="lake",
+        where=f"{LONG} {name}",
+        tags=[{**row, "busy": 1.0, "failed": 0}],
+        open_jobs=[{"queue": name, **opened}],
+        depth=[{"queue": name, "at": 0.0, "ready": 5, "running": 2, "oldest": 3.0}],
+    )
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", [*HOSTILE, LONG], ids=range(len(HOSTILE) + 1))
+def test_nobody_scrolls_sideways_and_nothing_of_a_name_runs(browser: Browser, width, name):
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    opened = context.new_page()
+    asked: list[str] = []
+    opened.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    opened.on("request", lambda request: asked.append(request.url))
+
+    opened.set_content(page(_answers(name)))
+
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened.locator(".plot svg").count() == 2
+    assert asked == []
+    context.close()
