@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -20,8 +21,6 @@ HELD, SETTLED, ASKED = 0, 1, 2  # the marks of a lease
 # Where a packed job's claim is written: Job.lease is the lease, the place in it, the stored id.
 # A plain tuple: a named one costs 0.2 us more, for every job claimed.
 Held = tuple[int, int, bytes]
-
-_TAILS: list[bytes] = []  # every end that an id can have, once one is asked for
 
 
 def lengths_of(bodies: Sequence[bytes]) -> bytes:
@@ -43,9 +42,13 @@ def split(lengths: bytes, bodies: bytes) -> list[bytes]:
 def ids_after(first: bytes, count: int) -> list[bytes]:
     """The ids of a parcel, as they are stored."""
     head, tail = first[:14], int.from_bytes(first[14:], "big")
-    if not _TAILS:
-        _TAILS.extend(number.to_bytes(2, "big") for number in range(1 << 16))
-    return [head + end for end in _TAILS[tail : tail + count]]
+    return [head + end for end in _tails()[tail : tail + count]]
+
+
+@cache
+def _tails() -> list[bytes]:
+    """Every end that an id can have; all of them, or another thread's claim would lose jobs."""
+    return [number.to_bytes(2, "big") for number in range(1 << 16)]
 
 
 def made_at(raw: bytes) -> float:
