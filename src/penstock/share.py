@@ -5,7 +5,7 @@
 
 A dashboard with many readers asks as much as it is let. So its looks count what the server took
 for them, and above a share of the time they wait, before they begin: nothing is held meanwhile.
-Stores whose readers are in nobody's way pay no attention to it.
+Stores whose readers are in nobody's way spend nothing of it.
 """
 
 from __future__ import annotations

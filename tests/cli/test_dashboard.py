@@ -171,6 +171,20 @@ def test_of_two_that_took_a_port_at_once_one_gets_the_next():
     assert ports[1] > port
 
 
+def test_dev_names_the_store_once(shop):
+    process = shop.start("dev", "shop")
+    said: list[str] = []
+    try:
+        while not all(any(word in line for line in said) for word in ("dashboard: ", "Ctrl-C")):
+            said.append(process.stderr.readline())
+            assert said[-1], said
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+    assert [line.partition(":")[0] for line in said].count("store") == 1
+
+
 def test_dev_shows_the_dashboard_too(shop):
     process = shop.start("dev", "shop", "--json")
     try:

@@ -231,6 +231,29 @@ def test_no_more_jobs_are_touched_than_were_counted(broker, clock):
     assert sum(each.failed for each in broker.count()) == 700
 
 
+def test_of_what_another_process_began_one_is_told_where_to_look(web: Web, serve, broker, clock):
+    fail_all(broker, clock, 3)
+    other = serve(broker).browser(Role.OPERATE)
+    client = web.client(Role.OPERATE)
+    given = {"verb": "retry", "filter": "state:failed", "reason": "fixed"}
+    begun_ = client.post(f"{V1}/operations", json=given).json()
+    ended(client, begun_["id"])
+
+    answers = [
+        other.get(f"/operations/{begun_['id']}"),
+        other.post(f"/operations/{begun_['id']}/cancel"),
+        other.get(f"{V1}/operations/{begun_['id']}"),
+    ]
+
+    for answer in answers:
+        assert answer.status_code == 404
+        assert "Another process may have begun it" in answer.text
+        assert "is in the audit" in answer.text
+    assert "None was begun by this process" in other.get("/operations").text
+    [deed] = other.get(f"{V1}/audit", params={"kind": "operation"}).json()["deeds"]
+    assert (deed["reason"], deed["says"]["operation"]) == ("fixed", begun_["id"])
+
+
 def test_jobs_that_wait_for_their_time_are_cancelled_and_no_others(web: Web, broker, clock):
     later = [a_job(clock, run_at=clock.now() + 60) for _ in range(3)]
     broker.enqueue([*some_jobs(clock, 4), *later])

@@ -139,9 +139,13 @@ def test_each_rule_is_set_and_taken_back_as_the_page_offers_it(web: Web, broker,
     page = browser.get("/rules").text
     [form] = re.findall(rf'action="/rules/{off}".*?</form>', page, re.DOTALL)
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
+    assert '<input name="reason"' in form
+    fields["reason"] = "it is over"
     assert browser.post(f"/rules/{off}", data=fields).status_code == 303
 
     assert broker.rules() == []
+    [last, _] = browser.get("/api/v1/audit", params={"kind": "rule"}).json()["deeds"]
+    assert (last["author"], last["reason"]) == ("ada", "it is over")
     again = browser.post(f"/rules/{off}", data=fields)
     assert again.status_code == 409
     assert "somebody has taken it back" in text_of(again.text)

@@ -89,7 +89,7 @@ def dashboard(
             metrics=metrics,
         )
         with listening(bind, port) as heard:
-            address = _say(heard, port, keys, prefix, json=json)
+            address = _say(heard, port, keys, prefix, where=mask(where), json=json)
             if open_:
                 # Whoever lists this machine's processes sees the address that a browser is given.
                 ticket = None if keys.kept is None else access.ticket(keys.tokens[0])
@@ -108,7 +108,7 @@ def dashboard(
             serve(broker, store_url(url, profile, None).url)
         return
     with chosen(url, profile):
-        app = _app(target, url)
+        app = _app(target, url, quiet=json)
         try:
             serve(app, app.resolved_url.url)
         finally:
@@ -131,19 +131,21 @@ def token_for_now() -> tuple[str | None, str | None]:
     return token.line, text
 
 
-def _app(target: str, url: str | None) -> App:
+def _app(target: str, url: str | None, *, quiet: bool) -> App:
     from penstock.cli.place import checked, load, say_where
     from penstock.errors import Refused
 
     app = checked(load(target), url)
     if app.resolved_url.url.startswith("memory:"):
         raise Refused("a memory: store is inside the process that made it: nobody else can look")
-    if url is None:
+    if url is None and not quiet:
         say_where(app.resolved_url)
     return app
 
 
-def _say(heard: socket.socket, wanted: int, keys: Keys, prefix: str, *, json: bool) -> str:
+def _say(
+    heard: socket.socket, wanted: int, keys: Keys, prefix: str, *, where: str, json: bool
+) -> str:
     """Say where it is; the address without its token."""
     from penstock.cli import show as shown
 
@@ -152,7 +154,7 @@ def _say(heard: socket.socket, wanted: int, keys: Keys, prefix: str, *, json: bo
     address = f"http://{name}:{port}{prefix.rstrip('/')}/"
     entrance = address if keys.text is None else f"{address}?token={keys.text}"
     if json:
-        shown.put_json({"url": address, "token": keys.text})
+        shown.put_json({"url": address, "token": keys.text, "store": where})
     else:
         if wanted not in {0, port}:
             shown.aside(f"port {wanted} is taken, and {port} is not", "yellow")

@@ -143,10 +143,13 @@ class Live:
             self._position = last[-1].position if last else 0
         rows = verbs.history(self._position, MOST_ROWS)
         full = len(rows) == MOST_ROWS
+        newest = verbs.history(None, 1) if full or not rows else rows
         if rows:
             # What is too much for a second is skipped: live is what happens now.
-            newest = verbs.history(None, 1) if full else rows
             self._position = max(rows[-1].position, newest[-1].position)
+        else:
+            # Another store took the place of this one, or an older copy: its history is shorter.
+            self._position = min(self._position, newest[-1].position if newest else 0)
         alive = sum(row.alive for row in verbs.workers() if row.queues != ())
         return tick_of(now, queues, rows, alive=alive, more=full)
 

@@ -1,8 +1,9 @@
 """Cancel, retry or delete everything that a filter means: on the server, while people watch.
 
 An operation is a thread that goes page by page through the verbs of whoever began it, who is in the
-history of every job. How far it got is in memory alone: killed half-way, what was done is done, and
-the same filter finds the rest.
+history of every job. How far it got is in memory alone, of the process that was asked: another one
+that serves the same dashboard does not know of it. Killed half-way, what was done is done, and the
+same filter finds the rest.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ MOST_COUNTED = 50_000
 MOST_EXAMINED = 200_000  # jobs, by one count
 MOST_AT_ONCE = 2
 MOST_KEPT = 50
+NOT_HERE = (
+    "This process of the dashboard knows of no such operation. Another process may have begun it, "
+    "and can alone show how far it is, or stop it: asking again may reach that one. Or this one "
+    "was started anew since. What was done to which jobs is in the audit, while it goes on, too."
+)
 _LONGEST_REST = 0.25  # seconds
 
 
@@ -84,7 +90,7 @@ def _meant(verbs: Verbs, verb: str, text: str) -> Filter:
 
 
 class Operations:
-    """The operations of one dashboard: one at a time per person, and few in all."""
+    """The operations of one process's dashboard: one at a time per person, and few in all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -30,6 +30,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
 from penstock.job import Lane
 from penstock.joining import driver_connection
+from penstock.share import my_share
 
 BUSY_SECONDS = 30.0
 _MIGRATE_SECONDS = 5.0
@@ -73,6 +74,7 @@ class Store:
             )
             raise StoreUnreachable(message)
         self._shared: mmap.mmap | None = None
+        self._file: tuple[int, int] | None = None
         self._renew_locks()
         self._open()
         _stores.add(self)
@@ -83,6 +85,7 @@ class Store:
 
     def _open(self) -> None:
         self._pid = os.getpid()
+        self._file = self._file_there() or self._file
         self._durable = True
         try:
             with in_our_words(self.path):
@@ -105,23 +108,30 @@ class Store:
         """Go over to another file that is at the path by now; refuse to go on where there is none.
 
         A file that was deleted or replaced stays open, and nobody else would ever see what goes on
-        in it: a worker would be deaf to all that is enqueued from then on.
+        in it: a worker would be deaf to all that is enqueued from then on, and a dashboard blind.
         """
-        there = self._file_there()
-        if there == self._file or self._pid != os.getpid():
+        if self._file is None:  # it is being made
             return
+        there = self._file_there()
         if there is None:
             raise StoreUnreachable(
                 f"the store {self.path} is gone: its file was moved or deleted while in use; put "
                 "it back, or start again with a new one"
             )
+        if there == self._file or self._pid != os.getpid():
+            return
         with self._writer_lock, self._reader_lock:
+            if there == self._file or self._pid != os.getpid():
+                return  # another thread was quicker
+            if self._writer.in_transaction or self._reader.in_transaction:
+                return  # this thread's own, which ends where it began
             self._writer.close()
             self._reader.close()
             self._shared = None
             self.lanes.clear()
             self.searched.clear()
-            self._pid = _CLOSED_FOR_FORK
+            # At once: others, who have seen it open, wait for these locks.
+            self._open()
 
     def _open_writer(self) -> None:
         # What jobs carry is the owner's and the group's affair, and nobody else's.
@@ -160,6 +170,8 @@ class Store:
         return connection
 
     def _reopen(self) -> None:
+        if my_share() is not None:  # a dashboard's look: perhaps no worker is there to notice
+            self.follow()
         # Usually done: only a child, or a parent that could not do it right after the fork, has to.
         if self._pid != os.getpid():
             with self._writer_lock, self._reader_lock:

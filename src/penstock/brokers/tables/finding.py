@@ -59,13 +59,18 @@ class Newest:
         if filter.task or filter.queue or filter.args:
             rows = self._db.execute(self._store.sql.lanes)
             lanes = [row for row in rows if _could_hold(filter, row)]
-        numbers = msgspec.json.encode([row["hash"] for row in lanes]).decode()
-        narrowed = filter.task or filter.queue
+        numbers = [row["hash"] for row in lanes] if filter.task or filter.queue else None
+        waits = bool(filter.due) and "now" not in filter.due
+        if waits:
+            later = self._with_later(filter.read_at)
+            numbers = list(later if numbers is None else later.intersection(numbers))
+            if not numbers:
+                return
         parameters = {
             "below": older.id,
             "at": older.at,
             "derived": older.derived,
-            "lanes": numbers if narrowed else None,
+            "lanes": None if numbers is None else msgspec.json.encode(numbers).decode(),
         }
         wanted = filter.states
         if filter.tags or (filter.args and all(_has_indexed(filter, row) for row in lanes)):
@@ -77,9 +82,17 @@ class Newest:
                 return
         elif not filter.derived:
             # Whatever has a time to wait for has a row of its own.
-            packed = State.READY in wanted and (not filter.due or "now" in filter.due)
+            packed = State.READY in wanted and not waits
             yield from self._with_time(wanted, parameters, packed=packed)
         yield from self._derived(wanted, parameters)
+
+    def _with_later(self, at: float) -> set[int]:
+        """The lanes that have ready jobs of a later time, as far as their tallies tell."""
+        return {
+            row["lane"]
+            for row in self._db.execute(self._store.sql.count)
+            if row["state"] == State.READY and row["minute"] * 60 + 60 > at
+        }
 
     def _with_time(
         self, wanted: frozenset[State], parameters: Mapping[str, Any], *, packed: bool

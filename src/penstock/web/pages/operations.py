@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from penstock.filter import words_of
 from penstock.web.asked import Asked, Conflict, NotFound
-from penstock.web.operations import Operation, preview
+from penstock.web.operations import NOT_HERE, Operation, preview
 
 TYPED_ABOVE = 100
 
@@ -73,5 +73,5 @@ def cancel(asked: Asked) -> Response:
 def _named(asked: Asked) -> Operation:
     found = asked.site.operations.get(asked.part("id"))
     if found is None:
-        raise NotFound("No such operation is remembered here; the history has what it did.")
+        raise NotFound(NOT_HERE)
     return found

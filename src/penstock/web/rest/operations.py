@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.as_json import iso
 from penstock.web.asked import Asked, Conflict, NotFound
-from penstock.web.operations import Operation, Preview, preview
+from penstock.web.operations import NOT_HERE, Operation, Preview, preview
 
 
 class Begin(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class OperationJson(msgspec.Struct):
 
 
 class OperationList(msgspec.Struct):
-    """The operations that this dashboard remembers, the last one first."""
+    """The operations that this process of the dashboard remembers, the last one first."""
 
     operations: list[OperationJson]
 
@@ -57,7 +57,7 @@ def every(asked: Asked) -> OperationList:
 def get(asked: Asked) -> OperationJson:
     found = asked.site.operations.get(asked.part("id"))
     if found is None:
-        raise NotFound("no such operation is remembered here; the history has what it did")
+        raise NotFound(NOT_HERE)
     return shown(found)
 
 
