@@ -30,6 +30,7 @@ from penstock.ids import Ids, parse_id
 from penstock.job import Job, Parcel
 from penstock.joining import join_async
 from penstock.named_flow import FlowHandle, NamedFlow, find_flows
+from penstock.patience import Ask, once
 from penstock.prepare import check_name
 from penstock.queues import Queues
 from penstock.registry import Registry
@@ -86,6 +87,7 @@ class App(Registry):
         self.resources = Resources()
         self.state_codecs: dict[str, StateCodec] = {}  # by the name of the flow
         self.ids: Ids = Ids(self._clock)
+        self.ask: Ask = once  # on behalf of a job; a detached process waits for its store
         if switched_on():
             trace(self)
         _apps.add(self)
@@ -196,10 +198,12 @@ class App(Registry):
         if joins is not None:
             stored = with_deadlines(stored, broker.clock.now())
             with told_as(named, joins):
+                if joined is None:
+                    return self._send(stored, joins)
                 return broker.enqueue(stored, connection=joined, flow=joins)
         if joined is not None:
             return broker.enqueue(stored, connection=joined)
-        return broker.enqueue(stored) if may_wait(stored) else self._coalescer.enqueue(stored)
+        return self._send(stored) if may_wait(stored) else self._coalescer.enqueue(stored)
 
     def sending(self, jobs: Sequence[Job[Any]]) -> AbstractContextManager[Sequence[Job[Any]]]:
         """Around what stores jobs without `enqueue`: a span, if such are made."""
@@ -242,7 +246,9 @@ class App(Registry):
         return await self._coalescer.enqueue_async(stored)
 
     def _send(self, jobs: ToStore, flow: Flow | None = None) -> Enqueued:
-        return self.broker.enqueue(jobs) if flow is None else self.broker.enqueue(jobs, flow=flow)
+        if flow is None:
+            return self.ask(lambda: self.broker.enqueue(jobs))
+        return self.ask(lambda: self.broker.enqueue(jobs, flow=flow))
 
     def _handles(self, jobs: ToStore, answer: Enqueued) -> list[Handle[Any]]:
         standing = answer.standing

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from penstock.broker import Transaction
+from penstock.broker import Note, Transaction
 from penstock.codec import ResultCodec, decode_value, encode_value
 from penstock.compose import Group, Jobs, Spawn, spawnable
 from penstock.current_flow import CurrentFlow
@@ -123,7 +123,7 @@ class CurrentJob:
     @property
     def notebook(self) -> Notebook:
         if self._notebook is None:
-            self._notebook = Notebook(lambda: self._app.broker, self.job)
+            self._notebook = Notebook(lambda: self._app.broker, self.job, self._app.ask)
         return self._notebook
 
     def progress(self, fraction: float, note: str = "") -> None:
@@ -143,7 +143,7 @@ class CurrentJob:
     def last_snapshot(self, type: type[T]) -> T | None: ...
     def last_snapshot(self, type: Any = None) -> Any:  # noqa: A002  the word that a caller expects
         """What `snapshot` kept last, in this attempt or one before; None if there is nothing."""
-        notes = self._app.broker.notes(self.job.id, "snapshot")
+        notes = self._notes("snapshot")
         return decode_value(notes[-1].value, Any if type is None else type) if notes else None
 
     @overload
@@ -163,13 +163,16 @@ class CurrentJob:
         too gets it as it comes back from there. With an `async def` function, await the step.
         """
         codec = ResultCodec(_returned_by(fn), f"step {name}")
-        for note in self._app.broker.notes(self.job.id, "step"):
+        for note in self._notes("step"):
             if note.name == name:
                 value = codec.decode(note.value)
                 return _at_once(value) if inspect.iscoroutinefunction(fn) else value
         if inspect.iscoroutinefunction(fn):
             return self._step_async(name, codec, fn(*args, **kwargs))
         return self._remember(name, codec, fn(*args, **kwargs))
+
+    def _notes(self, kind: str) -> list[Note]:
+        return self._app.ask(lambda: self._app.broker.notes(self.job.id, kind))
 
     async def _step_async(
         self, name: str, codec: ResultCodec, value: Coroutine[Any, Any, Any]

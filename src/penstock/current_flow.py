@@ -49,7 +49,7 @@ class CurrentFlow:
 
     def row(self) -> FlowRow:
         """The flow as it stands now."""
-        row = self._app.broker.flow(self.id)
+        row = self._app.ask(lambda: self._app.broker.flow(self.id))
         if row is None:
             raise StaleLease(f"flow {self.id} was deleted, and with it the job that runs here")
         self._found = row

@@ -20,6 +20,7 @@ from penstock.broker import Broker, Note
 from penstock.checks import legible
 from penstock.errors import PenstockError, StaleLease
 from penstock.job import Job
+from penstock.patience import Ask, once
 
 logger = logging.getLogger("penstock")
 
@@ -48,9 +49,10 @@ class Line(msgspec.Struct, frozen=True):
 class Notebook:
     """The notes of one attempt."""
 
-    def __init__(self, broker: Callable[[], Broker], job: Job[Any]) -> None:
+    def __init__(self, broker: Callable[[], Broker], job: Job[Any], ask: Ask = once) -> None:
         self._broker = broker
         self._job = job
+        self._ask = ask
         self._lock = threading.Lock()
         self._progress: Progress | None = None
         self._lines: list[Line] = []
@@ -62,6 +64,9 @@ class Notebook:
 
     def write(self, kind: str, name: str, value: bytes) -> None:
         """Keep a note now."""
+        self._ask(lambda: self._write(kind, name, value))
+
+    def _write(self, kind: str, name: str, value: bytes) -> None:
         if self.held:
             raise RuntimeError(
                 f"{kind}: while transaction() is open nothing else can be written,"
@@ -92,7 +97,7 @@ class Notebook:
     def _gathered(self, due: float) -> None:
         if self._stale:
             self._forget()
-            self.write("note", "", b"null")
+            self._write("note", "", b"null")
         if not self.held and time.monotonic() >= due:
             try:
                 self._write_gathered(time.monotonic())
@@ -143,12 +148,12 @@ class Notebook:
         progress, lines = self._progress, self._lines
         if progress is not None and (late or now >= self._progress_due):
             self._progress_due = now + PROGRESS_SECONDS
-            self.write("progress", "", msgspec.json.encode(progress))
+            self._write("progress", "", msgspec.json.encode(progress))
             self._progress = None
         if lines and (late or now >= self._lines_due or len(lines) >= LOG_LINES):
             self._lines_due = now + LOG_SECONDS
             name = f"{self._job.attempt:06d}.{self._batches + 1:06d}"
-            self.write("log", name, msgspec.json.encode(lines))
+            self._write("log", name, msgspec.json.encode(lines))
             self._lines = []
             self._batches += 1
 

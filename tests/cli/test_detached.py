@@ -16,7 +16,7 @@ import termios
 import pytest
 
 from penstock.broker import Note, WorkerRow
-from penstock.job import State
+from penstock.job import Outcome, State
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.folder import Folder, state_folder
 
@@ -243,9 +243,34 @@ def test_ctrl_c_puts_back_one_that_runs_in_the_foreground(trip):
 
 def test_cancelling_what_has_ended_says_so(trip):
     job = enqueued(trip, "trip:travel", "1")
+    unknown = "0190a6c4-5e1f-7000-8000-00000a1b2000"
 
     assert trip.json("detached", "cancel", job) == {"id": job, "cancelled": True}
     assert trip.json("detached", "cancel", job, code=1) == {"id": job, "cancelled": False}
+    assert (
+        f"job {job} has ended already: it is cancelled"
+        in trip("detached", "cancel", job, code=1).stdout
+    )
+    assert f"there is no job {unknown}" in trip("detached", "cancel", unknown, code=1).stdout
+
+
+def test_what_a_job_notes_is_not_shown_with_the_error_of_the_attempt_before(trip):
+    job = enqueued(trip, "trip:travel", "1")
+    broker = trip.store()
+    row = WorkerRow(id="here", tasks={"trip:travel": 1})
+    [first] = broker.claim(row, limit=1)
+    stumbled = Outcome(State.READY, "error", error="OSError: no", run_at=0.0, started_at=1.0)
+    broker.settle([(first, stumbled)])
+    [second] = broker.claim(row, limit=1)
+    broker.note(second, Note("progress", "", b'{"fraction":0.4,"note":"on the way"}'))
+    broker.close()
+
+    lines = trip("history", job).stdout.splitlines()
+
+    [attempt] = [line for line in lines if "attempt 1" in line]
+    assert "error: OSError: no" in attempt
+    [noted] = [line for line in lines if "on the way" in line]
+    assert "error" not in noted
 
 
 def test_one_runs_in_the_foreground_and_the_others_stay(trip):

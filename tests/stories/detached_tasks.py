@@ -116,6 +116,27 @@ def hand_out_one(part: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)  # between queueing it and noting that
 
 
+@task()
+def report_home(n: int) -> int:
+    """Turn to the store in every way that a job has, when it is told."""
+    job = current_job()
+    ledger("begun", job.attempt)
+    wait_until_told("report")
+    ledger("report", job.attempt)
+    job.snapshot(n)
+    job.progress(0.5, "half of it")
+    job.event("reported", n=n)
+    job.step("hand out", report_part, n)
+    ledger("reported", job.attempt)
+    return job.last_snapshot(int) or 0
+
+
+def report_part(n: int) -> None:
+    job = current_job()
+    echo = job._app.tasks["echo"]
+    echo.options(unique=f"{job.id}:{n}", unique_for=3600.0, unique_until="time").enqueue(n)
+
+
 @task(detached=False)
 def echo(n: int) -> int:
     ledger("echo", n)

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import State
 from tests.stories.conftest import alive, eventually, whatever_the_store
-from tests.stories.detached_story import PATIENCE, DetachedStory
+from tests.stories.detached_story import PATIENCE, TASKS_FILE, DetachedStory
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -22,12 +22,30 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DetachedSt
     story.close()
 
 
+def deployed(story: DetachedStory, word: str) -> str:
+    """The app of the stories in a file of its own, in which travellers say this at the end."""
+    code = TASKS_FILE.read_text()
+    assert code.count('print("arrived")') == 1
+    path = story.folder / "deployed.py"
+    path.write_text(code.replace('print("arrived")', f"print({word!r})"))
+    return f"{path}:app"
+
+
+def locked(story: DetachedStory, job: str) -> bool:
+    """What the view says of the job; where there is no view, what it would say."""
+    if story.url.startswith("sqlite"):
+        holder = story.broker.get(job).worker
+        return any(row.alive for row in story.broker.workers() if row.id == holder)
+    [(alive_row,)] = story.select(f"select locked from penstock.detached where id = '{job}'")
+    return alive_row
+
+
 def test_a_detached_job_goes_on_while_its_worker_is_killed_and_restarted_twice(
     story: DetachedStory,
 ):
-    """A1, A2, A3, A7, A9, A11, A32, A41: one run, one end, adopted both times."""
+    """A1, A2, A3, A7, A9, A11, A21, A32, A41: one run, one end, adopted both times, on new code."""
     handle = story.task("travel").enqueue(4)
-    first = story.start()
+    first = story.start(target=deployed(story, "arrived"))
     run = story.run_of(handle.id)
     story.tell("go-0")
     story.wait_for("stop", 1)
@@ -36,12 +54,13 @@ def test_a_detached_job_goes_on_while_its_worker_is_killed_and_restarted_twice(
     story.tell("go-1")
     story.wait_for("stop", 2)
     assert handle.state() is State.RUNNING
-    second = story.start()
+    assert locked(story, handle.id)
+    second = story.start(target=deployed(story, "arrived by the second code"))
     eventually(lambda: "is adopted" in second.output(), PATIENCE)
     story.tell("go-2")
     story.wait_for("stop", 3)
     story.kill_group(second)
-    third = story.start()
+    third = story.start(target=deployed(story, "arrived by the third code"))
     eventually(lambda: "is adopted" in third.output(), PATIENCE)
     assert alive(run.pid)
     assert handle.state() is State.RUNNING
@@ -56,7 +75,33 @@ def test_a_detached_job_goes_on_while_its_worker_is_killed_and_restarted_twice(
     ]
     eventually(lambda: not alive(run.pid), PATIENCE)
     assert [path.suffix for path in story.files.path.iterdir()] == [".log"]
-    assert "arrived" in story.files.file(handle.id, "log").read_text()
+    assert "arrived\n" in story.log(handle.id)
+    assert not locked(story, handle.id)
+    later = story.task("travel").enqueue(4)
+    assert later.result(timeout=PATIENCE) == 4
+    assert "arrived by the third code\n" in story.log(later.id)
+
+
+@whatever_the_store
+def test_one_that_is_killed_while_there_is_no_worker_is_resumed_by_the_next(story: DetachedStory):
+    """A8, A9, A13: it is not taken for one that runs, and its lease is not waited for."""
+    handle = story.task("travel").enqueue(2)
+    first = story.start(lease=3600.0)
+    run = story.run_of(handle.id)
+    story.tell("go-0")
+    story.wait_for("stop", 1)
+    eventually(lambda: story.broker.notes(handle.id, "snapshot"), PATIENCE)
+    story.kill_group(first)
+
+    os.kill(run.pid, signal.SIGKILL)
+    story.start(lease=3600.0)
+
+    story.wait_for("travel", 2)
+    story.tell("go-1")
+    assert handle.result(timeout=PATIENCE) == 2
+    assert [line[1] for line in story.ledger("stop")] == ["0", "1"]
+    ends = [(event.state, event.reason) for event in story.attempts(handle.id)]
+    assert ends == [(State.READY, "crashed"), (State.SUCCEEDED, None)]
 
 
 @whatever_the_store

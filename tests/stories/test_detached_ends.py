@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -309,7 +310,7 @@ def test_a_worker_that_is_stopped_waits_for_no_detached_job_and_one_that_drains_
 
 
 def test_steps_that_die_at_random_come_to_the_right_total(story: DetachedStory):
-    """A33, A35: each step is counted, whatever happened after it."""
+    """A26, A33, A35: each step is counted, whatever happened after it; each end has its code."""
     handle = story.task("stumble_on").enqueue(
         3, 6
     )  # raises, is killed, leaves, is killed, and ends
@@ -318,6 +319,12 @@ def test_steps_that_die_at_random_come_to_the_right_total(story: DetachedStory):
     assert handle.result(timeout=2 * PATIENCE) == sum(range(3))
     counted = Counter(line[2] for line in story.ledger("counted"))
     assert counted == {str(stop): 1 for stop in range(3)}
+
+    def codes() -> list[str]:
+        return re.findall(r"ended with (\d+)", story.log(handle.id))
+
+    eventually(lambda: len(codes()) == 5, PATIENCE)
+    assert Counter(codes()) == {"0": 1, "101": 1, "102": 3}
 
 
 def test_what_a_step_enqueues_is_queued_once_though_it_is_killed_before_it_is_noted(

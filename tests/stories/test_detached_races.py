@@ -97,6 +97,34 @@ def test_a_detached_job_outlives_a_restart_of_its_server(own_postgres: Server, t
         story.close()
 
 
+def test_a_job_that_turns_to_the_store_while_that_is_away_waits_for_it(
+    own_postgres: Server, tmp_path: Path
+):
+    """A12, C9: snapshots, steps, events and jobs to enqueue; none of them fails the attempt."""
+    story = DetachedStory(tmp_path, own_postgres.create_database())
+    try:
+        handle = story.task("report_home").enqueue(7)
+        story.start()
+        story.wait_for("begun")
+        before = story.log(handle.id).count("is asked again")
+
+        own_postgres.stop()
+        story.tell("report")
+        story.wait_for("report")
+        eventually(lambda: story.log(handle.id).count("is asked again") > before, PATIENCE)
+        assert not story.ledger("reported")
+        own_postgres.start()
+        eventually(story.answers, PATIENCE)
+
+        assert handle.result(timeout=PATIENCE) == 7
+        assert len(story.ledger("report")) == 1
+        story.wait_for("echo")
+        kinds = [event.kind for event in story.broker.history(after=0, limit=99, job=handle.id)]
+        assert kinds.count("attempt") == 1
+    finally:
+        story.close()
+
+
 def test_an_attempt_that_was_given_up_while_it_slept_ends_itself(story: DetachedStory):
     """I4, I5: its keeper was stopped for longer than the lease, and somebody else has the job."""
     handle = story.task("travel").enqueue(1)

@@ -205,9 +205,11 @@ def _cancel(broker: Broker, id: str, reason: str, *, json: bool) -> None:
     if json:
         show.put_json({"id": id, "cancelled": bool(told)})
     elif told:
-        show.say(f"{id} is told to end; what does not end within its worker's grace is killed.")
+        show.say(f"job {id} is told to end; what has not ended after its worker's grace is killed")
+    elif (job := broker.get(id)) is None:
+        show.say(f"there is no job {id}: `penstock find --detached` shows those there are")
     else:
-        show.say(f"{id} has ended already, or is not known here.")
+        show.say(f"job {id} has ended already: it is {job.state}")
     if not told:
         raise typer.Exit(1)
 

@@ -40,6 +40,7 @@ COLOURS = {
     "failed": "red",
     "cancelled": "bright_black",
 }
+_NOTED = frozenset({"event", "progress"})  # the reason in these is of an attempt before
 _WIDE = 110  # below it a table of jobs has no room for queue and time
 _BRIEF = 60
 _PIPED_WIDTH = 200  # nobody folds a pipe: a cut-off id is worse than a long line
@@ -200,7 +201,7 @@ def event_line(event: Event) -> rich.text.Text:
         line.append(f"  attempt {event.attempt}")
         if event.started_at is not None:
             line.append(f", {1000 * max(event.at - event.started_at, 0):.1f} ms")
-    if event.reason:
+    if event.reason and event.kind not in _NOTED:
         line.append(f"  {event.reason}")
     if event.error:
         line.append(f": {event.error.strip().splitlines()[-1]}", "red")

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.broker import Note, WorkerRow
-from penstock.errors import Refused, StoreFull, StoreUnreachable, UnknownOutcome
+from penstock.errors import Refused
 from penstock.job import ENDED, Job, Outcome, State
+from penstock.patience import until_it_answers
 from penstock.release import release
 from penstock.run import fire
 from penstock.worker.detached.death import after_death
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 1.0  # how often it renews, hears of a cancellation, and weighs the job
 _LEAVE_SECONDS = 15.0  # for a process that has answered to close its resources, and go by itself
-_PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
 
 log = logging.getLogger("penstock.detached")
 monotonic = time.monotonic
@@ -93,7 +93,7 @@ class Keeper:
 
     def run(self, app: App) -> Exit:
         """Keep the job until it is settled."""
-        job = _when_it_answers(lambda: app.broker.get(self._config.job))
+        job = until_it_answers(lambda: app.broker.get(self._config.job))
         if job is None:
             return Exit.MISSING
         if job.state in ENDED:
@@ -121,13 +121,13 @@ class Keeper:
         code = self._settle(app, task, job)
         self._over.set()
         beat.join()
-        _when_it_answers(lambda: app.broker.recover(dead=self._config.worker, started=()))
+        until_it_answers(lambda: app.broker.recover(dead=self._config.worker, started=()))
         return code
 
     def _note_start(self, app: App, job: Job[Any]) -> None:
         where = msgspec.json.encode({"host": self._run.host, "pid": self._run.pid})
         note = Note("event", "started", where, app.clock.now())
-        _when_it_answers(lambda: app.broker.note(job, note))
+        until_it_answers(lambda: app.broker.note(job, note))
 
     def _is_held(self, job: Job[Any] | None) -> bool:
         return (
@@ -239,12 +239,13 @@ class Keeper:
         outcome = self._outcome if self._death is None else self._died(app, task, job, self._death)
         if outcome is None:  # it settled itself
             return Exit.DONE
-        if _when_it_answers(lambda: app.broker.settle([(job, outcome)])) != [True]:
-            kept = _when_it_answers(lambda: app.broker.get(job.id))
+        if until_it_answers(lambda: app.broker.settle([(job, outcome)])) != [True]:
+            kept = until_it_answers(lambda: app.broker.get(job.id))
             if kept is None or kept.attempt != job.attempt or kept.state not in ENDED:
                 return Exit.NO_OUTCOME
         if self._death is not None and self._verdict is None:
             fire(app, "failed", job, outcome)
+            return Exit.NO_OUTCOME
         return code_of(outcome)
 
     def _died(self, app: App, task: Task[..., Any], job: Job[Any], death: str) -> Outcome:
@@ -253,19 +254,6 @@ class Keeper:
         now = app.clock.now()
         started_at = now - (monotonic() - self._began)
         return after_death(task, job, self._exceeded or death, now, started_at)
-
-
-def _when_it_answers(ask: Any) -> Any:
-    """What the store says, however long it takes to say it."""
-    pause = _PAUSE_FIRST
-    while True:
-        try:
-            return ask()
-        except (StoreUnreachable, StoreFull, UnknownOutcome) as error:
-            if pause == _PAUSE_FIRST:
-                log.error("the store does not answer, and is asked again: %s", error)  # noqa: TRY400
-            time.sleep(pause)
-            pause = min(pause * 2, _PAUSE_LONGEST)
 
 
 def main(config: KeeperConfig) -> int:

@@ -311,7 +311,8 @@ class Launcher(threading.Thread):
             and job.attempt == gone.attempt
         )
         if gone.claimed is not None:
-            log.info("job %s: its process has ended: %s", gone.job, said(gone.code))
+            level = logging.WARNING if gone.code == Exit.MISSING else logging.INFO
+            log.log(level, "job %s: its process has ended: %s", gone.job, said(gone.code))
         if job is not None and held and gone.code in {Exit.LOCKED, Exit.MISSING}:
             locked = gone.code == Exit.LOCKED
             later = self._app.clock.now() + (self._lease / 3 if locked else _AGAIN_SECONDS)

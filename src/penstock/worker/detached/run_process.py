@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.job import Job, Outcome
+from penstock.patience import until_it_answers
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.tree import MARK, mark_of
 from penstock.worker.interrupt import ERRORS, forget, interrupt, waits_beside
@@ -224,6 +225,7 @@ def main(number: int, parent: int, target: str, log_level: str) -> None:
         output.reconfigure(line_buffering=True)
     line = socket.socket(fileno=number)
     app = load_app(target)
+    app.ask = until_it_answers
     gate = Gate(app.broker)
     try:
         send(line, b"")
