@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import penstock.spark
 from penstock import App, Refused
+from penstock.spark.session import uninterrupted
 from penstock.spark.shipping import Seen, check_same
 
 
@@ -143,3 +145,23 @@ def _with(password: str, url: str) -> str:
 def _explained(frame: Any) -> str:
     description = frame._jdf.queryExecution()
     return f"{description.toString()} {description.simpleString()} {description.stringWithStats()}"
+
+
+def test_ctrl_c_waits_until_spark_has_started(capfd):
+    """A Java that is left alone while it starts would run for ever; who insists has it so."""
+    before = signal.getsignal(signal.SIGINT)
+    started: list[int] = []
+
+    def start(presses: int) -> None:
+        with uninterrupted():
+            for _ in range(presses):
+                signal.raise_signal(signal.SIGINT)
+            started.append(presses)
+
+    for presses in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            start(presses)
+
+    assert started == [1]
+    assert "stopping as soon as Spark has started" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before

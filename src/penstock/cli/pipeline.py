@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.interrupt import quietly_interrupted
 from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author, span_of
 from penstock.errors import Refused
 
@@ -30,6 +31,14 @@ class Step(StrEnum):
     COMPACT = "compact"
     LAKES = "lakes"
     FORGET = "forget"
+
+
+_STOPPED = {
+    Step.RUN: "what was taken before is in the lake, and the next run goes on from there",
+    Step.COMPACT: "the lake has the same rows as before",
+    Step.REPORT: "no page was written",
+    Step.REPLAY: "what was enqueued stays; the same --name again enqueues the others",
+}
 
 
 class Source(StrEnum):
@@ -108,14 +117,20 @@ def pipeline(
                 forget_lake(broker, lake, reason, json=json)
         return
     command = _Command(lake, master, url, profile, app, json=json)
-    if step is Step.RUN:
-        command.run(None if hold is None else span_of(hold, "--hold"))
-    elif step is Step.COMPACT:
-        command.compact()
-    elif step is Step.REPORT:
-        command.report(page or Path("penstock-report.html"), source)
-    else:
-        command.replay(where or "", name, reason, dry_run=dry_run)
+    try:
+        if step is Step.RUN:
+            command.run(None if hold is None else span_of(hold, "--hold"))
+        elif step is Step.COMPACT:
+            command.compact()
+        elif step is Step.REPORT:
+            command.report(page or Path("penstock-report.html"), source)
+        else:
+            command.replay(where or "", name, reason, dry_run=dry_run)
+    except KeyboardInterrupt:
+        from penstock.cli import show
+
+        show.complain(f"stopped: {_STOPPED[step]}")
+        raise
 
 
 class _Command:
@@ -306,16 +321,17 @@ class _Command:
 
         began = time.time()
         resolved = store_url(*self._store)
-        spark = self._session(self._master, app_name="penstock pipeline", url=resolved.url)
-        found = spark.sparkContext.startTime < 1000 * began
-        try:
-            from penstock.spark.pipelines.tuning import tuned
+        from penstock.spark.pipelines.tuning import tuned
 
-            with tuned(spark):
-                yield spark
-        finally:
-            if not found:
-                spark.stop()
+        with quietly_interrupted():
+            spark = self._session(self._master, app_name="penstock pipeline", url=resolved.url)
+            found = spark.sparkContext.startTime < 1000 * began
+            try:
+                with tuned(spark):
+                    yield spark
+            finally:
+                if not found:
+                    spark.stop()
 
 
 def _write(place: Path, text: str) -> None:

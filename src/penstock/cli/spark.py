@@ -158,7 +158,8 @@ def _work(
     if json:
         show.put_json({"event": "ended", "code": code, "settled": settled})
     else:
-        show.say(f"{sum(settled.values()):,} jobs settled by {len(settled)} slots")
+        slots_text = "1 slot" if len(settled) == 1 else f"{len(settled)} slots"
+        show.say(f"{sum(settled.values()):,} jobs settled by {slots_text}")
     return code
 
 

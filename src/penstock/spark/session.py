@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -69,7 +73,8 @@ def session(
         builder = builder.master(master).appName(app_name or NAME.get() or "penstock")
     for name, value in _configuration(master, config or {}).items():
         builder = builder.config(name, value)
-    spark: SparkSession = builder.getOrCreate()
+    with uninterrupted():
+        spark: SparkSession = builder.getOrCreate()
     _say(f"Spark {spark.version} runs after {time.monotonic() - began:.1f} s")
     return _attached(spark, store)
 
@@ -107,6 +112,34 @@ def make_active(spark: SparkSession) -> None:
     made: Any = getattr(spark, "_jsparkSession", None)
     if made is not None:  # else it stands in for one, in a test
         made.setActiveSession(made)
+
+
+@contextmanager
+def uninterrupted() -> Generator[None]:
+    """Ctrl-C waits for the end of this; a second one does not.
+
+    A Java that is given up while it starts finds nobody to tell that it runs, and never ends.
+    """
+    pressed: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        del frame
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+        _say("stopping as soon as Spark has started")
+
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is wait:  # else it is Spark's by now
+            signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def _quieten() -> None:

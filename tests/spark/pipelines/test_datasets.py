@@ -64,6 +64,7 @@ def test_an_attempt_knows_how_long_it_waited_and_ran(shared_spark):
         ("At: 0x7f00 of 0190a6c4-5e1f-7000-8000-00000a1b2000", "error", "At: # of #"),
         (None, "crashed", "crashed"),
         ("  \n", "timeout", "timeout"),
+        ("Gone\r\n \t\x0b\f\n", "error", "Gone"),
         ("E: " + "x" * 500_000, "error", "E: " + "x" * 157),
     ],
 )

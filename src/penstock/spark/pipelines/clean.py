@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import (
     coalesce,
     col,
+    expr,
     greatest,
     left,
     lit,
@@ -29,6 +30,7 @@ ENDED = ("succeeded", "failed", "cancelled")
 MINUTE, HOUR, DAY = 60, 3600, 86400
 _CRASHES = ("crashed", "lost")
 _LONGEST = 160
+_BLANK = " \t\n\x0b\f\r"
 
 
 def clean(attempts: DataFrame) -> DataFrame:
@@ -44,18 +46,19 @@ def clean(attempts: DataFrame) -> DataFrame:
         .withColumn("lapsed", lapsed)
         .withColumn("retried", ~finished & error)
         .withColumn("bad", bad)
-        .withColumn("signature", when(bad, signature(col("error"), col("reason"))))
+        .withColumn("signature", when(bad, _signature()))
     )
 
 
-def signature(error: Column, reason: Column) -> Column:
+def _signature() -> Column:
     """What failures of one kind have in common: the last line of the error, without its numbers."""
-    # An error may be a megabyte, of spaces even: each run of them is tried once, from its start.
-    whole = regexp_replace(error, r"(?<!\s)\s++$", "")
+    # An error may be a megabyte, of spaces even: only its end is looked at.
+    whole = expr(f"trim(trailing '{_BLANK}' from error)")
     line = left(substring_index(whole, "\n", -1), lit(4 * _LONGEST))
-    line = regexp_replace(line, "'[^']*'|\"[^\"]*\"", "'…'")
-    line = regexp_replace(line, "0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+", "#")
-    return coalesce(when(line != "", left(line, lit(_LONGEST))), reason, lit("failed"))
+    alike = regexp_replace(line, "'[^']*'|\"[^\"]*\"", "'…'")
+    alike = regexp_replace(alike, "0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+", "#")
+    # Asked of the line itself: whatever a condition names, Spark works out once more.
+    return coalesce(when(line != "", left(alike, lit(_LONGEST))), col("reason"), lit("failed"))
 
 
 def bucket(moment: Column, seconds: int) -> Column:
