@@ -83,7 +83,7 @@ def test_the_doctor_names_a_lake_that_stands_still_and_is_red_on_a_gap(cli, stor
 
 def _a_file(folder: Path) -> str:
     folder.write_text("not a folder")
-    return "cannot be written: File exists"
+    return "is a file, or in one, and a lake is a folder: name another one with --lake"
 
 
 def _not_writable(folder: Path) -> str:
