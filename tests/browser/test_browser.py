@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from penstock.brokers import open_broker
 from penstock.job import State, failed
@@ -106,6 +106,36 @@ def test_a_filter_is_completed_while_it_is_typed(visitor: Visitor):
     expect(page.locator("tr[data-row]")).to_have_count(30)
     page.keyboard.press("j")
     expect(page.locator("tr.chosen")).to_have_count(1)
+
+
+def test_suggestions_that_come_late_neither_undo_a_choice_nor_open_anew(visitor: Visitor):
+    page, late = visitor.page, list[Route]()
+    items, field = page.locator("#suggestions li"), page.locator("[data-filter]")
+    visitor.go("/jobs")
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    page.route(re.compile("word=-state%3Af[ab]$"), hold)
+    field.press_sequentially("-state:f")
+    expect(items).to_have_text(["-state:failed"])
+
+    with page.expect_request(re.compile("word=-state%3Afa$")):
+        page.keyboard.type("a")
+    page.keyboard.press("ArrowDown")
+    with page.expect_response(re.compile("word=-state%3Afa$")):
+        late.pop().continue_()
+    expect(items).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    expect(field).to_have_value("-state:failed ")
+    with page.expect_request(re.compile("word=-state%3Afb$")):
+        field.fill("-state:fb")
+    page.keyboard.press("Escape")
+    with page.expect_response(re.compile("word=-state%3Afb$")):
+        late.pop().fulfill(json=["-state:fb"])
+
+    page.evaluate("fetch('/jobs/suggestions?word=x').then((answer) => answer.text())")
+    assert items.count() == 0  # that answer was there before this one
 
 
 def test_light_and_dark_are_remembered(visitor: Visitor):

@@ -12,6 +12,7 @@
   }
 
   function close() {
+    asked = ""; // an answer that is still to come is for nobody
     list.hidden = true;
     list.replaceChildren();
     field.setAttribute("aria-expanded", "false");
@@ -26,6 +27,7 @@
     const answer = await fetch(`${field.dataset.suggest}?word=${encodeURIComponent(word)}`);
     const words = answer.ok ? await answer.json() : [];
     if (asked !== word || document.activeElement !== field) return;
+    const chosen = list.querySelector("[aria-selected=true]")?.textContent;
     close();
     words.forEach((each, number) => {
       const item = document.createElement("li");
@@ -36,6 +38,7 @@
       list.append(item);
     });
     list.hidden = words.length === 0;
+    if (words.includes(chosen)) choose(words.indexOf(chosen) + 1);
     field.setAttribute("aria-expanded", String(words.length > 0));
   }
 
