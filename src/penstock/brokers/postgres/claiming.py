@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.broker import WorkerRow
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.settling import WORK_SECONDS, Pair, Settling
+from penstock.brokers.postgres.settling import Pair, Settling
 from penstock.brokers.postgres.store import in_our_words
 from penstock.brokers.postgres.taking import LastOfNode, Taking, Wanted
 from penstock.brokers.postgres.transaction import PostgresTransaction
@@ -52,7 +52,7 @@ class Claiming(Settling):
         limit: int = 1,
         sizes: Mapping[str, int] | None = None,
     ) -> tuple[list[bool], list[Job[Any]]]:
-        with self.store.lend(WORK_SECONDS) as connection:
+        with self.store.lend(self.store.work_seconds) as connection:
             wanted = Wanted(worker, queues, limit, sizes)
             own = limit > 0 and bool(pairs) and pairs[0][0].worker == worker.id
             claim = self._exchange(connection, pairs, wanted) if own else None

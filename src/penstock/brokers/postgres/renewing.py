@@ -11,7 +11,6 @@ import msgspec
 
 from penstock.broker import Renewed, WorkerRow
 from penstock.brokers.postgres.arrays import floats, floats_or_none
-from penstock.brokers.postgres.claiming import WORK_SECONDS
 from penstock.brokers.postgres.pruning import Pruning
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
@@ -30,13 +29,13 @@ class Renewing(Pruning):
 
     def rules(self) -> list[Rule]:
         # One statement: a worker that cannot hear of rules reads them before every start.
-        with self.store.lend(WORK_SECONDS) as connection:
+        with self.store.lend(self.store.work_seconds) as connection:
             return self._rules_in_force(PostgresDb(connection), self.clock.now())
 
     def renew(
         self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
     ) -> Renewed:
-        with self.store.lend(WORK_SECONDS) as connection:
+        with self.store.lend(self.store.work_seconds) as connection:
             if holding is None:
                 return self._renew_all(PostgresDb(connection), workers)
             with self.store.transaction(connection, durable=False) as db:

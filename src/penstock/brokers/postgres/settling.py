@@ -38,7 +38,6 @@ from penstock.settlement import kept_until
 
 Pair = tuple[Job[Any], Outcome]
 
-WORK_SECONDS = 5.0  # a worker's own calls: it had better try again than wait
 SETTLED = (BIG, FLOAT, INTS, UUIDS, FLOATS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS, FLAG)
 _SUCCEED = Call("succeed", sql.succeed, (TEXT, *SETTLED))
 _SUCCEED_ROWS = Call(
@@ -56,7 +55,7 @@ class Settling(HandOver):
     def settle(self, pairs: Sequence[Pair]) -> list[bool]:
         if not pairs:
             return []
-        with self.store.lend(WORK_SECONDS) as connection:
+        with self.store.lend(self.store.work_seconds) as connection:
             accepted, woken = self.settle_on(connection, pairs)
             if any(outcome.state is State.READY for _, outcome in pairs):
                 self.store.ring(connection, ())

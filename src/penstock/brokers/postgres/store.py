@@ -112,6 +112,7 @@ class Store:
 
     sql = sql
     boot = ""
+    work_seconds = 5.0  # for a worker's own calls: it had better try again than wait
 
     def __init__(self, url: str, clock: Clock | None = None, *, create: bool = True) -> None:
         self.url = url
