@@ -48,6 +48,12 @@ def retried(broker, count: int) -> dict[str, dict]:
     return told
 
 
+def wait_for(operations: Operations) -> None:
+    """Until all that it began has ended."""
+    for each in operations._all.values():
+        each.thread.join()
+
+
 def check_a_batch_retry(web: Web, broker, clock, count: int) -> None:
     ids = fail_all(broker, clock, count)
     others = fail_all(broker, clock, 3, queue="slow")
@@ -179,8 +185,7 @@ def test_what_a_kill_leaves_undone_is_done_by_the_same_filter_again(tmp_path, cl
     verbs = Verbs(again, Person("bob", Role.OPERATE), may_change=True)
     operations = Operations()
     begun_ = operations.begin(verbs, preview(verbs, "retry", "state:failed"), "second half")
-    for each in operations._all.values():
-        each.thread.join()
+    wait_for(operations)
 
     assert (begun_.state, begun_.done) == ("done", 20)
     authors = [each["author"] for each in retried(again, 30).values()]
@@ -224,8 +229,7 @@ def test_no_more_jobs_are_touched_than_were_counted(broker, clock):
     operations = Operations()
 
     begun_ = operations.begin(verbs, counted, "")
-    for each in operations._all.values():
-        each.thread.join()
+    wait_for(operations)
 
     assert (begun_.state, begun_.matched, begun_.done) == ("done", 3, 3)
     assert sum(each.failed for each in broker.count()) == 700
@@ -283,7 +287,6 @@ def test_what_is_later_is_later_than_the_beginning_of_an_operation(broker, clock
     operations = Operations()
 
     begun_ = operations.begin(verbs, preview(verbs, "cancel", "due:later"), "")
-    for each in operations._all.values():
-        each.thread.join()
+    wait_for(operations)
 
     assert (begun_.state, begun_.done) == ("done", 3)
