@@ -115,7 +115,7 @@ $(BIN)/uv: requirements/uv.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.run: pyproject.toml requirements/run.txt requirements/build.txt | $(VENV)/.made $(OWN_UV)
-	@echo "Installing penstock and what it runs on into .venv (first time, or its list changed)."
+	@echo "Installing Penstock and what it runs on into .venv (first time, or its list changed)."
 	@$(INSTALL) --require-hashes -r requirements/build.txt -r requirements/run.txt
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -8,7 +8,7 @@ from penstock.release import age_order, release
 
 
 def test_this_is_the_release_that_is_installed():
-    assert release() == version("penstock")
+    assert release() == version("penstock-queue")
 
 
 def test_releases_are_ordered_by_age():

@@ -6,6 +6,8 @@ import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+# What is installed; on the public index `penstock`, the import name, is another project's.
+DISTRIBUTION = "penstock-queue"
 _FORM = re.compile(r"(?P<numbers>\d+(?:\.\d+)*)(?:\.?(?P<before>dev|a|b|rc)(?P<number>\d*))?")
 _BEFORE = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0}
 
@@ -14,7 +16,7 @@ _BEFORE = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0}
 def release() -> str:
     """The version that is installed; empty where none is."""
     try:
-        return version("penstock")
+        return version(DISTRIBUTION)
     except PackageNotFoundError:
         return ""
 

@@ -60,7 +60,8 @@ class Tracing:
     def __init__(self) -> None:
         if find_spec("opentelemetry") is None:
             raise Refused(
-                f"{SWITCH} is set, and tracing needs OpenTelemetry: pip install 'penstock[metrics]'"
+                f"{SWITCH} is set, and tracing needs OpenTelemetry:"
+                " pip install 'penstock-queue[metrics]'"
             )
         from opentelemetry import metrics
         from opentelemetry import trace as api

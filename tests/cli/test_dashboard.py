@@ -152,7 +152,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(shop, monkeypatch):
 
     said = shop("dashboard", code=2).stderr
 
-    assert "pip install 'penstock[web]'" in said
+    assert "pip install 'penstock-queue[web]'" in said
 
 
 def test_of_two_that_took_a_port_at_once_one_gets_the_next():

@@ -37,9 +37,9 @@ def test_another_penstock_on_the_executors_of_a_cluster(
     """Issue 5: a version skew between driver and executors is refused in one sentence."""
     (tmp_path / "penstock").mkdir()
     (tmp_path / "penstock" / "__init__.py").touch()
-    metadata = tmp_path / "penstock-0.0.9.dist-info" / "METADATA"
+    metadata = tmp_path / "penstock_queue-0.0.9.dist-info" / "METADATA"
     metadata.parent.mkdir()
-    metadata.write_text("Name: penstock\nVersion: 0.0.9\n")
+    metadata.write_text("Name: penstock-queue\nVersion: 0.0.9\n")
 
     answer = subprocess.run(
         [sys.executable, "-c", SESSION, cluster.url, sqlite_url, str(tmp_path)],

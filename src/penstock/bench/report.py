@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from penstock.bench import measure, raw
 from penstock.bench.claim import claim as measure_claim
 from penstock.bench.fan_in import Stores, fan_in
 from penstock.cli import show
+from penstock.release import release
 
 SINGLE_JOBS = 2000
 LATENCY_JOBS = 200
@@ -83,7 +83,7 @@ def _say(ticker: show.Ticker, *, json: bool) -> measure.Say:
 
 def _machine(place: Path) -> dict[str, Any]:
     return {
-        "penstock": version("penstock"),
+        "penstock": release(),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "system": f"{platform.system()} {platform.machine()}",

@@ -104,7 +104,7 @@ def _path(url: str) -> str:
 def need_driver(url: str) -> None:
     """Refuse in a sentence where the driver that a URL needs is not installed."""
     if url.startswith(_POSTGRES) and find_spec("psycopg") is None:
-        raise Refused("PostgreSQL needs the driver: pip install 'penstock[postgres]'")
+        raise Refused("PostgreSQL needs the driver: pip install 'penstock-queue[postgres]'")
 
 
 def drivers(url: str) -> tuple[str, ...]:

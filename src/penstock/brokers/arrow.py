@@ -58,7 +58,9 @@ def arrow() -> Any:
     try:
         return import_module("pyarrow")
     except ImportError as error:
-        raise Refused("reading in bulk needs pyarrow: pip install 'penstock[spark]'") from error
+        raise Refused(
+            "reading in bulk needs pyarrow: pip install 'penstock-queue[spark]'"
+        ) from error
 
 
 @cache

@@ -84,9 +84,9 @@ def _sentence(error: PenstockError) -> str:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from penstock.release import release
 
-        typer.echo(f"penstock {version('penstock')}")
+        typer.echo(f"penstock {release()}")
         raise typer.Exit
 
 

@@ -129,7 +129,7 @@ class _Pages:
             if not self._json and self._process is None:
                 from penstock.cli import show
 
-                show.aside("pip install 'penstock[web]' would show a dashboard here")
+                show.aside("pip install 'penstock-queue[web]' would show a dashboard here")
             return
         from penstock.cli.dashboards import token_for_now
 

@@ -156,14 +156,14 @@ def _quieten() -> None:
 
 def _need_spark() -> None:
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        raise Refused("Spark is not installed: pip install 'penstock[spark]'")
+        raise Refused("Spark is not installed: pip install 'penstock-queue[spark]'")
     import pyspark
 
     found = tuple(int(part) for part in pyspark.__version__.split(".")[:2] if part.isdigit())
     if found < OLDEST:
         raise Refused(
             f"pyspark {pyspark.__version__} is too old, its data sources begin with"
-            f" {'.'.join(map(str, OLDEST))}: pip install 'penstock[spark]'"
+            f" {'.'.join(map(str, OLDEST))}: pip install 'penstock-queue[spark]'"
         )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.brokers import drivers
 from penstock.errors import Refused
-from penstock.release import release
+from penstock.release import DISTRIBUTION, release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,7 @@ def look_around(spark: SparkSession) -> list[Seen]:
             import penstock
 
             del penstock
-            return socket.gethostname(), version("penstock")
+            return socket.gethostname(), version(DISTRIBUTION)
         except (ImportError, PackageNotFoundError):
             return socket.gethostname(), None
 
@@ -135,7 +135,9 @@ def _places(module: str) -> Iterator[Path]:
     elif spec.origin:
         yield Path(spec.origin)
     try:
-        distribution = importlib.metadata.distribution(module)
+        distribution = importlib.metadata.distribution(
+            DISTRIBUTION if module == "penstock" else module
+        )
     except importlib.metadata.PackageNotFoundError:
         return
     name = distribution.name.replace("-", "_")

@@ -70,4 +70,4 @@ def need_web() -> None:
     """Refuse in a sentence where what the dashboard needs is not installed."""
     for module in ("starlette", "jinja2", "uvicorn"):
         if find_spec(module) is None:
-            raise Refused(f"the dashboard needs {module}: pip install 'penstock[web]'")
+            raise Refused(f"the dashboard needs {module}: pip install 'penstock-queue[web]'")

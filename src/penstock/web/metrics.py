@@ -67,7 +67,7 @@ class Metrics:
 
     def __init__(self) -> None:
         if find_spec("prometheus_client") is None:
-            raise Refused("metrics need prometheus-client: pip install 'penstock[metrics]'")
+            raise Refused("metrics need prometheus-client: pip install 'penstock-queue[metrics]'")
         self._lock = threading.Lock()
         self._position: int | None = None
         self._pairs: set[Pair] = set()
@@ -180,7 +180,7 @@ def show(asked: Asked) -> Response:
     if asked.site.metrics is None:
         raise NotFound(
             "Metrics are off: start the dashboard with --metrics, after pip install "
-            "'penstock[metrics]'."
+            "'penstock-queue[metrics]'."
         )
     text = asked.site.metrics.text(asked.verbs)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

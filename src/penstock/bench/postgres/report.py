@@ -16,6 +16,7 @@ from penstock.bench.postgres.place import Place, place
 from penstock.bench.postgres.rounds import CALLERS, Figures, round_of
 from penstock.bench.postgres.sink import LEAST, through_spark
 from penstock.cli import show
+from penstock.release import release
 
 LATENCY_RATE = 20
 
@@ -110,7 +111,7 @@ def _rounds(server: Place, jobs: int, runs: int, say: measure.Say) -> dict[str, 
 
 def _machine(server: Place) -> dict[str, Any]:
     return {
-        "penstock": version("penstock"),
+        "penstock": release(),
         "python": platform.python_version(),
         "psycopg": version("psycopg"),
         "system": f"{platform.system()} {platform.machine()}",
