@@ -12,8 +12,9 @@ import pytest
 
 import penstock.spark
 from penstock import App, Refused
+from penstock.release import release
 from penstock.spark.session import uninterrupted
-from penstock.spark.shipping import Seen, check_same
+from penstock.spark.shipping import Seen, _places, check_same
 
 
 def an_app(url: str, jobs: int = 0) -> App:
@@ -104,6 +105,12 @@ def test_executors_with_another_penstock_are_refused_in_one_sentence():
         check_same([Seen("node7", "0.0.9")])
     with pytest.raises(Refused, match="the executor on node7 has none"):
         check_same([Seen("node7", None)])
+
+
+def test_executors_are_sent_the_metadata_by_which_the_version_is_known():
+    sent = {place.name for place in _places("penstock")}
+
+    assert sent == {"penstock", f"penstock_queue-{release()}.dist-info"}
 
 
 def test_a_password_is_in_no_plan_configuration_exception_or_event_log(
