@@ -21,7 +21,8 @@ import pytest
 import typer.main
 
 import penstock
-from penstock import App, CurrentJob, Handle, Repeat, Retry, Task
+from penstock import App, CurrentJob, FlowHandle, Handle, Repeat, Retry, Task
+from penstock.broker import Broker
 from penstock.cli.root import root
 from penstock.cli.start import FIRST_TASK
 
@@ -259,6 +260,63 @@ def test_the_files_that_are_named_exist(page: Path) -> None:
         assert ((ROOT if path.startswith("tests/") else SOURCE) / path).is_file(), path
     for name in re.findall(r"\b(\w+\.sql)\b", text.replace("spark.sql", "")):  # a module, a setting
         assert name in known, name
+
+
+# What is, not what will be
+
+
+_PROMISE = re.compile(
+    r"\b(?:is|are) coming\b|\(coming\)|\| coming\b|\bcoming soon\b|\"coming\" means|\bcoming, in\b"
+    r"|\bnot there yet\b|\bnot (?:implemented|supported|available) yet\b|\bis planned\b|\(planned\)"
+    r"|\bwill be (?:added|available|possible|supported|there)\b"
+    r"|\bin a (?:later|future) (?:release|version)\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in EVERYTHING if page.parent.name != "decisions" and page.stem != "CHANGELOG"],
+    ids=name_of,
+)
+def test_no_page_promises_what_is_not_there(page: Path) -> None:
+    assert _PROMISE.findall(" ".join(prose(page).split())) == []
+
+
+def test_what_replaces_the_words_of_other_systems_exists() -> None:
+    page = (DOCS / "coming-from.md").read_text(encoding="utf-8")
+    ours = "\n".join(line.split(" | ", 1)[1] for line in page.splitlines() if " | " in line)
+    app = App("memory:")
+    owners = {
+        "app": app,
+        "app.broker": Broker,
+        "app.schedules": app.schedules,
+        "task": Task,
+        "handle": Handle,
+        "flow": FlowHandle,
+        "current_job()": CurrentJob,
+        "t": app.testing(),
+    }
+    named = re.findall(
+        r"(?<![\w./])(app\.broker|app\.schedules|app|task|handle|flow|current_job\(\)|t)\.(\w+)",
+        ours,
+    )
+    options = [
+        (name, known)
+        for called, known in {
+            "options": {*inspect.signature(Task.options).parameters},
+            "Retry": {*inspect.signature(Retry).parameters},
+            "app.queue": {*inspect.signature(App.queue).parameters},
+            "app.limit": {*inspect.signature(App.limit).parameters},
+        }.items()
+        for given in re.findall(rf"(?<![\w.]){re.escape(called)}\(([^`()]*)\)", ours)
+        for name in re.findall(r"(\w+)=", given)
+    ]
+
+    assert len(named) > 20
+    assert len(options) > 20
+    assert [f"{owner}.{name}" for owner, name in named if not hasattr(owners[owner], name)] == []
+    assert [name for name, known in options if name not in known] == []
 
 
 # The command line
