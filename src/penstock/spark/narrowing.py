@@ -88,8 +88,11 @@ def narrowed_by(options: Mapping[str, str], table: str) -> Narrowing:
                 " where(...) on the time that is meant"
             )
     asked = Narrowing(
-        **{name: _names(name, text) for name, text in given.items() if name in _NAMED},
-        **{name: _moment(name, text) for name, text in given.items() if name not in _NAMED},
+        queue=_names("queue", given.get("queue")),
+        task=_names("task", given.get("task")),
+        state=_names("state", given.get("state")),
+        since=_moment("since", given.get("since")),
+        until=_moment("until", given.get("until")),
     )
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise Refused(
@@ -103,8 +106,10 @@ def is_position(text: str | None) -> bool:
     return text is not None and text.strip().isdecimal()
 
 
-def _names(option: str, text: str) -> tuple[str, ...]:
+def _names(option: str, text: str | None) -> tuple[str, ...]:
     """Names between commas, or as a list in JSON, which may hold any name."""
+    if text is None:
+        return ()
     if text.strip().startswith("["):
         try:
             names = msgspec.json.decode(text, type=list[str])
@@ -125,7 +130,9 @@ def _names(option: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _moment(option: str, text: str) -> int:
+def _moment(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
