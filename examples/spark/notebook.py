@@ -15,5 +15,5 @@ said = penstock.spark.apply(due, remind, id="customer")
 print(*sorted(row.result for row in said.collect()), sep="\n")
 
 # %% What the history knows of it.
-attempts = spark.read.format("penstock").option("table", "attempts").load()
-print(attempts.where("task = 'shop:remind' and state = 'succeeded'").count(), "succeeded")
+attempts = spark.read.format("penstock").option("table", "attempts").option("task", "shop:remind")
+print(attempts.option("state", "succeeded").load().count(), "succeeded")

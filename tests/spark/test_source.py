@@ -1,4 +1,4 @@
-"""The source in batch: every table, in slices, narrowed by the store."""
+"""The source in batch: every table, in slices."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, IsNotNull, LessThan
-from pyspark.sql.functions import col, length, lit
+from pyspark.sql.functions import length
 from pyspark.sql.types import StringType, StructField, StructType
 
 import penstock.spark
@@ -24,7 +23,6 @@ from penstock.gauge import Gauge
 from penstock.job import ENDED, succeeded
 from penstock.redact import redact
 from penstock.slice import Selection
-from penstock.spark.pushed import narrowed
 from penstock.spark.reading import TableReader
 from penstock.spark.tables import TABLES, columns_of
 from tests.factories import a_flow, begun, claim, part, some_jobs
@@ -148,58 +146,6 @@ def test_slices_add_up_to_the_whole(broker, store_url, clock, count, name):
     assert len(parts) <= 4
 
 
-FILTERS = {
-    "queue": lambda c: col("queue") == "mail",
-    "task and state": lambda c: (col("task") == "mail:send") & col("state").isin("failed"),
-    "either queue": lambda c: col("queue").isin("mail", "films"),
-    "two that cannot be": lambda c: (col("queue") == "mail") & (col("queue") == "films"),
-    "not": lambda c: (col("queue") != "mail") & col("reason").isNull(),
-    "later": lambda c: col(c[0]) > lit(c[1]),
-    "just then": lambda c: col(c[0]) == lit(c[1]),
-    "before": lambda c: (col(c[0]) < lit(c[1])) & (col("queue") == "mail"),
-}
-
-
-def test_filters_give_what_all_rows_give_once_filtered(spark, broker, clock):
-    """By time, queue, task and state: narrowed by the store or not, the rows are the same."""
-    fill(broker, clock)
-    end(broker, clock, claim(broker, limit=3))
-    for name, wanted in (
-        ("attempts", FILTERS),
-        ("events", ["later"]),
-        ("jobs", ["task and state"]),
-    ):
-        whole = table(spark, name).cache()  # filtered here, by Spark alone
-        time = "at" if name == "events" else "ended_at"
-        middle = sorted(row[0] for row in whole.select(time).collect() if row[0])[1]
-        for words in wanted:
-            condition = FILTERS[words]((time, middle))
-
-            found = by_key(rows(table(spark, name).where(condition)))
-
-            assert found == by_key(rows(whole.where(condition))), (name, words)
-        whole.unpersist()
-
-
-def test_the_store_is_told_what_is_wanted():
-    then = datetime(2026, 11, 15, tzinfo=UTC)
-    filters = [
-        EqualTo(("queue",), "mail"),
-        In(("state",), ("failed", "ready")),
-        EqualTo(("state",), "failed"),
-        GreaterThanOrEqual(("ended_at",), then),
-        LessThan(("ended_at",), then + timedelta(days=1)),
-        LessThan(("started_at",), then),
-        IsNotNull(("task",)),
-    ]
-
-    selection = narrowed(Selection(table="attempts"), filters)
-
-    assert (selection.queue, selection.task, selection.state) == (("mail",), (), ("failed",))
-    assert selection.since == pytest.approx(then.timestamp(), abs=1e-5)
-    assert selection.until == pytest.approx(then.timestamp() + 86400, abs=1e-5)
-
-
 def test_results_of_a_node_or_a_flow(spark, broker, clock):
     """SPARK 2, map here and reduce there."""
     sent = a_flow(clock, each=part(jobs=5), last=part("each"))
@@ -270,17 +216,6 @@ def test_a_store_of_a_newer_penstock_is_refused_in_one_sentence(shared_spark, sq
 
     with pytest.raises(Exception, match=r"has schema 999, this Penstock knows \d+; upgrade"):
         table(spark, "attempts").collect()
-
-
-@whatever_the_store
-def test_without_pushdown_it_is_said_what_to_set(spark, broker):
-    name = "spark.sql.python.filterPushdown.enabled"
-    spark.conf.set(name, "false")
-    try:
-        with pytest.raises(Exception, match=f"configuration '{name}' is false"):
-            table(spark, "attempts").collect()
-    finally:
-        spark.conf.set(name, "true")
 
 
 @pytest.mark.parametrize(

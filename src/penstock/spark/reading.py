@@ -7,7 +7,7 @@ with in another one.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
@@ -16,7 +16,6 @@ from typing import Any
 from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -33,7 +32,7 @@ from penstock.errors import Refused
 from penstock.flow import member_of
 from penstock.settings import mask
 from penstock.slice import HISTORY, Selection, Slice
-from penstock.spark.pushed import narrowed
+from penstock.spark.narrowing import NARROWING, is_position, narrowed_by
 from penstock.spark.rows import Shape
 from penstock.spark.store import named_store
 from penstock.spark.tables import columns_of, streamed, table_named
@@ -46,7 +45,7 @@ _MOST = Selection(table="attempts")  # what most of a history is: looking for it
 _KNOWN = frozenset(
     {
         *("after", "app", "flow", "node", "profile", "rows_per_trigger", "slices", "table"),
-        *("until", "url"),
+        *("url", *NARROWING),
     }
 )
 _OF_BODIES = frozenset({"arguments", "headers", "flow", "node", "result"})
@@ -97,16 +96,19 @@ class Reading:
         self._place = Place(options)
         self._schema = schema
         self._slices = _number(options, "slices") or SLICES
+        table = table_named(options.get("table", ""))
+        self._narrowing = narrowed_by(options, table)
         self._selection = Selection(
-            table=table_named(options.get("table", "")),
+            table=table,
             flow=options.get("flow"),
             node=options.get("node"),
             bodies=bool(
                 _OF_BODIES & {field.name for field in schema} or {"flow", "node"} & set(options)
             ),
+            **self._narrowing.fields(),
         )
-        _check(self._selection.table, schema)
-        if self._selection.table in HISTORY and {"flow", "node"} & set(options):
+        _check(table, schema)
+        if table in HISTORY and {"flow", "node"} & set(options):
             raise Refused('options "flow" and "node" are for the tables jobs and results')
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -119,7 +121,7 @@ class Reading:
         narrow = partition.part.selection
         with self._place.open() as broker:
             for stored in broker.scan(partition.part):
-                yield shape.batch(_of_flow(stored, narrow))
+                yield shape.batch(_of_flow(self._narrowing.rows_of(stored), narrow))
 
     def parts(self, broker: Broker, after: int, until: int | None) -> list[Part]:
         """What is to be read, in about as many parts as were asked for."""
@@ -138,11 +140,7 @@ class TableReader(Reading, DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
         self._after = _number(options, "after") or 0
-        self._until = _number(options, "until")
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  as Spark calls it
-        self._selection = narrowed(self._selection, filters)
-        return filters
+        self._until = _number(options, "until") if is_position(options.get("until")) else None
 
     def partitions(self) -> Sequence[Part]:
         with self._place.open() as broker:
@@ -238,10 +236,11 @@ def _check_options(options: Mapping[str, str]) -> None:
         if name not in _KNOWN and name != "path" and "." not in name:
             near = get_close_matches(name, _KNOWN, 1) or [", ".join(sorted(_KNOWN))]
             raise Refused(f"option {name!r} is not known to the source; there is {near[0]}")
-    spans = [name for name in ("after", "until") if options.get(name) is not None]
-    if spans and options.get("table") not in HISTORY:
+    span = "after" if options.get("after") is not None else "until"
+    given = span == "after" or is_position(options.get("until"))
+    if given and options.get("table") not in HISTORY:
         raise Refused(
-            f"option {spans[0]!r} is a position of the history: only attempts, events and gauges"
+            f"option {span!r} is a position of the history: only attempts, events and gauges"
             " have one"
         )
 

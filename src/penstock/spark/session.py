@@ -96,7 +96,6 @@ def _attached(spark: SparkSession, store: ResolvedUrl) -> SparkSession:
     known = store.url if here or not store.source.startswith("the default") else None
     if known is not None:
         tell(spark, known)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     make_ready(spark, known)
     spark.dataSource.register(PenstockSource)
     make_active(spark)
@@ -186,7 +185,6 @@ def _prepare_environment(master: str) -> None:
 
 def _configuration(master: str | None, given: Mapping[str, object]) -> dict[str, str]:
     config = {
-        "spark.sql.python.filterPushdown.enabled": "true",
         # The option that a reader may name its store by, and what people put in beside ours.
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|penstock_url",
         "spark.ui.showConsoleProgress": "false",

@@ -49,6 +49,7 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if self.options.get("table") == "counts":
+            _check_counts(self.options)
             return CountsReader(self.options.get("profile"), self.options.get("url"))
         return _readers().TableReader(self.options, schema)
 
@@ -77,6 +78,16 @@ def _readers() -> Any:
             " pip install -U pyspark"
         ) from error
     return reading
+
+
+def _check_counts(options: Mapping[str, str]) -> None:
+    """Refuse what would be passed over; names with a dot, and the path, are Spark's own."""
+    for name in sorted(name.lower() for name in options):
+        if name not in {"table", "profile", "url", "path"} and "." not in name:
+            raise Refused(
+                f"option {name!r} is not for the table counts, which has profile and url alone: it"
+                " is small, filter the frame"
+            )
 
 
 class CountsReader(DataSourceReader):

@@ -54,8 +54,8 @@ def open_now(spark: SparkSession) -> DataFrame:
     kinds = columns_of("jobs")
     # Without bodies, which are most of a job; and the store gives those states alone.
     narrow = ", ".join(f"{name} {kinds[name]}" for name in _NEEDED)
-    jobs = spark.read.format("penstock").option("table", "jobs").schema(narrow).load()
-    return open_jobs(jobs.where(col("state").isin("ready", "waiting", "running")), time.time())
+    reader = spark.read.format("penstock").option("table", "jobs").schema(narrow)
+    return open_jobs(reader.option("state", "ready,waiting,running").load(), time.time())
 
 
 def keep_open_jobs(spark: SparkSession, writing: Writing) -> None:
