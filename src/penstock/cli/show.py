@@ -21,6 +21,7 @@ import rich.table
 import rich.text
 
 from penstock.as_json import call_text, decoded
+from penstock.error_text import headline
 from penstock.views import by_queue
 from penstock.why import ago
 
@@ -204,7 +205,7 @@ def event_line(event: Event) -> rich.text.Text:
     if event.reason and event.kind not in _NOTED:
         line.append(f"  {event.reason}")
     if event.error:
-        line.append(f": {event.error.strip().splitlines()[-1]}", "red")
+        line.append(f": {headline(event.error)}", "red")
     data = decoded(event.data)
     if isinstance(data, dict) and data:
         words = [f"{name}={value}" for name, value in data.items() if value not in (None, "")]  # pyright: ignore[reportUnknownVariableType]
