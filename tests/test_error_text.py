@@ -57,7 +57,7 @@ def test_the_headline_is_the_class_and_the_first_line(
     [
         (
             "insert into orders values (1), (1)",
-            'psycopg.errors.UniqueViolation: duplicate key value violates unique constraint "orders_pkey"',
+            'psycopg.errors.UniqueViolation: duplicate key value violates unique constraint "once"',
         ),
         ("selct 1", 'psycopg.errors.SyntaxError: syntax error at or near "selct"'),
     ],
@@ -67,13 +67,15 @@ def test_the_headline_of_what_postgresql_says(
 ) -> None:
     def call() -> None:
         with psycopg.connect(postgres_url) as connection:
-            connection.execute("create table orders (number int primary key)")
+            connection.execute("create table orders (number int constraint once unique)")
             connection.execute(statement.encode())
 
     def through_sqlalchemy() -> None:
         url = postgres_url.replace("postgresql://", "postgresql+psycopg://")
         with sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool).begin() as connection:
-            connection.execute(sqlalchemy.text("create table orders (number int primary key)"))
+            connection.execute(
+                sqlalchemy.text("create table orders (number int constraint once unique)")
+            )
             connection.execute(sqlalchemy.text(statement))
 
     name, _, said = wanted.partition(": ")

@@ -312,12 +312,12 @@ def fire(app: App, kind: str, job: Job[Any], *arguments: Any) -> None:
 
 
 def _log_raised(job: Job[Any], error: Exception, message: str, *arguments: Any) -> None:
-    """Log what was raised beside a job; its context may be the job's own error, and tell secrets."""
-    if not has_secrets(job.body):
+    """Log what was raised beside a job. Its context may be the job's own error, with a secret."""
+    if has_secrets(job.body):
+        fault = Described(error, str).fault
+        logger.error(message + ": %s at %s", *arguments, fault.exception, fault.place)  # noqa: G003  the caller's words first
+    else:
         logger.error(message, *arguments, exc_info=error)
-        return
-    fault = Described(error, str).fault
-    logger.error(f"{message}: %s at %s", *arguments, fault.exception, fault.place)
 
 
 class Described:

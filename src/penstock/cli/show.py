@@ -6,6 +6,7 @@ What programs read is made in `as_json`.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 import time
@@ -22,6 +23,7 @@ import rich.text
 
 from penstock.as_json import call_text, decoded
 from penstock.error_text import headline
+from penstock.log_lines import legible, put_line
 from penstock.views import by_queue
 from penstock.why import ago
 
@@ -45,16 +47,6 @@ _NOTED = frozenset({"event", "progress"})  # the reason in these is of an attemp
 _WIDE = 110  # below it a table of jobs has no room for queue and time
 _BRIEF = 60
 _PIPED_WIDTH = 200  # nobody folds a pipe: a cut-off id is worse than a long line
-# What a job says is text: none of it is an order to the terminal.
-_PICTURES = {
-    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
-    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
-}
-
-
-def legible(text: str) -> str:
-    """The same, with no order to a terminal in it."""
-    return text.translate(_PICTURES)
 
 
 class _Console(rich.console.Console):
@@ -93,7 +85,9 @@ def say(text: str, style: str = "") -> None:
 
 
 def aside(text: str, style: str = "dim") -> None:
-    """A sentence in passing, to stderr."""
+    """A sentence in passing, to stderr; among log lines that are JSON it is one of them."""
+    if put_line(text, logging.ERROR if style == "red" else logging.INFO):
+        return
     console(stderr=True).print(rich.text.Text(text, style), soft_wrap=True)
 
 
