@@ -21,15 +21,13 @@ import rich.segment
 import rich.table
 import rich.text
 
-from penstock.as_json import call_text, decoded
+from penstock.as_json import decoded
 from penstock.error_text import headline
 from penstock.log_lines import legible, put_line
 from penstock.views import by_queue
-from penstock.why import ago
 
 if TYPE_CHECKING:
     from penstock.examine import Finding
-    from penstock.job import Job
     from penstock.views import Count, Event
 
 COLOURS = {
@@ -44,8 +42,6 @@ COLOURS = {
     "cancelled": "bright_black",
 }
 _NOTED = frozenset({"event", "progress"})  # the reason in these is of an attempt before
-_WIDE = 110  # below it a table of jobs has no room for queue and time
-_BRIEF = 60
 _PIPED_WIDTH = 200  # nobody folds a pipe: a cut-off id is worse than a long line
 
 
@@ -131,30 +127,6 @@ def one_line(raw: bytes | None, value: Any) -> str:
 
 def state_text(state: str | None) -> rich.text.Text:
     return rich.text.Text(state or "", COLOURS.get(state or "", ""))
-
-
-def jobs_table(jobs: Sequence[Job[Any]], now: float) -> rich.table.Table:
-    """Jobs, newest first, the id never cut off; where there is no room for all, the task stays."""
-    wide = console().width >= _WIDE
-    made = ids_table("task")
-    if wide:
-        made.add_column("queue", overflow="ellipsis", no_wrap=True)
-        made.add_column("enqueued", no_wrap=True)
-    made.add_column("what", overflow="ellipsis", no_wrap=wide)
-    for job in jobs:
-        what = call_text(job.body)
-        if job.reason and job.state != "succeeded":
-            what = f"{job.reason}; {what}"
-        if job.state == "ready" and job.run_at is not None and job.run_at > now:
-            what = f"due {ago(job.run_at, now)}; {what}"
-        made.add_row(
-            job.id,
-            state_text(job.state),
-            rich.text.Text(job.task),
-            *((rich.text.Text(job.queue), ago(job.enqueued_at, now)) if wide else ()),
-            rich.text.Text(what if wide or len(what) <= _BRIEF else f"{what[:_BRIEF]}…"),
-        )
-    return made
 
 
 _PLACES = ("ready", "scheduled", "waiting", "paused", "running", "failed")
