@@ -72,10 +72,9 @@ def headline_of(error: BaseException, hide: Callable[[str], str]) -> str:
 
 def class_name(kind: type[BaseException]) -> str:
     """The class as Python's tracebacks have it: with its module, unless that says nothing."""
-    module: object = kind.__module__
-    if module in {"builtins", "__main__"} or not isinstance(module, str):
+    if kind.__module__ in {"builtins", "__main__"}:
         return kind.__qualname__
-    return f"{module}.{kind.__qualname__}"
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def shortened(line: str, longest: int) -> str:

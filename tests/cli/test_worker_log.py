@@ -17,8 +17,6 @@ import pytest
 from penstock.job import Job
 
 TASKS = """
-import asyncio
-import os
 import time
 
 from penstock import App, Retry
@@ -128,7 +126,8 @@ def test_every_failed_attempt_is_in_the_log(failing):
     ids = {job["id"] for job in failing.lines("find", "state:failed")}
     assert {text[2][:36] for _, text in failed} == ids
     source = [line.strip() for line in log]
-    assert f'File "{failing.folder}/failing.py", line 14, in plain' in source
+    line = TASKS.splitlines().index("    return 1 // n") + 1
+    assert f'File "{failing.folder}/failing.py", line {line}, in plain' in source
     assert "return 1 // n" in source
     assert 'raise OSError(f"process {text}")' in source
     secret = [(level, text[0]) for level, text in failed if "charge" in text[0]]
