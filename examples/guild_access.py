@@ -96,7 +96,7 @@ def main() -> None:
         [failed] = [job for job in flow.jobs if job.state is State.FAILED]
         stored = t.broker.get(failed.id)
         assert stored is not None
-        print(f"failed in {stored.queue}: {(stored.error or '').splitlines()[-1]}")
+        print(f"failed in {stored.queue}: {(stored.error or '').splitlines()[0]}")
 
         down.clear()
         print(f"tried again: {flow.retry()} jobs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 from penstock import App, Job, Refused, Repeat, Retry, RetryLater, current_job
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import JobInterrupted, JobTimeout
-from penstock.job import Outcome, State
-from penstock.run import LONGEST_TRACEBACK, run, run_async, timed_out, traceback_text
+from penstock.job import Fault, Outcome, State
+from penstock.run import LONGEST_TRACEBACK, run, run_async, timed_out
 from penstock.testing.clock import Clock
 
 
@@ -62,7 +63,9 @@ def test_what_is_raised_is_a_failure_with_a_traceback_of_user_code_alone(app: Ap
 
     assert (outcome.state, outcome.reason, outcome.failures) == (State.FAILED, "error", 1)
     assert outcome.error is not None
-    assert outcome.error.startswith("Traceback (most recent call last):")
+    assert outcome.error.startswith(
+        "ValueError: no such customer\n\nTraceback (most recent call last):"
+    )
     assert outcome.error.endswith("ValueError: no such customer")
     assert "raise error" in outcome.error
     assert "run.py" not in outcome.error.replace("test_run.py", "")
@@ -125,7 +128,7 @@ def test_a_timeout_has_its_strategy_and_its_words(app: App) -> None:
 
     assert (outcome.state, outcome.reason, outcome.repeats) == (State.READY, "timeout", 1)
     assert outcome.error is not None
-    assert outcome.error.endswith("TimeoutError: ran longer than its timeout of 5.0 s")
+    assert outcome.error.startswith("TimeoutError: ran longer than its timeout of 5.0 s\n\nTraceb")
     assert "raise error" in outcome.error
 
 
@@ -210,19 +213,21 @@ def test_a_traceback_is_cut_from_the_front(app: App) -> None:
     error = done(run(app, task, job)).error
 
     assert error is not None
-    assert error.startswith("...\n")
+    assert error.startswith("ValueError: xxx")
+    assert "…\n\n...\nxxx" in error
     assert error.endswith("the end")
     assert len(error.encode()) <= LONGEST_TRACEBACK
 
 
-def test_causes_and_groups_are_in_the_traceback() -> None:
-    try:
+def test_causes_and_groups_are_in_the_traceback(app: App) -> None:
+    @app.task
+    def fails() -> None:
         try:
             raise OSError("first")
         except OSError as error:
             raise ExceptionGroup("several", [ValueError("inner")]) from error
-    except ExceptionGroup as error:
-        text = traceback_text(error)
+
+    text = done(run(app, fails, fails.job())).error or ""
 
     assert "OSError: first" in text
     assert "ValueError: inner" in text
@@ -399,3 +404,45 @@ def test_a_declared_task_cannot_be_run_here(app: App) -> None:
     assert outcome.state is State.FAILED
     assert outcome.error is not None
     assert "is only declared here" in outcome.error
+
+
+def test_an_outcome_says_what_was_raised_and_where(app: App) -> None:
+    task, job = raising(app, ValueError("no such customer"))
+    late, late_job = raising(App(broker=app.broker), JobTimeout(), timeout=5)
+
+    fault, of_timeout = done(run(app, task, job)).fault, done(run(app, late, late_job)).fault
+
+    assert fault is not None
+    assert of_timeout is not None
+    assert fault.exception == "ValueError"
+    assert re.fullmatch(r".*test_run\.py:\d+ in fails", fault.place or "")
+    assert of_timeout == Fault("TimeoutError", fault.place)
+
+
+def test_a_secret_is_hidden_before_anything_is_cut(app: App) -> None:
+    key = "-----BEGIN KEY-----\n" + "\n".join(f"{n:04x}" * 16 for n in range(400)) + "\nlast line"
+
+    @app.task(secret=("key",))
+    def sign(key: str) -> None:
+        raise ExceptionGroup(f"refused {key}", [ValueError(key)])
+
+    error = done(run(app, sign, sign.job(key))).error or ""
+
+    assert error.startswith("ExceptionGroup: refused ***")
+    assert not [line for line in key.splitlines() if line in error]
+
+
+def test_what_a_hook_raises_tells_no_secret(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.task(secret=("card",))
+    def charge(card: str) -> None:
+        raise ValueError(f"{card} is refused")
+
+    def hook(job: Job[Any], outcome: Outcome) -> None:
+        raise RuntimeError("a hook fails")
+
+    app.hook("failed")(hook)
+
+    run(app, charge, charge.job("4242424242"))
+
+    assert "the hook hook for failed raised: RuntimeError at " in caplog.text
+    assert "4242424242" not in caplog.text

@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.error_text import LONGEST_HEADLINE, headline
+
 
 class PenstockError(Exception):
     """The root of everything that Penstock raises on purpose."""
@@ -53,12 +55,11 @@ _ENDS = {
 
 
 class JobFailed(PenstockError):
-    """The job ended in failure; `remote_traceback` is what the worker saw."""
+    """The job ended in failure; `remote_traceback` is what the worker saw, headline first."""
 
     def __init__(self, job_id: str, reason: str, remote_traceback: str | None) -> None:
-        lines = (remote_traceback or "").strip().splitlines()
-        summary = f": {lines[-1] if lines else _ENDS[reason]}" if lines or reason in _ENDS else ""
-        super().__init__(f"job {job_id} failed ({reason}){summary}")
+        summary = headline(remote_traceback, LONGEST_HEADLINE) or _ENDS.get(reason, "")
+        super().__init__(f"job {job_id} failed ({reason}){summary and ': '}{summary}")
         self.job_id = job_id
         self.reason = reason
         self.remote_traceback = remote_traceback

@@ -117,7 +117,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     worker: str | None = None
     start_within: float | None = None  # under a rate: so long after its claim it may begin
     reason: str | None = None  # why it ended, or why it was put back
-    error: str | None = None  # the traceback of the last failed attempt
+    error: str | None = None  # of the last failed attempt: headline and traceback, see error_text
     result: bytes | None = None  # JSON
     lease: Any = None  # the store's own note of where this claim is written; opaque to others
     app: Any = None  # who stores it; set by Task.job
@@ -226,6 +226,13 @@ def pack(jobs: Iterable[Job[Any] | Parcel]) -> tuple[list[Parcel], list[Job[Any]
     return parcels, single
 
 
+class Fault(msgspec.Struct, frozen=True, gc=False):
+    """What an attempt raised, and where: `/srv/shop.py:12 in charge`."""
+
+    exception: str  # its class, with its module
+    place: str | None = None
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """Where one attempt leads: the next state, and what to remember."""
 
@@ -245,6 +252,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     # the job's own if it is in one. Any: a union of these has no wire form.
     spawned: tuple[Any, ...] = ()
     flow: Any = None
+    fault: Fault | None = None  # for the worker's log; no store keeps it
 
 
 def succeeded(result: bytes | None = None) -> Outcome:

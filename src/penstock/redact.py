@@ -41,6 +41,17 @@ def redact_text(text: str, body: bytes) -> str:
     return text
 
 
+def has_secrets(body: bytes) -> bool:
+    """Whether the body declares secret arguments, or may do so: it cannot be read."""
+    if b'"secret"' not in body:
+        return False
+    try:
+        decoded: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return True
+    return isinstance(decoded, dict) and bool(cast("dict[str, Any]", decoded).get("secret"))
+
+
 def _secrets(body: bytes) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
     """The decoded body, its arguments, and the names of those that are secret."""
     # The common body declares none, and need not be decoded to be sure of it.
@@ -71,6 +82,8 @@ def _texts(value: Any) -> Iterator[str]:
         for part in cast("list[Any]", value):
             yield from _texts(part)
     elif isinstance(value, str):
+        if "\n" in value:  # what is cut or indented line by line
+            yield from (line for line in map(str.strip, value.splitlines()) if _telling(line))
         quoted = (repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False))
         yield from (text for text in (value, *(each[1:-1] for each in quoted)) if _telling(text))
     elif isinstance(value, int | float) and _telling(repr(value)):

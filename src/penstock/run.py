@@ -22,6 +22,7 @@ from penstock.codec import JobOptions, read_body
 from penstock.compose import spawned
 from penstock.current import CURRENT, CurrentJob, with_parent
 from penstock.decide import Policy, after_error, after_success, after_timeout, policy_for
+from penstock.error_text import class_name, error_text, headline_of
 from penstock.errors import (
     JobInterrupted,
     JobTimeout,
@@ -30,8 +31,8 @@ from penstock.errors import (
     RetryLater,
 )
 from penstock.filling import NeedsGone, filled, has_room
-from penstock.job import Job, Outcome, State
-from penstock.redact import redact_text
+from penstock.job import Fault, Job, Outcome, State
+from penstock.redact import has_secrets, redact_text
 from penstock.signals import with_deadlines
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _HERE = os.path.dirname(__file__)  # noqa: PTH120  compared with the text of cod
 
 LastLook = Callable[[Job[Any]], Outcome | None]
 Call = tuple[JobOptions, tuple[Any, ...], dict[str, Any]]
+Hide = Callable[[str], str]
 
 
 class Unreadable(Refused):
@@ -215,13 +217,13 @@ def _raised(
     task: Task[..., Any],
     current: CurrentJob,
     error: BaseException,
-    text: str | None = None,
+    described: Described | None = None,
 ) -> Outcome:
     job = current.job
     try:
         current.roll_back()
-    except Exception:
-        logger.exception("job %s: its transaction could not be rolled back", job.id)
+    except Exception as trouble:
+        _log_raised(job, trouble, "job %s: its transaction could not be rolled back", job.id)
     current.close()
     if isinstance(error, RetryLater):
         said = redact_text(error.note, current.body) if error.note else None
@@ -230,9 +232,9 @@ def _raised(
         if error.args[:1] == ("cancelled",):
             return _ended(app, current, State.CANCELLED, "cancelled")
         return _ended(app, current, State.READY, "shutdown")
-    if text is None:
-        text = redact_text(traceback_text(error), current.body)
-    now = app.clock.now()
+    if described is None:
+        described = Described(error, lambda text: redact_text(text, current.body))
+    now, text, fault = app.clock.now(), described.text, described.fault
     if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
         reason = _REASONS[type(error)]
         outcome = Outcome(
@@ -244,14 +246,14 @@ def _raised(
             ended_at=now,
         )
     elif isinstance(error, JobTimeout):
-        ended = f"{text}\n{_out_of_time(task, job)}"
-        outcome = after_timeout(_policy(task, job), job, ended, now, started_at=current.started_at)
-        fire(app, "timed_out", job, outcome)
-        return outcome
+        text = described.under(_out_of_time(task, job))
+        fault = Fault("TimeoutError", fault.place)
+        outcome = after_timeout(_policy(task, job), job, text, now, started_at=current.started_at)
     else:
         policy = _policy(task, job)
         outcome = after_error(policy, job, error, text, now, started_at=current.started_at)
-    fire(app, "failed", job, outcome)
+    outcome = msgspec.structs.replace(outcome, fault=fault)
+    fire(app, "timed_out" if isinstance(error, JobTimeout) else "failed", job, outcome)
     return outcome
 
 
@@ -299,24 +301,43 @@ def _asked_for(error: asyncio.CancelledError) -> BaseException:
     )
 
 
-def fire(app: App, kind: str, *arguments: Any) -> None:
+def fire(app: App, kind: str, job: Job[Any], *arguments: Any) -> None:
     """Call the hooks of one kind; what they raise is logged and changes nothing."""
     for hook in app.hooks.get(kind, ()):
         try:
-            hook(*arguments)
-        except Exception:
-            logger.exception("the hook %s for %s raised", getattr(hook, "__name__", hook), kind)
+            hook(job, *arguments)
+        except Exception as error:
+            name = getattr(hook, "__name__", hook)
+            _log_raised(job, error, "the hook %s for %s raised", name, kind)
 
 
-def traceback_text(error: BaseException) -> str:
-    """The traceback of the user's own code, without Penstock's frames; if too long, its end."""
-    described = traceback.TracebackException.from_exception(error)
-    _leave_out_our_frames(described, set())
-    text = "".join(described.format()).rstrip()
-    encoded = text.encode("utf-8", "replace")
-    if len(encoded) <= LONGEST_TRACEBACK:
-        return encoded.decode()
-    return "...\n" + encoded[-(LONGEST_TRACEBACK - 4) :].decode("utf-8", "ignore")
+def _log_raised(job: Job[Any], error: Exception, message: str, *arguments: Any) -> None:
+    """Log what was raised beside a job. Its context may be the job's own error, with a secret."""
+    if has_secrets(job.body):
+        fault = Described(error, str).fault
+        logger.error(message + ": %s at %s", *arguments, fault.exception, fault.place)  # noqa: G003  the caller's words first
+    else:
+        logger.error(message, *arguments, exc_info=error)
+
+
+class Described:
+    """An exception in words: the traceback of the user's own code, without Penstock's frames.
+
+    `hide` takes out of any text what must not be told.
+    """
+
+    def __init__(self, error: BaseException, hide: Hide) -> None:
+        described = traceback.TracebackException.from_exception(error)
+        _leave_out_our_frames(described, set())
+        frame = described.stack[-1] if described.stack else None
+        place = None if frame is None else f"{frame.filename}:{frame.lineno} in {frame.name}"
+        self.fault = Fault(class_name(type(error)), place)
+        self._traceback = hide("".join(described.format()).rstrip())
+        self.text = self.under(headline_of(error, hide))
+
+    def under(self, headline: str) -> str:
+        """The text to store, with this headline; if too long, the end of the traceback."""
+        return error_text(headline, self._traceback, LONGEST_TRACEBACK)
 
 
 def _leave_out_our_frames(described: traceback.TracebackException | None, seen: set[int]) -> None:

@@ -21,13 +21,13 @@ from penstock.filling import filled, has_room
 from penstock.job import Job, Outcome
 from penstock.redact import redact_text
 from penstock.run import (
+    Described,
     LastLook,
     _asked_for,  # pyright: ignore[reportPrivateUsage]  two halves of one thing, as all of these
     _begin,  # pyright: ignore[reportPrivateUsage]
     _raised,  # pyright: ignore[reportPrivateUsage]
     _returned,  # pyright: ignore[reportPrivateUsage]
     _through,  # pyright: ignore[reportPrivateUsage]
-    traceback_text,
 )
 
 if TYPE_CHECKING:
@@ -145,16 +145,18 @@ class _Batch:
         self.members = [_Member(app, job, now) for job in jobs]
         self.admitted: list[_Member] = []
         self.error: BaseException | None = None  # of the whole call
-        self._text: str | None = None
+        self._described: Described | None = None
 
     def fail(self, error: BaseException) -> None:
         """The call as a whole came to nothing."""
         self.error = error
         # At once: each layer of middleware that it passes through adds to its traceback.
-        text = traceback_text(error)
+        self._described = Described(error, self._hide)
+
+    def _hide(self, text: str) -> str:
         for member in self.members:  # it may tell the secrets of any of them
             text = redact_text(text, member.current.body)
-        self._text = text
+        return text
 
     def look(self, last_look: LastLook | None) -> None:
         if last_look is not None:
@@ -196,7 +198,8 @@ class _Batch:
             if isinstance(ended, tuple):
                 return _returned(app, task, current, member.options, ended[0])
             error = ended or self.error or RuntimeError("the batch was never called")
-            return _raised(app, task, current, error, self._text if error is self.error else None)
+            described = self._described if error is self.error else None
+            return _raised(app, task, current, error, described)
         except Exception as error:
             return _raised(app, task, current, error)
         finally:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from penstock.broker import WorkerRow
+from penstock.error_text import headline
 from penstock.flow import WAIT_TASK, NodeRow
 from penstock.job import Job, State
 from penstock.rule import Limits, Rule, RuleKind, rule_over_job
@@ -116,7 +117,7 @@ def _ended(job: Job[Any]) -> str:
                 "revives it."
             )
         return f"It was cancelled{at} ({job.reason or 'cancelled'}). {again}"
-    said = _last_line(job.error)
+    said = headline(job.error)
     return f"It failed{at} ({job.reason or 'error'}){said and ': ' + said}. {again}"
 
 
@@ -188,7 +189,7 @@ def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, s
     rule = rule_over_job(rules, job, now)
     if job.run_at is not None and job.run_at > now:
         due = f"due in {span(job.run_at - now)} ({moment(job.run_at)})"
-        said = _last_line(job.error)
+        said = headline(job.error)
         if job.reason == "later":
             asked = f" ({said})" if said and not job.failures else ""
             sentence = f"It asked to run later{asked}: {due}."
@@ -330,11 +331,6 @@ def _listed(names: Sequence[str] | set[str] | frozenset[str], most: int = 5) -> 
     shown = sorted(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(repr(name) for name in shown[:most]) + more
-
-
-def _last_line(error: str | None) -> str:
-    lines = (error or "").strip().splitlines()
-    return lines[-1].strip() if lines else ""
 
 
 def span(seconds: float) -> str:

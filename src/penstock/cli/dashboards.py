@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import Json, Profile, Url, author
+from penstock.cli.options import Json, LogFormat, Profile, Url, author
 
 if TYPE_CHECKING:
     import socket
@@ -55,6 +55,7 @@ def dashboard(
     metrics: Annotated[
         bool, typer.Option("--metrics", help="Serve /metrics for Prometheus, with a token, too.")
     ] = False,
+    log_format: LogFormat = "text",
     open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     url: Url = None,
     profile: Profile = None,
@@ -65,9 +66,11 @@ def dashboard(
     Example: penstock dashboard --read-only
     """
     from penstock.cli.place import chosen, opened
+    from penstock.log_lines import LogOutput, log_to_stderr
     from penstock.settings import mask
     from penstock.web import LOOPBACK, dashboard, need_web
 
+    log_to_stderr(LogOutput("warning", log_format))
     need_web()
     from penstock.web.access import Tokens
     from penstock.web.serve import Server, check_bind, keys_for, listening

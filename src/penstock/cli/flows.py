@@ -121,6 +121,7 @@ def _lines(flow: FlowRow, look: Look, now: float) -> list[rich.text.Text]:
     import rich.text
 
     from penstock.cli import show
+    from penstock.error_text import headline
     from penstock.flow import levels_of
     from penstock.why import span
 
@@ -142,8 +143,8 @@ def _lines(flow: FlowRow, look: Look, now: float) -> list[rich.text.Text]:
             for_ = span(now - (longest.claimed_at or now))
             line.append(f", {len(jobs):,} running, the longest for {for_} ({longest.id})", "yellow")
         if jobs := look.failed.get(node.id):
-            said = (jobs[0].error or jobs[0].reason or "").strip().splitlines()
-            line.append(f", {jobs[0].id}: {said[-1] if said else 'failed'}", "red")
+            said = headline(jobs[0].error) or jobs[0].reason or "failed"
+            line.append(f", {jobs[0].id}: {said}", "red")
         lines.append(line)
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Generator
@@ -78,6 +79,7 @@ def run(
         stand_in = _StandIn(found, quiet=json)
         try:
             handle = found.enqueue(*positional, **keywords)
+            stand_in.followed = handle.id
             _follow(owner.broker, handle, stand_in, patience, json=json)
         except KeyboardInterrupt:
             show.aside("the job is stored, and goes on as soon as a worker has it", "yellow")
@@ -92,6 +94,7 @@ class _StandIn:
     """Works in this process from the moment that no live worker knows the task, until closed."""
 
     def __init__(self, task: Task[..., Any], *, quiet: bool) -> None:
+        self.followed: str | None = None  # the job whose end is told here, and not in the log
         self._task = task
         self._quiet = quiet
         self._worker: Worker | None = None
@@ -119,6 +122,7 @@ class _StandIn:
             tags=task.runs_on,
             detached="here" if task.detached else "leave",
         )
+        logging.getLogger("penstock.worker").addFilter(self._is_news)
         self._thread = threading.Thread(target=self._worker.work, name="penstock-worker")
         self._thread.start()
 
@@ -127,8 +131,13 @@ class _StandIn:
         if worker is not None and thread is not None:
             worker.stop(now=now)
             thread.join()
+            logging.getLogger("penstock.worker").removeFilter(self._is_news)
             # Nobody must wait for this worker until its lease is over.
             self._task.app.broker.recover(dead=worker.id, started=())
+
+    def _is_news(self, record: logging.LogRecord) -> bool:
+        its_end = record.levelno >= logging.ERROR and getattr(record, "job_id", "") == self.followed
+        return not its_end
 
 
 def _knows(row: Any, task: Task[..., Any]) -> bool:

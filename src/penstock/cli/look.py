@@ -34,6 +34,9 @@ def find(
     detached: Annotated[
         bool, typer.Option("--detached", help="Only jobs of detached tasks.")
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Cut nothing off, however long a line gets.")
+    ] = False,
     url: Url = None,
     profile: Profile = None,
     app: AppTarget = None,
@@ -45,6 +48,7 @@ def find(
     """
     from penstock import as_json
     from penstock.cli import show
+    from penstock.cli.job_lines import job_lines
     from penstock.cli.place import opened
     from penstock.filter import parse_filter
     from penstock.job import DETACHED
@@ -64,7 +68,9 @@ def find(
     if not found:
         show.aside("no job matches")
         return
-    show.console().print(show.jobs_table(found, now))
+    console = show.console()
+    for line in job_lines(found, now, None if full else console.width):
+        console.print(line, soft_wrap=True)
     if page.after is not None:
         show.aside(f"there is more: --after {page.after}")
 

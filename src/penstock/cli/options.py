@@ -28,6 +28,10 @@ AppTarget = Annotated[
     str | None,
     typer.Option("--app", help="Where the app is, for example tasks:app.", show_default=False),
 ]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+LogFormat = Annotated[
+    str, typer.Option(help="text, or json: one object a line, with what failed and where.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Output for programs, times in UTC.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]

@@ -6,6 +6,7 @@ What programs read is made in `as_json`.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 import time
@@ -20,13 +21,13 @@ import rich.segment
 import rich.table
 import rich.text
 
-from penstock.as_json import call_text, decoded
+from penstock.as_json import decoded
+from penstock.error_text import headline
+from penstock.log_lines import legible, put_line
 from penstock.views import by_queue
-from penstock.why import ago
 
 if TYPE_CHECKING:
     from penstock.examine import Finding
-    from penstock.job import Job
     from penstock.views import Count, Event
 
 COLOURS = {
@@ -41,19 +42,7 @@ COLOURS = {
     "cancelled": "bright_black",
 }
 _NOTED = frozenset({"event", "progress"})  # the reason in these is of an attempt before
-_WIDE = 110  # below it a table of jobs has no room for queue and time
-_BRIEF = 60
 _PIPED_WIDTH = 200  # nobody folds a pipe: a cut-off id is worse than a long line
-# What a job says is text: none of it is an order to the terminal.
-_PICTURES = {
-    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
-    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
-}
-
-
-def legible(text: str) -> str:
-    """The same, with no order to a terminal in it."""
-    return text.translate(_PICTURES)
 
 
 class _Console(rich.console.Console):
@@ -92,7 +81,9 @@ def say(text: str, style: str = "") -> None:
 
 
 def aside(text: str, style: str = "dim") -> None:
-    """A sentence in passing, to stderr."""
+    """A sentence in passing, to stderr; among log lines that are JSON it is one of them."""
+    if put_line(text, logging.ERROR if style == "red" else logging.INFO):
+        return
     console(stderr=True).print(rich.text.Text(text, style), soft_wrap=True)
 
 
@@ -138,30 +129,6 @@ def state_text(state: str | None) -> rich.text.Text:
     return rich.text.Text(state or "", COLOURS.get(state or "", ""))
 
 
-def jobs_table(jobs: Sequence[Job[Any]], now: float) -> rich.table.Table:
-    """Jobs, newest first, the id never cut off; where there is no room for all, the task stays."""
-    wide = console().width >= _WIDE
-    made = ids_table("task")
-    if wide:
-        made.add_column("queue", overflow="ellipsis", no_wrap=True)
-        made.add_column("enqueued", no_wrap=True)
-    made.add_column("what", overflow="ellipsis", no_wrap=wide)
-    for job in jobs:
-        what = call_text(job.body)
-        if job.reason and job.state != "succeeded":
-            what = f"{job.reason}; {what}"
-        if job.state == "ready" and job.run_at is not None and job.run_at > now:
-            what = f"due {ago(job.run_at, now)}; {what}"
-        made.add_row(
-            job.id,
-            state_text(job.state),
-            rich.text.Text(job.task),
-            *((rich.text.Text(job.queue), ago(job.enqueued_at, now)) if wide else ()),
-            rich.text.Text(what if wide or len(what) <= _BRIEF else f"{what[:_BRIEF]}…"),
-        )
-    return made
-
-
 _PLACES = ("ready", "scheduled", "waiting", "paused", "running", "failed")
 
 
@@ -204,7 +171,7 @@ def event_line(event: Event) -> rich.text.Text:
     if event.reason and event.kind not in _NOTED:
         line.append(f"  {event.reason}")
     if event.error:
-        line.append(f": {event.error.strip().splitlines()[-1]}", "red")
+        line.append(f": {headline(event.error)}", "red")
     data = decoded(event.data)
     if isinstance(data, dict) and data:
         words = [f"{name}={value}" for name, value in data.items() if value not in (None, "")]  # pyright: ignore[reportUnknownVariableType]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import Json, Profile, Url, names_of, span_of
-from penstock.cli.work import lease_of, log_to_stderr, say_start
+from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url, names_of, span_of
+from penstock.cli.work import lease_of, say_start
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def spark_worker(
     config: Annotated[
         list[str] | None, typer.Option(help="Of Spark's configuration, name=value; several.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
     url: Url = None,
     profile: Profile = None,
     json: Json = False,
@@ -66,8 +67,9 @@ def spark_worker(
     """
     from penstock.cli.options import pairs_of
     from penstock.cli.place import checked, chosen, load
+    from penstock.log_lines import LogOutput, log_to_stderr
 
-    log_to_stderr(log_level)
+    log_to_stderr(LogOutput(log_level, log_format))
     seconds = None if for_ is None else span_of(for_, "--for")
     options = {
         "threads": threads,
@@ -77,6 +79,7 @@ def spark_worker(
         "lease": lease_of(lease),
         "grace": span_of(grace, "--grace"),
         "log_level": log_level,
+        "log_format": log_format,
     }
     with chosen(url, profile):
         app = checked(load(target), url)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.options import Json, Profile, Url
+from penstock.cli.options import Json, LogFormat, Profile, Url
 from penstock.errors import Refused
 
 FIRST_TASK = """\
@@ -75,6 +75,7 @@ def dev(
         ),
     ] = None,
     *,
+    log_format: LogFormat = "text",
     url: Url = None,
     profile: Profile = None,
     json: Json = False,
@@ -85,16 +86,19 @@ def dev(
     """
     from penstock.cli import show
     from penstock.cli.place import chosen
+    from penstock.log_lines import LogOutput, log_to_stderr
 
+    log_to_stderr(LogOutput("warning", log_format))
     if target is None:
         if not Path("tasks.py").is_file():
             raise Refused("dev what? Name the app, for example myapp:app; penstock init writes one")
         target = "tasks"
     command = [sys.executable, "-m", "penstock", "worker", target, "--processes", "1"]
-    command += ["--grace", "3s", "--log-level", "warning", *(["--json"] if json else [])]
+    command += ["--grace", "3s", "--log-level", "warning", "--log-format", log_format]
+    command += ["--json"] if json else []
     folder = Path.cwd()
     before = signal.signal(signal.SIGTERM, _leave)
-    pages = _Pages(target, json=json)
+    pages = _Pages(target, log_format, json=json)
     try:
         with chosen(url, profile):
             while True:
@@ -114,8 +118,9 @@ def dev(
 class _Pages:
     """The dashboard beside the worker, in a process of its own, with a token for this run alone."""
 
-    def __init__(self, target: str, *, json: bool) -> None:
+    def __init__(self, target: str, log_format: str, *, json: bool) -> None:
         self._command = [sys.executable, "-m", "penstock", "dashboard", target, "--json"]
+        self._command += ["--log-format", log_format]
         self._json = json
         self._process: subprocess.Popen[str] | None = None
 

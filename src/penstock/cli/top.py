@@ -144,14 +144,14 @@ def _workers(broker: Broker) -> dict[str, int]:
 
 def _failure(job: Job[Any]) -> dict[str, Any]:
     from penstock.as_json import iso
+    from penstock.error_text import headline
 
-    lines = (job.error or "").strip().splitlines()
     return {
         "id": job.id,
         "task": job.task,
         "ended_at": iso(job.ended_at),
         "reason": job.reason,
-        "error": lines[-1] if lines else "",
+        "error": headline(job.error),
     }
 
 

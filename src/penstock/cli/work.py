@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import Json, Profile, Url, bytes_of, names_of, span_of
+from penstock.cli.options import (
+    Json,
+    LogFormat,
+    LogLevel,
+    Profile,
+    Url,
+    bytes_of,
+    names_of,
+    span_of,
+)
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -45,7 +54,8 @@ def worker(
     detached: Annotated[
         int, typer.Option(help="Detached jobs that run here at a time.", min=0)
     ] = 2,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
     url: Url = None,
     profile: Profile = None,
     json: Json = False,
@@ -59,9 +69,10 @@ def worker(
     """
     from penstock.cli import show
     from penstock.cli.place import checked, chosen, load
+    from penstock.log_lines import LogOutput, log_to_stderr
     from penstock.worker import Supervisor
 
-    log_to_stderr(log_level)
+    log_to_stderr(LogOutput(log_level, log_format))
     with chosen(url, profile):
         load(target)  # what is wrong with it is said before anything starts
         supervisor = Supervisor(
@@ -76,6 +87,7 @@ def worker(
             max_memory=None if max_memory is None else bytes_of(max_memory, "--max-memory"),
             health_port=health_port,
             log_level=log_level,
+            log_format=log_format,
             detached=detached,
         )
         app = checked(supervisor.app, url)
@@ -138,14 +150,3 @@ def say_start(app: App, processes: int, *, json: bool, what: str = "process") ->
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     show.aside(f"tasks: {', '.join(names[:10])}{more}")
     show.aside(f"{processes} {what if processes == 1 else several}; Ctrl-C stops")
-
-
-def log_to_stderr(level: str) -> None:
-    """Have log lines of this level and above on stderr."""
-    import logging
-
-    if level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
-        raise Refused(f"--log-level {level!r}: debug, info, warning or error")
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)-7s %(process)d %(message)s"
-    )

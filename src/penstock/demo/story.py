@@ -25,6 +25,7 @@ from penstock.demo.beside import PATIENCE, BesideWorker, unbroken, wait
 from penstock.demo.narrator import Narrator
 from penstock.demo.place import placed
 from penstock.demo.proof import Proof, prove
+from penstock.error_text import headline
 from penstock.errors import Refused
 from penstock.filter import Filter
 from penstock.job import State
@@ -166,7 +167,7 @@ class Story:
         narrator, broker = self.narrator, self.broker
         narrator.step("What failed is kept, with its reason, and can be tried again.")
         [failed] = broker.find(Filter(state=(State.FAILED,))).jobs
-        said = (failed.error or "").strip().splitlines()[-1]
+        said = headline(failed.error)
         narrator.tell(f"penstock find state:failed   {failed.task}({call_text(failed.body)})")
         narrator.tell(f"  {said}", "red")
         (self.folder / tasks.PROVIDER).touch()

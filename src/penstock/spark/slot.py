@@ -40,6 +40,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     lease: float = LEASE_SECONDS
     grace: float = 25.0
     log_level: str = "info"
+    log_format: str = "text"
 
 
 class SlotEnd(msgspec.Struct, frozen=True):
@@ -75,6 +76,7 @@ def work_slot(config: SlotConfig, slot: int) -> SlotEnd:
             lease=config.lease,
             grace=config.grace,
             log_level=config.log_level,
+            log_format=config.log_format,
         )
         # A file that is on another machine would be made here, empty, and drained at once.
         open_broker(supervisor.app.resolved_url.url, create=False).close()

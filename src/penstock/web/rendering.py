@@ -13,6 +13,7 @@ import msgspec
 from markupsafe import Markup, escape
 
 from penstock.as_json import call_text, iso
+from penstock.error_text import headline
 from penstock.web.access import Role
 from penstock.why import ago, moment, span
 
@@ -33,7 +34,7 @@ def environment() -> jinja2.Environment:
         seconds=_seconds,
         json=pretty,
         tojson=_compact,
-        last_line=last_line,
+        headline=headline,
         coded=_coded,
         quoted=shlex.quote,
         call_text=call_text,
@@ -75,11 +76,6 @@ def pretty(raw: bytes | None) -> str:
 def _compact(value: object) -> str:
     """A value as JSON, on one line; big numbers as they are."""
     return msgspec.json.encode(value).decode()
-
-
-def last_line(text: str | None) -> str:
-    lines = (text or "").strip().splitlines()
-    return lines[-1].strip() if lines else ""
 
 
 def _coded(text: str) -> Markup:

@@ -162,6 +162,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 site,
                 http=Line,
+                log_config=None,  # its lines go where ours go
                 log_level="warning",
                 access_log=False,  # an address may have a token in it
                 server_header=False,

@@ -22,6 +22,6 @@ if __name__ == "__main__":
     elif sys.argv[1] == "run":
         from penstock.worker.detached import run_process
 
-        run_process.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
+        run_process.main(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
     else:
-        process.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+        process.main(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -22,6 +22,7 @@ import msgspec
 
 from penstock.app import App
 from penstock.errors import StoreFull, StoreUnreachable
+from penstock.log_lines import LogOutput, log_to_stderr
 from penstock.target import load_app
 from penstock.worker.loop import Worker
 from penstock.worker.slots import Slots
@@ -45,6 +46,7 @@ class ChildConfig(msgspec.Struct, frozen=True, kw_only=True):
     drain: bool
     retention: float | None
     log_level: str | None = None
+    log_format: str = "text"
     detached: bool = False
 
 
@@ -53,10 +55,7 @@ def main(config: ChildConfig) -> None:
     # would be inherited by whatever a job starts.
     signal.signal(signal.SIGINT, _ignore)
     if config.log_level is not None:
-        logging.basicConfig(
-            level=config.log_level.upper(),
-            format="%(asctime)s %(levelname)-7s %(process)d %(message)s",
-        )
+        log_to_stderr(LogOutput(config.log_level, config.log_format))
     app = load_app(config.target)
     _open_store(app)
     worker = Worker(

@@ -36,6 +36,7 @@ from penstock.worker.bench import Bench
 from penstock.worker.chunk import Chunk
 from penstock.worker.claims import Claims, Want
 from penstock.worker.crew import Crew
+from penstock.worker.failures import Failures
 from penstock.worker.gate import Gate
 from penstock.worker.gathering import BatchSize
 from penstock.worker.health import Health
@@ -138,7 +139,8 @@ class Worker:
         )
         bench = Bench(app, self._slots, self._gate, self._report, self._target)
         self._crew = Crew(bench, threads, async_slots, self._stuck, self._publish)
-        self._outbox = Outbox()
+        self._failures = Failures(app)
+        self._outbox = Outbox(self._failures.tell)
         self._tasks: dict[str, int] = {}
         self._futile = 0  # hints in a row that led to nothing
         self._deaf_until = self._count_at = 0.0
@@ -229,6 +231,8 @@ class Worker:
             except queue.Empty:
                 break
         now = monotonic()
+        if now >= self._failures.due_at:
+            self._failures.sum_up()
         self._proceed(now)
         if self._phase is Phase.OVER:
             return
@@ -381,7 +385,7 @@ class Worker:
         claims, outbox, working = self._claims, self._outbox, self._phase is Phase.WORKING
         wants = claims.wants(now) if working else []
         until = [now + self.lease / 3, self._renew_at(), *(want.kind.due_at for want in wants)]
-        until.append(claims.gathering.next_due)
+        until += [claims.gathering.next_due, self._failures.due_at]
         if outbox.pairs:
             until.append(outbox.flush_at)
         if claims.live:
@@ -484,6 +488,7 @@ class Worker:
         for chunk in self._claims.live.values():
             self._crew.settled(chunk)  # or will never be: nobody shall wait for it
         self._publish()
+        self._failures.sum_up()
         self._upkeep.close(_LAST_SECONDS)
         self.clean = self._crew.close(_CLOSE_SECONDS if self.clean else 0.1) and self.clean
         if self.heartbeat and not self._claims.live:

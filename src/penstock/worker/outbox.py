@@ -6,9 +6,11 @@ go back with a time of their own are wanted again: nobody sends a hint for these
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import cast
+from typing import Any, cast
 
+from penstock.job import Job, Outcome
 from penstock.worker.chunk import Chunk
 from penstock.worker.line import Pair
 
@@ -20,11 +22,12 @@ _MOST_DUE = 1000
 class Outbox:
     """Filled and emptied by the loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[Job[Any], Outcome], None]) -> None:
         self.pairs: list[Pair] = []
         self.owners: list[tuple[Chunk, int]] = []
         self.flush_at = 0.0
         self._due: list[float] = []
+        self._failed = failed  # hears of every attempt that counts as a failure or a lapse
 
     def take(self, chunk: Chunk, now: float) -> int:
         """Take over what this chunk has to report; how many jobs that is."""
@@ -38,6 +41,8 @@ class Outbox:
             if outcome is None:
                 continue
             add(cast("Pair", pair))
+            if outcome.failures or outcome.lapses:
+                self._failed(pair[0], outcome)
             if outcome.run_at is not None and len(self._due) < _MOST_DUE:
                 heappush(self._due, outcome.run_at)
         if count:

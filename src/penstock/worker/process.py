@@ -4,7 +4,7 @@ Kept and used again, one per hand; replaced when it dies. One length and one msg
 and per answer, over a socket pair; nothing is pickled. Should the worker die, the process ends at
 once: the store will hand the job to somebody else.
 
-    python -m penstock.worker process SOCKET WORKER-PID TARGET
+    python -m penstock.worker process SOCKET WORKER-PID TARGET [LOG-LEVEL LOG-FORMAT]
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import msgspec
 
 from penstock.flow import Flow
 from penstock.job import Job, Outcome, Parcel
+from penstock.log_lines import LogOutput, log_to_stderr, told
 
 START_SECONDS = 60.0
 _LENGTH = struct.Struct("<I")
@@ -57,7 +58,7 @@ class JobProcess:
             number = theirs.fileno()
             try:
                 self._process = subprocess.Popen(
-                    [*_COMMAND, str(number), str(os.getpid()), target],
+                    [*_COMMAND, str(number), str(os.getpid()), target, *(told() or ())],
                     pass_fds=[number],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # its whole group is ended together
@@ -191,13 +192,15 @@ class _Reader(threading.Thread):
             self.jobs.put(None)
 
 
-def main(number: int, parent: int, target: str) -> None:
+def main(number: int, parent: int, target: str, *output: str) -> None:
     """The process's end: run jobs one by one until the line ends."""
     from penstock.run import run, run_async
     from penstock.target import load_app
     from penstock.worker.gate import Gate
 
     die_with_parent(parent)
+    if output:
+        log_to_stderr(LogOutput(*output))
     app = load_app(target)
     gate = Gate(app.broker)
     line = socket.socket(fileno=number)

@@ -29,6 +29,7 @@ from penstock.run import fire, timed_out
 from penstock.target import load_app
 from penstock.views import LEASE_SECONDS
 from penstock.worker.child import ChildConfig
+from penstock.worker.failures import Failures
 from penstock.worker.health import RED_AFTER, Answer, serve
 from penstock.worker.memory import memory_of
 from penstock.worker.nursery import Child, ending
@@ -82,6 +83,7 @@ class Supervisor:
         red_after: float = RED_AFTER,
         retention: float | None = RETENTION_SECONDS,
         log_level: str | None = None,
+        log_format: str = "text",
         detached: int = DETACHED_PROCESSES,
     ) -> None:
         self.target = target
@@ -108,6 +110,7 @@ class Supervisor:
             drain=drain,
             retention=retention,
             log_level=log_level,
+            log_format=log_format,
             detached=bool(detached and self.app.known_tasks(detached=True)),
         )
         self._detached = detached
@@ -219,6 +222,7 @@ class Supervisor:
             tags=config.tags,
             drain=config.drain,
             log_level=config.log_level,
+            log_format=config.log_format,
         )
         launcher.start()
         return launcher
@@ -329,6 +333,7 @@ class Supervisor:
         ran = monotonic() - held.deadline + (task.timeout_of(job) or 0.0)
         outcome = timed_out(task, job, now, now - ran, "it held the interpreter")
         broker.settle([(job, outcome)])
+        Failures(self.app).tell(job, outcome)
         fire(self.app, "timed_out", job, outcome)
 
     def _bury(self, child: Child, code: int, now: float) -> None:
@@ -350,7 +355,7 @@ class Supervisor:
         if clean:
             log.info("child %d ended", child.pid)
         else:
-            log.warning("child %d ended: %s; it ran %d jobs", child.pid, ending(code), len(held))
+            log.warning("child %d ended: %s; it ran %s", child.pid, ending(code), _named(held))
         if flags & Flag.READY:
             self._stillborn = 0
         elif not self.draining:
@@ -425,3 +430,10 @@ class Supervisor:
             for child in list(self.children)
         ]
         return {"draining": self.draining, "children": children}
+
+
+def _named(held: list[Held], most: int = 5) -> str:
+    """The jobs of a child that is gone, for the log."""
+    ids = ", ".join(job.id for job in held[:most])
+    more = f" and {len(held) - most} more" if len(held) > most else ""
+    return f"{len(held)} jobs{ids and ': '}{ids}{more}"

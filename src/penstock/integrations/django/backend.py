@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.error_text import class_name, exception_in
 from penstock.errors import Refused
 from penstock.ids import parse_id
 from penstock.integrations.django import app
@@ -105,7 +106,7 @@ class PenstockBackend(_backends.BaseTaskBackend):
 
 
 def _error_of(job: Job[Any]) -> Any:
-    name = (job.error or "").splitlines()[-1].partition(":")[0]
+    name = exception_in(job.error) or class_name(Refused)
     path = name if "." in name else f"builtins.{name}"
     return _base.TaskError(exception_class_path=path, traceback=job.error)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import (
+    btrim,
     coalesce,
     col,
     expr,
@@ -23,6 +24,8 @@ from pyspark.sql.functions import (
     when,
 )
 
+from penstock.error_text import BLANK, TRACEBACKS
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -30,7 +33,6 @@ ENDED = ("succeeded", "failed", "cancelled")
 MINUTE, HOUR, DAY = 60, 3600, 86400
 _CRASHES = ("crashed", "lost")
 _LONGEST = 160
-_BLANK = " \t\n\x0b\f\r"
 
 
 def clean(attempts: DataFrame) -> DataFrame:
@@ -51,14 +53,25 @@ def clean(attempts: DataFrame) -> DataFrame:
 
 
 def _signature() -> Column:
-    """What failures of one kind have in common: the last line of the error, without its numbers."""
-    # An error may be a megabyte, of spaces even: only its end is looked at.
-    whole = expr(f"trim(trailing '{_BLANK}' from error)")
-    line = left(substring_index(whole, "\n", -1), lit(4 * _LONGEST))
+    """What failures of one kind have in common: the headline of the error, without its numbers."""
+    # An error may be a megabyte, on one line even: only so much of it is looked at.
+    line = left(headline(), lit(4 * _LONGEST))
     alike = regexp_replace(line, "'[^']*'|\"[^\"]*\"", "'…'")
     alike = regexp_replace(alike, "0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+", "#")
     # Asked of the line itself: whatever a condition names, Spark works out once more.
     return coalesce(when(line != "", left(alike, lit(_LONGEST))), col("reason"), lit("failed"))
+
+
+def headline() -> Column:
+    """The headline of the column `error`, uncut, as `penstock.error_text.headline` has it."""
+    whole = expr(f"trim(both '{BLANK}' from error)")
+    first = substring_index(whole, "\n", 1)
+    without = _trimmed(first).isin(*TRACEBACKS)
+    return _trimmed(when(without, substring_index(whole, "\n", -1)).otherwise(first))
+
+
+def _trimmed(line: Column) -> Column:
+    return btrim(line, lit(BLANK))
 
 
 def bucket(moment: Column, seconds: int) -> Column:

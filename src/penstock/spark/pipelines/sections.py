@@ -81,7 +81,7 @@ def _failures(answers: Answers) -> Section:
     all_of_them = sum(row["attempts"] for row in answers.failures) or 1
     return Section(
         "What fails, and why?",
-        "Attempts that went wrong, by the last line of their error with numbers and quoted words"
+        "Attempts that went wrong, by the headline of their error with numbers and quoted words"
         " left out. Ended: those after which the job was failed for good.",
         (
             _name("task"),

@@ -24,6 +24,7 @@ import msgspec
 from penstock.broker import Note, WorkerRow
 from penstock.errors import Refused
 from penstock.job import ENDED, Job, Outcome, State
+from penstock.log_lines import LogOutput, log_to_stderr
 from penstock.patience import until_it_answers
 from penstock.release import release
 from penstock.run import fire
@@ -34,6 +35,7 @@ from penstock.worker.detached.limits import Limits
 from penstock.worker.detached.log_file import cut_to_size
 from penstock.worker.detached.run_process import RunProcess
 from penstock.worker.detached.tree import end_descendants, let_strays_go, take_in_strays
+from penstock.worker.failures import Failures
 from penstock.worker.hands import cut_short
 from penstock.worker.process import ProcessGone
 
@@ -61,6 +63,11 @@ class KeeperConfig(msgspec.Struct, frozen=True, kw_only=True):
     grace: float
     tags: tuple[str, ...] = ()
     log_level: str = "info"
+    log_format: str = "text"
+
+    @property
+    def output(self) -> LogOutput:
+        return LogOutput(self.log_level, self.log_format)
 
 
 class Keeper:
@@ -140,7 +147,7 @@ class Keeper:
     def _have_it_run(self, task: Task[..., Any], job: Job[Any]) -> None:
         process = None
         try:
-            process = self._process = RunProcess(self._config.target, job, self._config.log_level)
+            process = self._process = RunProcess(self._config.target, job, self._config.output)
             process.wait_until_up()
             self._began = monotonic()
             if timeout := task.timeout_of(job):
@@ -239,6 +246,7 @@ class Keeper:
         outcome = self._outcome if self._death is None else self._died(app, task, job, self._death)
         if outcome is None:  # it settled itself
             return Exit.DONE
+        Failures(app).tell(job, outcome)
         if until_it_answers(lambda: app.broker.settle([(job, outcome)])) != [True]:
             kept = until_it_answers(lambda: app.broker.get(job.id))
             if kept is None or kept.attempt != job.attempt or kept.state not in ENDED:
@@ -258,10 +266,7 @@ class Keeper:
 
 def main(config: KeeperConfig) -> int:
     """A keeper's life: the lock first, before anything of the user's is imported."""
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        format="%(asctime)s %(levelname)-7s %(process)d %(message)s",
-    )
+    log_to_stderr(config.output)
     folder = Folder(Path(config.folder))
     run = Run.here_and_now(config.job, config.attempt, config.worker)
     try:

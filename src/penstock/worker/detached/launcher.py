@@ -32,6 +32,7 @@ from penstock.worker.detached.folder import Folder
 from penstock.worker.detached.keeper import KeeperConfig
 from penstock.worker.detached.tree import end_marked, wait_for_end
 from penstock.worker.detached.unit import place_here
+from penstock.worker.failures import Failures, of_job
 from penstock.worker.left import anything_left
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Launcher(threading.Thread):
         tags: Collection[str] = (),
         drain: bool = False,
         log_level: str | None = None,
+        log_format: str = "text",
     ) -> None:
         super().__init__(name="penstock-launcher", daemon=True)
         self.drained = False
@@ -92,6 +94,8 @@ class Launcher(threading.Thread):
         self._tags = frozenset(tags)
         self._drain = drain
         self._log_level = log_level
+        self._log_format = log_format
+        self._failures = Failures(app)
         self._host = socket.gethostname()
         self._started_at = self._broker.clock.now()
         self._over = False
@@ -230,6 +234,7 @@ class Launcher(threading.Thread):
             grace=self._grace,
             tags=tuple(sorted(self._tags)),
             log_level=self._log_level or "info",
+            log_format=self._log_format,
         )
         until = monotonic() + _START_SECONDS
         watched = Watched(
@@ -313,6 +318,8 @@ class Launcher(threading.Thread):
         if gone.claimed is not None:
             level = logging.WARNING if gone.code == Exit.MISSING else logging.INFO
             log.log(level, "job %s: its process has ended: %s", gone.job, said(gone.code))
+        if job is not None and job.attempt == gone.attempt and (failed := of_job(job)) is not None:
+            self._failures.tell(job, failed)
         if job is not None and held and gone.code in {Exit.LOCKED, Exit.MISSING}:
             locked = gone.code == Exit.LOCKED
             later = self._app.clock.now() + (self._lease / 3 if locked else _AGAIN_SECONDS)

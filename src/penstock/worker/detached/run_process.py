@@ -4,13 +4,12 @@ The function runs on the main thread, so that a signal gets at it wherever it is
 a read. It ends with its keeper, by the kernel's hand: no attempt goes on without somebody who
 renews its lease. One job, then it is over.
 
-    python -m penstock.worker run SOCKET KEEPER-PID TARGET LOG-LEVEL
+    python -m penstock.worker run SOCKET KEEPER-PID TARGET LOG-LEVEL LOG-FORMAT
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import socket
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.job import Job, Outcome
+from penstock.log_lines import LogOutput, log_to_stderr
 from penstock.patience import until_it_answers
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.tree import MARK, mark_of
@@ -55,7 +55,7 @@ _answer = msgspec.msgpack.Decoder(Outcome | None)
 class RunProcess:
     """The keeper's end. Started when made; by a thread that stays until it has ended."""
 
-    def __init__(self, target: str, job: Job[Any], log_level: str) -> None:
+    def __init__(self, target: str, job: Job[Any], output: LogOutput) -> None:
         ours, theirs = socket.socketpair()
         self._line = ours
         self._sending = threading.Lock()
@@ -65,7 +65,7 @@ class RunProcess:
             number = theirs.fileno()
             try:
                 self._process = subprocess.Popen(
-                    [*_COMMAND, str(number), str(os.getpid()), target, log_level],
+                    [*_COMMAND, str(number), str(os.getpid()), target, *output],
                     pass_fds=[number],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,
@@ -211,18 +211,16 @@ class _Verdicts(threading.Thread):
             await asyncio.to_thread(app.resources.close)
 
 
-def main(number: int, parent: int, target: str, log_level: str) -> None:
+def main(number: int, parent: int, target: str, *output: str) -> None:
     """The process's end: run one job."""
     from penstock.target import load_app
     from penstock.worker.gate import Gate
 
     die_with_parent(parent)
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(process)d %(message)s"
-    )
-    output: Any = sys.stdout
-    if output is not None:  # whoever follows its log sees each line, and a kill takes none along
-        output.reconfigure(line_buffering=True)
+    log_to_stderr(LogOutput(*output))
+    stdout: Any = sys.stdout
+    if stdout is not None:  # whoever follows its log sees each line, and a kill takes none along
+        stdout.reconfigure(line_buffering=True)
     line = socket.socket(fileno=number)
     app = load_app(target)
     app.ask = until_it_answers

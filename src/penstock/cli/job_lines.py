@@ -1,0 +1,86 @@
+"""Jobs as `penstock find` lists them: one line each, in columns, whatever they were called with.
+
+Widths are those of a terminal's cells: a Chinese character has two, and what would be an order to
+the terminal is shown as a picture of it, which has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import rich.cells
+import rich.text
+
+from penstock.as_json import call_text
+from penstock.cli import show
+from penstock.error_text import headline
+from penstock.log_lines import legible
+from penstock.why import ago
+
+if TYPE_CHECKING:
+    from penstock.job import Job
+
+_HEADS = ("id", "state", "task", "queue", "enqueued", "what")
+_NARROW_HEADS = ("id", "state", "task", "what")
+_WIDE = 110  # below it there is no room for queue and time
+_GAP = 2
+_STEPS = (("what", 24), ("queue", 8), ("task", 16), ("what", 12))  # how far each gives way
+_SPACES = {ord(sign): " " for sign in "\t\n"}
+
+
+def job_lines(jobs: Sequence[Job[Any]], now: float, width: int | None) -> list[rich.text.Text]:
+    """A heading and a line per job, cut to this width; None: nothing is cut."""
+    heads = _HEADS if width is None or width >= _WIDE else _NARROW_HEADS
+    rows = [_cells(job, now) for job in jobs]
+    widths = {
+        head: max(rich.cells.cell_len(text) for text in (head, *(row[head] for row in rows)))
+        for head in heads
+    }
+    if width is not None:
+        _fit(widths, width - _GAP * (len(heads) - 1))
+    lines = [rich.text.Text((" " * _GAP).join(head.ljust(widths[head]) for head in heads), "bold")]
+    for row in rows:
+        line = rich.text.Text()
+        for head in heads:
+            style = show.COLOURS.get(row[head], "") if head == "state" else ""
+            line.append(_cut(row[head], widths[head], head), style)
+            if head != "what":
+                line.append(" " * _GAP)
+        lines.append(line)
+    for line in lines:
+        line.rstrip()
+    return lines
+
+
+def _cells(job: Job[Any], now: float) -> dict[str, str]:
+    what = call_text(job.body)
+    if job.reason and job.state != "succeeded":
+        said = headline(job.error)
+        if not said or job.reason not in {"error", "timeout"}:  # which the headline tells
+            said = f"{job.reason}{said and ': '}{said}"
+        what = f"{said}; {what}"
+    if job.state == "ready" and job.run_at is not None and job.run_at > now:
+        what = f"due {ago(job.run_at, now)}; {what}"
+    cells = (job.id, str(job.state), job.task, job.queue, ago(job.enqueued_at, now), what)
+    return {
+        head: legible(text).translate(_SPACES) for head, text in zip(_HEADS, cells, strict=True)
+    }
+
+
+def _fit(widths: dict[str, int], room: int) -> None:
+    """Make columns narrower until they fit: the call first, then names; never an id or a state."""
+    for head, least in _STEPS:
+        if head in widths and (over := sum(widths.values()) - room) > 0:
+            widths[head] = max(min(widths[head], least), widths[head] - over)
+
+
+def _cut(text: str, width: int, head: str) -> str:
+    """The text in so many cells, filled up with spaces; a task's name keeps its end."""
+    if rich.cells.cell_len(text) <= width:
+        return rich.cells.set_cell_size(text, width)
+    if head == "task":
+        while rich.cells.cell_len(text) > width - 1:
+            text = text[1:]
+        return rich.cells.set_cell_size(f"…{text}", width)
+    return f"{rich.cells.set_cell_size(text, width - 1)}…"
