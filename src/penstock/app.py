@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from penstock.broker import Broker, Enqueued
 from penstock.brokers import open_broker
-from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.clock import GUESSED_CLOCK, Clock, RemoteClock
 from penstock.coalesce import Coalescer, ToStore, may_wait
 from penstock.codec import encode_value
 from penstock.compose import Jobs, Named, named_jobs, to_store, told_as
@@ -32,6 +32,7 @@ from penstock.joining import join_async
 from penstock.named_flow import FlowHandle, NamedFlow, find_flows
 from penstock.patience import Ask, once
 from penstock.prepare import check_name
+from penstock.provisional import guess_was_off, make_final
 from penstock.queues import Queues
 from penstock.registry import Registry
 from penstock.resource import Resources
@@ -78,7 +79,8 @@ class App(Registry):
         self._given = broker
         self._broker: Broker | None = broker
         self._own_clock = clock  # None: the store's
-        self._clock = clock or (SYSTEM_CLOCK if broker is None else broker.clock)
+        self._clock = clock or (GUESSED_CLOCK if broker is None else broker.clock)
+        self._moved_by: float | None = None  # the seconds that the guess was off by
         self._lock = threading.Lock()
         self._coalescer = Coalescer(self._send)
         self.queues = Queues()
@@ -116,6 +118,8 @@ class App(Registry):
             if broker is None:
                 broker = open_broker(self.resolved_url.url, self._own_clock)
                 broker.relaxed = self.queues.relaxed
+                if self._moved_by is None:  # later openings find nothing that is still to be moved
+                    self._moved_by = guess_was_off(broker.clock)
                 self._clock, self.ids = broker.clock, Ids(broker.clock)
                 self._broker = broker
                 self.queues.declare_anew()
@@ -123,9 +127,29 @@ class App(Registry):
 
     @property
     def clock(self) -> Clock:
-        """The store's clock, as far as this process can tell without opening the store."""
+        """The store's clock; the store is opened if its time was never asked for."""
+        if self._clock is GUESSED_CLOCK:
+            self._open()
         broker = self._broker
         return self._clock if broker is None else broker.clock
+
+    def know_time(self) -> None:
+        """Have the store's time: whatever is made after this call goes by it."""
+        if self._broker is None:
+            self.ask(self._open)
+        elif isinstance(self._clock, RemoteClock) and self._clock.stale():
+            self._clock.refresh()
+
+    async def know_time_async(self) -> None:
+        """As `know_time`, without holding up the event loop."""
+        clock = self._clock
+        if self._broker is None or (isinstance(clock, RemoteClock) and clock.stale()):
+            await asyncio.to_thread(self.know_time)
+
+    def make_final(self, named: Sequence[Job[Any] | Jobs[Any] | Parcel]) -> None:
+        """These values are about to be stored: from now on their ids and times stay."""
+        if self._moved_by and self._given is None:
+            make_final(named, self._moved_by)
 
     def broker_for(self, connection: Any) -> tuple[Broker, Any]:
         """The broker, and the connection to join, if there is one."""
@@ -184,6 +208,8 @@ class App(Registry):
         see `NamedFlow.enqueue`.
         """
         named = named_jobs(jobs)
+        self.know_time()
+        self.make_final(named)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
         if self.tracing is None:
@@ -219,6 +245,8 @@ class App(Registry):
     ) -> list[Handle[Any]]:
         """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
         named = named_jobs(jobs)
+        await self.know_time_async()
+        self.make_final(named)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
         if self.tracing is None:

@@ -203,7 +203,9 @@ class CurrentJob:
                 "spawn(then=wait_for(...)): it waits from when it is stored, so spawn it beside "
                 "the others, and let `then` be the job that is handed its output"
             )
-        self.spawns += (Spawn(spawnable(jobs), None if then is None else spawnable(then)[0]),)
+        spawn = Spawn(spawnable(jobs), None if then is None else spawnable(then)[0])
+        self._app.make_final([*spawn.jobs, *spawnable(() if then is None else then)])
+        self.spawns += (spawn,)
 
     @property
     def flow(self) -> CurrentFlow:

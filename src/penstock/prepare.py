@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 import msgspec
 
 from penstock.broker import Batch
+from penstock.clock import GUESSED_CLOCK
 from penstock.codec import JobOptions, add_options
 from penstock.compose import Given, Jobs, outputs_among
 from penstock.errors import Refused
 from penstock.faults import fault_in
 from penstock.filter import argument_text
 from penstock.flow import Fill, OnFailure
+from penstock.ids import Ids
 from penstock.job import Job, Lane, Unique, cut
 from penstock.outputs import HasOutput, Output, taken_out
+from penstock.provisional import Provisional
 from penstock.retry import Repeat
 
 if TYPE_CHECKING:
@@ -135,15 +138,18 @@ class Prepared(Generic[P, R]):
         options = self._encoded_options()
         whole = [add_options(body, options) for body in bodies]
         parts: list[Any]
+        ids = self._task.app.ids
         if self._plain:
             place = _PLACE_BYTES + (len(msgspec.json.encode(fills[0])) if fills else 0)
-            parts = [*cut(self._lane, whole, self._task.app.ids.first, place)]
+            parts = [*cut(self._lane, whole, ids.first, place)]
         else:
-            parts = [self._make(body, b"{}") for body in whole]
+            parts = [self._make(body, b"{}", ids=ids) for body in whole]
         shared = fills[:1] if all(each == fills[0] for each in fills) else fills
         task = self._task
         given = Given(tuple(needs.values()), tuple(shared), self._chosen.on_failure)
-        return Jobs(task.app, task.name, task.app.ids.first(), parts, given if needs else None)
+        id = ids.first()
+        made = Provisional(id) if ids.clock is GUESSED_CLOCK else None
+        return Jobs(task.app, task.name, id, parts, given if needs else None, provisional=made)
 
     def _encode_each(
         self, items: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -180,16 +186,18 @@ class Prepared(Generic[P, R]):
         connection = app.connection_for(self._chosen.connection)
         body, given = self._encode(args, kwargs)
         alone = connection is not None
+        app.know_time()
         job = self._make(body, self._encoded_options(), alone=alone, given=given)
         return app.enqueue([job], connection=connection)[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, without holding up the event loop."""
-        connection = self._chosen.connection
+        app, connection = self._task.app, self._chosen.connection
         body, given = self._encode(args, kwargs)
         alone = connection is not None
+        await app.know_time_async()
         job = self._make(body, self._encoded_options(), alone=alone, given=given)
-        return (await self._task.app.enqueue_async([job], connection=connection))[0]
+        return (await app.enqueue_async([job], connection=connection))[0]
 
     def enqueue_many(
         self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None = None
@@ -255,20 +263,29 @@ class Prepared(Generic[P, R]):
         return msgspec.json.encode(msgspec.structs.replace(self._chosen.body, headers=headers))
 
     def _make(
-        self, body: bytes, options: bytes, *, alone: bool = False, given: Given | None = None
+        self,
+        body: bytes,
+        options: bytes,
+        *,
+        alone: bool = False,
+        given: Given | None = None,
+        ids: Ids | None = None,
     ) -> Job[R]:
         task, chosen, lane = self._task, self._chosen, self._lane
         app = task.app
+        ids = ids or app.ids  # whose clock is that of all its times, also if the store opens now
         run_at, expires_at = chosen.at, None
         if chosen.delay is not None:
-            run_at = app.clock.now() + chosen.delay
+            run_at = ids.clock.now() + chosen.delay
         if chosen.expires is not None:
-            expires_at = app.clock.now() + chosen.expires
+            expires_at = ids.clock.now() + chosen.expires
+        # Joined, it is not committed for a while: neighbours would have to wait for that.
+        id = ids.first() if alone else ids.next(self._neighbours)
+        guessed = ids.clock is GUESSED_CLOCK
         return Job(
             task=lane.task,
             body=add_options(body, options),
-            # Joined, it is not committed for a while: neighbours would have to wait for that.
-            id=app.ids.first() if alone else app.ids.next(self._neighbours),
+            id=id,
             queue=lane.queue,
             version=lane.version,
             priority=lane.priority,
@@ -282,6 +299,7 @@ class Prepared(Generic[P, R]):
             at_most_once=task.at_most_once,
             app=app,
             given=given,
+            provisional=Provisional(id, chosen.delay is not None) if guessed else None,
         )
 
 

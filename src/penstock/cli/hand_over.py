@@ -266,6 +266,7 @@ def enqueue(
                 _record(found, batch.count, reason, batch=batch.id)
             else:
                 positional, keywords = parse_words(found, words)
+                found.app.know_time()
                 stored = _store(prepared.job(*positional, **keywords), id, json=json)
                 if stored:
                     _record(found, 1, reason, job=stored)

@@ -289,6 +289,7 @@ class Verbs:
         args, kwargs = found.codec.decode(arguments)
         chosen: dict[str, Any] = {"headers": {"author": self._author}, **options}
         id = chosen.pop("id", None)
+        app.know_time()
         job = found.options(**chosen).job(*args, **kwargs)
         if id is not None:
             job = msgspec.structs.replace(job, id=parse_id(id))
