@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
-from penstock.broker import Batch
+from penstock.broker import Batch, Broker
 from penstock.clock import GUESSED_CLOCK
 from penstock.codec import JobOptions, add_options
 from penstock.compose import Given, Jobs, outputs_among
@@ -226,7 +226,7 @@ class Prepared(Generic[P, R]):
     ) -> Batch:
         broker, connection = self._task.app.broker_for(self._chosen.connection)
         options = self._encoded_options()
-        count = broker.enqueue([], batch=Batch(id), connection=connection).batch if id else 0
+        count = self._rows_before(broker, id, connection)
         example = "rows of arguments, as enqueue_many([(1, 2), (3, 4)])"
         remaining = _iterated(rows, "enqueue_many", example)
         skipped = sum(1 for _ in islice(remaining, count))
@@ -245,10 +245,39 @@ class Prepared(Generic[P, R]):
                 if self._plain
                 else [self._make(body, b"{}") for body in bodies]
             )
-            batch = Batch(id, count) if id else None
-            broker.enqueue(jobs, batch=batch, connection=connection)
+            self._send_rows(broker, jobs, Batch(id, count) if id else None, connection)
             count += len(bodies)
         return Batch(id or "", count)
+
+    def _rows_before(self, broker: Broker, id: str | None, connection: Any) -> int:
+        """How many rows an earlier call stored under this id."""
+        if id is None:
+            return 0
+        empty = Batch(id)
+        if connection is not None:
+            with self._task.app.patience.asked_once():
+                return broker.enqueue([], batch=empty, connection=connection).batch
+        return self._task.app.ask(lambda: broker.enqueue([], batch=empty).batch)
+
+    def _send_rows(
+        self, broker: Broker, jobs: list[Any], batch: Batch | None, connection: Any
+    ) -> None:
+        app, sent = self._task.app, False
+        if connection is not None:
+            with app.patience.asked_once():
+                broker.enqueue(jobs, batch=batch, connection=connection)
+            return
+
+        def send() -> None:
+            nonlocal sent
+            # A batch is not sent again whose answer alone was lost: it would be refused.
+            before = broker.enqueue([], batch=Batch(batch.id)).batch if sent and batch else None
+            if batch is not None and before not in {None, batch.count}:
+                return
+            sent = True
+            broker.enqueue(jobs, batch=batch)
+
+        app.ask(send)
 
     def _encoded_options(self) -> bytes:
         """What goes into the body beside the arguments; hooks may add headers, once per call."""

@@ -29,7 +29,7 @@ from penstock.errors import (
     Refused,
     RetryLater,
 )
-from penstock.filling import NeedsGone, filled, has_room
+from penstock.filling import STORE_SECONDS, NeedsGone, filled, has_room
 from penstock.job import Job, Outcome, State
 from penstock.redact import redact_text
 from penstock.signals import with_deadlines
@@ -232,6 +232,10 @@ def _raised(
         return _ended(app, current, State.READY, "shutdown")
     if text is None:
         text = redact_text(traceback_text(error), current.body)
+    # One that may run once has begun: it fails, where others begin anew.
+    if app.patience.gave_up_with(error) and not job.at_most_once:
+        logger.warning("job %s: its store was away for too long, and it is put back", job.id)
+        return _ended(app, current, State.READY, "store", after=STORE_SECONDS, said=text)
     now = app.clock.now()
     if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
         reason = _REASONS[type(error)]

@@ -266,7 +266,6 @@ def enqueue(
                 _record(found, batch.count, reason, batch=batch.id)
             else:
                 positional, keywords = parse_words(found, words)
-                found.app.know_time()
                 stored = _store(prepared.job(*positional, **keywords), id, json=json)
                 if stored:
                     _record(found, 1, reason, job=stored)
@@ -289,6 +288,8 @@ def _store(job: Job[Any], id: str | None, *, json: bool) -> str | None:
     from penstock.cli import show
     from penstock.ids import parse_id
 
+    job.app.know_time()
+    job.app.make_final([job])
     if id is not None:
         job = msgspec.structs.replace(job, id=parse_id(id))
     broker = job.app.broker

@@ -289,8 +289,9 @@ class Verbs:
         args, kwargs = found.codec.decode(arguments)
         chosen: dict[str, Any] = {"headers": {"author": self._author}, **options}
         id = chosen.pop("id", None)
-        app.know_time()
         job = found.options(**chosen).job(*args, **kwargs)
+        app.know_time()
+        app.make_final([job])
         if id is not None:
             job = msgspec.structs.replace(job, id=parse_id(id))
         with app.sending([job]) as jobs:

@@ -44,7 +44,7 @@ IDLE_CONNECTIONS = 8  # more are closed when they come back
 RING_SECONDS = 0.005  # at most one notification in this time
 CHANNEL = "penstock"
 STARTING_SECONDS = 0.005
-_FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
+FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
 _READ_ONLY = (errors.ReadOnlySqlTransaction,)
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
@@ -436,7 +436,7 @@ def in_our_words(where: str) -> Generator[None]:
     """Errors of PostgreSQL as errors of Penstock."""
     try:
         yield
-    except _FULL as error:
+    except FULL as error:
         message = (
             f"no room left in the store {where} ({_said(error)}); nothing of this call was written"
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.job import Job, Outcome
-from penstock.patience import until_it_answers
+from penstock.patience import Patience
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.tree import MARK, mark_of
 from penstock.worker.interrupt import ERRORS, forget, interrupt, waits_beside
@@ -225,7 +226,7 @@ def main(number: int, parent: int, target: str, log_level: str) -> None:
         output.reconfigure(line_buffering=True)
     line = socket.socket(fileno=number)
     app = load_app(target)
-    app.ask = until_it_answers
+    app.patience = Patience(math.inf)
     gate = Gate(app.broker)
     try:
         send(line, b"")
