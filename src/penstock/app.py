@@ -11,18 +11,18 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from penstock.broker import Broker, Enqueued
 from penstock.brokers import open_broker
-from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.coalesce import Coalescer, ToStore, may_wait
+from penstock.clock import GUESSED_CLOCK, Clock, RemoteClock
+from penstock.coalesce import Coalescer, Sending, ToStore
 from penstock.codec import encode_value
 from penstock.compose import Jobs, Named, named_jobs, to_store, told_as
-from penstock.current import refuse_inside_transaction, with_parent
+from penstock.current import CURRENT, refuse_inside_transaction, with_parent
 from penstock.errors import Refused
 from penstock.flow import Flow, OnFailure
 from penstock.handle import Handle
@@ -30,8 +30,9 @@ from penstock.ids import Ids, parse_id
 from penstock.job import Job, Parcel
 from penstock.joining import join_async
 from penstock.named_flow import FlowHandle, NamedFlow, find_flows
-from penstock.patience import Ask, once
+from penstock.patience import Patience
 from penstock.prepare import check_name
+from penstock.provisional import guess_was_off, make_final
 from penstock.queues import Queues
 from penstock.registry import Registry
 from penstock.resource import Resources
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What a fork inherits must be neither used nor closed in the child: it stays referenced here.
@@ -78,7 +80,8 @@ class App(Registry):
         self._given = broker
         self._broker: Broker | None = broker
         self._own_clock = clock  # None: the store's
-        self._clock = clock or (SYSTEM_CLOCK if broker is None else broker.clock)
+        self._clock = clock or (GUESSED_CLOCK if broker is None else broker.clock)
+        self._moved_by: float | None = None  # the seconds that the guess was off by
         self._lock = threading.Lock()
         self._coalescer = Coalescer(self._send)
         self.queues = Queues()
@@ -87,7 +90,7 @@ class App(Registry):
         self.resources = Resources()
         self.state_codecs: dict[str, StateCodec] = {}  # by the name of the flow
         self.ids: Ids = Ids(self._clock)
-        self.ask: Ask = once  # on behalf of a job; a detached process waits for its store
+        self.patience = Patience()  # of running jobs with their store
         if switched_on():
             trace(self)
         _apps.add(self)
@@ -116,6 +119,8 @@ class App(Registry):
             if broker is None:
                 broker = open_broker(self.resolved_url.url, self._own_clock)
                 broker.relaxed = self.queues.relaxed
+                if self._moved_by is None:  # later openings find nothing that is still to be moved
+                    self._moved_by = guess_was_off(broker.clock)
                 self._clock, self.ids = broker.clock, Ids(broker.clock)
                 self._broker = broker
                 self.queues.declare_anew()
@@ -123,9 +128,29 @@ class App(Registry):
 
     @property
     def clock(self) -> Clock:
-        """The store's clock, as far as this process can tell without opening the store."""
+        """The store's clock; the store is opened if its time was never asked for."""
+        if self._clock is GUESSED_CLOCK:
+            self._open()
         broker = self._broker
         return self._clock if broker is None else broker.clock
+
+    def know_time(self) -> None:
+        """Have the store's time: whatever is made after this call goes by it."""
+        if self._broker is None:
+            self.ask(self._open)
+        elif isinstance(self._clock, RemoteClock) and self._clock.stale():
+            self._clock.refresh()
+
+    async def know_time_async(self) -> None:
+        """As `know_time`, without holding up the event loop."""
+        clock = self._clock
+        if self._broker is None or (isinstance(clock, RemoteClock) and clock.stale()):
+            await asyncio.to_thread(self.know_time)
+
+    def make_final(self, named: Sequence[Job[Any] | Jobs[Any] | Parcel]) -> None:
+        """These values are about to be stored: from now on their ids and times stay."""
+        if self._moved_by and self._given is None:
+            make_final(named, self._moved_by)
 
     def broker_for(self, connection: Any) -> tuple[Broker, Any]:
         """The broker, and the connection to join, if there is one."""
@@ -184,6 +209,8 @@ class App(Registry):
         see `NamedFlow.enqueue`.
         """
         named = named_jobs(jobs)
+        self.know_time()
+        self.make_final(named)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
         if self.tracing is None:
@@ -191,19 +218,34 @@ class App(Registry):
         with self.tracing.sending(stored) as sent:
             return self._handles(listed, self._hand_over(named, joins, sent, connection))
 
+    def ask(self, question: Callable[[], T]) -> T:
+        """What the store says to this, which may be said twice; for a job it is waited for."""
+        current = CURRENT.get()
+        if current is not None:  # perhaps a job of another app, to which this store is a service
+            return self.patience.ask(question, current.deadline())
+        return self.patience.ask(question) if self.patience.endless else question()
+
+    async def _ask_async(self, question: Callable[[], Awaitable[T]]) -> T:
+        if CURRENT.get() is not None or self.patience.endless:
+            return await self.patience.ask_async(question)
+        return await question()
+
     def _hand_over(
         self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
     ) -> Enqueued:
-        broker, joined = self.broker_for(connection)
+        joined = self.connection_for(connection)
+        if joined is None:
+            refuse_inside_transaction("enqueue")
+            sending = Sending(self._coalescer, self._send, stored, joins)
+            with told_as(named, joins):
+                return self.ask(sending.send)
+        broker = self._broker or self._open()
         if joins is not None:
             stored = with_deadlines(stored, broker.clock.now())
-            with told_as(named, joins):
-                if joined is None:
-                    return self._send(stored, joins)
-                return broker.enqueue(stored, connection=joined, flow=joins)
-        if joined is not None:
-            return broker.enqueue(stored, connection=joined)
-        return self._send(stored) if may_wait(stored) else self._coalescer.enqueue(stored)
+        with told_as(named, joins), self.patience.asked_once():
+            if joins is None:
+                return broker.enqueue(stored, connection=joined)
+            return broker.enqueue(stored, connection=joined, flow=joins)
 
     def sending(self, jobs: Sequence[Job[Any]]) -> AbstractContextManager[Sequence[Job[Any]]]:
         """Around what stores jobs without `enqueue`: a span, if such are made."""
@@ -219,6 +261,8 @@ class App(Registry):
     ) -> list[Handle[Any]]:
         """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
         named = named_jobs(jobs)
+        await self.know_time_async()
+        self.make_final(named)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
         if self.tracing is None:
@@ -233,22 +277,21 @@ class App(Registry):
     async def _hand_over_async(
         self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
     ) -> Enqueued:
-        if joins is not None:
-            stored = with_deadlines(stored, self.clock.now())
         if connection is not None:
+            if joins is not None:
+                stored = with_deadlines(stored, self.clock.now())
             broker = self._broker or await asyncio.to_thread(lambda: self.broker)
-            with told_as(named, joins):
+            with told_as(named, joins), self.patience.asked_once():
                 return await join_async(broker, connection, stored, joins)
         refuse_inside_transaction("enqueue_async")
-        if joins is not None or may_wait(stored):
-            with told_as(named, joins):
-                return await asyncio.to_thread(self._send, stored, joins)
-        return await self._coalescer.enqueue_async(stored)
+        sending = Sending(self._coalescer, self._send, stored, joins)
+        with told_as(named, joins):
+            return await self._ask_async(sending.send_async)
 
     def _send(self, jobs: ToStore, flow: Flow | None = None) -> Enqueued:
         if flow is None:
-            return self.ask(lambda: self.broker.enqueue(jobs))
-        return self.ask(lambda: self.broker.enqueue(jobs, flow=flow))
+            return self.broker.enqueue(jobs)
+        return self.broker.enqueue(with_deadlines(jobs, self.clock.now()), flow=flow)
 
     def _handles(self, jobs: ToStore, answer: Enqueued) -> list[Handle[Any]]:
         standing = answer.standing

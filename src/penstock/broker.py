@@ -64,6 +64,13 @@ class Transaction(Protocol):
 
     def rollback(self) -> None: ...
 
+    def broken_by(self, error: BaseException) -> bool:
+        """Whether this error, raised inside, is the store's: a lost connection, no room left.
+
+        What the database says about the statements themselves is not.
+        """
+        ...
+
 
 class Broker(Protocol):
     """Stores jobs and hands them out."""

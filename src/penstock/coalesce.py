@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.broker import Enqueued
 from penstock.errors import SchemaTooNew, StoreFull, StoreUnreachable, UnknownOutcome
+from penstock.flow import Flow
 from penstock.job import Job, Parcel
 
 IDLE_SECONDS = 5.0  # then the thread of awaiting callers ends
@@ -211,6 +213,46 @@ def _resolve(requests: list[_Request]) -> None:
                 future.set_result(request.outcome())
             except Exception as error:
                 future.set_exception(error)
+
+
+class Sending:
+    """The jobs of one call, to be sent as often as it takes."""
+
+    def __init__(
+        self,
+        coalescer: Coalescer,
+        send: Callable[[ToStore, Flow | None], Enqueued],
+        jobs: ToStore,
+        flow: Flow | None,
+    ) -> None:
+        self._coalescer = coalescer
+        self._send = send
+        self._jobs = jobs
+        self._flow = flow
+        self._alone = flow is not None or may_wait(jobs)
+
+    def send(self) -> Enqueued:
+        """Store them, once however often this is called."""
+        if self._alone:
+            return self._send(self._jobs, self._flow)
+        with self._in_pieces():
+            return self._coalescer.enqueue(self._jobs)
+
+    async def send_async(self) -> Enqueued:
+        """As `send`; the event loop goes on meanwhile."""
+        if self._alone:
+            return await asyncio.to_thread(self._send, self._jobs, self._flow)
+        with self._in_pieces():
+            return await self._coalescer.enqueue_async(self._jobs)
+
+    @contextmanager
+    def _in_pieces(self) -> Generator[None]:
+        """After a lost answer it goes as it was packed, with others: so it is recognised."""
+        try:
+            yield
+        except UnknownOutcome as error:
+            self._jobs, self._alone = error.jobs, True
+            raise
 
 
 def may_wait(jobs: ToStore) -> bool:

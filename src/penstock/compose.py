@@ -56,7 +56,7 @@ class Given(msgspec.Struct, frozen=True):
 class Jobs(Generic[R]):
     """The jobs of a map, one per item; who needs their output waits for all of them."""
 
-    __slots__ = ("app", "given", "id", "parts", "task")
+    __slots__ = ("app", "given", "id", "parts", "provisional", "task")
 
     def __init__(
         self,
@@ -65,12 +65,15 @@ class Jobs(Generic[R]):
         id: str,
         parts: Sequence[Job[Any] | Parcel],
         given: Given | None,
+        *,
+        provisional: Any = None,
     ) -> None:
         self.app = app
         self.task = task
         self.id = id
         self.parts = parts
         self.given = given
+        self.provisional = provisional  # as a Job's
 
     def __repr__(self) -> str:
         return f"<{len(self)} jobs of {self.task}>"
@@ -184,7 +187,7 @@ def flow_of(
 
     `joins` is a flow that they are to be part of in any case.
     """
-    sources = _gathered(enqueued)
+    sources = gathered(enqueued)
     if joins is None and not any(_given(source) for source in sources):
         return [part for source in sources for part in _parts(source)], None
     flow_id = joins or next(_first_id(root) for root in enqueued if len(_parts(root)))
@@ -252,7 +255,11 @@ def spawned(
     stored, flow = flow_of(roots, joins=joins)
     if flow is not None:
         check_flow(flow, stored)
-    plain = {"app": None, "given": None}  # they may have to travel to another process
+    plain = {
+        "app": None,
+        "given": None,
+        "provisional": None,
+    }  # they may have to travel to another process
     return tuple(
         msgspec.structs.replace(part, **plain) if isinstance(part, Job) else part for part in stored
     ), flow
@@ -267,7 +274,7 @@ def _after(job: Job[Any], needs: Iterable[Job[Any] | Jobs[Any]]) -> Job[Any]:
     )
 
 
-def _gathered(
+def gathered(
     enqueued: Sequence[Job[Any] | Jobs[Any] | Parcel],
 ) -> list[Job[Any] | Jobs[Any] | Parcel]:
     """These and whatever they need, each once, needs first."""

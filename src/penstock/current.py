@@ -7,9 +7,12 @@ let it pass: somebody else is running the job.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
+import math
 import sys
+import time
 import traceback
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -123,8 +126,23 @@ class CurrentJob:
     @property
     def notebook(self) -> Notebook:
         if self._notebook is None:
-            self._notebook = Notebook(lambda: self._app.broker, self.job, self._app.ask)
+            self._notebook = Notebook(lambda: self._app.broker, self.job, self.ask)
         return self._notebook
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """What the store says to this, which may be said twice; it is waited for, see patience."""
+        return self._app.patience.ask(question, self.deadline())
+
+    def deadline(self) -> float:
+        """Until when it may wait, in monotonic seconds, where nobody can tell that its time is up.
+
+        That is where it holds up its event loop; a thread is interrupted.
+        """
+        task = self._app.task_named(self.job.task) if _on_event_loop() else None
+        timeout = None if task is None else task.timeout_of(self.job)
+        if timeout is None:
+            return math.inf
+        return time.monotonic() + self.started_at + timeout - self._app.clock.now()
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Say how far it got, 0 to 1, as often as you like: the store hears it twice a second."""
@@ -172,7 +190,7 @@ class CurrentJob:
         return self._remember(name, codec, fn(*args, **kwargs))
 
     def _notes(self, kind: str) -> list[Note]:
-        return self._app.ask(lambda: self._app.broker.notes(self.job.id, kind))
+        return self.ask(lambda: self._app.broker.notes(self.job.id, kind))
 
     async def _step_async(
         self, name: str, codec: ResultCodec, value: Coroutine[Any, Any, Any]
@@ -203,7 +221,9 @@ class CurrentJob:
                 "spawn(then=wait_for(...)): it waits from when it is stored, so spawn it beside "
                 "the others, and let `then` be the job that is handed its output"
             )
-        self.spawns += (Spawn(spawnable(jobs), None if then is None else spawnable(then)[0]),)
+        spawn = Spawn(spawnable(jobs), None if then is None else spawnable(then)[0])
+        self._app.make_final([*spawn.jobs, *spawnable(() if then is None else then)])
+        self.spawns += (spawn,)
 
     @property
     def flow(self) -> CurrentFlow:
@@ -214,7 +234,7 @@ class CurrentJob:
                 f"job {self.job.id} is in no flow: enqueue it by app.flow(...).enqueue(job), or let"
                 " another job need it"
             )
-        return CurrentFlow(self._app, member.id, self.notebook)
+        return CurrentFlow(self._app, member.id, self.notebook, self.ask)
 
     @property
     def log(self) -> JobLog:
@@ -238,16 +258,18 @@ class CurrentJob:
             )
         if self.tried:
             raise RuntimeError("transaction(): once per attempt; put both parts into one block")
-        self.notebook.hold()
+        self.ask(self.notebook.hold)
         try:
-            transaction = self._transaction = self._app.broker.begin()
+            transaction = self._transaction = self.ask(self._app.broker.begin)
         except BaseException:
             self.notebook.release()
             raise
         self.tried = True
         try:
             yield transaction.connection
-        except BaseException:
+        except BaseException as error:
+            if transaction.broken_by(error):
+                self._app.patience.mark(error)
             self.roll_back()
             raise
 
@@ -305,6 +327,14 @@ def _returned_by(function: Callable[..., Any]) -> Any:
         return hints_of(function, {}, ("return",)).get("return", Any)
     except (Refused, TypeError):
         return Any  # a lambda, a partial, a builtin
+
+
+def _on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _at_once(value: T) -> T:

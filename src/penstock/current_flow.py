@@ -17,7 +17,7 @@ from penstock.state_codec import StateCodec
 
 if TYPE_CHECKING:
     from penstock.app import App
-    from penstock.notes import Notebook
+    from penstock.notes import Ask, Notebook
 
 T = TypeVar("T")
 
@@ -25,10 +25,11 @@ T = TypeVar("T")
 class CurrentFlow:
     """The flow that the running job is in."""
 
-    __slots__ = ("_app", "_found", "_notebook", "id")
+    __slots__ = ("_app", "_ask", "_found", "_notebook", "id")
 
-    def __init__(self, app: App, id: str, notebook: Notebook) -> None:
+    def __init__(self, app: App, id: str, notebook: Notebook, ask: Ask) -> None:
         self._app = app
+        self._ask = ask
         self._notebook = notebook
         self._found: FlowRow | None = None
         self.id = id
@@ -49,7 +50,7 @@ class CurrentFlow:
 
     def row(self) -> FlowRow:
         """The flow as it stands now."""
-        row = self._app.ask(lambda: self._app.broker.flow(self.id))
+        row = self._ask(lambda: self._app.broker.flow(self.id))
         if row is None:
             raise StaleLease(f"flow {self.id} was deleted, and with it the job that runs here")
         self._found = row

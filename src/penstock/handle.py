@@ -75,20 +75,21 @@ class Handle(Generic[R]):
 
     def state(self) -> State | None:
         """Where the job is now; None if the store does not know it, or not any more."""
-        job = self._app.broker.get(self.id)
+        job = self._app.ask(lambda: self._app.broker.get(self.id))
         return None if job is None else job.state
 
     def cancel(self, reason: str = "") -> bool:
         """End the job if it has not ended; one that is running is told to. False: it had ended."""
-        return self.id in self._app.broker.cancel([self.id], reason=reason)
+        told = self._app.ask(lambda: self._app.broker.cancel([self.id], reason=reason))
+        return self.id in told
 
     def why(self) -> Why:
         """Why the job is where it is: `str(why)` is a sentence, `why.cause` is for programs."""
-        return self._app.broker.why(self.id)
+        return self._app.ask(lambda: self._app.broker.why(self.id))
 
     def progress(self) -> Progress | None:
         """How far the job says it got; None if it said nothing."""
-        notes = self._app.broker.notes(self.id, "progress")
+        notes = self._app.ask(lambda: self._app.broker.notes(self.id, "progress"))
         return msgspec.json.decode(notes[-1].value, type=Progress) if notes else None
 
     def _not_inside_a_task(self, what: str) -> None:

@@ -121,6 +121,14 @@ def time_of(job_id: str) -> float | None:
     return int(job_id[:8] + job_id[9:13], 16) / 1000 + int(job_id[15:18], 16) / TICKS
 
 
+def moved_id(job_id: str, seconds: float) -> str:
+    """The id as if it had been made so much later; a derived one holds no time, and stays."""
+    if is_derived(job_id):
+        return job_id
+    tick = int(job_id[:8] + job_id[9:13], 16) * 4096 + int(job_id[15:18], 16)
+    return f"{time_text(tick + tick_of(seconds))}{job_id[18:]}"
+
+
 def derived_id(*parts: str) -> str:
     """The id that these parts always lead to."""
     digest = bytearray(hashlib.blake2b("\x00".join(parts).encode(), digest_size=16).digest())

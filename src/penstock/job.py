@@ -122,6 +122,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     lease: Any = None  # the store's own note of where this claim is written; opaque to others
     app: Any = None  # who stores it; set by Task.job
     given: Any = None  # what other jobs give to it, see compose.Given; set by Task.job
+    provisional: Any = None  # made before the store's clock was known, see provisional.Provisional
 
     @property
     def lane(self) -> Lane:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -20,7 +20,8 @@ from penstock.broker import Broker, Note
 from penstock.checks import legible
 from penstock.errors import PenstockError, StaleLease
 from penstock.job import Job
-from penstock.patience import Ask, once
+
+T = TypeVar("T")
 
 logger = logging.getLogger("penstock")
 
@@ -46,10 +47,16 @@ class Line(msgspec.Struct, frozen=True):
     text: str
 
 
+class Ask(Protocol):
+    """Puts a question to the store that may be away, and gives its answer."""
+
+    def __call__(self, question: Callable[[], T], /) -> T: ...
+
+
 class Notebook:
     """The notes of one attempt."""
 
-    def __init__(self, broker: Callable[[], Broker], job: Job[Any], ask: Ask = once) -> None:
+    def __init__(self, broker: Callable[[], Broker], job: Job[Any], ask: Ask) -> None:
         self._broker = broker
         self._job = job
         self._ask = ask

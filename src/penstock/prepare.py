@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
-from penstock.broker import Batch
+from penstock.broker import Batch, Broker
+from penstock.clock import GUESSED_CLOCK
 from penstock.codec import JobOptions, add_options
 from penstock.compose import Given, Jobs, outputs_among
 from penstock.errors import Refused
 from penstock.faults import fault_in
 from penstock.filter import argument_text
 from penstock.flow import Fill, OnFailure
+from penstock.ids import Ids
 from penstock.job import Job, Lane, Unique, cut
 from penstock.outputs import HasOutput, Output, taken_out
+from penstock.provisional import Provisional
 from penstock.retry import Repeat
 
 if TYPE_CHECKING:
@@ -135,15 +138,18 @@ class Prepared(Generic[P, R]):
         options = self._encoded_options()
         whole = [add_options(body, options) for body in bodies]
         parts: list[Any]
+        ids = self._task.app.ids
         if self._plain:
             place = _PLACE_BYTES + (len(msgspec.json.encode(fills[0])) if fills else 0)
-            parts = [*cut(self._lane, whole, self._task.app.ids.first, place)]
+            parts = [*cut(self._lane, whole, ids.first, place)]
         else:
-            parts = [self._make(body, b"{}") for body in whole]
+            parts = [self._make(body, b"{}", ids=ids) for body in whole]
         shared = fills[:1] if all(each == fills[0] for each in fills) else fills
         task = self._task
         given = Given(tuple(needs.values()), tuple(shared), self._chosen.on_failure)
-        return Jobs(task.app, task.name, task.app.ids.first(), parts, given if needs else None)
+        id = ids.first()
+        made = Provisional(id) if ids.clock is GUESSED_CLOCK else None
+        return Jobs(task.app, task.name, id, parts, given if needs else None, provisional=made)
 
     def _encode_each(
         self, items: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -180,16 +186,18 @@ class Prepared(Generic[P, R]):
         connection = app.connection_for(self._chosen.connection)
         body, given = self._encode(args, kwargs)
         alone = connection is not None
+        app.know_time()
         job = self._make(body, self._encoded_options(), alone=alone, given=given)
         return app.enqueue([job], connection=connection)[0]
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, without holding up the event loop."""
-        connection = self._chosen.connection
+        app, connection = self._task.app, self._chosen.connection
         body, given = self._encode(args, kwargs)
         alone = connection is not None
+        await app.know_time_async()
         job = self._make(body, self._encoded_options(), alone=alone, given=given)
-        return (await self._task.app.enqueue_async([job], connection=connection))[0]
+        return (await app.enqueue_async([job], connection=connection))[0]
 
     def enqueue_many(
         self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None = None
@@ -218,7 +226,7 @@ class Prepared(Generic[P, R]):
     ) -> Batch:
         broker, connection = self._task.app.broker_for(self._chosen.connection)
         options = self._encoded_options()
-        count = broker.enqueue([], batch=Batch(id), connection=connection).batch if id else 0
+        count = self._rows_before(broker, id, connection)
         example = "rows of arguments, as enqueue_many([(1, 2), (3, 4)])"
         remaining = _iterated(rows, "enqueue_many", example)
         skipped = sum(1 for _ in islice(remaining, count))
@@ -237,10 +245,39 @@ class Prepared(Generic[P, R]):
                 if self._plain
                 else [self._make(body, b"{}") for body in bodies]
             )
-            batch = Batch(id, count) if id else None
-            broker.enqueue(jobs, batch=batch, connection=connection)
+            self._send_rows(broker, jobs, Batch(id, count) if id else None, connection)
             count += len(bodies)
         return Batch(id or "", count)
+
+    def _rows_before(self, broker: Broker, id: str | None, connection: Any) -> int:
+        """How many rows an earlier call stored under this id."""
+        if id is None:
+            return 0
+        empty = Batch(id)
+        if connection is not None:
+            with self._task.app.patience.asked_once():
+                return broker.enqueue([], batch=empty, connection=connection).batch
+        return self._task.app.ask(lambda: broker.enqueue([], batch=empty).batch)
+
+    def _send_rows(
+        self, broker: Broker, jobs: list[Any], batch: Batch | None, connection: Any
+    ) -> None:
+        app, sent = self._task.app, False
+        if connection is not None:
+            with app.patience.asked_once():
+                broker.enqueue(jobs, batch=batch, connection=connection)
+            return
+
+        def send() -> None:
+            nonlocal sent
+            # A batch is not sent again whose answer alone was lost: it would be refused.
+            before = broker.enqueue([], batch=Batch(batch.id)).batch if sent and batch else None
+            if batch is not None and before not in {None, batch.count}:
+                return
+            sent = True
+            broker.enqueue(jobs, batch=batch)
+
+        app.ask(send)
 
     def _encoded_options(self) -> bytes:
         """What goes into the body beside the arguments; hooks may add headers, once per call."""
@@ -255,20 +292,29 @@ class Prepared(Generic[P, R]):
         return msgspec.json.encode(msgspec.structs.replace(self._chosen.body, headers=headers))
 
     def _make(
-        self, body: bytes, options: bytes, *, alone: bool = False, given: Given | None = None
+        self,
+        body: bytes,
+        options: bytes,
+        *,
+        alone: bool = False,
+        given: Given | None = None,
+        ids: Ids | None = None,
     ) -> Job[R]:
         task, chosen, lane = self._task, self._chosen, self._lane
         app = task.app
+        ids = ids or app.ids  # whose clock is that of all its times, also if the store opens now
         run_at, expires_at = chosen.at, None
         if chosen.delay is not None:
-            run_at = app.clock.now() + chosen.delay
+            run_at = ids.clock.now() + chosen.delay
         if chosen.expires is not None:
-            expires_at = app.clock.now() + chosen.expires
+            expires_at = ids.clock.now() + chosen.expires
+        # Joined, it is not committed for a while: neighbours would have to wait for that.
+        id = ids.first() if alone else ids.next(self._neighbours)
+        guessed = ids.clock is GUESSED_CLOCK
         return Job(
             task=lane.task,
             body=add_options(body, options),
-            # Joined, it is not committed for a while: neighbours would have to wait for that.
-            id=app.ids.first() if alone else app.ids.next(self._neighbours),
+            id=id,
             queue=lane.queue,
             version=lane.version,
             priority=lane.priority,
@@ -282,6 +328,7 @@ class Prepared(Generic[P, R]):
             at_most_once=task.at_most_once,
             app=app,
             given=given,
+            provisional=Provisional(id, chosen.delay is not None) if guessed else None,
         )
 
 

@@ -30,7 +30,7 @@ from penstock.errors import (
     Refused,
     RetryLater,
 )
-from penstock.filling import NeedsGone, filled, has_room
+from penstock.filling import STORE_SECONDS, NeedsGone, filled, has_room
 from penstock.job import Fault, Job, Outcome, State
 from penstock.redact import has_secrets, redact_text
 from penstock.signals import with_deadlines
@@ -234,7 +234,12 @@ def _raised(
         return _ended(app, current, State.READY, "shutdown")
     if described is None:
         described = Described(error, lambda text: redact_text(text, current.body))
-    now, text, fault = app.clock.now(), described.text, described.fault
+    text, fault = described.text, described.fault
+    # One that may run once has begun: it fails, where others begin anew.
+    if app.patience.gave_up_with(error) and not job.at_most_once:
+        logger.warning("job %s: its store was away for too long, and it is put back", job.id)
+        return _ended(app, current, State.READY, "store", after=STORE_SECONDS, said=text)
+    now = app.clock.now()
     if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
         reason = _REASONS[type(error)]
         outcome = Outcome(

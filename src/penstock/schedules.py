@@ -197,6 +197,7 @@ class Schedules:
 
     def run_now(self, name: str, author: str = "", reason: str = "") -> Handle[Any]:
         """Enqueue its job now, with this moment as the slot; the schedule goes on as it is."""
+        self._app.know_time()
         id = self._app.ids.first()
         run_now(self._app.broker, name, id, author, reason, self._app.sending)
         return Handle(self._app, id)
@@ -237,11 +238,12 @@ class Schedules:
                 f"schedule {name}: the schedule says when its jobs run, and overlap=... whether two"
                 " may stand: leave out delay, at and unique"
             )
-        expires = None if job.expires_at is None else job.expires_at - self._app.clock.now()
         return check_schedule(
             Schedule(
                 name=name,
-                job=msgspec.structs.replace(job, id="", app=None, expires_at=None),
+                job=msgspec.structs.replace(
+                    job, id="", app=None, expires_at=None, provisional=None
+                ),
                 cron=cron,
                 zone=zone,
                 every=check_seconds("every", every),
@@ -251,7 +253,7 @@ class Schedules:
                 window=check_seconds("window", window),
                 overlap=overlap,
                 takes_slot=takes_slot,
-                expires=None if expires is None else round(expires, 3),
+                expires=task.chosen.expires,
                 from_code=from_code,
             )
         )

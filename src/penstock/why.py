@@ -193,6 +193,8 @@ def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, s
         if job.reason == "later":
             asked = f" ({said})" if said and not job.failures else ""
             sentence = f"It asked to run later{asked}: {due}."
+        elif job.reason == "store":
+            sentence = f"Its store was away while it ran ({said}), and it begins anew: {due}."
         elif job.failures and said:
             times = "once" if job.failures == 1 else f"{job.failures} times"
             sentence = f"It failed {times} ({said}) and waits to be tried again: {due}."

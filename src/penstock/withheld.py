@@ -239,6 +239,9 @@ class _Undone:
             self.connection.set_authorizer(None)
         self._transaction.rollback()
 
+    def broken_by(self, error: BaseException) -> bool:
+        return self._transaction.broken_by(error)
+
 
 def _no_end(action: int, first: str | None, *_: Any) -> int:
     ends = action == sqlite3.SQLITE_TRANSACTION and first in {"COMMIT", "ROLLBACK"}

@@ -180,6 +180,31 @@ async def nap_batch(naps: list[float]) -> None:
     await asyncio.sleep(max(naps))
 
 
+def note_down(n: int) -> int:
+    """Ask the store for all kinds of things, once the test has taken it away."""
+    ledger("note_down", n)
+    while not os.path.exists(f"{os.environ['LEDGER']}.away"):  # noqa: PTH110
+        time.sleep(0.02)
+    current_job().snapshot({"n": n})
+    current_job().event("noted", n=n)
+    value = current_job().step("double", lambda: 2 * n)
+    app.tasks["nap"].options(key=str(n)).enqueue(n)
+    return value
+
+
+@task(mode="process")
+def note_down_apart(n: int) -> int:
+    return note_down(n)
+
+
+@task()
+async def note_down_async(n: int) -> int:
+    return await asyncio.to_thread(note_down, n)
+
+
+task()(note_down)
+
+
 @task(at_most_once=True)
 def charge(n: int, seconds: float = 0.0) -> int:
     ledger("charge", n)

@@ -297,6 +297,8 @@ def _store(job: Job[Any], id: str | None, *, json: bool) -> str | None:
     from penstock.cli import show
     from penstock.ids import parse_id
 
+    job.app.know_time()
+    job.app.make_final([job])
     if id is not None:
         job = msgspec.structs.replace(job, id=parse_id(id))
     broker = job.app.broker

@@ -290,6 +290,8 @@ class Verbs:
         chosen: dict[str, Any] = {"headers": {"author": self._author}, **options}
         id = chosen.pop("id", None)
         job = found.options(**chosen).job(*args, **kwargs)
+        app.know_time()
+        app.make_final([job])
         if id is not None:
             job = msgspec.structs.replace(job, id=parse_id(id))
         with app.sending([job]) as jobs:

@@ -365,6 +365,6 @@ def cut_short(
 
 def once(outcome: Outcome) -> Outcome:
     """The outcome of an at-most-once job that has begun: putting it back would run it twice."""
-    if outcome.state is not State.READY or outcome.reason != "shutdown":
+    if outcome.state is not State.READY or outcome.reason not in {"shutdown", "store"}:
         return outcome
     return msgspec.structs.replace(outcome, reason="crashed", lapses=1)

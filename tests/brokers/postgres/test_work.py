@@ -12,8 +12,9 @@ import pytest
 
 from penstock import App
 from penstock.brokers.postgres import PostgresBroker
-from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock, ticks
+from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock
 from penstock.brokers.postgres.offers import Offer, Offers
+from penstock.clock import ticks
 from penstock.errors import StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
 from tests.factories import a_job, a_worker, claim, some_jobs
@@ -171,7 +172,7 @@ def test_an_offer_knows_how_many_parcels_to_ask_for():
 
 
 def test_an_answer_that_took_long_does_not_move_the_clock():
-    clock = StoreClock()
+    clock = StoreClock(lambda: None)
     now = ticks()
     clock.measured(1000.0, now, now + 0.01)
     before = clock.now()
@@ -183,13 +184,54 @@ def test_an_answer_that_took_long_does_not_move_the_clock():
 
 
 def test_the_clock_is_measured_again_after_a_while():
-    clock = StoreClock()
+    clock = StoreClock(lambda: None)
     assert clock.stale()
     now = ticks()
     clock.measured(1000.0, now, now)
     assert not clock.stale()
     clock.measured(1000.0, now - FRESH_SECONDS - 1, now - FRESH_SECONDS - 1)
     assert clock.stale()
+
+
+def test_a_server_that_does_not_say_the_time_is_not_asked_again_at_once():
+    asked: list[float] = []
+    clock = StoreClock(lambda: asked.append(1))
+    now = ticks()
+    clock.measured(1000.0, now - FRESH_SECONDS - 1, now - FRESH_SECONDS - 1)
+    assert clock.stale()
+
+    clock.refresh()
+
+    assert asked == [1]
+    assert not clock.stale()
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_after_an_hour_without_a_call_the_server_is_asked_before_a_job_is_made(
+    postgres_store_url, joined
+):
+    """Whatever happened to the two clocks meanwhile; a web server may only join transactions."""
+    app = App(postgres_store_url)
+
+    @app.task(name="greet")
+    def greet(name: str) -> None: ...
+
+    greet.enqueue("ada")
+    clock = app.broker.clock
+    now, an_hour_ago = clock.now(), ticks() - 3600
+    clock.measured(now - 3600 - 500, an_hour_ago, an_hour_ago)  # 500 s behind what it is
+    assert clock.now() < now - 490
+
+    if joined:
+        with psycopg.connect(postgres_store_url) as connection:
+            handle = greet.options(delay=60, connection=connection).enqueue("ada")
+    else:
+        handle = greet.options(delay=60).enqueue("ada")
+
+    stored = app.broker.get(handle.id)
+    assert stored.run_at == pytest.approx(now + 60, abs=30)
+    assert stored.enqueued_at == pytest.approx(now, abs=30)
+    app.close()
 
 
 def test_who_waits_for_a_unique_key_keeps_nobody_else_waiting(postgres_url):

@@ -7,31 +7,31 @@ monotonic time goes on from it, so that a jump of this machine's own clock moves
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+
+from penstock.clock import TICKING, RemoteClock, ticks
 
 FRESH_SECONDS = 60.0
 SLOW_SECONDS = 0.5  # an answer that took longer says little about the time
 _AGAIN_SECONDS = 1.0
 
-
-def ticks() -> float:
-    """Monotonic time that goes on while the machine is suspended, where there is such a clock."""
-    return time.clock_gettime(_CLOCK)
-
-
 _time = time.clock_gettime
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-class StoreClock:
-    """Wall time by the server's clock, to half a round trip."""
+class StoreClock(RemoteClock):
+    """Wall time by the server's clock, to half a round trip.
 
-    def __init__(self) -> None:
+    `ask` gets the server to say it, which ends in `measured`.
+    """
+
+    def __init__(self, ask: Callable[[], None]) -> None:
+        self._ask = ask
         self.offset = 0.0  # of this machine's clock, when it was measured last; for doctor
         self._ahead = time.time() - ticks()
         self._measured_at: float | None = None
 
     def now(self) -> float:
-        return _time(_CLOCK) + self._ahead  # ticks(), spelt out: asked twice for every job
+        return _time(TICKING) + self._ahead  # ticks(), spelt out: asked twice for every job
 
     @staticmethod
     def monotonic() -> float:
@@ -40,6 +40,12 @@ class StoreClock:
     def stale(self) -> bool:
         """Whether it is time to ask the server again."""
         return self._measured_at is None or ticks() - self._measured_at > FRESH_SECONDS
+
+    def refresh(self) -> None:
+        measured_at = self._measured_at
+        self._ask()
+        if self._measured_at == measured_at:  # no answer: whoever asks next need not wait for it
+            self._measured_at = ticks() - FRESH_SECONDS + _AGAIN_SECONDS
 
     def measured(self, server_time: float, asked_at: float, heard_at: float) -> None:
         """The server said what time it is; the times on this side are `ticks`."""

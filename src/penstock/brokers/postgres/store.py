@@ -24,12 +24,12 @@ from psycopg.rows import dict_row
 
 from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.arrays import bigs
-from penstock.brokers.postgres.clock import StoreClock, ticks
+from penstock.brokers.postgres.clock import StoreClock
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
 from penstock.brokers.postgres.listening import Ear, await_heard
 from penstock.brokers.postgres.statements import sql
-from penstock.clock import Clock
-from penstock.errors import Refused, StoreFull, StoreUnreachable
+from penstock.clock import Clock, ticks
+from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
 from penstock.job import Lane
 from penstock.settings import mask
 from penstock.share import LONGEST_QUESTION, Spent, my_share
@@ -44,7 +44,7 @@ IDLE_CONNECTIONS = 8  # more are closed when they come back
 RING_SECONDS = 0.005  # at most one notification in this time
 CHANNEL = "penstock"
 STARTING_SECONDS = 0.005
-_FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
+FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
 _READ_ONLY = (errors.ReadOnlySqlTransaction,)
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
@@ -118,7 +118,7 @@ class Store:
         self.url = url
         self.where = mask(url)
         self.conninfo, self.pooled, self.notify_in_transaction = conninfo_of(url)
-        self.store_clock = StoreClock()
+        self.store_clock = StoreClock(self._refresh_time)
         self.clock: Clock = clock or self.store_clock
         self.store_id = ""
         self.lanes: dict[int, Lane] = {}
@@ -210,6 +210,11 @@ class Store:
                 self._idle.append(connection)
                 return
         connection.close()
+
+    def _refresh_time(self) -> None:
+        # To lend is to ask, where the last answer is old.
+        with suppress(PenstockError), self.lend(self.work_seconds):
+            pass
 
     def _ask_time(self, connection: Connection) -> None:
         # The quickest of three answers: what a busy machine adds to the way is not half of it.
@@ -431,7 +436,7 @@ def in_our_words(where: str) -> Generator[None]:
     """Errors of PostgreSQL as errors of Penstock."""
     try:
         yield
-    except _FULL as error:
+    except FULL as error:
         message = (
             f"no room left in the store {where} ({_said(error)}); nothing of this call was written"
         )

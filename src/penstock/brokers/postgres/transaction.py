@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from penstock.brokers.postgres.store import PostgresDb, Store, in_our_words
+from penstock.brokers.postgres.store import FULL, PostgresDb, Store, in_our_words
 from penstock.brokers.tables.change import Change
 from penstock.job import Job, Outcome
 
@@ -71,6 +71,13 @@ class PostgresTransaction:
             self.rollback()
         self._tell(change)
         return accepted
+
+    def broken_by(self, error: BaseException) -> bool:
+        said = [each for each in (error, error.__cause__) if isinstance(each, psycopg.Error)]
+        if not said:
+            return False
+        standby = self._own.pgconn.parameter_status(b"in_hot_standby") == b"on"
+        return self._own.closed or standby or any(isinstance(each, FULL) for each in said)
 
     def rollback(self) -> None:
         with suppress(psycopg.Error):

@@ -14,7 +14,7 @@ from penstock.brokers.sqlite.hand_over import HandOver
 from penstock.brokers.sqlite.offers import Offer
 from penstock.brokers.sqlite.picking import Picking
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Store, in_our_words
+from penstock.brokers.sqlite.store import FULL, Store, in_our_words
 from penstock.brokers.sqlite.turning import Place
 from penstock.brokers.sqlite.wake import Waiter
 from penstock.brokers.tables.change import Change
@@ -334,6 +334,11 @@ class SqliteTransaction:
             self.rollback()
         self._tell(change)
         return accepted
+
+    def broken_by(self, error: BaseException) -> bool:
+        # It holds the lock: what is locked is another file of the task's.
+        names = (getattr(each, "sqlite_errorname", "") for each in (error, error.__cause__))
+        return any(name in FULL or name.startswith("SQLITE_IOERR") for name in names)
 
     def rollback(self) -> None:
         with suppress(sqlite3.ProgrammingError):  # closed: there is nothing left to undo

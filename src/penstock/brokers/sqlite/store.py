@@ -37,7 +37,7 @@ _MIGRATE_SECONDS = 5.0
 _BUSY_LOOK_SECONDS = 0.000_5
 _STARTING_SECONDS = 0.005
 _OLDEST_SQLITE = (3, 37)  # which has strict tables
-_FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
+FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 _LOCKED = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_RECOVERY"}
 _POLITE_NANOSECONDS = 2_000_000
 _CLOSED_FOR_FORK = 0  # no process has this number
@@ -56,6 +56,7 @@ class Store:
     ) -> None:
         self.path = Path(os.path.realpath(path))
         self.clock = clock or SYSTEM_CLOCK
+        self.busy_seconds = BUSY_SECONDS  # that a call waits for whoever has the file
         self.store_id = ""
         self.boot = _boot()
         self.lanes: dict[int, Lane] = {}
@@ -159,7 +160,7 @@ class Store:
     def connect(self) -> sqlite3.Connection:
         """A connection of its own, in autocommit: transactions begin and end in plain sight."""
         connection = sqlite3.connect(
-            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False
         )
         # A text that is damaged must not keep a whole page from being read.
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
@@ -212,7 +213,7 @@ class Store:
 
     @contextmanager
     def writing(
-        self, *, durable: bool = True, patience: float = BUSY_SECONDS
+        self, *, durable: bool = True, patience: float | None = None
     ) -> Generator[SqliteDb]:
         """A transaction that writes; all of it is kept, or nothing.
 
@@ -224,7 +225,7 @@ class Store:
             if durable != self._durable:
                 self._writer.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
                 self._durable = durable
-            self._begin(patience)
+            self._begin(self.busy_seconds if patience is None else patience)
             try:
                 yield SqliteDb(self._writer)
                 self._writer.execute("commit")
@@ -465,7 +466,7 @@ def in_our_words(path: Path) -> Generator[None]:
         yield
     except sqlite3.OperationalError as error:
         name = getattr(error, "sqlite_errorname", "")
-        if name in _FULL:
+        if name in FULL:
             message = f"no room left for {path} ({error}); nothing of this call was written"
             raise StoreFull(message) from error
         message = f"the store {path} does not answer: {error}"

@@ -70,7 +70,7 @@ class PenstockBackend(_backends.BaseTaskBackend):
             task=task,
             id=handle.id,
             status=_base.TaskResultStatus.READY,
-            enqueued_at=datetime.now(UTC),
+            enqueued_at=_moment(app.clock.now()),
             args=args,
             kwargs=kwargs,
             backend=self.alias,

@@ -30,7 +30,7 @@ def code_of(outcome: Outcome) -> Exit:
     """The exit code that tells of this outcome."""
     if outcome.state is State.SUCCEEDED or outcome.reason == "repeat":
         return Exit.DONE
-    if outcome.reason in {"cancelled", "crashed", "shutdown", "later"}:
+    if outcome.reason in {"cancelled", "crashed", "shutdown", "later", "store"}:
         return Exit.NO_OUTCOME
     return Exit.RAISED if outcome.started_at is not None else Exit.NO_OUTCOME
 

@@ -10,6 +10,7 @@ renews its lease. One job, then it is over.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import socket
@@ -25,7 +26,7 @@ import msgspec
 
 from penstock.job import Job, Outcome
 from penstock.log_lines import LogOutput, log_to_stderr
-from penstock.patience import until_it_answers
+from penstock.patience import Patience
 from penstock.worker.detached.exits import Exit
 from penstock.worker.detached.tree import MARK, mark_of
 from penstock.worker.interrupt import ERRORS, forget, interrupt, waits_beside
@@ -223,7 +224,7 @@ def main(number: int, parent: int, target: str, *output: str) -> None:
         stdout.reconfigure(line_buffering=True)
     line = socket.socket(fileno=number)
     app = load_app(target)
-    app.ask = until_it_answers
+    app.patience = Patience(math.inf)
     gate = Gate(app.broker)
     try:
         send(line, b"")
