@@ -16,6 +16,7 @@ from penstock.brokers import open_broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, create_database, drop_database
+from tests import leftovers
 from tests.dealing import InGroups
 from tests.postgres_store import PostgresStore
 from tests.quick_java import in_common
@@ -28,6 +29,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script that has these run in its background makes them deaf to Ctrl-C, and all that they
     # start with them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(leftovers)
 
 
 @pytest.hookimpl(optionalhook=True)  # a run in one process may leave the plugin out
