@@ -60,7 +60,8 @@ def kill_all(mark: str) -> list[str]:
         for pid, command in found.items():
             if patient and any(words in command for words in _SERVERS):
                 continue
-            killed[pid] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+            if command:  # else it has just ended
+                killed[pid] = command.replace(b"\0", b" ").decode(errors="replace").strip()
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)

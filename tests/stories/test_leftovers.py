@@ -53,7 +53,7 @@ def test_a_run_that_is_interrupted_leaves_no_process_behind(number, tmp_path):
             stderr=log,
             start_new_session=True,
         )
-    eventually(lambda: (tmp_path / "pids").exists(), what=(tmp_path / "log").read_text())
+    eventually((tmp_path / "pids").exists, what=(tmp_path / "log").read_text())
     *pids, data = (tmp_path / "pids").read_text().split()
 
     if number == signal.SIGINT:
