@@ -16,7 +16,7 @@ from penstock.brokers import open_broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, create_database, drop_database
-from tests import leftovers
+from tests import leftovers, quick
 from tests.dealing import InGroups
 from tests.postgres_store import PostgresStore
 from tests.quick_java import in_common
@@ -32,7 +32,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(leftovers)
+    for plugin in (leftovers, quick):
+        config.pluginmanager.register(plugin)
 
 
 @pytest.hookimpl(optionalhook=True)  # a run in one process may leave the plugin out

@@ -120,5 +120,7 @@ def into(shared_spark: Any, store_url: str) -> Write:
 
 # What Spark's side does by itself is the same on every store: on all of them when there is time.
 whatever_the_store = pytest.mark.parametrize(
-    "store_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+    "store_url",
+    ["sqlite", pytest.param("postgres", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )

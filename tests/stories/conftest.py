@@ -281,5 +281,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
 
 # What the worker does by itself is the same on every store: on all of them when there is time.
 whatever_the_store = pytest.mark.parametrize(
-    "story", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+    "story",
+    ["sqlite", pytest.param("postgres", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )
