@@ -57,15 +57,17 @@ def kill_all(mark: str) -> list[str]:
     deadline = time.monotonic() + _PATIENCE
     while found := dict(_of_run(mark)):
         patient = time.monotonic() < deadline
+        ends: list[int] = []
         for pid, command in found.items():
-            if patient and any(words in command for words in _SERVERS):
-                continue
-            if command:  # else it has just ended
-                killed[pid] = command.replace(b"\0", b" ").decode(errors="replace").strip()
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
-    return list(killed.values())
+                ends.append(os.pidfd_open(pid))
+                if not (patient and any(words in command for words in _SERVERS)):
+                    os.kill(pid, signal.SIGKILL)
+                    killed[pid] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+        select.select(ends, [], [], 1.0)  # one that was started meanwhile is not waited for
+        for end in ends:
+            os.close(end)
+    return [command for command in killed.values() if command]
 
 
 def _of_run(mark: str) -> Iterator[tuple[int, bytes]]:

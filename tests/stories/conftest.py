@@ -274,7 +274,8 @@ def sqlite_url(tmp_path: Path) -> str:
 @pytest.fixture(params=["sqlite", "postgres"])
 def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
     """On each store in turn."""
-    story = Story(tmp_path, request.getfixturevalue(f"{request.param}_url"))
+    names = {"sqlite": "sqlite_url", "postgres": "own_store_url"}
+    story = Story(tmp_path, request.getfixturevalue(names[request.param]))
     yield story
     story.close()
 
