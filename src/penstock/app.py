@@ -7,7 +7,6 @@ resources.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import weakref
@@ -233,6 +232,8 @@ class App(Registry):
     async def _hand_over_async(
         self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
     ) -> Enqueued:
+        import asyncio
+
         if joins is not None:
             stored = with_deadlines(stored, self.clock.now())
         if connection is not None:

@@ -8,15 +8,17 @@ between them, which is a caller like any other.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.broker import Enqueued
 from penstock.errors import SchemaTooNew, StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.job import Job, Parcel
+
+if TYPE_CHECKING:
+    import asyncio
 
 IDLE_SECONDS = 5.0  # then the thread of awaiting callers ends
 
@@ -86,6 +88,8 @@ class Coalescer:
 
     async def enqueue_async(self, jobs: ToStore) -> Enqueued:
         """As `enqueue`; the event loop goes on meanwhile."""
+        import asyncio
+
         request = _Request(jobs)
         request.loop = asyncio.get_running_loop()
         request.future = future = request.loop.create_future()
