@@ -36,10 +36,10 @@ COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-web check soak bench docs format lock clean
+.PHONY: help setup demo test test-quick test-stores test-web check soak bench docs format lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  ARGS are handed on: make test ARGS="-k claim"'
 
@@ -55,6 +55,15 @@ endif
 
 test: $(VENV)/.dev ## every test but the full-size ones
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m "not soak and not browser" $(ARGS)
+
+# What these folders test takes real processes, servers or Spark: not even their imports are quick.
+SLOW := browser docs examples integrations spark stories trust
+
+test-quick: $(VENV)/.dev ## a look in about a minute: pure modules, memory and SQLite; no server, no Spark
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m "quick and not soak" $(SLOW:%=--ignore=tests/%) $(ARGS)
+
+test-stores: $(VENV)/.dev ## every test on every store, also those that `make test` runs on one of them
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m "(not soak or every_store) and not browser" $(ARGS)
 
 test-web: $(VENV)/.dev ## the dashboard in a real browser, headless; BROWSER=path of a Chromium
 ifeq ($(BROWSER),)

@@ -33,6 +33,7 @@ ALONE = (
     "tests/spark/test_examples.py::test_a_program",
     "tests/spark/test_examples.py::test_an_etl",
     "tests/spark/test_fleet.py::test_ctrl_c",
+    "tests/spark/test_interrupted.py",
     "tests/spark/test_sink_by_hand.py",
 )
 

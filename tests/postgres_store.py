@@ -1,12 +1,19 @@
-"""One PostgreSQL store that many tests use in turn: migrated once, emptied before each of them.
+"""PostgreSQL stores that are had quickly: one that is emptied for each test, and copies of one.
 
 Emptied with delete, not truncate: for tables of a few rows it takes 0.3 ms, and truncate 20 ms.
+Copied file by file: a store takes 60 ms of CPU time that way, and 400 ms where it is migrated.
 """
 
 from __future__ import annotations
 
+import secrets
+
 import psycopg
 from psycopg import sql
+
+from penstock.testing.postgres.databases import with_database
+
+_FILE_COPY_SINCE = 150_000  # before, there was no other way
 
 _TABLES = """
     select relname
@@ -44,3 +51,16 @@ class PostgresStore:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def copy_database(server_url: str, template: str = "template1") -> str:
+    """Makes a database like another one, in which nobody is; its URL."""
+    name = f"penstock_{secrets.token_hex(8)}"
+    command = sql.SQL("create database {} template {}").format(
+        sql.Identifier(name), sql.Identifier(template)
+    )
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        if connection.info.server_version >= _FILE_COPY_SINCE:
+            command += sql.SQL(" strategy file_copy")
+        connection.execute(command)
+    return with_database(server_url, name)

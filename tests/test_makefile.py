@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 HOUSE = Path(__file__).parents[1]
@@ -61,6 +62,40 @@ def test_lists_of_what_is_installed_name_hashes_and_no_host():
         text = path.read_text(encoding="utf-8")
         assert "://" not in text
         assert len(PIN.findall(text)) <= text.count("--hash=sha256:")
+
+
+def collected(*words: str) -> list[str]:
+    """The tests that pytest would run."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly", *words],
+        cwd=HOUSE,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [line for line in asked.stdout.splitlines() if "::" in line]
+
+
+def test_quick_tests_need_no_server_no_spark_and_no_browser():
+    plan = planned("test-quick")
+
+    assert '-m "quick and not soak"' in plan
+    assert all(f"--ignore=tests/{name}" in plan for name in ("browser", "spark", "stories"))
+    found = collected("-m", "quick and not soak", "tests/brokers/test_get.py", "tests/web")
+    assert [each for each in found if each.endswith("[memory]")]
+    assert [each for each in found if each.endswith("[sqlite]")]
+    assert not [each for each in found if "postgres" in each or "tests/web" in each]
+
+
+def test_a_test_of_one_store_is_run_on_every_store_when_asked_for():
+    [every] = re.findall(r'-m "(.*?)"', planned("test-stores"))
+    [one] = re.findall(r'-m "(.*?)"', planned("test"))
+
+    file = "tests/stories/test_batches.py"
+    more = set(collected("-m", every, file)) - set(collected("-m", one, file))
+
+    assert more
+    assert all("postgres" in each for each in more)
 
 
 def test_the_browser_is_driven_where_there_is_one_and_named_where_there_is_none():

@@ -7,7 +7,6 @@ resources.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import weakref
@@ -145,6 +144,8 @@ class App(Registry):
         """As `know_time`, without holding up the event loop."""
         clock = self._clock
         if self._broker is None or (isinstance(clock, RemoteClock) and clock.stale()):
+            import asyncio
+
             await asyncio.to_thread(self.know_time)
 
     def make_final(self, named: Sequence[Job[Any] | Jobs[Any] | Parcel]) -> None:
@@ -277,6 +278,8 @@ class App(Registry):
     async def _hand_over_async(
         self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
     ) -> Enqueued:
+        import asyncio
+
         if connection is not None:
             if joins is not None:
                 stored = with_deadlines(stored, self.clock.now())

@@ -8,17 +8,19 @@ between them, which is a caller like any other.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.broker import Enqueued
 from penstock.errors import SchemaTooNew, StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.flow import Flow
 from penstock.job import Job, Parcel
+
+if TYPE_CHECKING:
+    import asyncio
 
 IDLE_SECONDS = 5.0  # then the thread of awaiting callers ends
 
@@ -88,6 +90,8 @@ class Coalescer:
 
     async def enqueue_async(self, jobs: ToStore) -> Enqueued:
         """As `enqueue`; the event loop goes on meanwhile."""
+        import asyncio
+
         request = _Request(jobs)
         request.loop = asyncio.get_running_loop()
         request.future = future = request.loop.create_future()
@@ -241,6 +245,8 @@ class Sending:
     async def send_async(self) -> Enqueued:
         """As `send`; the event loop goes on meanwhile."""
         if self._alone:
+            import asyncio
+
             return await asyncio.to_thread(self._send, self._jobs, self._flow)
         with self._in_pieces():
             return await self._coalescer.enqueue_async(self._jobs)

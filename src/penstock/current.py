@@ -7,7 +7,6 @@ let it pass: somebody else is running the job.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import math
@@ -330,6 +329,8 @@ def _returned_by(function: Callable[..., Any]) -> Any:
 
 
 def _on_event_loop() -> bool:
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

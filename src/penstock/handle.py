@@ -6,7 +6,6 @@ be lost, and the same for every store. Callers that await share one thread per p
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
@@ -22,6 +21,8 @@ from penstock.notes import Progress
 from penstock.views import Why
 
 if TYPE_CHECKING:
+    import asyncio
+
     from penstock.app import App
 
 R = TypeVar("R")
@@ -65,6 +66,8 @@ class Handle(Generic[R]):
 
     async def result_async(self, timeout: float | None = None) -> R:  # noqa: ASYNC109  as `result`
         """As `result`, without holding up the event loop, and without a thread of its own."""
+        import asyncio
+
         self._not_inside_a_task("result_async")
         ended = _waiter.wait_for(self._app.broker, self.id)
         try:
@@ -122,6 +125,8 @@ class Handle(Generic[R]):
 
 class _Waiting:
     def __init__(self, broker: Broker, id: str) -> None:
+        import asyncio
+
         self.broker = broker
         self.id = id
         self.loop = asyncio.get_running_loop()

@@ -8,7 +8,6 @@ recognised by where their classes come from, so that none of them need be instal
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -109,6 +108,8 @@ async def join_async(
         )
     join = cast("Joinable", broker).join(jobs, flow=flow)
     if not join.prepared:
+        import asyncio
+
         await asyncio.to_thread(join.prepare)
     conversation = join.asks(caller)
     try:

@@ -8,7 +8,6 @@ A job that has run for days in a process of its own waits for as long as it take
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import time
@@ -68,6 +67,8 @@ class Patience:
 
     async def ask_async(self, question: Callable[[], Awaitable[T]]) -> T:
         """As `ask`, without holding up the event loop."""
+        import asyncio
+
         began = time.monotonic()
         pauses = self._pauses()
         while True:

@@ -10,7 +10,6 @@ is closed before it.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import threading
@@ -22,9 +21,12 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from penstock.errors import Refused
+
+if TYPE_CHECKING:
+    import asyncio
 
 logger = logging.getLogger("penstock")
 
@@ -138,6 +140,8 @@ class Resources:
 
     async def open_async(self, factory: Callable[[], Any]) -> Any:
         """As `open`, on the running loop; asynchronous factories are awaited."""
+        import asyncio
+
         if factory in self._replaced:
             return self._replaced[factory]
         if not _makes_asynchronous(factory):
@@ -232,6 +236,8 @@ def _close(opened: _Opened) -> None:
         if loop is None or loop.is_closed():
             logger.warning("a resource stays open: the event loop that it lived on has ended")
         elif loop.is_running():
+            import asyncio
+
             asyncio.run_coroutine_threadsafe(closing.aclose(), loop).result(CLOSE_SECONDS)
         else:
             loop.run_until_complete(closing.aclose())

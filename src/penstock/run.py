@@ -7,7 +7,6 @@ Nothing that user code does gets out of here as an exception. The two ways in, f
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import traceback
@@ -36,6 +35,8 @@ from penstock.redact import has_secrets, redact_text
 from penstock.signals import with_deadlines
 
 if TYPE_CHECKING:
+    import asyncio
+
     from penstock.app import App
     from penstock.task import Task
 
@@ -100,6 +101,8 @@ async def run_async(
     Cancelling is told by its message, `task.cancel("timeout")` or `task.cancel("cancelled")`; any
     other means that the worker stops, and the job is put back.
     """
+    import asyncio
+
     current = CurrentJob(app, job, app.clock.now())
     token = CURRENT.set(current)
     try:
@@ -295,6 +298,8 @@ def _policy(task: Task[..., Any], job: Job[Any]) -> Policy:
 
 def _asked_for(error: asyncio.CancelledError) -> BaseException:
     """What a cancellation stands for; the task's own, of something it awaited, is its failure."""
+    import asyncio
+
     running = asyncio.current_task()
     if running is None or not running.cancelling():
         return error

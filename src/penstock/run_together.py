@@ -10,7 +10,6 @@ or exception, and a job that it does not let through is left out of the call.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +80,8 @@ async def run_together_async(
     last_look: LastLook | None = None,
 ) -> list[Outcome | None]:
     """As `run_together`, for an `async def` function, on the running loop; see `run_async`."""
+    import asyncio
+
     batch = _Batch(app, task, jobs)
     token = CURRENT.set(batch.members[0].current)
     try:

@@ -48,7 +48,8 @@ def test_help_loads_nothing_that_it_does_not_need():
         "from penstock.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print([name for name in ('rich', 'sqlite3', 'pydantic') if name in sys.modules])"
+        "heavy = ('asyncio', 'rich', 'sqlite3', 'pydantic')\n"
+        "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True

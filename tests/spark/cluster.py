@@ -20,12 +20,14 @@ from typing import Any, Self
 import pyspark
 
 from penstock.spark.java import java_home
+from tests.leftovers import MARK
 from tests.stories.conftest import eventually
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _LOOPBACK = "127.0.0.1"
 _START_SECONDS = 90
+_INHERITED = ("HOME", "PATH", "LANG", MARK)
 
 
 class Cluster:
@@ -95,7 +97,7 @@ class Cluster:
 
     def _start(self, kind: str, host: str, *words: str) -> None:
         environment = {
-            **{name: os.environ[name] for name in ("HOME", "PATH", "LANG") if name in os.environ},
+            **{name: os.environ[name] for name in _INHERITED if name in os.environ},
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),

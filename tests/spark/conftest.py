@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ import pytest
 import penstock.spark
 from tests.spark.cluster import Cluster
 from tests.spark.frames import write
+from tests.spark.shared_session import SharedSession, ran_out_of_time
 
 Write = Callable[..., None]
+_SHARED = pytest.StashKey[SharedSession]()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,21 +30,43 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_spark(event_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The session of this test process: it takes seconds to start, and most tests can share it."""
-    spark = penstock.spark.session(
-        "local[2,4]",  # a task may fail three times, as on a cluster
-        app_name="penstock-tests",
-        url=f"sqlite:///{tmp_path_factory.mktemp('no-store')}/none.db",
-        config={
-            "spark.eventLog.enabled": True,
-            "spark.eventLog.dir": event_log.as_uri(),
-            "spark.sql.shuffle.partitions": 2,
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        },
+def shared_session(
+    event_log: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[SharedSession]:
+    shared = SharedSession(
+        partial(
+            penstock.spark.session,
+            "local[2,4]",  # a task may fail three times, as on a cluster
+            app_name="penstock-tests",
+            url=f"sqlite:///{tmp_path_factory.mktemp('no-store')}/none.db",
+            config={
+                "spark.eventLog.enabled": True,
+                "spark.eventLog.dir": event_log.as_uri(),
+                "spark.sql.shuffle.partitions": 2,
+                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            },
+        )
     )
-    yield spark
-    spark.stop()
+    request.config.stash[_SHARED] = shared
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def shared_spark(shared_session: SharedSession) -> Any:
+    """The session of this test process: it takes seconds to start, and most tests can share it."""
+    return shared_session.get()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    shared = item.config.stash.get(_SHARED, None)
+    if shared is not None and call.excinfo is not None and ran_out_of_time(call.excinfo.value):
+        shared.throw_away()
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -96,5 +120,7 @@ def into(shared_spark: Any, store_url: str) -> Write:
 
 # What Spark's side does by itself is the same on every store: on all of them when there is time.
 whatever_the_store = pytest.mark.parametrize(
-    "store_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+    "store_url",
+    ["sqlite", pytest.param("postgres", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )

@@ -97,7 +97,9 @@ def attempts_in(url: str) -> list[Event]:
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
-    "store_url", ["postgres", pytest.param("sqlite", marks=pytest.mark.soak)], indirect=True
+    "store_url",
+    ["postgres", pytest.param("sqlite", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )
 def test_killed_half_way_and_begun_again_by_another_process(
     fleets: list[Fleet], calls: Path, store_url: str, tmp_path: Path

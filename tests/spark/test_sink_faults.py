@@ -108,7 +108,9 @@ writer.mode("append").save()
 
 
 @pytest.mark.parametrize(
-    "store_url", ["postgres", pytest.param("sqlite", marks=pytest.mark.soak)], indirect=True
+    "store_url",
+    ["postgres", pytest.param("sqlite", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )
 def test_a_driver_killed_before_its_commit_has_written_nothing(
     shared_spark: Any, store_url: str, into: Any

@@ -274,12 +274,15 @@ def sqlite_url(tmp_path: Path) -> str:
 @pytest.fixture(params=["sqlite", "postgres"])
 def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
     """On each store in turn."""
-    story = Story(tmp_path, request.getfixturevalue(f"{request.param}_url"))
+    names = {"sqlite": "sqlite_url", "postgres": "own_store_url"}
+    story = Story(tmp_path, request.getfixturevalue(names[request.param]))
     yield story
     story.close()
 
 
 # What the worker does by itself is the same on every store: on all of them when there is time.
 whatever_the_store = pytest.mark.parametrize(
-    "story", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+    "story",
+    ["sqlite", pytest.param("postgres", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )

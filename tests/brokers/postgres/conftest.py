@@ -15,9 +15,10 @@ from tests.brokers.postgres.logins import Logins
 
 
 @pytest.fixture
-def logins(postgres_url: str) -> Iterator[Logins]:
-    """A database of the test's own, and whoever it wants to be there."""
-    logins = Logins(postgres_url)
+def logins(request: pytest.FixtureRequest) -> Iterator[Logins]:
+    """A database of the test's own, that of its store if it has one, and whoever is to be there."""
+    own = "own_store_url" if "store" in request.fixturenames else "postgres_url"
+    logins = Logins(request.getfixturevalue(own))
     yield logins
     logins.close()
 
@@ -25,10 +26,9 @@ def logins(postgres_url: str) -> Iterator[Logins]:
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> str:
     """A store of its own, on a server of its own for a test that looks at all of it."""
-    if "own_postgres" in request.fixturenames:
-        url = request.getfixturevalue("own_postgres").create_database()
-    else:
-        url = request.getfixturevalue("postgres_url")
+    if "own_postgres" not in request.fixturenames:
+        return request.getfixturevalue("own_store_url")
+    url = request.getfixturevalue("own_postgres").create_database()
     PostgresBroker(url).close()
     return url
 

@@ -115,7 +115,9 @@ def workers_of(java: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "store_url", ["postgres", pytest.param("sqlite", marks=pytest.mark.soak)], indirect=True
+    "store_url",
+    ["postgres", pytest.param("sqlite", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )
 def test_python_workers_killed_in_mid_export(spark, store, lake):
     """Issue 5: Spark has others do their tasks again, or stops in a sentence; nothing is lost."""
@@ -139,7 +141,9 @@ def test_python_workers_killed_in_mid_export(spark, store, lake):
 
 
 @pytest.mark.parametrize(
-    "store_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+    "store_url",
+    ["sqlite", pytest.param("postgres", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )
 def test_a_folder_that_is_gone_in_mid_run_is_one_sentence(spark, store, lake):
     """Issue 5: nothing is half published, and another run begins a lake."""

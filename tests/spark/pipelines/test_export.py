@@ -88,7 +88,9 @@ def test_the_lake_equals_the_history_and_goes_on_from_its_mark(spark, store, lak
 
 
 @pytest.mark.parametrize(
-    "store_url", ["postgres", pytest.param("sqlite", marks=pytest.mark.soak)], indirect=True
+    "store_url",
+    ["postgres", pytest.param("sqlite", marks=[pytest.mark.soak, pytest.mark.every_store])],
+    indirect=True,
 )
 def test_after_compacting_and_with_a_copy_of_an_older_lake(spark, store, lake):
     some_history(store, Clock(store.clock.now()), 50)
