@@ -15,6 +15,37 @@ from penstock.schedule import Schedule
 from penstock.testing.clock import Clock
 from penstock.views import Event
 
+# Names that are paths, and so no tasks; whoever imported them would run a file.
+PATHS = [
+    "/tmp/x.py:f",
+    "/tmp/x:f",
+    "/tmp/x",
+    "./x.py:f",
+    "./x:f",
+    "../x:f",
+    "x.py:f",
+    "x.PY:f",
+    "a/b.py:f",
+    "x.py",
+    "report.py",
+    "x.py:a:b",
+    "a:/tmp/x:f",
+    ":/tmp/x",
+    ":x.py",
+]
+# These only stores of other programs take at all: letters, spaces and signs beyond ASCII.
+ODD_PATHS = [
+    "x.py :f",
+    " /tmp/x:f",
+    "x.py\N{NO-BREAK SPACE}:f",
+    "x\N{FULLWIDTH FULL STOP}py:f",
+    "x.\N{FULLWIDTH LATIN SMALL LETTER P}y:f",
+    "\N{FULLWIDTH SOLIDUS}tmp/x:f",
+    "x.py\N{ZERO WIDTH SPACE}:f",
+    "\N{ZERO WIDTH SPACE}/tmp/x:f",
+]
+NO_PATHS = ["mail:report.py", "a/b:f", "a.b/c", "happy:f", "x.pyx:f", "py:f", "app.tasks.send"]
+
 TASKS = {"mail:send": 1, "mail:sweep": 1, "media:resize": 1}
 
 _ids: WeakKeyDictionary[Clock, Ids] = WeakKeyDictionary()

@@ -13,6 +13,7 @@ import pytest
 from penstock import App, Refused, use
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import State
+from tests.factories import NO_PATHS, PATHS
 
 
 @pytest.fixture
@@ -71,6 +72,25 @@ def test_the_script_being_run_goes_by_its_module_name(tmp_path: Path, how: str) 
 def test_a_name_that_cannot_be_typed_is_refused(app: App, name: str) -> None:
     with pytest.raises(Refused, match="1 to 200 characters out of letters, digits"):
         app.task(name=name or " ")(lambda: None)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_name_that_is_a_path_is_refused(app: App, name: str) -> None:
+    def send() -> None: ...
+
+    ways: list[Any] = [app.task(name=name), app.task(aliases=[name]), app.declare(name)]
+    for way in ways:
+        with pytest.raises(Refused, match="is a path"):
+            way(send)
+    assert app.tasks == {}
+
+
+@pytest.mark.parametrize("name", NO_PATHS)
+def test_a_name_with_a_slash_or_a_suffix_elsewhere_is_taken(app: App, name: str) -> None:
+    @app.task(name=name)
+    def send() -> None: ...
+
+    assert app.task_named(name) is send
 
 
 def test_two_tasks_of_one_name_are_refused_and_a_reload_is_not(app: App) -> None:

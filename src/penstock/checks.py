@@ -6,6 +6,7 @@ Every refusal names the value and what would be right.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,7 @@ MOST_NAME_CHARACTERS = 200
 MOST_PRIORITY = 100
 MOST_VERSION = 2**31 - 1
 AHEAD_SECONDS = 60
+_PATH = re.compile(r"(?:^|:)\s*\.{0,2}/|\.py\s*(?::|\Z)", re.IGNORECASE)
 _SCOPES = ("started", "ended", "time")
 
 
@@ -26,6 +28,7 @@ def check_lane(lane: Lane) -> None:
     """Names that people can type and pages can show, numbers within their bounds."""
     check_name("queue", lane.queue)
     check_name("task", lane.task)
+    check_no_path("task", lane.task)
     for tag in lane.runs_on:
         check_name("tag in runs_on", tag)
         if "," in tag:
@@ -50,6 +53,24 @@ def check_name(what: str, name: str) -> None:
             "none of them a control character"
         )
         raise Refused(message)
+
+
+def check_no_path(what: str, name: str) -> None:
+    """Refuse a task that is named like a file: whoever took the name for code would import it."""
+    if is_path(name):
+        message = (
+            f"{what} {name[:60]!r} is a path: what is before the colon must not begin with / or "
+            "end in .py; write module:function, for example tasks:add"
+        )
+        raise Refused(message)
+
+
+def is_path(name: str) -> bool:
+    """Whether a task's name begins with a path, or with a file of Python code."""
+    if not name.isascii():  # full-width letters, and characters that are not shown
+        shown = (each for each in name if unicodedata.category(each) != "Cf")
+        name = unicodedata.normalize("NFKC", "".join(shown))
+    return _PATH.search(name.rpartition(":")[0] or name) is not None
 
 
 def check_text(what: str, text: str | None) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 import msgspec
 
 from penstock.broker import Batch, Broker
+from penstock.checks import check_no_path
 from penstock.clock import GUESSED_CLOCK
 from penstock.codec import JobOptions, add_options
 from penstock.compose import Given, Jobs, outputs_among
@@ -355,6 +356,13 @@ def check_name(what: str, name: object) -> str:
         raise Refused(
             f"{what} {name!r}: 1 to 200 characters out of letters, digits and _ . : / - are allowed"
         )
+    return name
+
+
+def check_task(what: str, name: object) -> str:
+    """The name of a task: one that is no path."""
+    name = check_name(what, name)
+    check_no_path(what, name)
     return name
 
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from penstock.errors import Refused
+from penstock.private_files import is_credible
 
 SETTINGS_FILE = "penstock.toml"
 _ROOT_MARKS = (SETTINGS_FILE, "pyproject.toml", "setup.py", ".git")
@@ -138,7 +139,7 @@ def _start(beside: Path | None) -> Path:
 def _upward(start: Path, names: tuple[str, ...]) -> Path | None:
     for folder in (start, *start.parents):
         for name in names:
-            if (folder / name).exists():
+            if (folder / name).exists() and is_credible(folder / name):
                 return folder / name
     return None
 

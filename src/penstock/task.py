@@ -36,6 +36,7 @@ from penstock.prepare import (
     check_seconds,
     check_strategy,
     check_tags,
+    check_task,
     check_text,
     check_texts,
     check_timeout,
@@ -89,9 +90,9 @@ class Task(Prepared[P, R]):
         self.app = app
         self.function = function
         self.declared = declared  # its code lives elsewhere
-        self.name = check_name("task", name or _own_name(function))
+        self.name = check_task("task", name or _own_name(function))
         self.version = _check_version(self.name, version)
-        self.aliases = tuple(check_name("alias", alias) for alias in _several("aliases", aliases))
+        self.aliases = tuple(check_task("alias", alias) for alias in _several("aliases", aliases))
         self.runs_on = tuple(
             sorted(check_name("runs_on", tag) for tag in _several("runs_on", runs_on))
         )

@@ -14,7 +14,18 @@ from penstock.ids import Ids, derived_id, time_of
 from penstock.job import Lane, Parcel, State, Unique, succeeded, try_again
 from penstock.testing.clock import Clock
 from tests.brokers.ends import ENDS
-from tests.factories import a_job, an_id, claim, enqueue_and_claim, ids_of, settle, some_jobs
+from tests.factories import (
+    NO_PATHS,
+    ODD_PATHS,
+    PATHS,
+    a_job,
+    an_id,
+    claim,
+    enqueue_and_claim,
+    ids_of,
+    settle,
+    some_jobs,
+)
 
 
 def test_a_stored_job_is_ready_and_nothing_has_been_counted(broker, clock):
@@ -128,6 +139,24 @@ def test_what_cannot_be_right_is_refused_by_name(broker, clock, fields, named, t
         broker.enqueue([a_job(clock, **{"tags": tags, **fields})])
 
     assert broker.find(Filter()).jobs == []
+
+
+@pytest.mark.parametrize("name", [*PATHS, *ODD_PATHS])
+@pytest.mark.parametrize("tags", [{}, {"tenant": "a"}], ids=["plain", "tagged"])
+def test_a_task_that_is_named_like_a_file_is_refused(broker, clock, name, tags):
+    with pytest.raises(Refused, match="is a path"):
+        broker.enqueue([a_job(clock, name, tags=tags)])
+
+    assert broker.find(Filter()).jobs == []
+
+
+@pytest.mark.parametrize("name", NO_PATHS)
+def test_a_name_with_a_slash_or_a_suffix_elsewhere_is_stored(broker, clock, name):
+    job = a_job(clock, name)
+
+    broker.enqueue([job])
+
+    assert broker.get(job.id).task == name
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,13 @@ def test_everything_about_it_is_kept(broker, clock):
     assert (kept.missed, kept.window, kept.overlap, kept.expires) == ("all", 600.0, "skip", 5.0)
 
 
+def test_a_task_that_is_named_like_a_file_is_refused(broker):
+    with pytest.raises(Refused, match=r"task '/tmp/x.py:f' is a path"):
+        broker.put_schedule(a_schedule(task="/tmp/x.py:f"))
+
+    assert broker.schedules() == []
+
+
 def test_put_again_it_stays_as_it_is(broker, clock):
     """Every worker puts the schedules of its code when it starts."""
     kept = broker.put_schedule(a_schedule())

@@ -37,6 +37,8 @@ def test_what_could_not_be_enqueued_cannot_be_staged(broker, clock):
         broker.stage("write-1", "0/1", [a_job(clock, body=b"x" * 300_000)])
     with pytest.raises(Refused, match="priority 200"):
         broker.stage("write-1", "0/1", [a_job(clock, priority=200)])
+    with pytest.raises(Refused, match="is a path"):
+        broker.stage("write-1", "0/1", [a_job(clock, "/tmp/x.py:f")])
     old = a_job(clock)
     clock.advance(days=20)
     with pytest.raises(Refused, match="longer than ids are"):

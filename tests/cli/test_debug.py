@@ -188,7 +188,7 @@ def test_a_failed_job_that_does_everything_leaves_the_store_as_it_was(desk, url)
     failed_yesterday(url, job, "desk:everything")
     before = rows_of(url)
 
-    found = desk.json("debug", job, "--url", url)
+    found = desk.json("debug", job, "--app", "desk", "--url", url)
 
     assert found["result"] == [{"page": 7}, 5, {"page": 8}, "client", 1]
     assert (found["returned"], found["state"], found["attempt"]) == (True, "succeeded", 1)
@@ -205,7 +205,7 @@ def test_one_that_raises_shows_where_and_leaves_the_store_as_it_was(desk, url):
     failed_yesterday(url, job, "desk:everything")
     before = rows_of(url)
 
-    result = desk("debug", job, "--url", url, code=1)
+    result = desk("debug", job, "--app", "desk", "--url", url, code=1)
 
     assert "ValueError: page 8" in result.stderr
     assert 'would have noted snapshot: {"page":8}' in result.stderr
@@ -230,7 +230,7 @@ def test_detached_async_and_batch_tasks_run_as_plain_ones_do(desk, url, task, wo
     job = enqueued(desk, f"desk:{task}", *words, "--url", url)
     before = rows_of(url)
 
-    assert desk.json("debug", job, "--url", url)["result"] == result
+    assert desk.json("debug", job, "--app", "desk", "--url", url)["result"] == result
 
     assert rows_of(url) == before
 
@@ -240,7 +240,7 @@ def test_a_task_that_commits_by_itself_does_not_get_through(desk, url):
     before = rows_of(url)
 
     code = 1 if url.startswith("sqlite") else 0  # there it is a savepoint's
-    desk("debug", job, "--url", url, code=code)
+    desk("debug", job, "--app", "desk", "--url", url, code=code)
 
     assert rows_of(url) == before
 
@@ -253,14 +253,14 @@ def test_a_job_that_ended_well_runs_from_its_history(desk):
     assert broker.get(job).state is State.SUCCEEDED
     broker.close()
 
-    assert desk.json("debug", job)["result"] == 25
+    assert desk.json("debug", job, "--app", "desk")["result"] == 25
 
 
 def test_a_secret_that_was_not_kept_is_named(desk):
     desk("run", "desk:charge", "4711-0815")
     [job] = desk.lines("find", "task:desk:charge")
 
-    result = desk("debug", job["id"])
+    result = desk("debug", job["id"], "--app", "desk")
 
     assert "argument card is a secret and was not kept" in result.stderr
     assert result.stdout.endswith("***\n")
@@ -268,7 +268,7 @@ def test_a_secret_that_was_not_kept_is_named(desk):
 
 def debugged(desk, *words, typed):
     """What a debugger answers to these lines."""
-    process = desk.start("debug", *words, stdin=subprocess.PIPE)
+    process = desk.start("debug", "--app", "desk", *words, stdin=subprocess.PIPE)
     output, errors = process.communicate("\n".join(typed) + "\n", timeout=100)
     return process.returncode, output, errors
 
@@ -320,7 +320,7 @@ def test_a_debugger_that_is_left_ends_the_run(desk):
 def test_a_person_at_a_terminal_steps_through_a_job(desk):
     job = enqueued(desk, "desk:travel", "3")
     terminal, theirs = pty.openpty()
-    command = [sys.executable, "-m", "penstock", "debug", job, "--break"]
+    command = [sys.executable, "-m", "penstock", "debug", job, "--app", "desk", "--break"]
     process = subprocess.Popen(
         command, cwd=desk.folder, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
     )
@@ -354,11 +354,11 @@ def read_until(terminal, text):
 def test_what_cannot_be_debugged_is_refused_with_the_way_out(desk):
     unknown = "0190a6c4-5e1f-7000-8000-00000a1b2000"
     enqueued(desk, "desk:travel", "1")
-    assert "is not known here" in desk("debug", unknown, code=2).stderr
+    assert "is not known here" in desk("debug", unknown, "--app", "desk", code=2).stderr
 
     desk("run", "desk:forgets", code=1)  # its result is gone at once
     [gone] = {row["job"] for row in desk.lines("history") if row["task"] == "desk:forgets"}
-    assert "are not kept any more" in desk("debug", gone, code=2).stderr
+    assert "are not kept any more" in desk("debug", gone, "--app", "desk", code=2).stderr
 
     declared = enqueued(desk, "media:resize", "1", "--app", "desk:app")
     told = desk("debug", declared, "--app", "desk:app", code=2).stderr
@@ -371,4 +371,4 @@ def test_what_cannot_be_debugged_is_refused_with_the_way_out(desk):
     broker = desk.store()
     [running] = broker.claim(WorkerRow(id="here", tasks={"desk:travel": 1}))
     broker.close()
-    assert "runs at this moment" in desk("debug", running.id, code=2).stderr
+    assert "runs at this moment" in desk("debug", running.id, "--app", "desk", code=2).stderr

@@ -365,3 +365,33 @@ def test_a_process_that_only_holds_a_job_is_no_worker_for_others(trip):
         "none is alive; ready to run: 1",
         "jobs that run detached, each in a process of its own: 1",
     ]
+
+
+@pytest.mark.parametrize("how", ["link", "hard link"])
+def test_a_log_that_is_laid_there_is_neither_written_nor_shown(trip, how):
+    """Whoever could write to the folder must not have a worker empty what a link leads to."""
+    job = enqueued(trip, "trip:travel", "3")
+    folder, victim = files(trip), trip.folder / "victim"
+    folder.make()
+    text = b"of root, and nobody else\n" * (1 << 20)  # larger than a log may be
+    victim.write_bytes(text)
+    log = folder.file(job, "log")
+    if how == "link":
+        log.symlink_to(victim)
+    else:
+        log.hardlink_to(victim)
+
+    worker = trip.start("worker", "trip", "--processes", "1")
+    said = ""
+    while "no process could be started" not in said:
+        said = worker.stderr.readline()
+        assert worker.poll() is None
+    worker.terminate()
+    worker.communicate()
+    shown = trip("detached", "log", job, code=2)
+
+    assert f"{job}.log is" in said
+    assert "link" in said
+    assert "of root" not in shown.output
+    assert "link" in shown.stderr
+    assert victim.read_bytes() == text

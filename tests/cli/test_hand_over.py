@@ -43,7 +43,7 @@ def test_run_as_json_gives_the_job_with_its_secrets_hidden(shop):
         (["shop:send", "ada", '{"number": 7}'], "ada Order(number=7, price=0.0) False"),
         (["shop:sweep", "2026-11-15T08:00:00Z"], "2026-11-15T08:00:00+00:00"),
         (["mail.sweep", "2026-11-15T08:00:00Z", "--app", "shop"], "2026-11-15T08:00:00+00:00"),
-        (["shop.py:send", "to=a=b"], "a=b None False"),
+        (["shop:send", "to=a=b", "--app", "shop.py"], "a=b None False"),
     ],
 )
 def test_an_argument_is_read_as_its_annotation_asks(shop, words, result):
@@ -56,6 +56,9 @@ def test_an_argument_is_read_as_its_annotation_asks(shop, words, result):
         (["shop:ad", "2", "3"], "there is no task 'shop:ad'; did you mean shop:add?"),
         (["shopp:add", "2"], "there is no module shopp"),
         (["add", "2"], "write module:function"),
+        (["shop.py:add", "2", "3"], "'shop.py:add' is a path"),
+        (["./shop.py:add", "2", "3"], "name its file with --app"),
+        (["./shop.py:add", "2", "3", "--app", "shop"], "name its file with --app"),
         (["shop:add", "2"], "add(a: int, b: int) -> int: missing a required argument: 'b'"),
         (["shop:add", "2", "x"], "add(a: int, b: int) -> int: b: Expected `int`, got `str`"),
         (["shop:add", "2", "3", "c=3"], "unexpected keyword argument 'c'"),

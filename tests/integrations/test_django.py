@@ -364,6 +364,25 @@ def test_tasks_in_djangos_own_words_are_jobs_in_the_same_transactions(default):
         greet.get_result(lost.id)
 
 
+def test_an_error_that_is_stored_has_nothing_imported(default, tmp_path, monkeypatch):
+    """Its last line is what somebody handed over: it names no module to load."""
+    from penstock.integrations.django import app
+    from tests.integrations.shop.tasks import complain
+
+    (tmp_path / "laid_there.py").write_text("class Trap(Exception): ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    sent = complain.enqueue("no\nlaid_there.Trap: of whoever wrote this")
+    Worker(app, drain=True).work()
+
+    [error] = complain.get_result(sent.id).errors
+    with pytest.raises(ValueError, match="no exception of a module that is loaded"):
+        error.exception_class  # noqa: B018  asking for it is what would import it
+    assert "laid_there" not in sys.modules
+    monkeypatch.setattr("tests.integrations.shop.tasks.Trap", KeyError, raising=False)
+    path = "tests.integrations.shop.tasks.Trap"
+    assert type(error)(exception_class_path=path, traceback="").exception_class is KeyError
+
+
 def test_what_django_offers_and_penstock_says_otherwise_is_refused(shop):
     from django_tasks import task
     from django_tasks.exceptions import InvalidTaskError

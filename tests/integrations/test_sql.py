@@ -7,6 +7,7 @@ import random
 import string
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -18,11 +19,13 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from penstock import App, current_job
+from penstock.checks import is_path
 from penstock.filter import Filter
 from penstock.ids import Ids, time_of
 from penstock.job import Job, Lane
 from penstock.task import PlainTask
 from penstock.worker import Worker
+from tests.factories import NO_PATHS, ODD_PATHS, PATHS
 
 
 @pytest.fixture
@@ -282,6 +285,44 @@ BAD = {
     "ahead of the store's clock": {"id": str(uuid.UUID(int=2**127 - 1))},
     "days ago": {"id": "01000000-0000-7000-8000-000000000000"},
 }
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_task_that_is_named_like_a_file_is_refused(app, db, name):
+    with pytest.raises(errors.InvalidParameterValue, match="is a path"):
+        enqueue(db, task=name)
+
+    assert all_jobs(app) == []
+
+
+@pytest.mark.parametrize("name", ODD_PATHS)
+def test_a_task_that_is_spelt_so_that_it_looks_like_a_file_is_refused(app, db, name):
+    with pytest.raises(errors.InvalidParameterValue, match="letters, digits"):
+        enqueue(db, task=name)
+
+    assert all_jobs(app) == []
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    name=st.lists(st.sampled_from(["/", ".", ":", "py", "PY", "x", "..", ".py"]), min_size=1).map(
+        "".join
+    )
+)
+def test_sql_and_python_take_the_same_names_for_paths(db, name):
+    refusal = pytest.raises(errors.InvalidParameterValue, match="is a path")
+
+    with refusal if is_path(name) else nullcontext():
+        db.execute("select penstock.check_task(%s)", (name,))
+
+
+@pytest.mark.parametrize("name", NO_PATHS)
+def test_a_name_with_a_slash_or_a_suffix_elsewhere_is_stored(app, db, name):
+    enqueue(db, task=name)
+
+    assert [job.task for job in all_jobs(app)] == [name]
 
 
 @pytest.mark.parametrize("said", BAD)

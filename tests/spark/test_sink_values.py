@@ -70,6 +70,7 @@ def test_a_value_without_a_json_form(
     [
         ("task", TEXT, pa.array(["a:b", None]), "names the task"),
         ("task", TEXT, pa.array(["a:b", "no task"]), "letters, digits"),
+        ("task", TEXT, pa.array(["a:b", "/tmp/x.py:f"]), "is a path"),
         ("queue", TEXT, pa.array(["mail", "no queue"]), "letters, digits"),
         ("priority", INT, pa.array([5, 200], pa.int32()), "from -100 to 100"),
         ("id", TEXT, pa.array(["a", None]), "names the id"),

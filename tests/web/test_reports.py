@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
+
+import pytest
 
 from penstock.job import failed, succeeded, try_again
 from penstock.mark import Mark
@@ -111,3 +114,77 @@ def test_names_of_tasks_are_shown_and_never_run(web: Web, broker, clock):
     assert page.status_code == 200
     assert "<script>alert" not in page.text
     assert "alert(1)" in text_of(page.text)
+
+
+SECRET = b"<p>PENSTOCK_URL=postgresql://ada:hunter2@db/shop</p>"
+
+
+def lake_with(tmp_path, how):
+    """A lake in which somebody laid something of that name, to be shown by us; what it leads to."""
+    lake, victim = tmp_path / "lake", tmp_path / "secret"
+    lake.mkdir()
+    victim.write_bytes(SECRET)
+    place = lake / REPORT
+    if how == "link":
+        place.symlink_to(victim)
+    elif how == "environment":
+        place.symlink_to("/proc/self/environ")
+    elif how == "link inside":
+        (lake / "other.html").write_bytes(SECRET)
+        place.symlink_to("other.html")
+    elif how == "hard link":
+        place.hardlink_to(victim)
+    elif how == "pipe":
+        os.mkfifo(place)
+    elif how == "folder":
+        place.mkdir()
+    else:
+        place.write_bytes(SECRET)
+        if os.geteuid() == 0:
+            os.chown(place, 65534, 65534)
+        else:
+            place.unlink()
+    return lake
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["link", "environment", "link inside", "hard link", "pipe", "folder", "of a third person"],
+)
+def test_nothing_else_is_shown_as_the_report_of_the_lake(
+    memory_broker, tmp_path, serve, monkeypatch, how
+):
+    monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", "hunter2")
+    client = serve(memory_broker, lake=lake_with(tmp_path, how)).client(Role.VIEW)
+
+    report, page = client.get("/reports/lake"), client.get("/reports")
+
+    assert (report.status_code, page.status_code) == (404, 200)
+    assert "hunter2" not in report.text + page.text
+    assert "PATH=" not in report.text
+    assert 'href="/reports/lake"' not in page.text
+
+
+def test_why_a_report_is_not_shown_is_said(memory_broker, tmp_path, serve):
+    client = serve(memory_broker, lake=lake_with(tmp_path, "link")).client(Role.VIEW)
+
+    for place in ("/reports/lake", "/reports"):
+        assert f"{REPORT} is a link, and is not followed" in text_of(client.get(place).text)
+
+
+def test_a_report_that_is_too_large_is_not_shown(memory_broker, tmp_path, serve):
+    client = serve(memory_broker, lake=tmp_path).client(Role.VIEW)
+    with (tmp_path / REPORT).open("wb") as file:
+        file.truncate(20 * 1024 * 1024 + 1)
+
+    assert client.get("/reports/lake").status_code == 404
+
+
+def test_a_lake_that_is_a_link_itself_was_named_by_the_operator(memory_broker, tmp_path, serve):
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / REPORT).write_text("<p>ours</p>")
+    (tmp_path / "named").symlink_to("lake")
+
+    client = serve(memory_broker, lake=tmp_path / "named").client(Role.VIEW)
+
+    assert client.get("/reports/lake").text == "<p>ours</p>"

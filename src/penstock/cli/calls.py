@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.checks import is_path
 from penstock.cli.place import checked, load
 from penstock.errors import Refused
 
@@ -29,7 +30,15 @@ _KEYWORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def find_task(name: str, target: str | None, url: str | None) -> Task[..., Any]:
-    """The task of this name: of the app `target`, else of the module that the name begins with."""
+    """The task that somebody typed: of the app `target`, else of the module it begins with.
+
+    Never for a name out of a store: it imports.
+    """
+    if is_path(name):
+        raise Refused(
+            f"{name!r} is a path, and a task is named module:function: name its file with --app, "
+            "for example penstock run tasks:add --app tasks.py"
+        )
     if target is None:
         module, colon, _ = name.rpartition(":")
         if not colon or not module:
@@ -49,10 +58,8 @@ def find_task(name: str, target: str | None, url: str | None) -> Task[..., Any]:
 def _by_function(app: App, name: str) -> Task[..., Any] | None:
     """A task whose own name is another, by where its function is."""
     module, _, function = name.rpartition(":")
-    place = Path(module).stem if module.endswith(".py") else module
     for task in app.tasks.values():
-        where = (task.__module__, task.__qualname__)
-        if where == (place, function) or (task.name == f"{place}:{function}"):
+        if (task.__module__, task.__qualname__) == (module, function):
             return task
     return None
 

@@ -12,8 +12,10 @@ from penstock.cli.options import AppTarget, Json, Profile, Url
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
+    from penstock.app import App
     from penstock.debug import Debugged
     from penstock.job import Job
+    from penstock.task import Task
     from penstock.withheld import Withheld
 
 
@@ -36,18 +38,24 @@ def debug(
     With its arguments, its last snapshot and its steps. What it would have written is shown. What
     it does elsewhere is real: what it sends is sent.
 
-    Example: penstock debug 0190a6c4-5e1f-7000-8000-00000a1b2000 --pdb
+    Example: penstock debug 0190a6c4-5e1f-7000-8000-00000a1b2000 --app myapp:app --pdb
     """
     import logging
 
     from penstock.brokers import open_broker
     from penstock.cli import show
-    from penstock.cli.calls import find_task
-    from penstock.cli.place import chosen, say_where, store_url
+    from penstock.cli.place import checked, chosen, load, say_where, store_url
     from penstock.debug import hidden_arguments, job_to_debug, run_here
     from penstock.ids import parse_id
 
     job_id = parse_id(id)
+    if (
+        app is None
+    ):  # the job names a task, and whoever stored it chose the name: it is not imported
+        raise Refused(
+            "debug runs code, and a stored job does not say which: name it with --app, for example "
+            f"penstock debug {job_id} --app myapp:app"
+        )
     withheld: list[Withheld] = []
 
     def tell(each: Withheld) -> None:
@@ -64,12 +72,7 @@ def debug(
     try:
         with chosen(url, profile):
             job = job_to_debug(broker, job_id)
-            task = find_task(job.task, app, url)
-            if task.declared:
-                raise Refused(
-                    f"task {task.name} is only declared in this app, its code lives elsewhere: "
-                    "name the app that has it with --app"
-                )
+            task = _task_of(checked(load(app), url), job.task)
             if not json:
                 _introduce(job, hidden_arguments(job))
             logging.basicConfig(level="INFO", format="%(levelname)-7s %(message)s")
@@ -86,6 +89,21 @@ def debug(
         _put_end(ended)
     if not ended.returned:
         raise typer.Exit(1)
+
+
+def _task_of(app: App, name: str) -> Task[..., Any]:
+    """The task of a stored name, if this app has its code; a name is looked up, not imported."""
+    from penstock.cli.calls import unknown_task
+
+    task = app.task_named(name)
+    if task is None:
+        raise Refused(unknown_task(name, app))
+    if task.declared:
+        raise Refused(
+            f"task {task.name} is only declared in this app, its code lives elsewhere: "
+            "name the app that has it with --app"
+        )
+    return task
 
 
 def _introduce(job: Job[Any], hidden: list[str]) -> None:

@@ -5,6 +5,7 @@ The list is the store's word alone; only logs are files of one host.
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -220,14 +221,15 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
     from penstock.job import ENDED
     from penstock.worker.detached.folder import Folder
 
-    path = Folder(folder).file(id, "log")
-    if not path.exists():
-        raise Refused(_no_log(broker, id, path))
+    try:
+        log = Folder(folder).read_log(id)
+    except FileNotFoundError:
+        raise Refused(_no_log(broker, id, folder)) from None
     write = _writer()
-    with path.open("rb") as lines:
+    with os.fdopen(log, "rb") as lines:
         while True:
             job = broker.get(id)  # before the last look: what is written after it is not its own
-            if path.stat().st_size < lines.tell():  # cut to its size meanwhile
+            if os.fstat(log).st_size < lines.tell():  # cut to its size meanwhile
                 lines.seek(0, 2)
             while part := lines.read(1 << 16):
                 write(part)
@@ -249,7 +251,7 @@ def _writer() -> Callable[[bytes], object]:
     return lambda part: sys.stdout.write(legible(decoder.decode(part)))
 
 
-def _no_log(broker: Broker, id: str, path: Path) -> str:
+def _no_log(broker: Broker, id: str, folder: Path) -> str:
     from penstock.job import DETACHED
 
     job = broker.get(id)
@@ -261,7 +263,7 @@ def _no_log(broker: Broker, id: str, path: Path) -> str:
         return f"job {id} has not begun, and has no log: `penstock why {id}` says what it waits for"
     row = next((row for row in broker.workers() if row.id == job.worker), None)
     where = f"it runs on {row.host}" if row else "it ran on another host"
-    return f"there is no log of job {id} in {path.parent}: {where}, or with another PENSTOCK_STATE"
+    return f"there is no log of job {id} in {folder}: {where}, or with another PENSTOCK_STATE"
 
 
 def _run(id: str, url: str | None, profile: str | None, app: str | None) -> int:

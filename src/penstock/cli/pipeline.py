@@ -335,9 +335,11 @@ class _Command:
 
 
 def _write(place: Path, text: str) -> None:
+    from penstock.private_files import write_new
+
     fresh = place.with_name(f".{place.name}.new")
     try:
-        fresh.write_text(text, encoding="utf-8")
+        write_new(fresh, text.encode())
         fresh.replace(place)
     except OSError as error:
         raise Refused(

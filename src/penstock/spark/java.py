@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.errors import Refused
+from penstock.private_files import private_folder
 
 OLDEST = 17
 _ABSENT_MODULE = "--add-modules=jdk.incubator.vector"
@@ -68,9 +69,10 @@ def shim(runtime: Path, environment: Mapping[str, str]) -> Path:
     for home in _places(environment, runtime):
         target = home / "bin" / "java"
         try:
-            if target.is_file() and target.read_text(encoding="utf-8") == script:
-                return home
-            target.parent.mkdir(parents=True, exist_ok=True)
+            # What is run must be ours: somebody else could change it after any look.
+            with private_folder(target.parent, "set XDG_CACHE_HOME"):
+                if _holds(target, script):
+                    return home
             # Whole or not at all: another process may be starting Spark at this moment.
             with tempfile.NamedTemporaryFile(
                 "w", dir=target.parent, delete=False, encoding="utf-8"
@@ -78,10 +80,18 @@ def shim(runtime: Path, environment: Mapping[str, str]) -> Path:
                 file.write(script)
             Path(file.name).chmod(0o755)
             Path(file.name).replace(target)
-        except OSError:
+        except (OSError, Refused):
             continue
         return home
     raise Refused("neither the cache nor the temporary folder can be written; set XDG_CACHE_HOME")
+
+
+def _holds(target: Path, script: str) -> bool:
+    return (
+        not target.is_symlink()
+        and target.is_file()
+        and target.read_text(encoding="utf-8") == script
+    )
 
 
 def _on_this_machine(environment: Mapping[str, str]) -> Iterator[tuple[Path | None, Path]]:

@@ -20,6 +20,7 @@ import msgspec
 from starlette.requests import Request
 
 from penstock.errors import Refused
+from penstock.private_files import open_regular
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 1000
@@ -99,10 +100,14 @@ def parse_tokens(text: str, where: str) -> list[Token]:
     return tokens
 
 
-def read_tokens(file: Path) -> list[Token]:
-    """The tokens of a file, which nobody else may read, and nobody else has written."""
+def read_tokens(file: Path, *, follow: bool = True) -> list[Token]:
+    """The tokens of a file, which nobody else may read, and nobody else has written.
+
+    `follow`: also through a link, of a file that the operator has named.
+    """
     try:
-        with file.open(encoding="utf-8") as opened:
+        named: int | Path = file if follow else open_regular(file, os.O_RDONLY, single=True)
+        with open(named, encoding="utf-8") as opened:  # noqa: PTH123  it may be a descriptor
             # Of what is open, not of what the name leads to by now.
             check_private(file, os.fstat(opened.fileno()), os.geteuid())
             text = opened.read()

@@ -21,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.errors import Refused
+from penstock.private_files import private_folder
 from penstock.settings import mask
 from penstock.web.access import Token, new_token, parse_tokens, read_tokens
 from penstock.web.site import Dashboard
@@ -48,8 +49,12 @@ def keys_for(store: str, author: str, *, file: Path | None, anew: bool) -> Keys:
     if said:
         return Keys(parse_tokens(said, TOKENS), None, None)
     kept = _state_folder() / f"dashboard-{hashlib.sha256(store.encode()).hexdigest()[:16]}.tokens"
-    if kept.exists() and not anew:
-        return Keys(read_tokens(kept), None, kept)
+    _make_folder(kept)
+    if (kept.is_symlink() or kept.exists()) and not anew:
+        try:
+            return Keys(read_tokens(kept, follow=False), None, kept)
+        except Refused as error:
+            raise Refused(f"{error}; --new-token makes another") from error
     token, text = new_token(author)
     _keep(kept, f"# The dashboard of {mask(store)}\n{token.line}\n")
     return Keys([token], text, kept)
@@ -63,16 +68,28 @@ def _state_folder() -> Path:
 def _keep(file: Path, text: str) -> None:
     """Written whole or not at all, and read by nobody else, whatever lies there already."""
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         passing, name = tempfile.mkstemp(dir=file.parent, prefix=file.stem)
         with os.fdopen(passing, "w", encoding="utf-8") as out:
             out.write(text)
         Path(name).replace(file)
     except OSError as error:
-        raise Refused(
-            f"the token cannot be kept in {file} ({error.strerror}): name a file of tokens with "
-            f"--token-file, or say them in {TOKENS}"
-        ) from error
+        raise _unkept(file, error) from error
+
+
+def _make_folder(file: Path) -> None:
+    """A folder that is ours alone: else somebody could put back a token that is void."""
+    try:
+        with private_folder(file.parent, f"name a file of tokens with --token-file or {TOKENS}"):
+            pass
+    except OSError as error:
+        raise _unkept(file, error) from error
+
+
+def _unkept(file: Path, error: OSError) -> Refused:
+    return Refused(
+        f"the token cannot be kept in {file} ({error.strerror}): name a file of tokens with "
+        f"--token-file, or say them in {TOKENS}"
+    )
 
 
 def check_bind(bind: str, keys: Keys) -> None:

@@ -23,6 +23,12 @@ def cut_off() -> None:
 
 
 @task(queue_name="mail")
+def complain(text: str) -> None:
+    """Raise an error in somebody's words."""
+    raise ValueError(text)
+
+
+@task(queue_name="mail")
 def greet(customer: str) -> str:
     """A task in Django's own words."""
     if customer == "mallory":

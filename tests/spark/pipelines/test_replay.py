@@ -88,16 +88,18 @@ def test_what_cannot_be_replayed_is_named_and_the_others_are(shared_spark, store
         an_attempt(2, **FAILED | {"arguments": None}),
         an_attempt(3, **FAILED, flow="f", node="n"),
         an_attempt(4, **FAILED),
+        an_attempt(5, **FAILED | {"task": "/tmp/x.py:f"}),
     )
 
     done = replay(chosen(frame, "reason = 'timeout'"), store, "again", nobody)
 
     assert done.reasons == {
+        "job-5": "its task '/tmp/x.py:f' is a path, and no such task is stored",
         "job-1": "its argument password is secret, and was never written down",
         "job-2": "its arguments were not kept",
         "job-3": "it is part of flow f, which the others of it need: penstock retry it",
     }
-    assert (done.found, done.enqueued, done.refused) == (4, 1, 3)
+    assert (done.found, done.enqueued, done.refused) == (5, 1, 4)
 
 
 def test_a_dry_run_enqueues_nothing(shared_spark, store):

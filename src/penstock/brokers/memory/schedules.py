@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.brokers.memory.store import Store
-from penstock.checks import check_name
+from penstock.checks import check_name, check_no_path
 from penstock.job import Job
 from penstock.schedule import Decision, Schedule, decided, event_data, holds, replaced
 
@@ -23,6 +23,7 @@ class Schedules:
 
     def put(self, schedule: Schedule, author: str, reason: str) -> Schedule:
         check_name("schedule", schedule.name)
+        check_no_path("task", schedule.job.task)
         before = self._kept.get(schedule.name)
         after = replaced(before, schedule, self._store.clock.now())
         if after is not before:

@@ -46,7 +46,8 @@ def condition(path: str | Path) -> StoreCondition:
         trouble.append(
             Trouble(
                 f"no sockets can be made in {bell.folder}: jobs start up to 50 ms later",
-                f"make {tempfile.gettempdir()} writable, or set TMPDIR",
+                f"make {tempfile.gettempdir()} writable, remove {bell.folder.parent} if it is not "
+                "yours, or set TMPDIR",
                 grave=False,
             )
         )

@@ -30,6 +30,7 @@ from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
 from penstock.job import Lane
 from penstock.joining import driver_connection
+from penstock.private_files import open_regular
 from penstock.share import my_share
 
 BUSY_SECONDS = 30.0
@@ -369,8 +370,8 @@ class Store:
         # So that a worker can look at the rules before every start: asking the database costs 3 us
         # and a lock, this 0.1 us. The claim itself reads the rules.
         try:
-            number = os.open(f"{self.path}-rules", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError:
+            number = open_regular(f"{self.path}-rules", os.O_RDWR | os.O_CREAT, single=True)
+        except (OSError, Refused):
             return None
         try:
             with contextlib.suppress(OSError):  # another user's, who did this

@@ -12,12 +12,16 @@ import hashlib
 import os
 import select
 import socket
+import stat
 import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+
+from penstock.errors import Refused
+from penstock.private_files import is_ours, private_folder
 
 _TRIES = 3
 _LOOK_SECONDS = 0.05  # a data_version costs 3 us: 20 of them a second cost nothing
@@ -49,13 +53,14 @@ class Waiter:
         path = folder / f"{os.getpid()}-{threading.get_ident():x}-{time.monotonic_ns():x}"
         made = None
         try:
-            folder.parent.mkdir(mode=0o700, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
+            for each in (folder.parent, folder):  # both have names that others know
+                with private_folder(each, "set TMPDIR"):
+                    pass
             made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             made.bind(str(path))
-        except OSError:
-            # The last one to leave took the folder with it; or there are no unix sockets here, and
-            # the look at the file has to do.
+        except (OSError, Refused):
+            # The last one to leave took the folder with it; or it is somebody else's, or there are
+            # no unix sockets here, and the look at the file has to do.
             if made is not None:
                 made.close()
             return
@@ -105,6 +110,12 @@ class Waiter:
         os.close(self._bell)
 
 
+def _unlink_socket(name: str, folder: int) -> None:
+    with contextlib.suppress(OSError):
+        if stat.S_ISSOCK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=folder)
+
+
 class Bell:
     """Tells the waiters of a store, in every process, that something was committed."""
 
@@ -118,18 +129,21 @@ class Bell:
 
     def ring(self) -> None:
         try:
-            names = os.listdir(self.folder)  # noqa: PTH208  half the cost, on every enqueue
+            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             return
-        for name in names:
-            path = f"{self.folder}/{name}"
-            try:
-                self._socket.sendto(b"!", path)
-            except ConnectionRefusedError:
-                with contextlib.suppress(OSError):
-                    os.unlink(path)  # its process is gone  # noqa: PTH108
-            except OSError:
-                continue  # its buffer is full: it has enough to wake up for
+        try:
+            # Where somebody else could put files, a socket of the dead may be anything by now.
+            names = os.listdir(folder) if is_ours(os.fstat(folder)) else []  # noqa: PTH208
+            for name in names:
+                try:
+                    self._socket.sendto(b"!", f"{self.folder}/{name}")
+                except ConnectionRefusedError:  # its process is gone, or it is no socket
+                    _unlink_socket(name, folder)
+                except OSError:
+                    continue  # its buffer is full: it has enough to wake up for
+        finally:
+            os.close(folder)
 
     def close(self) -> None:
         self._socket.close()

@@ -16,7 +16,7 @@ from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.marking import Marking
 from penstock.brokers.tables.settling import StoreT
-from penstock.checks import check_name, legible
+from penstock.checks import check_name, check_no_path, legible
 from penstock.ids import to_bytes
 from penstock.schedule import Decision, Schedule, decided, event_data, holds, replaced
 
@@ -29,6 +29,7 @@ class Scheduling(Marking[StoreT]):
 
     def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
         check_name("schedule", schedule.name)
+        check_no_path("task", schedule.job.task)
         with self.store.writing() as db:
             now = self.clock.now()
             after = replaced(None, schedule, now)

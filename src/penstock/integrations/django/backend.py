@@ -11,6 +11,7 @@ is imported: jobs name tasks, and nothing is imported because a job says so.
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
@@ -38,6 +39,21 @@ _STATUS = {
     State.FAILED: "FAILED",
     State.CANCELLED: "FAILED",
 }
+
+
+class StoredError(_base.TaskError):
+    """An error as it is stored: its class is looked up in what is loaded, and never imported."""
+
+    @property
+    def exception_class(self) -> type[BaseException]:
+        module, _, name = self.exception_class_path.rpartition(".")
+        found = getattr(sys.modules.get(module), name, None)
+        if isinstance(found, type) and issubclass(found, BaseException):
+            return found
+        raise ValueError(
+            f"{self.exception_class_path!r} is no exception of a module that is loaded here: "
+            "import its module first"
+        )
 
 
 class PenstockBackend(_backends.BaseTaskBackend):
@@ -108,7 +124,7 @@ class PenstockBackend(_backends.BaseTaskBackend):
 def _error_of(job: Job[Any]) -> Any:
     name = exception_in(job.error) or class_name(Refused)
     path = name if "." in name else f"builtins.{name}"
-    return _base.TaskError(exception_class_path=path, traceback=job.error)
+    return StoredError(exception_class_path=path, traceback=job.error)
 
 
 def _moment(time: float | None) -> datetime | None:

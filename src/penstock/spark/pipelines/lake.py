@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.errors import Refused
+from penstock.private_files import open_regular
 from penstock.spark.pipelines.manifest import (
     LakeFile,
     LakeTable,
@@ -79,6 +80,7 @@ class Lake:
             if wanted is None or file.day in wanted
         ]
         for path in found:
+            self.refuse_links(path)
             if not path.is_file():
                 raise Refused(
                     f"the lake {self.folder} has lost {path.relative_to(self.folder)}, which its"
@@ -92,7 +94,9 @@ class Lake:
         read_manifest(self.folder)  # refuses a file, and a lake that it cannot read
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            lock = open_regular(
+                self.folder / _LOCK, os.O_RDWR | os.O_CREAT, single=True, mode=0o644
+            )
         except OSError as error:
             raise _unwritable(self.folder, error) from None
         try:
@@ -117,6 +121,17 @@ class Lake:
         finally:
             os.close(lock)
 
+    def refuse_links(self, path: Path) -> None:
+        """Whoever may write here could have what we write, remove and read be elsewhere."""
+        for each in (path, *path.parents):
+            if each == self.folder:
+                return
+            if each.is_symlink():
+                raise Refused(
+                    f"{each.relative_to(self.folder)} in the lake {self.folder} is a link, and is"
+                    " not followed: put what it leads to in its place"
+                )
+
     def _refuse_other_data(self) -> None:
         for found in self.folder.rglob(f"*{_DATA}"):
             if _STAGING not in found.parts:
@@ -140,6 +155,7 @@ class Writing:
     def staging(self) -> Generator[Path]:
         """A place for files that are no part of the lake yet; gone afterwards."""
         place = self.folder / _STAGING / uuid.uuid4().hex
+        self.lake.refuse_links(place)
         try:
             yield place
         finally:
@@ -192,6 +208,13 @@ class Writing:
 
     def sweep(self) -> None:
         """Remove what a process that was killed left behind."""
+        for folder in (
+            self.folder / _STAGING,
+            *self.folder.glob("*"),
+            *self.folder.glob("*/day=*"),
+        ):
+            if folder.is_dir():
+                self.lake.refuse_links(folder)
         shutil.rmtree(self.folder / _STAGING, ignore_errors=True)
         named = {file.path for table in self.manifest().tables.values() for file in table.files}
         for found in self.folder.glob(f"*/day=*/*{_DATA}"):
@@ -204,6 +227,7 @@ class Writing:
         more = f"-{n}" if n else ""
         name = f"{shard}-{file.first}-{file.last}.{generation}{more}{_DATA}"
         place = Path(table) / f"day={file.day}" / name
+        self.lake.refuse_links((self.folder / place).parent)
         (self.folder / place).parent.mkdir(parents=True, exist_ok=True)
         # Before the manifest names it: after a power cut it must not name half a file.
         with Path(file.path).open("rb") as written:

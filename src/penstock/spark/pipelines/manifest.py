@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.errors import Refused
+from penstock.private_files import open_regular, write_new
 
 NAME = "manifest.json"
 VERSION = 1
@@ -72,7 +73,8 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of the lake in this folder; None where there is no lake."""
     place = folder / NAME
     try:
-        text = place.read_bytes()
+        with os.fdopen(open_regular(place, os.O_RDONLY), "rb") as file:
+            text = file.read()
     except FileNotFoundError:
         return None
     except NotADirectoryError:
@@ -88,21 +90,26 @@ def read_manifest(folder: Path) -> Manifest | None:
                 f"the lake {folder} has manifest version {version}, this Penstock knows {VERSION}:"
                 " upgrade Penstock here before it uses this lake"
             )
-        return msgspec.json.decode(text, type=Manifest)
+        manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.DecodeError as error:
         raise Refused(
             f"{place} is no manifest of a lake ({error}): name another folder, or put the file back"
             " from a copy"
         ) from None
+    for table in manifest.tables.values():
+        for file in table.files:
+            if file.path.startswith("/") or ".." in file.path.split("/"):
+                raise Refused(
+                    f"{place} names {file.path!r}, which is outside of the lake: put the manifest"
+                    " back from a copy"
+                )
+    return manifest
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Put this manifest in force, all of it at once, and on the disk."""
     fresh = folder / f"_{NAME}"
-    with fresh.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-        file.flush()
-        os.fsync(file.fileno())
+    write_new(fresh, msgspec.json.format(msgspec.json.encode(manifest), indent=1), sync=True)
     fresh.replace(folder / NAME)
     handle = os.open(folder, os.O_RDONLY)
     try:

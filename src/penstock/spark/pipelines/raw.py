@@ -34,6 +34,8 @@ def read_raw(
     """A table of the lake, with the column `day`; of these days or files, or all of it."""
     schema = f"{TABLES[table]}, day date"
     files = lake.files(table, days) if paths is None else [lake.folder / each for each in paths]
+    for file in files if paths is not None else ():
+        lake.refuse_links(file)
     if not files:
         no_rows: list[Any] = []
         made: Any = spark

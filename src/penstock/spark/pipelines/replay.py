@@ -15,6 +15,7 @@ import msgspec
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.functions import max_by, struct, to_json
 
+from penstock.checks import is_path
 from penstock.errors import Refused
 from penstock.ids import derived_id
 from penstock.job import Job
@@ -127,12 +128,14 @@ def unfit(origin: Origin) -> str | None:
     """Why a job cannot be replayed; None if it can."""
     if origin.flow is not None:
         return f"it is part of flow {origin.flow}, which the others of it need: penstock retry it"
+    if is_path(origin.task):
+        return f"its task {origin.task[:60]!r} is a path, and no such task is stored"
     if origin.arguments is None:
         return "its arguments were not kept"
     try:
         arguments: Any = msgspec.json.decode(origin.arguments)
     except msgspec.DecodeError:
-        return "its arguments are not readable"
+        arguments = None
     if not isinstance(arguments, dict):
         return "its arguments are not readable"
     hidden = [name for name, value in cast("dict[str, Any]", arguments).items() if value == HIDDEN]

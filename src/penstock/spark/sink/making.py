@@ -18,7 +18,7 @@ from penstock.errors import Refused
 from penstock.filter import argument_text
 from penstock.ids import Ids
 from penstock.job import Job, Lane, Parcel, cut
-from penstock.prepare import check_name, check_priority, check_tags, check_text
+from penstock.prepare import check_name, check_priority, check_tags, check_task, check_text
 from penstock.redact import redact
 from penstock.spark.row_ids import row_id
 from penstock.spark.sink.layout import Layout, task_of
@@ -192,7 +192,7 @@ class Maker:
         if options.recipe is not None:
             told = msgspec.json.decode(options.recipe, type=Told)
             return Recipe(told.lane, told.options, None, told.tags, told.search, told.at_most_once)
-        name = check_name("task", task or options.task)
+        name = check_task("task", task or options.task)
         queue = queue or options.queue
         priority = options.priority if priority is None else priority
         if queue is not None:

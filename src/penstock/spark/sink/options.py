@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import Refused
 from penstock.job import Unique
-from penstock.prepare import check_name, check_priority, check_text, check_unique
+from penstock.prepare import check_name, check_priority, check_task, check_text, check_unique
 
 ROLES = ("args", "at", "id", "key", "priority", "queue", "tags", "task", "unique")
 ALONE = frozenset({"at", "id", "key", "tags", "unique"})  # these make a job travel alone
@@ -68,9 +68,9 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
 
 def _checked(options: Mapping[str, str]) -> dict[str, Any]:
     checked: dict[str, Any] = dict(options)
-    for name in ("task", "queue"):
+    for name, check in (("task", check_task), ("queue", check_name)):
         if name in options:
-            check_name(name, options[name])
+            check(name, options[name])
     for name in ("priority", "version", "rows_per_job"):
         if name in options:
             checked[name] = _whole(name, options[name])

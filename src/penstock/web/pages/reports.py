@@ -6,14 +6,17 @@ own, where nothing runs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
+from penstock.errors import Refused
 from penstock.mark import gap_text, place_of
+from penstock.private_files import open_below
 from penstock.recent import Depth, read_recent
 from penstock.web.asked import Asked, NotFound
 
@@ -37,7 +40,15 @@ class Chart(NamedTuple):
 def show(asked: Asked) -> Response:
     recent = read_recent(asked.verbs.history)
     lake = asked.site.lake
-    page = None if lake is None else _page(lake)
+    made_at = fault = None
+    if lake is not None:
+        try:
+            with _opened(lake) as page:
+                made_at = os.fstat(page.fileno()).st_mtime
+        except FileNotFoundError:
+            pass
+        except (OSError, Refused) as error:
+            fault = str(error)
     return asked.page(
         "reports.html",
         title="Reports",
@@ -49,7 +60,8 @@ def show(asked: Asked) -> Response:
         place_of=place_of,
         gap_text=gap_text,
         lake=lake,
-        report=None if page is None else page.stat().st_mtime,
+        report=made_at,
+        fault=fault,
         name_of_report=REPORT,
     )
 
@@ -57,20 +69,24 @@ def show(asked: Asked) -> Response:
 def lake(asked: Asked) -> Response:
     """The report of the lake, as it was last made."""
     asked.verbs.lakes()  # whoever may not look at those may not look at this
-    page = None if asked.site.lake is None else _page(asked.site.lake)
-    if page is None:
+    if asked.site.lake is None:
         raise NotFound("There is no report of a lake here.")
-    return Response(
-        page.read_bytes(),
-        media_type="text/html",
-        headers={"content-security-policy": _POLICY},
-    )
+    try:
+        with _opened(asked.site.lake) as page:
+            text = page.read(MOST_PAGE_BYTES)
+    except OSError:
+        raise NotFound("There is no report of a lake here.") from None
+    except Refused as error:
+        raise NotFound(str(error)) from None
+    return Response(text, media_type="text/html", headers={"content-security-policy": _POLICY})
 
 
-def _page(lake: Path) -> Path | None:
-    page = lake / REPORT
-    if not page.is_file() or page.stat().st_size > MOST_PAGE_BYTES:
-        return None
+def _opened(lake: Path) -> BinaryIO:
+    """The report: somebody else may write to the lake, so it is no link, and of no third person."""
+    page = os.fdopen(open_below(lake, REPORT), "rb")
+    if os.fstat(page.fileno()).st_size > MOST_PAGE_BYTES:
+        page.close()
+        raise Refused(f"{lake / REPORT} has more than {MOST_PAGE_BYTES:,} bytes, and is not shown")
     return page
 
 

@@ -4,7 +4,8 @@
                            <job id>.log         what its processes printed, in all attempts
                            <job id>.<n>.json    which process runs the n-th attempt
 
-Hints all of them: the job's row in the store decides. No URL and no argument is written here.
+Hints all of them: the job's row in the store decides. No URL and no argument is written here. The
+folder is ours alone, and no name in it is followed elsewhere: see `private_files`.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ import fcntl
 import hashlib
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from penstock.errors import Refused
 from penstock.ids import parse_id
+from penstock.private_files import open_own, open_regular, private_folder
 from penstock.settings import mask
 from penstock.worker.detached.tree import boot_id, namespace, start_of
 
 SETTING = "PENSTOCK_STATE"
 _ROOM = bytes(4096)  # more than a start writes at first
+_MOST_BYTES = 1 << 16  # of a file that says who runs a job
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +88,19 @@ class Folder:
         self.path = path
 
     def make(self) -> None:
+        """Refused if it cannot be made, or is somebody else's."""
+        with self._opened():
+            pass
+
+    @contextmanager
+    def _opened(self) -> Generator[int]:
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with private_folder(self.path, f"let {SETTING} name another one") as folder:
+                yield folder
         except OSError as error:
             raise Refused(
-                f"the state folder {self.path} of detached jobs cannot be made: {error}; "
-                f"let {SETTING} name another one"
+                f"the state folder {self.path} of detached jobs cannot be made or written to: "
+                f"{error.strerror or error}; make room, or let {SETTING} name another one"
             ) from error
 
     def try_out(self) -> None:
@@ -98,41 +108,56 @@ class Folder:
 
         Asked before a job is claimed: it would have to be put back.
         """
-        self.make()
-        path = self.path / ".room"
-        try:
-            path.write_bytes(_ROOM)
-        except OSError as error:
-            raise Refused(
-                f"the state folder {self.path} of detached jobs cannot be written to: "
-                f"{error.strerror}; make room, or let {SETTING} name another one"
-            ) from error
-        finally:
-            with suppress(OSError):
-                path.unlink()
+        with self._opened() as folder:
+            file = open_own(".room", os.O_WRONLY | os.O_CREAT, folder, shown=self._shown(".room"))
+            try:
+                os.write(file, _ROOM)
+            finally:
+                os.close(file)
+                with suppress(OSError):
+                    os.unlink(".room", dir_fd=folder)
+
+    def _shown(self, name: str) -> str:
+        return str(self.path / name)
 
     def file(self, job: str, kind: str) -> Path:
         """The lock or the log of a job."""
         return self.path / f"{parse_id(job)}.{kind}"
+
+    def open_log(self, job: str) -> int:
+        """The log of a job, to be written on: a descriptor."""
+        name = self.file(job, "log").name
+        with self._opened() as folder:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            return open_own(name, flags, folder, shown=self._shown(name))
+
+    def read_log(self, job: str) -> int:
+        """The log of a job, to be read, also by an operator whose folder this is not."""
+        path = self.file(job, "log")
+        owners = {path.parent.stat().st_uid, os.geteuid()}
+        return open_regular(path, os.O_RDONLY, owners=owners, single=True)
 
     def lock(self, job: str) -> int | None:
         """Take the job's lock: a descriptor that holds it until it is closed; None if it is held.
 
         It goes with the process, however that ends. Nobody takes it only to look.
         """
-        path = self.file(job, "lock")
-        while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Whoever held it may have removed the file in between: then it is nobody's.
-                with suppress(FileNotFoundError):
-                    if path.stat().st_ino == os.fstat(descriptor).st_ino:
-                        return descriptor
-            except BlockingIOError:
+        name = self.file(job, "lock").name
+        with self._opened() as folder:
+            while True:
+                flags = os.O_RDWR | os.O_CREAT
+                descriptor = open_own(name, flags, folder, shown=self._shown(name))
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    # Whoever held it may have removed the file in between: then it is nobody's.
+                    with suppress(FileNotFoundError):
+                        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                        if there.st_ino == os.fstat(descriptor).st_ino:
+                            return descriptor
+                except BlockingIOError:
+                    os.close(descriptor)
+                    return None
                 os.close(descriptor)
-                return None
-            os.close(descriptor)
 
     def unlock(self, job: str, descriptor: int) -> None:
         """Give back a lock that is held, and leave no file of it."""
@@ -142,22 +167,28 @@ class Folder:
     def write(self, run: Run) -> None:
         """Say who runs this attempt; seen as a whole or not at all."""
         path = self._json(run)
-        draft = path.with_suffix(".draft")
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(run))
-            draft.replace(path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
+        name, draft = path.name, path.with_suffix(".draft").name
+        with self._opened() as folder:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=folder)
+            file = open_own(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder)
+            try:
+                with os.fdopen(file, "wb") as written:
+                    written.write(msgspec.json.encode(run))
+                os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(draft, dir_fd=folder)
+                raise
 
     def runs(self, job: str = "") -> list[Run]:
         """Who runs what, or did and was killed; of one job the last attempt last."""
         found: list[Run] = []
-        for path in self.path.glob(f"{job}*.json"):
-            with suppress(OSError, msgspec.DecodeError):
-                found.append(msgspec.json.decode(path.read_bytes(), type=Run))
+        with suppress(OSError, Refused), private_folder(self.path, "", make=False) as folder:
+            for name in os.listdir(folder):  # noqa: PTH208  a descriptor
+                if name.startswith(job) and name.endswith(".json"):
+                    with suppress(OSError, Refused, msgspec.DecodeError):
+                        found.append(_read(name, folder))
         return sorted(found, key=lambda run: (run.job, run.attempt))
 
     def jobs(self) -> Iterator[str]:
@@ -179,8 +210,19 @@ class Folder:
         if descriptor is None:
             return False
         try:
-            for path in self.path.glob(f"{parse_id(job)}.*"):
-                path.unlink(missing_ok=True)
+            with self._opened() as folder:
+                for name in os.listdir(folder):  # noqa: PTH208  a descriptor
+                    if name.startswith(f"{parse_id(job)}."):
+                        with suppress(FileNotFoundError):
+                            os.unlink(name, dir_fd=folder)
         finally:
             os.close(descriptor)
         return True
+
+
+def _read(name: str, folder: int) -> Run:
+    file = open_own(name, os.O_RDONLY, folder)
+    try:
+        return msgspec.json.decode(os.read(file, _MOST_BYTES), type=Run)
+    finally:
+        os.close(file)

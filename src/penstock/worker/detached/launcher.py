@@ -244,7 +244,7 @@ class Launcher(threading.Thread):
         self._renew_at = 0.0
         try:
             process = self._popen(config)
-        except OSError as error:
+        except (OSError, Refused) as error:
             log.error("job %s: no process could be started: %s", job.id, error)  # noqa: TRY400
             watched.code = Exit.MISSING
             self._gone.put(watched)
@@ -253,8 +253,7 @@ class Launcher(threading.Thread):
         self._watch(watched, process.wait)
 
     def _popen(self, config: KeeperConfig) -> subprocess.Popen[bytes]:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        output = os.open(self._folder.file(config.job, "log"), flags, 0o600)
+        output = self._folder.open_log(config.job)
         try:
             told = msgspec.json.encode(config).decode()
             return subprocess.Popen(

@@ -12,6 +12,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.errors import Refused
+from penstock.private_files import open_own
+
 MOST_BYTES = 16 << 20
 _KEPT_BYTES = 4 << 20  # at either end
 _PAGE = 1 << 16
@@ -20,10 +23,13 @@ _SAID = re.compile(rb"\n\[(\d+) bytes were left out here, of a log that is kept 
 
 def cut_to_size(path: Path, most: int = MOST_BYTES, kept: int = _KEPT_BYTES) -> bool:
     """Leave out the middle of a log that is larger than `most`; whether that was so."""
-    with suppress(OSError):
-        if path.stat().st_size > most:
-            with path.open("r+b", buffering=0) as file:
-                _cut(file.fileno(), most, kept)
+    with suppress(OSError, Refused):
+        if path.lstat().st_size > most:
+            file = open_own(path, os.O_RDWR)
+            try:
+                _cut(file, most, kept)
+            finally:
+                os.close(file)
             return True
     return False
 

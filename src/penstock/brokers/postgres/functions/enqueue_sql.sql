@@ -22,6 +22,22 @@ begin
 end
 $$;
 
+-- A task that is named like a file is refused: whoever took the name for code would import it.
+create or replace function penstock.check_task(p_name text) returns void
+language plpgsql
+as $$
+begin
+    perform penstock.check_name('task', p_name);
+    if coalesce(nullif(substring(p_name from '^(.*):'), ''), p_name) collate "C" ~* '(^|:)[.]{0,2}/|[.]py(:|$)' then
+        perform penstock.refuse(format(
+            'task %s is a path: what is before the colon must not begin with / or end in .py; write '
+            'module:function, for example tasks:add',
+            quote_literal(left(p_name, 60))
+        ));
+    end if;
+end
+$$;
+
 create or replace function penstock.check_text(p_what text, p_text text) returns void
 language plpgsql
 as $$
@@ -219,7 +235,7 @@ declare
     v_search jsonb;
     v_answer jsonb;
 begin
-    perform penstock.check_name('task', enqueue.task);
+    perform penstock.check_task(enqueue.task);
     perform penstock.check_name('queue', enqueue.queue);
     perform penstock.check_name('tag in runs_on', r.tag) from unnest(enqueue.runs_on) as r (tag);
     if enqueue.priority is null or enqueue.priority not between -100 and 100 then
