@@ -12,6 +12,8 @@ from datetime import date
 from pyspark.sql import SparkSession
 
 from penstock import App, Handle, Job, Task, chain, current_job, group, use, wait_for
+from penstock.brokers.postgres.statements import sql as postgres_sql
+from penstock.brokers.sqlite.statements import sql
 
 app = App("memory:")
 
@@ -132,6 +134,11 @@ push(order)  # pyright: ignore[reportArgumentType]
 pushed: Handle[int] = push.enqueue(order)  # pyright: ignore[reportAssignmentType]
 app.batch_task(size="many")  # pyright: ignore[reportArgumentType]
 app.batch_task(linger=1)  # pyright: ignore[reportCallIssue]
+
+
+# A misspelt statement
+sql.clame = ""  # pyright: ignore[reportAttributeAccessIssue]
+postgres_sql.share_mark = ""  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # The wrong flow

@@ -7,11 +7,21 @@ import sqlite3
 import time
 from pathlib import Path
 
+from penstock.brokers.sql_files import SqlFiles
 from penstock.ids import Ids, to_bytes
 
-_FOLDER = Path(__file__).parent / "sql"
 ROWS_PER_COMMIT = 10_000
 _BODY = b'{"args":{"number":1234567,"text":"' + b"x" * 60 + b'"}}'
+
+
+class RawStatements(SqlFiles):
+    """One table, one insert."""
+
+    raw_insert: str
+    raw_table: str
+
+
+sql = RawStatements(Path(__file__).parent / "sql")
 
 
 def bulk(folder: Path, rows: int) -> float:
@@ -19,11 +29,10 @@ def bulk(folder: Path, rows: int) -> float:
     connection = _table(folder / "raw-bulk.db")
     ids = Ids()
     values = [(to_bytes(ids.next()), 7, _BODY) for _ in range(rows)]
-    insert = (_FOLDER / "raw_insert.sql").read_text(encoding="utf-8")
     began = time.perf_counter()
     for first in range(0, rows, ROWS_PER_COMMIT):
         connection.execute("begin immediate")
-        connection.executemany(insert, values[first : first + ROWS_PER_COMMIT])
+        connection.executemany(sql.raw_insert, values[first : first + ROWS_PER_COMMIT])
         connection.execute("commit")
     seconds = time.perf_counter() - began
     connection.close()
@@ -33,11 +42,10 @@ def bulk(folder: Path, rows: int) -> float:
 def single(folder: Path, rows: int) -> float:
     """Commits per second of one row each."""
     connection = _table(folder / "raw-single.db")
-    insert = (_FOLDER / "raw_insert.sql").read_text(encoding="utf-8")
     began = time.perf_counter()
     for _ in range(rows):
         connection.execute("begin immediate")
-        connection.execute(insert, (os.urandom(16), 7, _BODY))
+        connection.execute(sql.raw_insert, (os.urandom(16), 7, _BODY))
         connection.execute("commit")
     seconds = time.perf_counter() - began
     connection.close()
@@ -50,5 +58,5 @@ def _table(path: Path) -> sqlite3.Connection:
     connection.execute("pragma synchronous = full")
     connection.execute("pragma cache_size = -65536")
     connection.execute("pragma wal_autocheckpoint = 4000")
-    connection.execute((_FOLDER / "raw_table.sql").read_text(encoding="utf-8"))
+    connection.execute(sql.raw_table)
     return connection

@@ -2,20 +2,14 @@
 
 import re
 import sqlite3
-from pathlib import Path
 
 import pytest
 
-import penstock.brokers.sqlite
-import penstock.brokers.tables
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.tables.statements import Statements
 from penstock.ids import Ids
 from penstock.job import Job, Lane, Parcel
 
-FOLDER = Path(penstock.brokers.sqlite.__file__).parent
-SHARED = Path(penstock.brokers.tables.__file__).parent
 HOT = [
     "busy_lanes",
     "claim",
@@ -33,10 +27,11 @@ HOT = [
     "held_row",
     "lease_marks",
     "leases",
+    "locked_leases",
     "locked_parcel",
     "locked_row",
     "meet_need",
-    "needing_rows",
+    "member_rows",
     "parcel_before",
     "sent_before",
     "sent_between",
@@ -45,7 +40,6 @@ HOT = [
     "unique_holder",
     "unmeet_bad",
     "unmeet_need",
-    "waiting_rows",
     "waits_for",
     "worker",
 ]
@@ -80,25 +74,3 @@ def test_a_hot_statement_scans_no_table(crowded, name):
     # A lease row stands for one claim in flight: there are only so many of them.
     scans = [step for step in steps if re.match(r"SCAN penstock_(?!lease)", step)]
     assert not [step for step in scans if "INDEX" not in step], steps
-
-
-def named_statements():
-    code = "".join(path.read_text() for folder in (FOLDER, SHARED) for path in folder.glob("*.py"))
-    return set(re.findall(r"\bsql\.([a-z_]+)", code)) - {"schema"}
-
-
-def test_every_file_of_sql_is_used():
-    unused = set(vars(sql)) - named_statements() - {"schema"}
-
-    assert unused == set()
-
-
-def test_every_statement_that_is_named_is_a_file():
-    missing = named_statements() - set(vars(sql))
-
-    assert missing == set()
-
-
-def test_a_statement_that_is_not_there_is_named():
-    with pytest.raises(AttributeError, match="no_such"):
-        Statements(FOLDER / "sql").no_such  # noqa: B018

@@ -7,11 +7,11 @@ figures; WAL is that of the whole server, so nothing else may run on it meanwhil
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 
-from penstock.bench.postgres.statements import statement
+from penstock.bench.postgres.statements import sql
 
 _SETTLE_SECONDS = 0.3  # a session's figures are added when it has ended
 
@@ -27,9 +27,9 @@ def read(url: str) -> Reading:
     """As it stands now."""
     time.sleep(_SETTLE_SECONDS)
     with psycopg.connect(url, autocommit=True) as connection:
-        wal, pages, transactions = _row(connection, "meter")
-        counted = _row(connection, "has_statements")[0]
-        statements = _row(connection, "calls")[0] if counted else None
+        wal, pages, transactions = _row(connection, sql.meter)
+        counted = _row(connection, sql.has_statements)[0]
+        statements = _row(connection, sql.calls)[0] if counted else None
     return Reading(wal, pages, transactions, statements)
 
 
@@ -48,9 +48,9 @@ def cost(name: str, before: Reading, after: Reading, jobs: int) -> dict[str, flo
 def facts(url: str) -> dict[str, str]:
     """The server's settings that the figures depend on."""
     with psycopg.connect(url) as connection:
-        return dict(connection.execute(statement("facts")).fetchall())
+        return dict(connection.execute(sql.facts).fetchall())
 
 
-def _row(connection: psycopg.Connection[Any], name: str) -> tuple[Any, ...]:
-    row = connection.execute(statement(name)).fetchone()
+def _row(connection: psycopg.Connection[Any], statement: LiteralString) -> tuple[Any, ...]:
+    row = connection.execute(statement).fetchone()
     return tuple(row or ())

@@ -6,7 +6,7 @@ import time
 
 import psycopg
 
-from penstock.bench.postgres.statements import statement
+from penstock.bench.postgres.statements import sql
 from penstock.ids import Ids, to_bytes
 
 ROWS_PER_COMMIT = 100_000
@@ -18,11 +18,11 @@ def copy(url: str, rows: int) -> float:
     ids = Ids()
     values = [(to_bytes(ids.next()), 7, _BODY) for _ in range(rows)]
     with psycopg.connect(url) as connection:
-        connection.execute(statement("raw_table"))
+        connection.execute(sql.raw_table)
         connection.commit()
         began = time.perf_counter()
         for first in range(0, rows, ROWS_PER_COMMIT):
-            with connection.cursor() as cursor, cursor.copy(statement("raw_copy")) as lines:
+            with connection.cursor() as cursor, cursor.copy(sql.raw_copy) as lines:
                 lines.set_types(("bytea", "int8", "bytea"))
                 for row in values[first : first + ROWS_PER_COMMIT]:
                     lines.write_row(row)
@@ -34,10 +34,9 @@ def single(url: str, rows: int) -> float:
     """Commits per second of one row each, prepared."""
     ids = Ids()
     values = [(to_bytes(ids.next()), 7, _BODY) for _ in range(rows)]
-    insert = statement("raw_insert")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(statement("raw_table"))
+        connection.execute(sql.raw_table)
         began = time.perf_counter()
         for row in values:
-            connection.execute(insert, row, prepare=True)
+            connection.execute(sql.raw_insert, row, prepare=True)
         return rows / (time.perf_counter() - began)

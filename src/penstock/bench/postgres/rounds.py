@@ -11,7 +11,7 @@ from penstock.bench import measure
 from penstock.bench.measure import TEXT, Say
 from penstock.bench.postgres import meter, raw
 from penstock.bench.postgres.place import Place
-from penstock.bench.postgres.statements import statement
+from penstock.bench.postgres.statements import sql
 from penstock.bench.tasks import app, nothing
 from penstock.errors import PenstockError
 
@@ -79,7 +79,7 @@ def _processed(url: str, jobs: int, processes: int, name: str) -> Figures:
 
 def _span(url: str, jobs: int) -> tuple[float, float]:
     with psycopg.connect(url) as connection:
-        row = connection.execute(statement("span")).fetchone()
+        row = connection.execute(sql.span).fetchone()
     first, last, ended = row or (0.0, 0.0, 0)
     if ended != jobs:
         raise PenstockError(f"{jobs:,} jobs were enqueued and {ended:,} ended")

@@ -19,7 +19,7 @@ import psycopg
 from penstock.bench import measure
 from penstock.bench.measure import TEXT, Say
 from penstock.bench.postgres.place import Place
-from penstock.bench.postgres.statements import statement
+from penstock.bench.postgres.statements import sql
 from penstock.bench.tasks import app, wanted
 from penstock.broker import Broker, WorkerRow
 from penstock.brokers import open_broker
@@ -89,7 +89,7 @@ def _feeder(url: str) -> Generator[None]:
 def _snapshot(url: str) -> Generator[None]:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("begin isolation level repeatable read")
-        connection.execute(statement("snapshot"))
+        connection.execute(sql.snapshot)
         yield
         connection.execute("rollback")
 
@@ -126,5 +126,5 @@ def _claim(broker: Broker, queue: str) -> float:
 
 def _ended(url: str, since: float, seconds: float) -> float:
     with psycopg.connect(url) as connection:
-        row = connection.execute(statement("ended"), (since, since + seconds)).fetchone()
+        row = connection.execute(sql.ended, (since, since + seconds)).fetchone()
     return (row or (0,))[0] / seconds

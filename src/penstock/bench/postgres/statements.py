@@ -1,13 +1,26 @@
-"""The statements that the benchmark itself sends, a file each."""
+"""The statements that the benchmark itself sends."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import LiteralString, cast
+from typing import LiteralString
 
-_FOLDER = Path(__file__).parent / "sql"
+from penstock.brokers.sql_files import SqlFiles
 
 
-def statement(name: str) -> LiteralString:
-    """The text of sql/NAME.sql, which nobody but us writes."""
-    return cast("LiteralString", (_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+class BenchStatements(SqlFiles):
+    """Files that nobody but us writes."""
+
+    calls: LiteralString
+    ended: LiteralString
+    facts: LiteralString
+    has_statements: LiteralString
+    meter: LiteralString
+    raw_copy: LiteralString
+    raw_insert: LiteralString
+    raw_table: LiteralString
+    snapshot: LiteralString
+    span: LiteralString
+
+
+sql = BenchStatements(Path(__file__).parent / "sql")

@@ -8,7 +8,134 @@ from penstock.brokers.tables.statements import Statements
 
 _FOLDER = Path(__file__).parent
 
-sql = Statements(_FOLDER / "sql")
+
+class PostgresStatements(Statements):
+    """What this store has besides."""
+
+    # cancel.sql
+    keep_claims_out: str
+    members_among: str
+    # claim.sql
+    claim: str
+    look: str
+    claimed_rows: str
+    lanes_of: str
+    # doctor.sql
+    look_settings: str
+    look_standby: str
+    look_connections: str
+    look_workers: str
+    look_missing: str
+    look_days: str
+    look_other: str
+    look_dead: str
+    look_tally: str
+    look_positions: str
+    look_horizon: str
+    look_hidden: str
+    look_prepared: str
+    look_slots: str
+    look_listen: str
+    look_notify: str
+    look_wal: str
+    look_ended: str
+    # enqueue.sql
+    send_one: str
+    send_jobs: str
+    send_parcel: str
+    send_parcels: str
+    send_flow: str
+    spawn_flow: str
+    sent_between: str
+    batch: str
+    put_batch: str
+    put_lane: str
+    joinable: str
+    # get.sql
+    lane: str
+    # history.sql
+    written: str
+    flush: str
+    flushed: str
+    # migrate.sql
+    has_meta: str
+    meta: str
+    put_meta: str
+    put_store: str
+    migrate_lock: str
+    migrate_from: str
+    make_days: str
+    note_parts: str
+    parts_to_build: str
+    parts_built: str
+    lock_parts: str
+    unlock_parts: str
+    # prune.sql
+    prune: str
+    prune_past: str
+    share_marks: str
+    old_days: str
+    drop_day: str
+    make_day: str
+    prune_bodies: str
+    prune_jobs: str
+    prune_sent: str
+    prune_derived: str
+    put_pruned: str
+    prune_unique: str
+    prune_batches: str
+    prune_staged: str
+    prune_published: str
+    prune_starts: str
+    prune_workers: str
+    prune_notes: str
+    prune_tags: str
+    fold: str
+    prune_flows: str
+    # renew.sql
+    renew: str
+    # roles.sql
+    roles: str
+    # rules.sql
+    may_block: str
+    listeners: str
+    listen_heard: str
+    tell_heard: str
+    unlisten_heard: str
+    # scan.sql
+    reach: str
+    writers: str
+    pages: str
+    bounds: str
+    bounds_seen: str
+    scan_events: str
+    scan_jobs: str
+    scan_succeeded: str
+    # schema.sql
+    schema: str
+    # settle.sql
+    succeed_rows: str
+    settle_and_claim: str
+    settle_members_and_claim: str
+    # stage.sql
+    stage: str
+    stage_again: str
+    stage_jobs: str
+    stage_parcels: str
+    staged: str
+    staged_among: str
+    publish: str
+    publish_parts: str
+    published: str
+    discard: str
+    # wait.sql
+    listen: str
+    tell: str
+    still_there: str
+    clock: str
+
+
+sql = PostgresStatements(_FOLDER / "sql")
 
 
 def functions() -> str:

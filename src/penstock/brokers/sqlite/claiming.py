@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from penstock.broker import WorkerRow
 from penstock.brokers.sqlite.db import SqliteDb
-from penstock.brokers.sqlite.hand_over import HandOver
 from penstock.brokers.sqlite.offers import Offer
 from penstock.brokers.sqlite.picking import Picking
+from penstock.brokers.sqlite.renewing import Renewing
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import FULL, Store, in_our_words
 from penstock.brokers.sqlite.turning import Place
@@ -24,7 +24,7 @@ from penstock.job import Job, Outcome, State
 from penstock.order import in_turn
 
 
-class Claiming(HandOver):
+class Claiming(Renewing):
     """Claim, wait, begin; and close, because who waits holds a socket."""
 
     apart = False

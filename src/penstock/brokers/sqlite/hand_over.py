@@ -170,7 +170,7 @@ class HandOver(Scheduling[Store]):
         return numbers
 
     def _pruned_before(self, db: Db) -> float:
-        row = db.execute(sql.pruned_before).fetchone()
+        row = db.execute(sql.meta_value, ("pruned_before",)).fetchone()
         return float(row["value"]) if row else 0.0
 
     def _count_batch(self, change: Change, batch: Batch, rows: int) -> int:

@@ -6,6 +6,7 @@ cannot change before the claim is committed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,10 +16,39 @@ from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteDb, Store
 from penstock.brokers.sqlite.turning import Picked, Turning
 from penstock.brokers.tables.db import Row
-from penstock.brokers.tables.limiting import Usage, limited
+from penstock.brokers.tables.limiting import Usage, limit_place, limited
 from penstock.job import Job, Lane
 from penstock.order import policies
-from penstock.rule import Room, Rule, rule_over
+from penstock.rule import Room, Rule, rule_over, slack_of
+
+
+class WrittenUsage(Usage):
+    """What stands against the limits, and is added to by a claim."""
+
+    def write_down(self, started: Mapping[tuple[Rule, str | None], int]) -> None:
+        """Remember what was started under rates, for as long as it counts."""
+        for (rule, key), jobs in started.items():
+            if rule.rate is None or not jobs:
+                continue
+            seconds = rule.rate[1]
+            place = limit_place(rule, key)
+            for row in self._db.execute(sql.starts, place).fetchall():
+                at = self._at(row)
+                if at <= self._lease_time - seconds - slack_of(seconds):
+                    self._db.execute(sql.end_start, (row["id"],))
+                elif at != row["at"]:  # of another boot, or of before a clock was set back
+                    moved = (at, self._store.boot, row["id"])
+                    self._db.execute(sql.move_start, moved)
+            self._db.execute(
+                sql.put_start,
+                {
+                    **place,
+                    "boot": self._store.boot,
+                    "at": self._lease_time,
+                    "made_at": self._now,
+                    "jobs": jobs,
+                },
+            )
 
 
 class Picking:
@@ -29,7 +59,7 @@ class Picking:
         self._rules = rules
         self._now = now
         self._by_job = [rule for rule in rules if rule.by_job]
-        self._usage = Usage(store, db, now) if limited(rules) else None
+        self._usage = WrittenUsage(store, db, now) if limited(rules) else None
         self._limits = None if self._usage is None else self._usage.limits(rules)
         self._free_in: float | None = None
         self.policies = policies(rules)  # of the queues that are handed out by key

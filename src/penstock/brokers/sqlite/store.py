@@ -271,7 +271,7 @@ class Store:
         self._reopen()
         db = SqliteDb(connection)
         try:
-            row = db.execute(sql.store_id).fetchone()
+            row = db.execute(sql.meta_value, ("store",)).fetchone()
         except sqlite3.OperationalError:
             row = None
         if row is None or row["value"] != self.store_id:

@@ -35,10 +35,10 @@ class Change:
         self.db = db
         self.now = now
         self.tally: Counter[tuple[int, State, int]] = Counter()
-        self.events: list[Any] = []  # parameters of event.sql, row after row
+        self.events: list[Any] = []  # parameters of `event`, row after row
         self.successes: list[Any] = []  # and of succeed.sql: the hot path binds half as many
-        self.moved: list[dict[str, Any]] = []  # rows of jobs, as settle.sql takes them
-        self.rows: list[dict[str, Any]] = []  # new ones, for enqueue.sql
+        self.moved: list[dict[str, Any]] = []  # rows of jobs, as `settle` takes them
+        self.rows: list[dict[str, Any]] = []  # new ones, for `enqueue`
         self.deleted: list[tuple[bytes]] = []  # and those that go
         self.freed: list[dict[str, Any]] = []  # unique keys
         self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them

@@ -1,6 +1,6 @@
 """What the shared verbs ask of a store: a transaction to execute statements in, and rows by name.
 
-Rows are read by name alone: one store's are tuples, another's are dicts. Statements are files in
+Rows are read by name alone: one store's are tuples, another's are dicts. Statements are in
 the store's own dialect; parameters are a tuple or, for named ones, a mapping.
 """
 

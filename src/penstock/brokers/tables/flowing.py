@@ -171,7 +171,8 @@ def _free(change: Change, nodes: Sequence[Row]) -> None:
 
 
 def _cancel(change: Change, nodes: Sequence[Row]) -> None:
-    found = change.db.every(change.sql.waiting_rows, [{"node": node["id"]} for node in nodes])
+    sets = [{"node": node["id"], "state": State.WAITING, "reason": None} for node in nodes]
+    found = change.db.every(change.sql.member_rows, sets)
     for node, rows in zip(nodes, found, strict=True):
         for row in rows:
             lane = row["lane"]
@@ -255,7 +256,8 @@ def _wait_again(
     }
     ends: Ends = {}
     by_id = sorted(places)
-    found = change.db.every(change.sql.needing_rows, [{"node": node} for _, node in by_id])
+    sets = [{"node": node, "state": State.CANCELLED, "reason": "needs"} for _, node in by_id]
+    found = change.db.every(change.sql.member_rows, sets)
     again: list[dict[str, Any]] = []
     for place, rows in zip(by_id, found, strict=True):
         for row in rows:

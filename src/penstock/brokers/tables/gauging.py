@@ -41,7 +41,7 @@ def gauge(broker: Looking[Any]) -> int:
 
 
 def is_due(row: Row, now: float) -> bool:
-    """Whether anybody has to write gauges now, by what gauged.sql found."""
+    """Whether anybody has to write gauges now, by what `gauged` found."""
     last = _read(row["value"])
     return last.due(minute_at(now)) and bool(row["holds"] or last.queues)
 

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.brokers.tables.db import Db, Store
 from penstock.brokers.tables.rows import SETTLED
 from penstock.job import Lane
-from penstock.rule import Limits, Rule, RuleKind, Use, slack_of
+from penstock.rule import Limits, Rule, RuleKind, Use
 
 _AHEAD_SECONDS = 1.0  # a start so far in the future is one of before a clock was set back
 
@@ -47,7 +47,7 @@ class Usage:
         running = sum(self.holders(rule, key).values())
         if rule.rate is None:
             return Use(running, ())
-        rows = self._db.execute(self._store.sql.starts, _place(rule, key)).fetchall()
+        rows = self._db.execute(self._store.sql.starts, limit_place(rule, key)).fetchall()
         return Use(running, [(self._at(row), row["jobs"]) for row in rows])
 
     def _at(self, row: Any) -> float:
@@ -67,32 +67,6 @@ class Usage:
             ):
                 found[worker] += jobs
         return {worker: jobs for worker, jobs in found.items() if jobs}
-
-    def write_down(self, started: Mapping[tuple[Rule, str | None], int]) -> None:
-        """Remember what was started under rates, for as long as it counts."""
-        sql = self._store.sql
-        for (rule, key), jobs in started.items():
-            if rule.rate is None or not jobs:
-                continue
-            seconds = rule.rate[1]
-            place = _place(rule, key)
-            for row in self._db.execute(sql.starts, place).fetchall():
-                at = self._at(row)
-                if at <= self._lease_time - seconds - slack_of(seconds):
-                    self._db.execute(sql.end_start, (row["id"],))
-                elif at != row["at"]:  # of another boot, or of before a clock was set back
-                    moved = (at, self._store.boot, row["id"])
-                    self._db.execute(sql.move_start, moved)
-            self._db.execute(
-                sql.put_start,
-                {
-                    **place,
-                    "boot": self._store.boot,
-                    "at": self._lease_time,
-                    "made_at": self._now,
-                    "jobs": jobs,
-                },
-            )
 
 
 class Standing:
@@ -146,7 +120,8 @@ def limited(rules: list[Rule]) -> bool:
     return any(rule.kind is RuleKind.LIMIT for rule in rules)
 
 
-def _place(rule: Rule, key: str | None) -> dict[str, Any]:
+def limit_place(rule: Rule, key: str | None) -> dict[str, Any]:
+    """Where starts under a limit are kept, as parameters of `starts`."""
     return {
         "queue": rule.queue or "",
         "task": rule.task or "",

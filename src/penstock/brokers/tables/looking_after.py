@@ -130,7 +130,7 @@ class LookingAfter(Working[StoreT]):
         touched |= self._cancel_rows(change, rows)
         left = [raw for raw in left if raw not in rows]
         for raw in sorted(left):
-            for lease, offset in self._leased(change.db, self.store.sql.locked_lease, raw):
+            for lease, offset in self._leased(change.db, self.store.sql.locked_leases, raw):
                 marks = bytearray(lease["marks"])
                 marks[offset] = ASKED
                 change.db.execute(self.store.sql.mark_lease, (bytes(marks), lease["id"]))
@@ -255,9 +255,9 @@ class LookingAfter(Working[StoreT]):
             if row is not None:
                 touched[raw] = succeeded_job(self.store.lane(db, row["lane"]), row), row["lane"]
         # Arguments, result and notes go; the record that it ran stays.
-        forgotten = [(raw,) for raw in touched]
+        forgotten = [{"first": raw, "last": raw} for raw in touched]
         if forgotten:
-            db.executemany(sql.forget_body, forgotten)
+            db.executemany(sql.forget_bodies, forgotten)
             db.executemany(sql.forget_notes, forgotten)
         return touched
 

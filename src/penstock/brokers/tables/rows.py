@@ -179,7 +179,7 @@ def succeeded_job(lane: Lane, row: Row) -> Job[Any]:
 
 
 def row_of(job: Job[Any], lane: int, **changes: Any) -> dict[str, Any]:
-    """The parameters of enqueue.sql."""
+    """The parameters of `enqueue`."""
     unique = job.unique
     row: dict[str, Any] = {
         "id": to_bytes(job.id),
@@ -232,7 +232,7 @@ def rule_of(row: Row) -> Rule:
 
 
 def rule_place(rule: Rule) -> dict[str, Any]:
-    """What tells a rule from others, as parameters of set_rule.sql and clear_rule.sql."""
+    """What tells a rule from others, as parameters of `set_rule` and `clear_rule`."""
     tag, tag_value = rule.tag or ("", "")
     return {
         "kind": rule.kind,
@@ -287,7 +287,7 @@ def minute_of(run_at: float, now: float) -> int:
 
 
 def moved(after: Job[Any], minute: int) -> dict[str, Any]:
-    """The parameters of settle.sql."""
+    """The parameters of `settle`."""
     return {
         "id": to_bytes(after.id),
         "attempt": after.attempt,

@@ -285,7 +285,7 @@ def _same_claim(found: Row, job: Job[Any]) -> bool:
 
 
 def _held(raw: bytes, attempt: int, claimed_at: float) -> dict[str, Any]:
-    """The parameters of held_row.sql."""
+    """The parameters of `held_row`."""
     return {"id": raw, "attempt": attempt, "claimed_at": claimed_at}
 
 
@@ -298,7 +298,7 @@ def noted(note: Note) -> bytes:
 def _attempt(
     change: Change, before: Job[Any], after: Job[Any], outcome: Outcome, held: tuple[int, str]
 ) -> tuple[Any, ...]:
-    """The history row of an attempt, as event.sql takes it."""
+    """The history row of an attempt, as `event` takes it."""
     lane, worker = held
     kept = after.state in ENDED and outcome.keep
     return (

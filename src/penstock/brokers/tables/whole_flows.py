@@ -181,7 +181,7 @@ class WholeFlows(LookingAfter[StoreT]):
                 touched[row["job"]] = job, row["lane"]
         if sets:
             db.executemany(sql.forget_bodies, sets)
-            db.executemany(sql.forget_range, sets)
+            db.executemany(sql.forget_notes, sets)
         # From here on nobody can find it, and whoever still writes of its jobs is stale.
         change.write_places()
         for statement in (
@@ -269,7 +269,7 @@ class WholeFlows(LookingAfter[StoreT]):
             runs[first[:14]].append((first, last))
         leases: dict[int, Row] = {}
         for first in sorted(runs):
-            rows = db.execute(self.store.sql.leases_between, (first + bytes(2),)).fetchall()
+            rows = db.execute(self.store.sql.locked_leases, (first + bytes(2),)).fetchall()
             leases.update((row["id"], row) for row in rows)
         for number in sorted(leases):
             lease = leases[number]

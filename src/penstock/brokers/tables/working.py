@@ -1,94 +1,27 @@
-"""Work: the worker rows that hold claims, what they hold, and what expires before it is claimed."""
+"""Work: what workers hold, and what expires before it is claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
-from penstock.broker import Renewed, WorkerRow
+from penstock.broker import WorkerRow
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flowing import lock_flows, place_of
-from penstock.brokers.tables.rows import ASKED, job_of, leased_jobs, moved, rule_of
+from penstock.brokers.tables.rows import job_of, leased_jobs, moved, rule_of
 from penstock.brokers.tables.settling import Settling, StoreT
-from penstock.ids import from_bytes
-from penstock.job import Job, Lane, State, put_back
+from penstock.job import Job, Lane, State
 from penstock.rule import Rule
 
 
 class Working(Settling[StoreT]):
-    """Renew."""
+    """What claims, renewals and recovery share."""
 
     def _rules_in_force(self, db: Db, now: float) -> list[Rule]:
         return [rule_of(row) for row in db.execute(self.store.sql.rules, (now,))]
-
-    def _keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:
-        """A claim stands for a renewal, written only when the lease is a third over."""
-        found = db.execute(self.store.sql.worker, (worker.id,)).fetchone()
-        if (
-            found is None
-            or found["gone"]
-            or found["boot"] != self.store.boot
-            or found["alive_until"] - self.store.lease_time() < worker.lease * 2 / 3
-        ):
-            self._renew(db, worker, found, now)
-
-    def _renew(
-        self, db: Db, worker: WorkerRow, found: Row | None, claimed_at: float | None
-    ) -> None:
-        lease_time = self.store.lease_time()
-        lapsed = (
-            found is None
-            or found["gone"]
-            or found["boot"] != self.store.boot
-            or found["alive_until"] <= lease_time
-        )
-        declared = msgspec.json.encode(
-            msgspec.structs.replace(worker, tags=frozenset(sorted(worker.tags)))
-        )
-        db.execute(
-            self.store.sql.renew,
-            {
-                "id": worker.id,
-                "boot": self.store.boot,
-                "alive_since": lease_time if lapsed or found is None else found["alive_since"],
-                "alive_until": lease_time + worker.lease,
-                "lease": worker.lease,
-                "claimed_at": worker.claimed_at if claimed_at is None else claimed_at,
-                "declared": declared.decode(),
-            },
-        )
-
-    def renew(
-        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
-    ) -> Renewed:
-        cancelled: set[str] = set()
-        lapsed: set[str] = set()
-        self.store.follow()
-        changes: list[Change] = []
-        with self.store.writing(durable=False) as db:
-            for worker in sorted(workers, key=lambda worker: worker.id):
-                found = db.execute(self.store.sql.worker, (worker.id,)).fetchone()
-                if found is not None and found["gone"]:
-                    lapsed.add(worker.id)
-                self._renew(db, worker, found, None)
-                if holding is not None:
-                    strays = [job for job in self._held(db, worker.id) if job.id not in holding]
-                    changes.append(Change(self.store, db, self.clock.now()))
-                    self._settle(changes[-1], [(job, put_back("stray")) for job in strays])
-                for row in db.execute(self.store.sql.cancelled_rows, (worker.id,)):
-                    cancelled.add(from_bytes(row["id"]))
-                for row in db.execute(self.store.sql.leases, {"worker": worker.id}):
-                    cancelled.update(
-                        from_bytes(row["ids"][offset * 16 : offset * 16 + 16])
-                        for offset, mark in enumerate(row["marks"])
-                        if mark == ASKED
-                    )
-        for change in changes:
-            self._tell(change)
-        return Renewed(frozenset(cancelled), frozenset(lapsed))
 
     def _held(self, db: Db, worker: str) -> list[Job[Any]]:
         """All that a worker holds."""

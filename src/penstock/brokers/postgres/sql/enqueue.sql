@@ -1,3 +1,6 @@
+-- Store jobs and flows, once however often they are sent.
+
+-- name: enqueue
 -- Store one job that needs a row of its own. Also serves settle, recover and cancel, when a job
 -- leaves its parcel or its lease.
 insert into penstock.job (
@@ -9,3 +12,122 @@ insert into penstock.job (
     %(ended_at)s, %(keep_until)s, %(at_most_once)s, %(key)s, %(unique_key)s, %(unique_until)s, %(unique_seconds)s, %(expires_at)s,
     %(tags)s, %(search)s, %(reason)s, %(error)s, %(body)s
 );
+
+-- name: enqueue_parcel
+-- Serves cancel and delete: what is left of a parcel.
+insert into penstock.parcel (id, lane, jobs, lengths, bodies) values (%s, %s, %s, %s, %s);
+
+-- name: send_one
+-- One job that begins a run of ids: only the same id could be in its way. Without a function around
+-- it, which costs as much again. Answers nothing, and writes nothing, if the id is too old.
+with remembered as (
+    insert into penstock.sent (id, jobs, lane)
+    select $1, 1, $2
+     where not exists (
+        select
+          from penstock.meta m
+         where m.name = 'pruned_before' and $1 < penstock.first_id(m.value::double precision)
+     )
+    returning id
+),
+counted as (
+    insert into penstock.tally (lane, state, minute, jobs)
+    select $2, 'ready', 0, 1 from remembered
+)
+insert into penstock.parcel (lane, id, jobs, lengths, bodies)
+select $2, r.id, 1, $3, $4 from remembered r
+returning 1;
+
+-- name: send_jobs
+-- Jobs with rows of their own; see functions/enqueue_jobs.sql.
+select penstock.enqueue_jobs(%s::jsonb, %s) as answer;
+
+-- name: send_parcel
+-- One parcel; see functions/enqueue_parcels.sql.
+select penstock.enqueue_parcel($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: send_parcels
+-- Many parcels; see functions/enqueue_parcels.sql.
+select penstock.enqueue_parcels($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: send_flow
+-- A flow and its nodes; see functions/enqueue_flow.sql.
+select penstock.enqueue_flow(%s::jsonb, %s) as new;
+
+-- name: spawn_flow
+-- Serves settle: nodes that a job spawned; see functions/enqueue_flow.sql.
+select penstock.spawn_flow(%s::jsonb, %s, %s);
+
+-- name: sent_between
+-- What was sent before out of this run of ids. Parcels of a run share all but their last 12 bits,
+-- so a range from the run's start to the parcel's last id finds every overlap.
+select id, jobs
+  from penstock.sent
+ where id between %s and %s;
+
+-- name: batch
+-- How many rows of a bulk enqueue are stored.
+select rows from penstock.batch where id = %(id)s for update;
+
+-- name: put_batch
+-- How many rows of a bulk enqueue are stored, committed with them.
+insert into penstock.batch (id, rows, at) values (%(id)s, %(rows)s, %(at)s)
+    on conflict (id) do update set rows = excluded.rows, at = excluded.at;
+
+-- name: put_lane
+-- A lane is written down at its first use, and what every job of it has indexed. Read first: an
+-- update that changes nothing would still lock the row until the end.
+insert into penstock.lane as l (hash, queue, task, version, priority, runs_on, search)
+select %(hash)s, %(queue)s, %(task)s, %(version)s, %(priority)s, %(runs_on)s, %(search)s
+    on conflict (hash) do update
+   set search = array_to_string(array(
+        select unnest(string_to_array(l.search, ','))
+        intersect
+        select unnest(string_to_array(excluded.search, ','))
+        order by 1
+   ), ',')
+ where l.search <> excluded.search;
+
+-- name: take_unique
+-- Serves retry: take a key that is free, or whose time is over. No row: another has it.
+insert into penstock.unique_key as u (key, job, until, expires_at)
+values (%(key)s, %(job)s, %(until)s, %(expires_at)s)
+    on conflict (key) do update
+   set job = excluded.job, until = excluded.until, expires_at = excluded.expires_at
+ where u.expires_at <= %(now)s;
+
+-- name: unique_holder
+-- Serves enqueue and retry: the job that holds a unique key now.
+select job
+  from penstock.unique_key
+ where key = %(key)s
+   and (expires_at is null or expires_at > %(now)s);
+
+-- name: free_unique
+-- Serves settle, cancel, expire and delete (until ended). The job must be the holder: a key that ran
+-- out may have been taken over. Whoever is taking it over at this moment is not waited for.
+delete from penstock.unique_key
+ where key in (
+    select key
+      from penstock.unique_key
+     where key = %(key)s
+       and job = %(job)s
+       and until = %(until)s
+       for update skip locked
+ );
+
+-- name: joinable
+-- Whether this login may use the store of this database; null, there is none. Asks the catalog
+-- alone, which cannot fail, and so cannot end the transaction of the caller who asks. The function
+-- runs with the caller's rights, and whoever may use the one table may use them all.
+select bool_or(
+           has_schema_privilege(n.oid, 'usage')
+           and has_function_privilege(p.oid, 'execute')
+           and has_table_privilege(c.oid, 'insert')
+       )
+  from pg_catalog.pg_namespace n
+  join pg_catalog.pg_proc p on p.pronamespace = n.oid
+  join pg_catalog.pg_class c on c.relnamespace = n.oid
+ where n.nspname = 'penstock'
+   and p.proname = 'enqueue_joined'
+   and c.relname = 'parcel';

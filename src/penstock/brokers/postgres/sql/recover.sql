@@ -1,3 +1,6 @@
+-- Give up workers that are gone.
+
+-- name: recover
 -- The workers whose lease ran out. Besides, whoever holds something without being there: it was
 -- given up while its claim was under way. Locked, and looked at again by that: one that is back by
 -- now keeps what it holds.
@@ -29,3 +32,7 @@ select id from stranded
 select h.worker
   from holding h
  where not exists (select 1 from penstock.worker w where w.id = h.worker);
+
+-- name: give_up_worker
+-- The worker is gone; what it held was settled before.
+update penstock.worker set gone = %(now)s, alive_until = 0 where id = %(id)s;

@@ -1,3 +1,6 @@
+-- Find the jobs that wait for a signal.
+
+-- name: signal
 -- The jobs that wait for a signal: by their tag, which a job of another task may have as well. Not
 -- locked: that comes after the locks of their flows.
 select w.id

@@ -1,3 +1,6 @@
+-- Find the jobs that wait for a signal.
+
+-- name: signal
 -- The jobs that wait for a signal: by their tag, which a job of another task may have as well.
 select j.id
   from penstock_tag t

@@ -1,2 +1,0 @@
--- Serves the benchmark: many rows at once.
-copy raw (id, lane, body) from stdin (format binary)

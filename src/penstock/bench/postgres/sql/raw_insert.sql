@@ -1,3 +1,0 @@
--- Serves the benchmark: what one job costs the server itself.
-insert into raw (id, lane, body)
-values (%b, %b, %b);

@@ -1,2 +1,0 @@
--- Serves the benchmark: the first statement of a transaction takes its snapshot.
-select count(*) from penstock.meta;

@@ -1,2 +1,0 @@
--- Forget a lake.
-delete from penstock.mark where lake = %s;

@@ -1,2 +1,0 @@
--- Forget a schedule; its jobs stay.
-delete from penstock.schedule where name = %s;

@@ -1,2 +1,0 @@
--- Forget what is staged of a write.
-select penstock.discard(%s);

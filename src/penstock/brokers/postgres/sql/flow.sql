@@ -1,2 +1,0 @@
--- A flow as it stands.
-select id, name, find, state, created_at, ended_at from penstock.flow where id = %s;

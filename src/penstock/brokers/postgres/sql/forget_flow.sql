@@ -1,2 +1,0 @@
--- Serves delete: a flow, after all that belongs to it.
-delete from penstock.flow where id = %s;

@@ -1,2 +1,0 @@
--- Serves delete.
-delete from penstock.note where job = %s;

@@ -1,2 +1,0 @@
--- Serves delete: as forget_notes, of a range of jobs.
-delete from penstock.note where job between %(first)s and %(last)s;

@@ -1,2 +1,0 @@
--- Serves wait and rules_version.
-listen penstock;

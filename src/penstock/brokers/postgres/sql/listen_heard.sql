@@ -1,2 +1,0 @@
--- Serves set_rule: who heard of the change.
-listen penstock_heard;

@@ -1,2 +1,0 @@
--- Serves doctor.
-listen penstock_doctor;

@@ -1,2 +1,0 @@
--- Serves doctor.
-select pg_notify('penstock_doctor', %s);

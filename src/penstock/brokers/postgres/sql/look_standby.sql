@@ -1,2 +1,0 @@
--- Serves doctor.
-select pg_is_in_recovery() as standby;

@@ -1,2 +1,0 @@
--- Serves set_mark and clear_mark: the mark of a lake.
-select * from penstock.mark where lake = %s;

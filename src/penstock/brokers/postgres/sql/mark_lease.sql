@@ -1,2 +1,0 @@
--- Serves settle and cancel.
-update penstock.lease set marks = %s where id = %s;

@@ -1,2 +1,0 @@
--- Serves migrate: nothing is left to build.
-delete from penstock.meta where name = 'parts';

@@ -1,2 +1,0 @@
--- Serves prune: batches nobody goes on with.
-delete from penstock.batch where at < %(before)s;

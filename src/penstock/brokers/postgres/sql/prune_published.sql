@@ -1,2 +1,0 @@
--- Serves prune: writes that nobody publishes again.
-delete from penstock.published where at < %(before)s;

@@ -1,2 +1,0 @@
--- Serves settle: nodes that a job spawned; see functions/enqueue_flow.sql.
-select penstock.spawn_flow(%s::jsonb, %s, %s);

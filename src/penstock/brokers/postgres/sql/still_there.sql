@@ -1,2 +1,0 @@
--- Serves wait: whether a connection that says nothing is still there.
-select 1;

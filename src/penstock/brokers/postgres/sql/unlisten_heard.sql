@@ -1,2 +1,0 @@
--- Serves set_rule.
-unlisten penstock_heard;

@@ -1,2 +1,0 @@
--- Serves enqueue.
-select rows from penstock_batch where id = :id;

@@ -1,2 +1,0 @@
--- Forget a lake.
-delete from penstock_mark where lake = ?;

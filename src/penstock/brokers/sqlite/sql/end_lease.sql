@@ -1,2 +1,0 @@
--- Serves settle and recover: nothing of it is held any more.
-delete from penstock_lease where id = ?;

@@ -1,3 +1,0 @@
--- Serves delete: of a flow as a whole.
-delete from penstock_member
- where node in (select id from penstock_node where flow = ?);

@@ -1,2 +1,0 @@
--- Serves delete.
-delete from penstock_note where job = ?;

@@ -1,2 +1,0 @@
--- Serves every verb that shows a lane as the words it stands for.
-select queue, task, version, priority, runs_on, search from penstock_lane where hash = ?;

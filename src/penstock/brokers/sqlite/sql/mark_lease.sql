@@ -1,2 +1,0 @@
--- Serves settle and cancel.
-update penstock_lease set marks = ? where id = ?;

@@ -1,8 +1,0 @@
--- Serves retry: the jobs of a node that were cancelled because of its needs.
-select j.*
-  from penstock_member m
-  join penstock_job j on j.id between m.first and m.last
- where m.node = :node
-   and j.state = 'cancelled'
-   and j.reason = 'needs'
- order by m.place, j.id;

@@ -1,2 +1,0 @@
--- Serves retry and why: a node as it stands.
-select id, flow, freed, needs_left, jobs_left from penstock_node where id = ?;

@@ -1,5 +1,0 @@
--- Serves prune: of the flows that ended long ago.
-delete from penstock_node
- where flow in (
-    select id from penstock_flow where ended_at < :before order by ended_at, id limit :most
- );

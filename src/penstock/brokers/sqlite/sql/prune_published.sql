@@ -1,2 +1,0 @@
--- Serves prune: writes that nobody publishes again.
-delete from penstock_published where at < :before;

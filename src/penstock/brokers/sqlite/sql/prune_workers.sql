@@ -1,2 +1,0 @@
--- Serves prune: workers that were given up long ago.
-delete from penstock_worker where gone > 0 and gone < :before;

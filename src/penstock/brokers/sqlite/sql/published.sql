@@ -1,2 +1,0 @@
--- Serves publish: how many jobs a write has.
-select jobs from penstock_published where write = ?;

@@ -1,2 +1,0 @@
--- Serves enqueue: a property that a flow is found by.
-insert into penstock_find (property, flow) values (?, ?);

@@ -1,2 +1,0 @@
--- Serves enqueue: what a node needs.
-insert into penstock_need (node, place, need) values (?, ?, ?);

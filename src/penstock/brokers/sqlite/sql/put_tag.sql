@@ -1,2 +1,0 @@
--- Serves enqueue.
-insert or ignore into penstock_tag (name, value, job) values (?, ?, ?);

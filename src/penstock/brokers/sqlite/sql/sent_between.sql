@@ -1,5 +1,0 @@
--- Serves enqueue: what was sent before out of this run of ids. Parcels of a run share all but
--- their last 12 bits, so a range from the run's start to the parcel's last id finds every overlap.
-select id, jobs
-  from penstock_sent
- where id between ? and ?;

@@ -1,6 +1,0 @@
--- Serves settle: the history row of a packed job that succeeded at its first attempt.
-insert into penstock_history (
-    kind, at, job, lane, attempt, state, enqueued_at, started_at, worker, body, result, keep_until
-) values (
-    'attempt', ?, ?, ?, 1, 'succeeded', ?, ?, ?, ?, ?, ?
-);
