@@ -30,11 +30,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock import App
-from penstock.broker import Broker, WorkerRow
+from penstock.broker.protocol import Broker, WorkerRow
 from penstock.brokers import open_broker
-from penstock.ids import Ids
+from penstock.enqueue.ids import Ids
 from penstock.job import Lane, cut, failed, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.postgres import Server
 from penstock.web.routes import ROUTES
 

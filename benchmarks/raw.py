@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.bench import raw as sqlite
-from penstock.bench.postgres import raw as postgres
+from penstock.tools.bench import raw as sqlite
+from penstock.tools.bench.postgres import raw as postgres
 
 ROWS_PER_PIPELINE = 1000
 _BODY = b'{"args":{"number":1234567,"text":"' + b"x" * 60 + b'"}}'

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 import psycopg
 
 import penstock.spark
+from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
 from penstock.job import Lane
-from penstock.slice import Selection
 from penstock.spark.pipelines.export import export
 from penstock.spark.pipelines.lake import Lake
 from penstock.testing.postgres import Server

@@ -12,8 +12,8 @@ import time
 from tempfile import TemporaryDirectory
 
 from penstock import App, current_job
+from penstock.broker.filter import Filter
 from penstock.brokers import open_broker
-from penstock.filter import Filter
 from penstock.testing.postgres import Server
 from penstock.worker import Worker
 

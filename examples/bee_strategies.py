@@ -11,7 +11,7 @@ after success and after an error. The clock is a test's: a task takes as long as
 """
 
 from penstock import App, Repeat, State
-from penstock.retry import Strategy
+from penstock.task.retry import Strategy
 from penstock.testing import Testing
 
 app = App("memory:")

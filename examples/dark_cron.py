@@ -7,7 +7,7 @@ by the real time, on any number of machines, and each slot still makes one job.
 from datetime import UTC, datetime, timedelta
 
 from penstock import App
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
 from penstock.testing.clock import Clock
 
 app = App("memory:")

@@ -8,7 +8,7 @@ it, and a block wins. The clock here is a test's, so that ten minutes pass at on
 """
 
 from penstock import App, Retry, State
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 
 DARK = Retry(limit=2, delay=300, then="delete")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from penstock import App
+from penstock.broker.views import Event
 from penstock.brokers import open_broker
-from penstock.views import Event
 from penstock.worker import Worker
 
 app = App("memory:")

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock import App
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock

@@ -7,13 +7,13 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from penstock.broker import Broker, Enqueued, WorkerRow
-from penstock.flow import Flow, Member, Node, NodeRow, OnFailure
-from penstock.ids import Ids
+from penstock.broker.protocol import Broker, Enqueued, WorkerRow
+from penstock.broker.views import Event
+from penstock.enqueue.ids import Ids
+from penstock.flows.flow import Flow, Member, Node, NodeRow, OnFailure
 from penstock.job import Job, Outcome, State, pack
-from penstock.schedule import Schedule
+from penstock.schedules.schedule import Schedule
 from penstock.testing.clock import Clock
-from penstock.views import Event
 
 # Names that are paths, and so no tasks; whoever imported them would run a file.
 PATHS = [

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock import App, Refused, State
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.job import Outcome
-from penstock.rule import RuleKind
+from penstock.rules.rule import RuleKind
 from tests.factories import a_worker
 
 

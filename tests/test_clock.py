@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.clock import SYSTEM_CLOCK
+from penstock.app.clock import SYSTEM_CLOCK
 from penstock.testing.clock import Clock
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from penstock import App, Job, Refused, StoreFull, UnknownOutcome
-from penstock.broker import Enqueued
+from penstock.broker.protocol import Enqueued
 from penstock.brokers.memory import MemoryBroker
-from penstock.coalesce import Coalescer, ToStore
+from penstock.enqueue.coalesce import Coalescer, ToStore
 
 
 class Store:

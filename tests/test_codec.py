@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from penstock.codec import (
+from penstock.enqueue.codec import (
     LARGEST_BODY,
     ArgumentCodec,
     JobOptions,
@@ -32,7 +32,7 @@ from penstock.codec import (
     read_body,
 )
 from penstock.errors import Refused
-from penstock.retry import Repeat
+from penstock.task.retry import Repeat
 
 
 class Colour(Enum):
@@ -489,7 +489,7 @@ def test_pydantic_is_not_imported_for_those_who_do_not_use_it() -> None:
     code = (
         "import sys, penstock\n"
         "app = penstock.App('memory:')\n"
-        "from penstock.codec import ArgumentCodec\n"
+        "from penstock.enqueue.codec import ArgumentCodec\n"
         "ArgumentCodec(lambda n: n).encode((1,), {})\n"
         "heavy = {'asyncio', 'pydantic', 'sqlalchemy', 'typer', 'rich', 'sqlite3'}\n"
         "heavy &= sys.modules.keys()\n"

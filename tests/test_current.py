@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from penstock import App, Job, Progress, Refused, StaleLease, StoreUnreachable, current_job
-from penstock.broker import Broker, Note
+from penstock.broker.protocol import Broker, Note
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Outcome, State, put_back
-from penstock.notes import LOG_LINES, Line
-from penstock.run import run, run_async
+from penstock.run.attempt import run, run_async
+from penstock.run.job_notes import LOG_LINES, Line
 from penstock.testing.clock import Clock
 from tests.factories import a_worker
 

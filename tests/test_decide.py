@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock.codec import JobOptions, RetryWire
-from penstock.decide import Policy, after_error, after_success, after_timeout, policy_for
+from penstock.enqueue.codec import JobOptions, RetryWire
 from penstock.job import Job, Outcome, State
-from penstock.retry import Repeat, Retry
+from penstock.run.decide import Policy, after_error, after_success, after_timeout, policy_for
+from penstock.task.retry import Repeat, Retry
 
 NOW = 1000.0
 STARTED = 990.0

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from penstock import App, Refused, Retry
-from penstock.broker import Note
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Note
+from penstock.broker.views import Event
 from penstock.job import Job, Outcome, State, failed, lapsed, put_back, succeeded
-from penstock.views import Event
-from penstock.worker.detached.death import after_death, gets_on
-from penstock.worker.detached.exits import Exit, code_of, said
-from penstock.worker.detached.folder import Folder, Run, state_folder
+from penstock.worker.detached.after_death import after_death, gets_on
+from penstock.worker.detached.exit_codes import Exit, code_of, said
 from penstock.worker.detached.log_file import cut_to_size
+from penstock.worker.detached.state_folder import Folder, Run, state_folder
 
 
 @pytest.fixture
@@ -325,7 +325,7 @@ def test_a_log_that_is_not_there_is_not_cut(tmp_path):
 _TAKES_IN_A_STRAY = """
 import os, subprocess, sys, time
 from penstock.worker.detached.limits import Limits
-from penstock.worker.detached.tree import let_strays_go, take_in_strays
+from penstock.worker.detached.processes import let_strays_go, take_in_strays
 
 take_in_strays()
 burn = "import time\\nwhile time.process_time() < 0.3: pass"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.worker.detached import unit
+from penstock.worker.detached import systemd_unit
 
 SERVICE = "0::/system.slice/shop-worker.service\n"
 USERS = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/shop.service\n"
@@ -16,14 +16,14 @@ USERS = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/shop.service
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A host of which a test says what runs it."""
-    monkeypatch.setattr(unit, "_MANAGED", tmp_path / "system")
-    monkeypatch.setattr(unit, "_GROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(unit, "_CONTAINERS", (tmp_path / ".dockerenv",))
+    monkeypatch.setattr(systemd_unit, "_MANAGED", tmp_path / "system")
+    monkeypatch.setattr(systemd_unit, "_GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(systemd_unit, "_CONTAINERS", (tmp_path / ".dockerenv",))
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    unit.place_here.cache_clear()
+    systemd_unit.place_here.cache_clear()
     yield tmp_path
-    unit.place_here.cache_clear()
+    systemd_unit.place_here.cache_clear()
 
 
 def systemd_run(host: Path, code: int) -> None:
@@ -46,7 +46,7 @@ def test_in_a_service_it_has_a_unit_of_its_own(host, group, asked):
     (host / "cgroup").write_text(group)
     systemd_run(host, 0)
 
-    place = unit.place_here()
+    place = systemd_unit.place_here()
 
     assert (place.name, place.remedy) == ("unit", "")
     assert place.command[0] == "systemd-run"
@@ -60,7 +60,7 @@ def test_a_service_that_may_not_start_units_is_told_so(host):
     (host / "cgroup").write_text(SERVICE)
     systemd_run(host, 1)
 
-    place = unit.place_here()
+    place = systemd_unit.place_here()
 
     assert (place.name, place.command) == ("session", ())
     assert "takes it along" in place.survives
@@ -68,7 +68,7 @@ def test_a_service_that_may_not_start_units_is_told_so(host):
 
 
 def test_elsewhere_it_has_a_session_of_its_own(host):
-    place = unit.place_here()
+    place = systemd_unit.place_here()
 
     assert (place.name, place.command, place.remedy) == ("session", (), "")
     assert "container" not in place.survives
@@ -77,4 +77,4 @@ def test_elsewhere_it_has_a_session_of_its_own(host):
 def test_in_a_container_it_is_said_what_takes_it_along(host):
     (host / ".dockerenv").touch()
 
-    assert "a replaced container takes it along" in unit.place_here().survives
+    assert "a replaced container takes it along" in systemd_unit.place_here().survives

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import App, Batch, Refused, UnknownOutcome
-from penstock.broker import Enqueued
+from penstock.broker.protocol import Enqueued
 from penstock.brokers.memory import MemoryBroker
-from penstock.codec import read_body
+from penstock.enqueue.codec import read_body
 from penstock.job import Lane, Parcel
 from penstock.testing.clock import Clock
 

@@ -12,9 +12,9 @@ import sqlalchemy
 
 from penstock import App
 from penstock.brokers.memory import MemoryBroker
-from penstock.error_text import SHOWN_HEADLINE, exception_in, headline, traceback_in
 from penstock.errors import JobFailed
-from penstock.run import LONGEST_TRACEBACK, run
+from penstock.run.attempt import LONGEST_TRACEBACK, run
+from penstock.run.error_text import SHOWN_HEADLINE, exception_in, headline, traceback_in
 from tests.real_errors import REAL_ERRORS
 
 

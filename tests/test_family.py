@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock import App, State, current_job
-from penstock.family import family
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
 from penstock.job import PARENT
+from penstock.operate.job_tree import family
 from penstock.testing.clock import Clock
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.filter import (
+    MOST_CHARACTERS,
+    Filter,
+    as_text,
+    parse_filter,
+    parse_time,
+    words_of,
+)
 from penstock.errors import Refused
-from penstock.filter import MOST_CHARACTERS, Filter, as_text, parse_filter, parse_time, words_of
 from penstock.job import Job, State
 
 NOW = 1_794_733_800.0  # 2026-11-15 09:10:00 UTC

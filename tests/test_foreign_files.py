@@ -11,20 +11,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.broker import Broker
+from penstock.app.private_files import open_below
+from penstock.app.settings import project_root, resolve_url
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.brokers.sqlite.wake import Bell, Waiter
 from penstock.cli.pipeline import _write
 from penstock.errors import Refused
 from penstock.job import Job
-from penstock.private_files import open_below
-from penstock.settings import project_root, resolve_url
 from penstock.spark.java import shim
 from penstock.spark.pipelines.lake import Lake
 from penstock.spark.pipelines.manifest import LakeFile, LakeTable, Manifest, write_manifest
 from penstock.web.serve import keys_for
-from penstock.worker.detached.folder import Folder, Run
 from penstock.worker.detached.log_file import cut_to_size
+from penstock.worker.detached.state_folder import Folder, Run
 
 SOMEBODY = 65534
 SECRET = b"postgresql://ada:hunter2@db/shop\n" * 1000

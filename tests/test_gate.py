@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.brokers.memory import MemoryBroker
-from penstock.rule import Rule, RuleKind
-from penstock.worker.gate import Gate
+from penstock.rules.rule import Rule, RuleKind
+from penstock.worker.start_check import Gate
 from tests.factories import a_job, claim
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.job import Job
-from penstock.worker.claims import START_SECONDS, Claims
-from penstock.worker.gathering import BatchSize, Gathering
+from penstock.worker.batch_gathering import BatchSize, Gathering
+from penstock.worker.claim_plan import START_SECONDS, Claims
 
 
 def gathering(most: int = 3, linger: float = 1.0, *, by_key: bool = False) -> Gathering:

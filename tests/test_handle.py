@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from penstock import App, Handle, JobCancelled, JobFailed, Refused, ResultGone
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Job, State
-from penstock.run import run
+from penstock.run.attempt import run
 from tests.factories import a_worker
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import penstock
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.cli.root import root
 
 HOUSE = Path(__file__).parents[1]

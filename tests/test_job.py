@@ -8,8 +8,7 @@ import uuid
 
 import pytest
 
-from penstock.errors import Refused
-from penstock.ids import (
+from penstock.enqueue.ids import (
     MOST_IN_PARCEL,
     Ids,
     derived_id,
@@ -20,6 +19,7 @@ from penstock.ids import (
     time_of,
     to_bytes,
 )
+from penstock.errors import Refused
 from penstock.job import (
     PARCEL_BYTES,
     Job,

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from penstock import App, Refused
 from penstock.errors import StoreUnreachable
-from penstock.task import PlainTask
+from penstock.task.task import PlainTask
 
 URL = "sqlite:///{}"
 

@@ -25,9 +25,9 @@ from penstock import (
     current_job,
     group,
 )
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
-from penstock.run import run
+from penstock.run.attempt import run
 from penstock.testing.clock import Clock
 from tests.factories import a_worker
 

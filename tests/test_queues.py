@@ -7,8 +7,8 @@ import pytest
 from penstock import App, State
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import Refused
-from penstock.order import in_turn, policies
-from penstock.rule import Rule, RuleKind
+from penstock.rules.key_order import in_turn, policies
+from penstock.rules.rule import Rule, RuleKind
 from penstock.worker import Worker
 from tests.factories import a_worker
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.redact import redact, redact_text
+from penstock.enqueue.secrets import redact, redact_text
 
 
 def test_declared_arguments_are_hidden():

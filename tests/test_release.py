@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from penstock.release import age_order, release
+from penstock.app.version import age_order, release
 
 
 def test_this_is_the_release_that_is_installed():

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from penstock import App, Refused, use
-from penstock.resource import Resources
-from penstock.run import run, run_async
+from penstock.app.resources import Resources
+from penstock.run.attempt import run, run_async
 
 
 class Client:

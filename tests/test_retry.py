@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import Refused, RetryLater
-from penstock.retry import NO_RETRY, Repeat, Retry
+from penstock.task.retry import NO_RETRY, Repeat, Retry
 
 
 def test_the_limit_counts_retries():

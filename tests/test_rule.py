@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import Job, Lane
-from penstock.rule import (
+from penstock.rules.rule import (
     Limits,
     Rule,
     RuleKind,

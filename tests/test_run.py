@@ -14,7 +14,7 @@ from penstock import App, Job, Refused, Repeat, Retry, RetryLater, current_job
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Fault, Outcome, State
-from penstock.run import LONGEST_TRACEBACK, run, run_async, timed_out
+from penstock.run.attempt import LONGEST_TRACEBACK, run, run_async, timed_out
 from penstock.testing.clock import Clock
 
 

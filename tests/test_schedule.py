@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import Refused
 from penstock.job import Job
-from penstock.schedule import (
+from penstock.schedules.schedule import (
     MOST_JOBS,
     MOST_SLOTS,
     Schedule,

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from penstock import App, Repeat, Retry
+from penstock.broker.filter import Filter
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import Refused
-from penstock.filter import Filter
 from penstock.job import State
+from penstock.schedules.timetable import Timetable
 from penstock.testing.clock import Clock
-from penstock.timetable import Timetable
 from tests.factories import a_worker
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock import App
+from penstock.app.settings import anchor, mask, project_root, resolve_url
 from penstock.brokers import open_broker
 from penstock.errors import Refused
-from penstock.settings import anchor, mask, project_root, resolve_url
 
 
 @pytest.fixture(autouse=True)

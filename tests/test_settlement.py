@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from penstock.broker.settlement import leaves_history, settled
 from penstock.job import Job, Outcome, State, failed, lapsed, put_back, succeeded, try_again
-from penstock.settlement import leaves_history, settled
 
 NOW = 1000.0
 RUNNING = Job(task="a", state=State.RUNNING, attempt=1, worker="w", claimed_at=990.0)

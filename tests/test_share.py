@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.share import AT_ONCE, LONGEST_REST, SAVED_SECONDS, SHARE, Share, my_share
+from penstock.broker.read_budget import AT_ONCE, LONGEST_REST, SAVED_SECONDS, SHARE, Share, my_share
 
 
 class Time:

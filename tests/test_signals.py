@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import App, Job, JobCancelled, Refused, State, chain, current_job, group, wait_for
-from penstock.flow import WAIT_TASK
+from penstock.flows.flow import WAIT_TASK
 
 app = App("memory:")
 

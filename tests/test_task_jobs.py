@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from penstock import App, Job, Refused, Repeat, Retry
+from penstock.broker.filter import Filter
 from penstock.brokers.memory import MemoryBroker
-from penstock.codec import RetryWire, read_body
-from penstock.filter import Filter
-from penstock.ids import offset_of, prefix_of
+from penstock.enqueue.codec import RetryWire, read_body
+from penstock.enqueue.ids import offset_of, prefix_of
 from penstock.job import Lane, Unique
-from penstock.prepare import Prepared
-from penstock.task import Task
+from penstock.task.options import Prepared
+from penstock.task.task import Task
 from penstock.testing.clock import Clock
 
 

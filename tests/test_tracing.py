@@ -19,9 +19,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from penstock import App, Retry, RetryLater, current_job
+from penstock.enqueue.tracing import SWITCH, trace
 from penstock.errors import Refused
-from penstock.timetable import decide
-from penstock.tracing import SWITCH, trace
+from penstock.schedules.timetable import decide
 
 EXPORTER = InMemorySpanExporter()
 PROVIDER = TracerProvider()

@@ -8,7 +8,7 @@ from penstock.brokers.memory import MemoryBroker
 from penstock.errors import StoreUnreachable
 from penstock.job import State, succeeded
 from penstock.testing.clock import Clock
-from penstock.upkeep import Upkeep
+from penstock.worker.upkeep import Upkeep
 from tests.factories import (
     a_job,
     a_schedule,

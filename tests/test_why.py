@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker import WorkerRow
+from penstock.broker.protocol import WorkerRow
 from penstock.job import Job, State
-from penstock.rule import Rule, RuleKind
-from penstock.why import explain, moment, span
+from penstock.operate.why import explain, moment, span
+from penstock.rules.rule import Rule, RuleKind
 
 NOW = 1_794_733_800.0  # 2026-11-15 09:10:00 UTC
 JOB = Job(task="mail:send", id="job-1", queue="mail", enqueued_at=NOW - 60)

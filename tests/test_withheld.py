@@ -6,10 +6,10 @@ import inspect
 
 import pytest
 
-from penstock.broker import Broker, Note
+from penstock.broker.protocol import Broker, Note
 from penstock.errors import Refused
 from penstock.job import succeeded
-from penstock.withheld import _READ, _WORK, WithholdingBroker
+from penstock.run.dry_run import _READ, _WORK, WithholdingBroker
 from tests.factories import a_flow, a_job, a_worker, claim, part
 
 VERBS = {

@@ -11,8 +11,8 @@ import pytest
 
 from penstock import App, Refused, RetryLater, State, current_job, use
 from penstock.brokers.memory import MemoryBroker
-from penstock.retry import Retry
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
+from penstock.task.retry import Retry
 from penstock.testing.clock import Clock
 from penstock.worker import Worker
 from tests.workers import SOON, attempts, drain, until, working

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import App, JobCancelled, JobFailed, State
 from penstock.brokers.memory import MemoryBroker
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.workers import SOON, attempts, drain, until, working
 
 

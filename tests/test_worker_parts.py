@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 from penstock import App, Refused
-from penstock.broker import WorkerRow
+from penstock.app.locate import load_app, target_of
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Job
-from penstock.target import load_app, target_of
-from penstock.worker.claims import Claims
+from penstock.worker.claim_plan import Claims
+from penstock.worker.claim_size import MOST_IN_LEASE, Pace
+from penstock.worker.drain_check import anything_left
 from penstock.worker.health import serve
-from penstock.worker.left import anything_left
-from penstock.worker.pace import MOST_IN_LEASE, Pace
-from penstock.worker.slots import Flag, Slots, Vitals
+from penstock.worker.running_slots import Flag, Slots, Vitals
 
 
 def test_a_lease_doubles_while_it_ends_quickly_and_is_full():

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from penstock import App, State, current_job
-from penstock.broker import Renewed, WorkerRow
+from penstock.broker.protocol import Renewed, WorkerRow
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import StoreUnreachable
 from penstock.job import Job, Outcome
 from penstock.testing.clock import Clock
 from penstock.worker import Worker
-from penstock.worker.claims import Kind, Want
+from penstock.worker.claim_plan import Kind, Want
 from penstock.worker.health import Health
-from penstock.worker.line import Line
+from penstock.worker.store_link import Line
 from tests.workers import SOON, attempts, drain, until, working
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock import App, BatchTask, State
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.worker import Worker
 
 SOON = 10.0

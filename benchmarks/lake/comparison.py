@@ -18,8 +18,8 @@ import pyarrow.parquet
 from penstock.spark.pipelines.clean import HOUR, clean
 from penstock.spark.pipelines.failures import failures
 from penstock.spark.pipelines.lake import Lake
-from penstock.spark.pipelines.load import by_tag, load
 from penstock.spark.pipelines.raw import read_raw
+from penstock.spark.pipelines.throughput import by_tag, load
 from penstock.spark.pipelines.worker_use import worker_use
 
 SQL = Path(__file__).parent / "sql"

@@ -25,7 +25,7 @@ from comparison import QUESTIONS, ask_postgres, ask_spark, differences, distance
 import penstock.spark
 from penstock.spark.pipelines.export import take
 from penstock.spark.pipelines.lake import Lake
-from penstock.spark.pipelines.tuning import tuned
+from penstock.spark.pipelines.session_settings import tuned
 from penstock.testing.postgres import Server
 
 SETTINGS = {

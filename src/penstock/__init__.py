@@ -1,10 +1,10 @@
 """Penstock: durable background work for Python."""
 
-from penstock.app import App
-from penstock.batch_task import BatchTask
-from penstock.broker import Batch
-from penstock.compose import Group, Jobs, chain, group
-from penstock.current import CurrentJob, current_job, current_jobs
+from penstock.app.app import App
+from penstock.app.resources import use
+from penstock.broker.protocol import Batch
+from penstock.broker.views import Why
+from penstock.enqueue.handle import Handle
 from penstock.errors import (
     JobCancelled,
     JobFailed,
@@ -18,15 +18,15 @@ from penstock.errors import (
     StoreUnreachable,
     UnknownOutcome,
 )
-from penstock.handle import Handle
+from penstock.flows.compose import Group, Jobs, chain, group
+from penstock.flows.named import FlowHandle, FlowJob, NamedFlow
+from penstock.flows.signals import wait_for
 from penstock.job import Job, Outcome, State
-from penstock.named_flow import FlowHandle, FlowJob, NamedFlow
-from penstock.notes import Progress
-from penstock.resource import use
-from penstock.retry import Repeat, Retry
-from penstock.signals import wait_for
-from penstock.task import Task
-from penstock.views import Why
+from penstock.run.current import CurrentJob, current_job, current_jobs
+from penstock.run.job_notes import Progress
+from penstock.task.batch import BatchTask
+from penstock.task.retry import Repeat, Retry
+from penstock.task.task import Task
 
 __all__ = [
     "App",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.error_text import LONGEST_HEADLINE, headline
+from penstock.run.error_text import LONGEST_HEADLINE, headline
 
 
 class PenstockError(Exception):

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from penstock.ids import MOST_IN_PARCEL, next_id, offset_of, prefix_of
-from penstock.outputs import Output
+from penstock.enqueue.ids import MOST_IN_PARCEL, next_id, offset_of, prefix_of
+from penstock.flows.outputs import Output
 
 if TYPE_CHECKING:
-    from penstock.handle import Handle
+    from penstock.enqueue.handle import Handle
 
 R = TypeVar("R")
 

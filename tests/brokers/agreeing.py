@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.ids import Ids
+from penstock.enqueue.ids import Ids
 from penstock.job import Lane, Parcel, State, lapsed, put_back, succeeded, try_again
 from penstock.testing.clock import Clock
 from tests.factories import (

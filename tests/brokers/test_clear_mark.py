@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from penstock.broker.lake_mark import Mark
 from penstock.job import succeeded
-from penstock.mark import Mark
 from tests.factories import begun, enqueue_and_claim, settle
 
 DAY = 86400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, ids_of
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK

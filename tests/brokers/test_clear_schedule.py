@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.job import State
-from penstock.schedule import plan, slot_id
+from penstock.schedules.schedule import plan, slot_id
 from tests.factories import a_schedule
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.views import Count
 from penstock.job import Outcome, State, failed, lapsed, put_back, succeeded, try_again
-from penstock.rule import Rule, RuleKind
-from penstock.views import Count
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, enqueue_and_claim, settle, some_jobs
 
 

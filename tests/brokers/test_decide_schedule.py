@@ -8,9 +8,9 @@ import threading
 import msgspec
 import pytest
 
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
 from penstock.job import State, succeeded
-from penstock.schedule import Decision, plan, slot_id
+from penstock.schedules.schedule import Decision, plan, slot_id
 from tests.factories import a_schedule, begun, claim, settle
 
 

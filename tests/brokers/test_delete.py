@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from penstock.broker import Note
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Note
 from penstock.job import State, failed, succeeded
 from tests.factories import (
     a_job,

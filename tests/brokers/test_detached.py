@@ -7,9 +7,9 @@ import threading
 import msgspec
 import pytest
 
-from penstock.broker import Note
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Note
 from penstock.errors import Refused
-from penstock.filter import Filter
 from penstock.job import DETACHED, Outcome, State, Unique, failed, lapsed, put_back, succeeded
 from tests.factories import a_flow, a_job, a_worker, begun, enqueue_and_claim, part
 

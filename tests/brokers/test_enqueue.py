@@ -7,10 +7,10 @@ import math
 import msgspec
 import pytest
 
-from penstock.broker import Batch
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Batch
+from penstock.enqueue.ids import Ids, derived_id, time_of
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.ids import Ids, derived_id, time_of
 from penstock.job import Lane, Parcel, State, Unique, succeeded, try_again
 from penstock.testing.clock import Clock
 from tests.brokers.ends import ENDS

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import put_back, succeeded, try_again
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, a_worker, claim, ids_of, settle, some_jobs
 
 LIMIT, ORDER, PAUSE = RuleKind.LIMIT, RuleKind.ORDER, RuleKind.PAUSE

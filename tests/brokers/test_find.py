@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.filter import Filter, parse_filter
-from penstock.ids import derived_id
+from penstock.broker.filter import Filter, parse_filter
+from penstock.enqueue.ids import derived_id
 from penstock.job import State, failed, succeeded, try_again
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, enqueue_and_claim, ids_of, settle, some_jobs
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from penstock.broker.filter import Filter
+from penstock.broker.newest_first import below, made
 from penstock.brokers.memory import MemoryBroker
 from penstock.brokers.tables import finding
+from penstock.enqueue.ids import TICKS, derived_id, tick_of, time_text
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.ids import TICKS, derived_id, tick_of, time_text
 from penstock.job import Job, State, failed, succeeded
-from penstock.made import below, made
 from penstock.testing.clock import Clock
 from tests.brokers.agreeing import a_maker
 from tests.factories import a_job, claim, ids_of, settle

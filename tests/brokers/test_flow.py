@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.filter import Filter
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.flow import Flow, member_of
+from penstock.flows.flow import Flow, member_of
 from penstock.job import State, Unique, failed, succeeded
 from tests.factories import a_flow, a_job, an_id, claim, end_all, ids_of, part, settle
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from penstock.flow import WAIT_TASK, Flow, Member, Node, member_of
+from penstock.flows.flow import WAIT_TASK, Flow, Member, Node, member_of
+from penstock.flows.signals import TAG
 from penstock.job import Job, failed, succeeded
-from penstock.signals import TAG
 from tests.brokers.agreeing import a_maker, agree
 from tests.brokers.test_model import MAYBE, Agreement, extras, lanes
 from tests.factories import a_worker

@@ -7,9 +7,9 @@ import threading
 import msgspec
 import pytest
 
-from penstock.broker import Note
+from penstock.broker.protocol import Note
 from penstock.errors import Refused
-from penstock.flow_state import MOST_STATE_BYTES, merged
+from penstock.flows.state import MOST_STATE_BYTES, merged
 from penstock.job import State, failed, succeeded
 from tests.factories import a_flow, a_worker, claim, enqueue_and_claim, part, settle
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.job import failed, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, end_all, settle, some_jobs
 
 

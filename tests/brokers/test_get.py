@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.ids import derived_id
+from penstock.enqueue.ids import derived_id
 from penstock.job import Outcome, State, failed, put_back, succeeded
 from tests.factories import a_job, claim, enqueue_and_claim, settle, some_jobs
 

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from penstock.broker import Note
+from penstock.broker.protocol import Note
 from penstock.errors import Refused
 from penstock.job import failed, succeeded, try_again
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import (
     a_job,
     a_worker,

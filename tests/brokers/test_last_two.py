@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.app.clock import SYSTEM_CLOCK
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
-from penstock.clock import SYSTEM_CLOCK
 from penstock.job import succeeded
 from tests.brokers.another import Another
 from tests.factories import a_flow, a_worker, ids_of, part
@@ -17,7 +17,7 @@ from tests.factories import a_flow, a_worker, ids_of, part
 ROUNDS = 50
 PROGRAM = """
 import sys
-from penstock.broker import WorkerRow
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import failed, succeeded
 

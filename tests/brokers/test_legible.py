@@ -7,10 +7,10 @@ from contextlib import suppress
 import msgspec
 import pytest
 
+from penstock.broker.filter import parse_filter
 from penstock.errors import Refused
-from penstock.filter import parse_filter
-from penstock.notes import Line, Notebook, Progress
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
+from penstock.run.job_notes import Line, Notebook, Progress
 from tests.factories import a_job, enqueue_and_claim
 
 HOSTILE = "a\x00b\ud800c\U0001f980"

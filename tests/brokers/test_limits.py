@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import put_back, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, a_worker, claim, ids_of, settle, some_jobs
 
 LIMIT, PAUSE = RuleKind.LIMIT, RuleKind.PAUSE

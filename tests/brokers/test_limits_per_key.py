@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.job import succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, ids_of, settle, some_jobs
 
 LIMIT = RuleKind.LIMIT

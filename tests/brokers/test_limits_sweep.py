@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.job import Job, failed, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
 from tests.factories import a_job, a_worker, begun, some_jobs
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from penstock.broker.lake_mark import Mark
 from penstock.brokers.sqlite import SqliteBroker
-from penstock.mark import Mark
 
 
 def test_there_is_none_at_first(broker):

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from penstock.broker.lake_mark import Mark
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.errors import PenstockError, SchemaTooNew
-from penstock.mark import Mark
 from tests.factories import a_job
 
 

@@ -22,12 +22,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from penstock.broker import Broker, Note
+from penstock.broker.filter import Filter, parse_filter
+from penstock.broker.lake_mark import Mark
+from penstock.broker.protocol import Broker, Note
 from penstock.brokers.memory import MemoryBroker
-from penstock.filter import Filter, parse_filter
 from penstock.job import Job, Outcome, State, Unique, failed, lapsed, put_back, succeeded
-from penstock.mark import Mark
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
 from tests.brokers.agreeing import a_maker, agree
 from tests.factories import a_worker

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import App
 from penstock.brokers import open_broker
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.worker import Worker
 
 JOBS = 1500

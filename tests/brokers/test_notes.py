@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker import Note
+from penstock.broker.protocol import Note
 from tests.factories import a_job, enqueue_and_claim
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import State, failed, put_back, succeeded, try_again
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_flow, a_job, a_worker, claim, ids_of, part, settle
 
 LIMIT, ORDER, PAUSE = RuleKind.LIMIT, RuleKind.ORDER, RuleKind.PAUSE

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.brokers.tables.flowing import place_of, places_of
-from penstock.flow import Member, member_of
-from penstock.ids import next_id, to_bytes
+from penstock.brokers.tables.flow_needs import place_of, places_of
+from penstock.enqueue.ids import next_id, to_bytes
+from penstock.flows.flow import Member, member_of
 
 FLOW, NODE = next_id(), next_id()
 PLACE = to_bytes(FLOW), to_bytes(NODE)

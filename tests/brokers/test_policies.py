@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from penstock import App, State, chain
-from penstock.broker import RETENTION_SECONDS, WorkerRow
+from penstock.broker.protocol import RETENTION_SECONDS, WorkerRow
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import Job, put_back
-from penstock.retry import Retry
+from penstock.task.retry import Retry
 from penstock.worker import Worker
 
 app = App("memory:")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker import Batch, Note
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Batch, Note
+from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.ids import derived_id
 from penstock.job import Outcome, State, failed, succeeded
 from tests.factories import (
     a_job,

@@ -7,9 +7,9 @@ import threading
 import msgspec
 import pytest
 
+from penstock.broker.filter import Filter
+from penstock.enqueue.ids import Ids, derived_id, time_of
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.ids import Ids, derived_id, time_of
 from penstock.job import Lane, Parcel, State, Unique, succeeded
 from tests.factories import a_job, claim, ids_of, settle, some_jobs
 

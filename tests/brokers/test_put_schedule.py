@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.errors import Refused
-from penstock.schedule import plan
+from penstock.schedules.schedule import plan
 from tests.factories import a_schedule
 
 

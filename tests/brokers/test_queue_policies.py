@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.job import Unique, failed, succeeded, try_again
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, ids_of, settle
 
 LIMIT, ORDER = RuleKind.LIMIT, RuleKind.ORDER

@@ -9,9 +9,9 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
 from penstock.job import Job, State, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_worker, some_jobs
 
 THREADS = 50
@@ -170,7 +170,7 @@ def test_cancels_race_with_claims_and_one_of_them_wins(broker, clock):
 
 WORKER = """
 import json, sys
-from penstock.broker import WorkerRow
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import Job, succeeded
 

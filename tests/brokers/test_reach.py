@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from penstock.broker.slice import Selection
 from penstock.errors import Refused
 from penstock.job import succeeded
-from penstock.slice import Selection
 from tests.factories import a_worker, claim, end_all, some_jobs
 
 ATTEMPTS = Selection(table="attempts")

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
+from penstock.broker.views import RECORDED
 from penstock.errors import Refused
-from penstock.views import RECORDED
 
 
 @pytest.mark.parametrize("kind", RECORDED)

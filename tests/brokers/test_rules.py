@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import put_back
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, ids_of, settle, some_jobs
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK

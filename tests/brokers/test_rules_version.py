@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, a_schedule, claim
 
 PAUSE = Rule(RuleKind.PAUSE, queue="mail")

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.broker import Note
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Note
+from penstock.broker.slice import Selection
 from penstock.job import failed, succeeded, try_again
-from penstock.slice import Selection
 from tests.factories import a_job, begun, claim, enqueue_and_claim, ids_of, settle, some_jobs
 
 SECRET = b'{"args":{"who":"ada","pin":"1234-secret"},"secret":["pin"]}'

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from penstock.job import ENDED
-from penstock.schedule import Decision, Schedule, plan
+from penstock.schedules.schedule import Decision, Schedule, plan
 from tests.brokers.agreeing import a_maker, agree
 from tests.brokers.test_model import MAYBE, Agreement, told
 from tests.factories import a_schedule

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.lake_mark import Gap, Mark
+from penstock.broker.protocol import Broker
 from penstock.errors import Refused
 from penstock.job import State, failed, succeeded
-from penstock.mark import Gap, Mark
 from tests.factories import a_job, begun, claim, enqueue_and_claim, history_of, settle, some_jobs
 
 DAY = 86400

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import State, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, enqueue_and_claim, ids_of, settle, some_jobs
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.job import State, put_back, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_worker, claim, enqueue_and_claim, ids_of, some_jobs
 
 

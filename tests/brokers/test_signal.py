@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from penstock import App, wait_for
+from penstock.broker.filter import Filter
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.flow import WAIT_TASK, Gift
+from penstock.flows.flow import WAIT_TASK, Gift
+from penstock.flows.signals import TAG
 from penstock.job import State, succeeded
-from penstock.signals import TAG
 from tests.factories import (
     a_flow,
     a_job,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.app.clock import SYSTEM_CLOCK
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
-from penstock.clock import SYSTEM_CLOCK
-from penstock.flow import WAIT_TASK
+from penstock.flows.flow import WAIT_TASK
+from penstock.flows.signals import TAG
 from penstock.job import State, succeeded
-from penstock.signals import TAG
 from tests.brokers.another import Another
 from tests.brokers.test_races import at_once
 from tests.factories import a_flow, a_worker, claim, history_of, ids_of, part, settle

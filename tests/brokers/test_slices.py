@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
+from penstock.broker.slice import Selection
 from penstock.job import failed, succeeded
-from penstock.slice import Selection
 from tests.factories import a_job, claim, end_all, ids_of, settle, some_jobs
 
 

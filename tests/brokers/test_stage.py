@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from penstock.broker.filter import Filter
+from penstock.enqueue.ids import Ids
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.ids import Ids
 from penstock.job import Lane, Parcel
 from tests.factories import a_job, claim, some_jobs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.job import succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, settle
 
 

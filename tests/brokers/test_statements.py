@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.bench.postgres.statements import BenchStatements
-from penstock.bench.raw import RawStatements
 from penstock.brokers.postgres.statements import PostgresStatements
 from penstock.brokers.sql_files import SqlFiles
 from penstock.brokers.sqlite.statements import SqliteStatements
 from penstock.brokers.tables.statements import Statements
+from penstock.tools.bench.postgres.statements import BenchStatements
+from penstock.tools.bench.raw import RawStatements
 
 SOURCE = Path(penstock.__file__).parent
 FILES = sorted(

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from penstock.job import Parcel, State, failed, succeeded
-from penstock.upkeep import Upkeep
+from penstock.worker.upkeep import Upkeep
 from tests.factories import (
     a_flow,
     a_job,

@@ -11,7 +11,7 @@ import pytest
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.condition import condition
 from penstock.job import failed, put_back
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, enqueue_and_claim, settle
 
 LONG = 20.0  # seconds that no test should ever need

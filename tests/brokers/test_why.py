@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.job import State, failed, succeeded, try_again
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, a_worker, claim, enqueue_and_claim, settle, some_jobs
 
 

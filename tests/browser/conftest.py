@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.job import failed, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
 from tests.factories import a_job, begun, claim, some_jobs
 from tests.web.conftest import Web, served

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.job import Job
 from penstock.web.access import Role
 from tests.factories import a_job

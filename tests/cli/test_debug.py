@@ -12,10 +12,10 @@ import sys
 import psycopg
 import pytest
 
-from penstock.broker import Note, WorkerRow
+from penstock.broker.protocol import Note, WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import State, failed, succeeded
-from penstock.rule import RuleKind
+from penstock.rules.rule import RuleKind
 
 TASKS = """
 import asyncio

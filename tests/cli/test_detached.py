@@ -15,10 +15,10 @@ import termios
 
 import pytest
 
-from penstock.broker import Note, WorkerRow
+from penstock.broker.protocol import Note, WorkerRow
 from penstock.job import Outcome, State
-from penstock.worker.detached.exits import Exit
-from penstock.worker.detached.folder import Folder, state_folder
+from penstock.worker.detached.exit_codes import Exit
+from penstock.worker.detached.state_folder import Folder, state_folder
 
 TASKS = """
 import time

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from penstock import App
-from penstock.broker import WorkerRow
+from penstock.broker.protocol import WorkerRow
 
 FLOWS = """
 from penstock import App
@@ -50,7 +50,7 @@ def enqueued(cli, *platforms, **options):
 
 def work(app: App, limit: int = 100) -> None:
     """Run what is ready, once."""
-    from penstock.run import run
+    from penstock.run.attempt import run
 
     row = WorkerRow(id="worker-1", tasks=app.known_tasks())
     claimed = app.broker.claim(row, limit=limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from penstock.cli.interrupt import quietly_interrupted
+from penstock.cli.spark_interrupt import quietly_interrupted
 
 
 def test_what_py4j_says_of_an_interrupted_wait_is_left_out(caplog):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.lake_mark import Mark
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
-from penstock.mark import Mark
 from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
 

@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from penstock.brokers import open_broker
-from penstock.ids import derived_id
+from penstock.enqueue.ids import derived_id
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from penstock import App
 from penstock.cli.schedules import slot_lines
 from penstock.job import Job
-from penstock.schedule import Schedule, replaced
-from penstock.schedule_look import state_of
+from penstock.schedules.schedule import Schedule, replaced
+from penstock.schedules.status import state_of
 
 
 @pytest.fixture

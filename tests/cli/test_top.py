@@ -114,9 +114,9 @@ def test_what_does_not_go_together_is_refused(busy, words, sentence):
 
 
 def test_what_a_job_says_is_no_order_to_the_terminal(capsys):
-    from penstock.cli import show
+    from penstock.cli import output
 
-    show.say("no \x1b]0;title\x07\x1b[2J\x9b31m money\r", "red")
+    output.say("no \x1b]0;title\x07\x1b[2J\x9b31m money\r", "red")
 
     said = capsys.readouterr().out
     assert "no ␛]0;title␛[2J�31m money" in said

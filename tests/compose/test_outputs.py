@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Refused, State
-from penstock.flow import Fill, member_of
+from penstock.flows.flow import Fill, member_of
 from tests.compose.compose_tasks import (
     Order,
     Renamed,

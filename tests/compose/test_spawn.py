@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from penstock import Outcome, State
-from penstock.compose import Spawn, spawned
-from penstock.worker.process import whole_outcome
+from penstock.flows.compose import Spawn, spawned
+from penstock.worker.job_process import whole_outcome
 from tests.compose.compose_tasks import add, double, nothing, spawns_badly, split, total
 
 

@@ -22,9 +22,9 @@ import typer.main
 
 import penstock
 from penstock import App, CurrentJob, FlowHandle, Handle, Repeat, Retry, Task
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
+from penstock.cli.init_and_dev import FIRST_TASK
 from penstock.cli.root import root
-from penstock.cli.start import FIRST_TASK
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

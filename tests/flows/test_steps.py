@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock import RetryLater, State, chain, current_job
-from penstock.filter import Filter
-from penstock.retry import Retry
+from penstock.broker.filter import Filter
+from penstock.task.retry import Retry
 
 
 def test_the_last_step_of_a_worker_that_lost_its_lease_is_refused(guild):

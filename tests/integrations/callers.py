@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from penstock import App
-from penstock.handle import Handle
+from penstock.enqueue.handle import Handle
 from penstock.job import Job
-from penstock.task import Task
+from penstock.task.task import Task
 
 
 def sqlalchemy_url(url: str, driver: str) -> str:

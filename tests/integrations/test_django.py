@@ -64,7 +64,7 @@ def default(shop: Any) -> Iterator[str]:
 def _emptied(alias: str) -> Iterator[str]:
     from django.db import connections
 
-    from penstock.filter import Filter
+    from penstock.broker.filter import Filter
     from penstock.integrations.django import app
     from tests.integrations.shop.models import Order
 

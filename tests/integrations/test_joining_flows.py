@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.broker import Broker
+from penstock.app.clock import SYSTEM_CLOCK
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
-from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import Refused
 from penstock.job import State, succeeded
 from tests.factories import a_flow, a_job, a_worker, ids_of, part

@@ -18,9 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from penstock import App, Refused
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
 from penstock.job import Job
-from penstock.task import PlainTask
+from penstock.task.task import PlainTask
 from tests.integrations.callers import (
     CALLERS,
     AsyncOrmSessionAsyncpg,

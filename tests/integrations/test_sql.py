@@ -19,11 +19,11 @@ from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from penstock import App, current_job
-from penstock.checks import is_path
-from penstock.filter import Filter
-from penstock.ids import Ids, time_of
+from penstock.broker.checks import is_path
+from penstock.broker.filter import Filter
+from penstock.enqueue.ids import Ids, time_of
 from penstock.job import Job, Lane
-from penstock.task import PlainTask
+from penstock.task.task import PlainTask
 from penstock.worker import Worker
 from tests.factories import NO_PATHS, ODD_PATHS, PATHS
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from pyspark.sql import types
 
+from penstock.broker.filter import Filter
 from penstock.brokers import open_broker
-from penstock.filter import Filter
 from penstock.job import Job
 
 APP = f"{Path(__file__).with_name('sink_tasks.py')}:app"

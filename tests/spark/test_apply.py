@@ -13,10 +13,10 @@ import pytest
 
 import penstock.spark
 from penstock import App, Refused, ResultGone
+from penstock.app.locate import load_app
 from penstock.job import State
-from penstock.rule import RuleKind
-from penstock.spark import applying, row_id
-from penstock.target import load_app
+from penstock.rules.rule import RuleKind
+from penstock.spark import apply_frame, row_id
 from tests.spark.frames import jobs_in
 
 TASKS = Path(__file__).with_name("apply_tasks.py")
@@ -138,7 +138,7 @@ def test_a_row_whose_job_was_deleted_is_named(
     penstock.spark.apply(frame_of(spark, "a"), task, id="id")
     app.broker.delete([row_id(task.name, 0)])
     task.options(delay=3600).enqueue(id=1, text="of somebody else, for later")
-    monkeypatch.setattr(applying, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(apply_frame, "_EVERY_SECONDS", 0.0)
 
     with pytest.raises(ResultGone, match="row id=0 is not kept any more"):
         penstock.spark.apply(frame_of(spark, "a"), task, id="id")

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from penstock.broker.views import Event
 from penstock.brokers import open_broker
-from penstock.rule import RuleKind
+from penstock.rules.rule import RuleKind
 from penstock.spark import row_id
 from penstock.spark.fleet import Fleet
-from penstock.views import Event
 from tests.spark.frames import jobs_in
 from tests.stories.test_limits import most_in_a_window, tolerance_of
 
@@ -28,7 +28,7 @@ SOON = 500.0
 APPLY = """
 import os, signal, sys, threading
 import penstock.spark
-from penstock.target import load_app
+from penstock.app.locate import load_app
 
 target, into, rows, rate, calls = sys.argv[1:]
 app = load_app(target)

@@ -15,7 +15,7 @@ from pyspark.sql import types
 
 from penstock.errors import Refused
 from penstock.spark.sink import BatchSink, StreamSink
-from penstock.spark.sink.fitting import Fit, fit
+from penstock.spark.sink.column_types import Fit, fit
 from tests.spark.frames import APP, arguments_in, jobs_in, numbers_in, schema_of
 from tests.spark.sink_tasks import Line
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from penstock import Refused
-from penstock.release import release
-from penstock.spark.shipping import look_around
+from penstock.app.version import release
+from penstock.spark.ship_code import look_around
 from tests.spark.cluster import Cluster
 from tests.spark.drivers import SOURCE
 

@@ -14,16 +14,16 @@ from pyspark.sql.functions import length
 from pyspark.sql.types import StringType, StructField, StructType
 
 import penstock.spark
-from penstock.broker import Broker
+from penstock.broker.filter import Filter
+from penstock.broker.gauge import Gauge
+from penstock.broker.protocol import Broker
+from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
+from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.flow import member_of
-from penstock.gauge import Gauge
+from penstock.flows.flow import member_of
 from penstock.job import ENDED, succeeded
-from penstock.redact import redact
-from penstock.slice import Selection
-from penstock.spark.reading import TableReader
+from penstock.spark.readers import TableReader
 from penstock.spark.tables import TABLES, columns_of
 from tests.factories import a_flow, begun, claim, part, some_jobs
 from tests.spark.conftest import whatever_the_store

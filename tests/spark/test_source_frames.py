@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.job import failed, succeeded
-from penstock.spark.pipelines.answers import MOST, answer
-from penstock.spark.pipelines.origin import store_frames
+from penstock.spark.pipelines.report_data import MOST, answer
+from penstock.spark.pipelines.report_source import store_frames
 from tests.factories import begun, claim, some_jobs
 from tests.spark.conftest import whatever_the_store
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed, succeeded
-from penstock.spark.reading import TableReader, TableStream
+from penstock.spark.readers import TableReader, TableStream
 from penstock.spark.source import PenstockSource
 from penstock.spark.tables import TIMES, columns_of
 from tests.factories import a_job, begun, claim, settle, some_jobs

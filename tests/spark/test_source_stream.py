@@ -13,12 +13,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 import penstock.spark
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
+from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import succeeded
-from penstock.slice import Selection
-from penstock.spark.reading import TableStream
+from penstock.spark.readers import TableStream
 from tests.factories import a_worker, begun, claim, some_jobs
 from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import end, fill

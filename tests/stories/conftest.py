@@ -22,10 +22,10 @@ import pytest
 
 import penstock
 from penstock import StoreUnreachable, UnknownOutcome
-from penstock.handle import Handle
+from penstock.broker.views import Event
+from penstock.enqueue.handle import Handle
 from penstock.job import State
 from penstock.testing.postgres import Server
-from penstock.views import Event
 
 T = TypeVar("T")
 

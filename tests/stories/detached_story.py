@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock import StoreUnreachable
-from penstock.worker.detached.folder import Folder, Run, state_folder
-from penstock.worker.detached.tree import MARK
+from penstock.worker.detached.processes import MARK
+from penstock.worker.detached.state_folder import Folder, Run, state_folder
 from tests.stories.conftest import Fleet, Story, alive, eventually
 
 TASKS_FILE = Path(__file__).with_name("detached_tasks.py")

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from penstock import State
-from penstock.broker import WorkerRow
-from penstock.worker.detached.exits import Exit
+from penstock.broker.protocol import WorkerRow
+from penstock.worker.detached.exit_codes import Exit
 from penstock.worker.detached.keeper import KeeperConfig
 from penstock.worker.detached.log_file import MOST_BYTES
 from tests.stories.conftest import alive, eventually

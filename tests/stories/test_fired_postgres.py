@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock import App, State
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
 from penstock.job import succeeded
 from penstock.testing.postgres import Server
 from tests.factories import a_job, claim, some_jobs

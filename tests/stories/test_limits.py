@@ -13,8 +13,8 @@ from contextlib import suppress
 import pytest
 
 from penstock import State
-from penstock.rule import Rule, RuleKind
-from penstock.views import Event
+from penstock.broker.views import Event
+from penstock.rules.rule import Rule, RuleKind
 from tests.stories.conftest import Story
 
 LIMIT = RuleKind.LIMIT

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from penstock import State
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.job import succeeded
 from penstock.testing.clock import Clock
-from penstock.upkeep import Upkeep
+from penstock.worker.upkeep import Upkeep
 from tests.factories import a_job, a_schedule, a_worker, begun, claim
 from tests.stories.conftest import Load, Story, eventually
 

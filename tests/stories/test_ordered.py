@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock import State
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.stories.conftest import Story, eventually
 
 KEYS = ("ada", "bob", "cy", "di", "eve", "fay")

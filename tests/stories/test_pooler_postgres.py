@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from penstock import App, RetryLater, State, StoreUnreachable
-from penstock.broker import Note
-from penstock.filter import Filter
-from penstock.handle import Handle
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Note
+from penstock.enqueue.handle import Handle
 from penstock.job import failed, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.postgres import Server
 from penstock.worker import Worker
 from tests.factories import a_worker, claim, some_jobs

@@ -22,7 +22,7 @@ import pytest
 from penstock import State
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import put_back, succeeded, try_again
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, a_worker, begun, claim, settle, some_jobs
 from tests.stories.conftest import Story, eventually
 

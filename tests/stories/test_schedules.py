@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from datetime import datetime
 
-from penstock.schedule import slot_id, slots_after
+from penstock.schedules.schedule import slot_id, slots_after
 from tests.stories.conftest import Story, eventually
 
 APP = """

@@ -278,7 +278,7 @@ def test_a_task_that_fails_the_second_time_is_not_idempotent(app):
 
 
 def test_a_task_that_may_not_run_says_why(app, work):
-    from penstock.rule import Rule, RuleKind
+    from penstock.rules.rule import Rule, RuleKind
 
     with app.testing() as t:
         t.broker.set_rule(Rule(RuleKind.PAUSE, task="work"))

@@ -347,7 +347,7 @@ def test_a_task_that_needs_tags_runs_here_too(app):
 
 
 def test_paused_jobs_stay_until_they_are_resumed(app):
-    from penstock.rule import Rule, RuleKind
+    from penstock.rules.rule import Rule, RuleKind
 
     @app.task(queue="mail")
     def send() -> None: ...

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.app.clock import Clock
 from penstock.brokers.sqlite import SqliteBroker
-from penstock.clock import Clock
 
 
 def act(path: Path, clock: Clock, verb: Callable[[SqliteBroker], object], die_at: int) -> int:

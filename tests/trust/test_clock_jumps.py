@@ -8,7 +8,7 @@ import pytest
 
 from penstock import App, State
 from penstock.job import succeeded, try_again
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, a_worker, begun, claim, settle, some_jobs
 
 JUMPS = [3600, -3600, 86400, -86400]

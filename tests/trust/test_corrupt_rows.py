@@ -7,9 +7,9 @@ import sqlite3
 import pytest
 
 from penstock import App, State
-from penstock.broker import WorkerRow
-from penstock.filter import Filter
-from penstock.rule import Rule, RuleKind
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import WorkerRow
+from penstock.rules.rule import Rule, RuleKind
 
 GARBAGE = b"\x00\xff\xfe{[\x80"
 

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from penstock import App, State
-from penstock.broker import WorkerRow
-from penstock.rule import Rule, RuleKind
+from penstock.broker.protocol import WorkerRow
+from penstock.rules.rule import Rule, RuleKind
 from tests.trust.test_corrupt_rows import enqueue, everything_can_be_looked_at
 
 GARBAGE = b"\x00\xff\xfe{[\x80"

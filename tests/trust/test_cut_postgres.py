@@ -15,12 +15,12 @@ import psycopg
 import pytest
 
 from penstock import App, Refused, State, StoreUnreachable, UnknownOutcome
-from penstock.broker import Batch
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Batch
 from penstock.brokers.postgres import PostgresBroker
-from penstock.filter import Filter
 from penstock.job import Job, failed, put_back, succeeded, try_again
+from penstock.schedules.timetable import Timetable
 from penstock.testing.clock import Clock
-from penstock.timetable import Timetable
 from tests.factories import (
     a_flow,
     a_job,

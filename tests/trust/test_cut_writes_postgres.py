@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from penstock import StoreUnreachable, UnknownOutcome
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job
 from tests.factories import a_job, some_jobs

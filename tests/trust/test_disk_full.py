@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock import App, StoreFull
+from penstock.broker.filter import Filter
 from penstock.brokers.sqlite import SqliteBroker
-from penstock.filter import Filter
 from penstock.job import State, succeeded
 from tests.factories import a_job, claim, some_jobs
 

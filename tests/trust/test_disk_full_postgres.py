@@ -20,8 +20,8 @@ import psycopg
 import pytest
 
 from penstock import StoreFull, StoreUnreachable, UnknownOutcome
+from penstock.broker.filter import Filter
 from penstock.brokers.postgres import PostgresBroker
-from penstock.filter import Filter
 from penstock.job import Job, Outcome, State, succeeded
 from penstock.testing.postgres import Server
 from tests.factories import a_job, a_worker, claim, some_jobs

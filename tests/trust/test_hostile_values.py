@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from penstock import App, JobFailed, Refused, State
-from penstock.broker import WorkerRow
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import WorkerRow
 from penstock.job import Job, succeeded
 from tests.factories import a_job
 

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.broker import Batch, Note
+from penstock.broker.filter import Filter
+from penstock.broker.lake_mark import Mark
+from penstock.broker.protocol import Batch, Note
 from penstock.brokers.sqlite import SqliteBroker
-from penstock.filter import Filter
 from penstock.job import Unique, failed, succeeded, try_again
-from penstock.mark import Mark
-from penstock.rule import Rule, RuleKind
-from penstock.schedule import plan
+from penstock.rules.rule import Rule, RuleKind
+from penstock.schedules.schedule import plan
 from penstock.testing.clock import Clock
 from tests.factories import a_job, a_schedule, a_worker, begun, some_jobs
 from tests.trust.dying import act

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.filter import Filter
 from penstock.brokers.sqlite import SqliteBroker
-from penstock.filter import Filter
-from penstock.flow import WAIT_TASK
+from penstock.flows.flow import WAIT_TASK
+from penstock.flows.signals import TAG
 from penstock.job import failed, succeeded
-from penstock.signals import TAG
 from penstock.testing.clock import Clock
 from tests.factories import a_flow, a_worker, begun, claim, part
 from tests.trust.dying import act

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from penstock import State, StoreUnreachable, UnknownOutcome
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import ENDED, failed, succeeded
 from penstock.testing.clock import Clock

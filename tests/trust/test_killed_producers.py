@@ -17,9 +17,9 @@ import msgspec
 import psycopg
 import pytest
 
-from penstock.broker import WorkerRow
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers import open_broker
-from penstock.filter import Filter
 from penstock.job import Job, succeeded
 from tests.stories.conftest import eventually
 

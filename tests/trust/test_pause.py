@@ -17,10 +17,10 @@ import msgspec
 import pytest
 
 from penstock import App, State
-from penstock.broker import Broker
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
-from penstock.filter import Filter
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_job, claim, some_jobs
 
 PROGRAM = Path(__file__).parent / "programs" / "starts.py"

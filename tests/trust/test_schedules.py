@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock import App
-from penstock.filter import Filter
-from penstock.schedule import Decision, Schedule, slot_id, slots_after
+from penstock.broker.filter import Filter
+from penstock.schedules.schedule import Decision, Schedule, slot_id, slots_after
 from penstock.testing.clock import Clock
 from tests.factories import a_schedule
 

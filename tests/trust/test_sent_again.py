@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 
 from penstock import App
-from penstock.filter import Filter
-from penstock.ids import Ids, derived_id
+from penstock.broker.filter import Filter
+from penstock.enqueue.ids import Ids, derived_id
 from penstock.job import Job, Lane, Parcel, State, failed, pack, put_back, succeeded, try_again
 from tests.factories import a_job, claim, history_of, some_jobs
 

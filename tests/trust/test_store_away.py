@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from penstock import App, State, StoreUnreachable, UnknownOutcome, current_job
+from penstock.app.store_retry import Patience
 from penstock.job import Job
-from penstock.patience import Patience
 from tests.stories.conftest import eventually
 from tests.stories.proxy import Proxy
 from tests.workers import attempts, working

@@ -19,8 +19,8 @@ import psycopg
 import pytest
 
 from penstock import App, JobFailed, State, current_job
-from penstock.broker import Broker
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Broker
 
 PROGRAM = Path(__file__).parent / "programs" / "effects.py"
 

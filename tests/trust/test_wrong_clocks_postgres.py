@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock import App
-from penstock.ids import time_of
+from penstock.enqueue.ids import time_of
 from penstock.job import Job
 
 PROGRAM = Path(__file__).with_name("programs") / "wrong_clock.py"

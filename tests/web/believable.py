@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
-from penstock.backfill import KEY, TAG
-from penstock.broker import Broker
-from penstock.copied import enqueue_copy
-from penstock.filter import Filter
-from penstock.flow import Flow, Member, Node
-from penstock.ids import Ids, derived_id
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Broker
+from penstock.broker.views import Note, WorkerRow
+from penstock.enqueue.copy import enqueue_copy
+from penstock.enqueue.ids import Ids, derived_id
+from penstock.flows.flow import Flow, Member, Node
 from penstock.job import Job, State, failed, succeeded
-from penstock.rule import Rule, RuleKind
-from penstock.schedule import Schedule
+from penstock.rules.rule import Rule, RuleKind
+from penstock.schedules.schedule import Schedule
+from penstock.schedules.timetable import decide
+from penstock.task.backfill import KEY, TAG
 from penstock.testing.clock import Clock
-from penstock.timetable import decide
-from penstock.views import Note, WorkerRow
 
 TASKS = {
     "shop:send_receipt": "mail",

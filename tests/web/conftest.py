@@ -12,7 +12,7 @@ import httpx
 import pytest
 import uvicorn
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.web import dashboard
 from penstock.web.access import Role, Token, Tokens, new_token
 from penstock.web.serve import listening

@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 from playwright.sync_api import sync_playwright
 
+from penstock.broker.filter import Filter
 from penstock.brokers.sqlite import SqliteBroker
-from penstock.filter import Filter
 from penstock.job import State
 from penstock.testing.clock import Clock
 from penstock.web.access import Role

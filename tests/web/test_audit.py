@@ -10,16 +10,16 @@ import re
 
 import pytest
 
-from penstock.audit import KINDS, Deed, Wanted, read_audit
-from penstock.deed_text import told_of
-from penstock.flow import WAIT_TASK
+from penstock.broker.lake_mark import Mark
+from penstock.broker.views import RECORDED
+from penstock.flows.flow import WAIT_TASK
+from penstock.flows.signals import TAG
 from penstock.job import succeeded
-from penstock.mark import Mark
-from penstock.rule import Rule, RuleKind
-from penstock.signals import TAG
-from penstock.views import RECORDED
+from penstock.operate.audit import KINDS, Deed, Wanted, read_audit
+from penstock.operate.audit_text import told_of
+from penstock.operate.why import moment
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
-from penstock.why import moment
 from tests.factories import a_flow, a_job, a_schedule, begun, claim, part, settle, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_operations import ended

@@ -11,7 +11,7 @@ import pytest
 from penstock.brokers import open_broker
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
 from penstock.web.routes import ROUTES
 from tests.factories import a_job, begun, enqueue_and_claim, settle, some_jobs

@@ -8,9 +8,9 @@ from datetime import date
 import pytest
 
 from penstock import App
-from penstock.backfill_look import look_at_backfill, partition_of
-from penstock.broker import WorkerRow
+from penstock.broker.protocol import WorkerRow
 from penstock.job import failed, succeeded
+from penstock.operate.backfill_status import look_at_backfill, partition_of
 from penstock.web.access import Role
 from tests.factories import a_job, some_jobs
 from tests.web.conftest import Web
@@ -140,8 +140,8 @@ def test_with_no_backfill_the_pages_say_how_to_make_one(memory_web: Web):
 
 
 def test_partitions_of_every_kind_are_read_and_stay_in_order(memory_broker, clock):
-    from penstock.backfill import KEY, TAG
-    from penstock.ids import derived_id
+    from penstock.enqueue.ids import derived_id
+    from penstock.task.backfill import KEY, TAG
 
     texts = ["10", "9", "2026-01-02", "2026-01-01T01:00:00+00:00", "none", "2026-01-01T01:00"]
     memory_broker.enqueue(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.app import App
-from penstock.audit import Wanted, read_audit
-from penstock.deed_text import told_of
-from penstock.filter import parse_filter
+from penstock.app.app import App
+from penstock.broker.filter import parse_filter
 from penstock.job import State, Unique, failed
+from penstock.operate.audit import Wanted, read_audit
+from penstock.operate.audit_text import told_of
 from penstock.web.access import Role
 from tests.factories import a_flow, a_job, begun, claim, part, settle
 from tests.web.conftest import Web

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.rule import Rule, RuleKind
-from penstock.views import Count
+from penstock.broker.views import Count
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Person, Role
-from penstock.web.counting import KEPT_SECONDS, MANY, Counting
+from penstock.web.count_cache import KEPT_SECONDS, MANY, Counting
 from penstock.web.verbs import Verbs
 from tests.factories import a_job, some_jobs
 

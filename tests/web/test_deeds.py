@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock import App, wait_for
-from penstock.audit import Deed, Wanted, read_audit
-from penstock.broker import Broker, WorkerRow
+from penstock.app.clock import SYSTEM_CLOCK
+from penstock.broker.lake_mark import Mark
+from penstock.broker.protocol import Broker, WorkerRow
 from penstock.brokers import open_broker
-from penstock.clock import SYSTEM_CLOCK
 from penstock.job import State, failed
-from penstock.mark import Mark
-from penstock.rule import Rule, RuleKind
+from penstock.operate.audit import Deed, Wanted, read_audit
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
 from penstock.web.routes import ROUTES
 from tests.factories import a_flow, a_job, a_schedule, claim, part, settle

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.flow import NodeRow, levels_of
-from penstock.web.drawing import COLUMNS, MOST_LINES, ROWS, WIDTH, draw, short, slowest
+from penstock.flows.flow import NodeRow, levels_of
+from penstock.web.flow_drawing import COLUMNS, MOST_LINES, ROWS, WIDTH, draw, short, slowest
 
 
 def a_node(id: str, *needs: str, **fields) -> NodeRow:

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from penstock.app import App
+from penstock.app.app import App
 from penstock.brokers import open_broker
-from penstock.examine import Colour, Finding
-from penstock.rule import Rule, RuleKind
+from penstock.operate.doctor import Colour, Finding
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
-from penstock.web.examining import Examining
+from penstock.web.doctor_runs import Examining
 from tests.factories import some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of

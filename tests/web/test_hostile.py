@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from penstock import App
-from penstock.backfill import KEY, TAG
-from penstock.ids import derived_id
+from penstock.enqueue.ids import derived_id
 from penstock.job import failed
-from penstock.rule import Rule, RuleKind
-from penstock.timetable import decide
+from penstock.rules.rule import Rule, RuleKind
+from penstock.schedules.timetable import decide
+from penstock.task.backfill import KEY, TAG
 from penstock.web.access import Person, Role
 from tests.factories import a_flow, a_job, a_schedule, a_worker, begun, part, settle
 from tests.web.conftest import Web

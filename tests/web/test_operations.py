@@ -13,7 +13,7 @@ from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed
 from penstock.web.access import Person, Role
-from penstock.web.operations import MOST_AT_ONCE, Operations, Preview, preview
+from penstock.web.bulk_operations import MOST_AT_ONCE, Operations, Preview, preview
 from penstock.web.verbs import Forbidden, Verbs
 from tests.factories import a_job, a_worker, begun, some_jobs
 from tests.web.conftest import Web
@@ -194,7 +194,7 @@ def test_what_a_kill_leaves_undone_is_done_by_the_same_filter_again(tmp_path, cl
 
 
 def test_a_preview_counts_up_to_a_bound(memory_broker, clock, monkeypatch):
-    monkeypatch.setattr("penstock.web.operations.MOST_COUNTED", 1500)
+    monkeypatch.setattr("penstock.web.bulk_operations.MOST_COUNTED", 1500)
     fail_all(memory_broker, clock, 2500)
     verbs = Verbs(memory_broker, Person("ada", Role.VIEW), may_change=False)
 
@@ -213,8 +213,8 @@ def test_secrets_are_no_filter_for_an_operation(memory_broker, clock):
 
 
 def test_a_preview_of_what_is_not_indexed_is_given_up_in_time(sqlite_broker, clock, monkeypatch):
-    monkeypatch.setattr("penstock.web.operations.MOST_EXAMINED", 1000)
-    monkeypatch.setattr("penstock.brokers.tables.looking.MOST_EXAMINED", 500)
+    monkeypatch.setattr("penstock.web.bulk_operations.MOST_EXAMINED", 1000)
+    monkeypatch.setattr("penstock.brokers.tables.reading.MOST_EXAMINED", 500)
     sqlite_broker.enqueue(some_jobs(clock, 2000))
     verbs = Verbs(sqlite_broker, Person("vera", Role.VIEW), may_change=False)
 
@@ -274,7 +274,7 @@ def test_jobs_that_wait_for_their_time_are_cancelled_and_no_others(web: Web, bro
 
 
 def test_what_is_later_is_later_than_the_beginning_of_an_operation(broker, clock, monkeypatch):
-    monkeypatch.setattr("penstock.web.operations.PAGE", 1)
+    monkeypatch.setattr("penstock.web.bulk_operations.PAGE", 1)
     jobs = [a_job(clock, run_at=clock.now() + 60) for _ in range(3)]
     broker.enqueue(jobs)
 

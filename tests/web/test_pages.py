@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from penstock.app import App
+from penstock.app.app import App
 from penstock.job import failed, succeeded
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
 from tests.factories import a_job, begun, claim, settle, some_jobs
 from tests.web.conftest import Web
@@ -58,7 +58,7 @@ def test_a_search_says_how_far_it_looked_only_where_it_was_given_up(
         return text_of(client.get("/jobs", params={"q": q}).text)
 
     assert "were looked at" not in found("") + found("key:ada") + found("key:nobody")
-    monkeypatch.setattr("penstock.brokers.tables.looking.MOST_EXAMINED", 600)
+    monkeypatch.setattr("penstock.brokers.tables.reading.MOST_EXAMINED", 600)
     assert "were looked at" not in found("")
     given_up = client.get("/jobs", params={"q": "key:ada"}).text
     assert "600 jobs were looked at, and none of them matches: look further" in text_of(given_up)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.cli.root import root
 from penstock.web.routes import ROUTES
 

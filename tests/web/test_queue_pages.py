@@ -8,7 +8,7 @@ import re
 import pytest
 
 from penstock.job import failed
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
 from tests.factories import a_job, enqueue_and_claim, settle, some_jobs
 from tests.web.conftest import Web

@@ -9,9 +9,9 @@ import re
 
 import pytest
 
+from penstock.broker.lake_mark import Mark
 from penstock.job import failed, succeeded, try_again
-from penstock.mark import Mark
-from penstock.recent import read_recent
+from penstock.operate.recent_stats import read_recent
 from penstock.web.access import Role
 from penstock.web.pages.reports import REPORT
 from tests.factories import a_job, begun, claim, settle, some_jobs

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from penstock import App
-from penstock.as_json import JobJson, event_json, job_json
+from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
-from penstock.ids import derived_id
 from penstock.job import failed, succeeded
+from penstock.operate.to_json import JobJson, event_json, job_json
 from penstock.web.access import Person, Role
 from penstock.web.rest.openapi import document
 from penstock.web.routes import ROUTES

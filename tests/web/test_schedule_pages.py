@@ -6,8 +6,8 @@ import html
 import re
 from datetime import UTC, datetime
 
+from penstock.schedules.timetable import decide
 from penstock.testing.clock import Clock
-from penstock.timetable import decide
 from penstock.web.access import Role
 from tests.factories import a_schedule
 from tests.web.conftest import Web

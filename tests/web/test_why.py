@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from penstock import why as module
-from penstock.broker import Broker
-from penstock.flow import WAIT_TASK
+from penstock.broker.protocol import Broker
+from penstock.flows.flow import WAIT_TASK
+from penstock.flows.signals import TAG
 from penstock.job import failed, succeeded, try_again
-from penstock.rule import Rule, RuleKind
-from penstock.signals import TAG
+from penstock.operate import why as module
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
 from tests.factories import a_flow, a_job, a_worker, claim, part, settle, some_jobs
 from tests.web.conftest import Web

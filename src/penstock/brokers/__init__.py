@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 from urllib.parse import parse_qsl, unquote
 
-from penstock.broker import Broker
+from penstock.app.clock import SYSTEM_CLOCK, Clock
+from penstock.app.settings import mask
+from penstock.broker.protocol import Broker
 from penstock.brokers.condition import StoreCondition
-from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
-from penstock.settings import mask
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
@@ -63,7 +63,7 @@ def migrate_store(url: str, *, post: bool = False) -> None:
     """
     if url.startswith(_POSTGRES):
         need_driver(url)
-        from penstock.brokers.postgres.bringing import migrate
+        from penstock.brokers.postgres.migrate_command import migrate
 
         migrate(url, post=post)
         return
@@ -78,7 +78,7 @@ def migration_sql(url: str, *, post: bool = False) -> str:
         return of_sqlite(_path(url))
     if url.startswith(_POSTGRES):
         need_driver(url)
-        from penstock.brokers.postgres.bringing import migration_sql as of_postgres
+        from penstock.brokers.postgres.migrate_command import migration_sql as of_postgres
 
         return of_postgres(url, post=post)
     raise Refused(f"{mask(url)} has no schema")

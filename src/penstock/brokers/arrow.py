@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.slice import HISTORY, Selection
+from penstock.broker.views import Event
+from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
-from penstock.flow import member_of
+from penstock.flows.flow import member_of
 from penstock.job import ENDED, Job
-from penstock.redact import redact
-from penstock.slice import HISTORY, Selection
-from penstock.views import Event
 
 ROWS_AT_ONCE = 10_000
 

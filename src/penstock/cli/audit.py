@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.audit import Deed, Wanted, check_kinds, deed_json, read_audit
-from penstock.deed_text import told_of
-from penstock.filter import parse_time
-from penstock.why import moment
+from penstock.broker.filter import parse_time
+from penstock.operate.audit import Deed, Wanted, check_kinds, deed_json, read_audit
+from penstock.operate.audit_text import told_of
+from penstock.operate.why import moment
 
 if TYPE_CHECKING:
     import rich.text
 
-    from penstock.broker import Broker
+    from penstock.broker.protocol import Broker
 
 Asked = tuple[list[str], str, str | None, str | None]  # kinds, author, since, until
 
 
 def put_audit(broker: Broker, asked: Asked, before: int | None, limit: int, *, json: bool) -> None:
     """Deeds, newest first; and how to go on, if there is more."""
-    from penstock.cli import show
+    from penstock.cli import output
 
     kinds, author, since, until = asked
     now = broker.clock.now()
@@ -34,16 +34,16 @@ def put_audit(broker: Broker, asked: Asked, before: int | None, limit: int, *, j
         found = read_audit(broker, wanted, before, left)
         for deed in found.deeds:
             if json:
-                show.put_json(deed_json(deed))
+                output.put_json(deed_json(deed))
             else:
-                show.console().print(_line(deed), soft_wrap=True)
+                output.console().print(_line(deed), soft_wrap=True)
         left, count = left - len(found.deeds), count + len(found.deeds)
         if (before := found.before) is None:
             break
     if not json and before is not None:
-        show.aside(f"there is more: --before {before}")
+        output.aside(f"there is more: --before {before}")
     elif not json and not count:
-        show.aside("nobody did anything of that kind")
+        output.aside("nobody did anything of that kind")
 
 
 def _line(deed: Deed) -> rich.text.Text:

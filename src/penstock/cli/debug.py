@@ -12,11 +12,11 @@ from penstock.cli.options import AppTarget, Json, Profile, Url
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
-    from penstock.app import App
-    from penstock.debug import Debugged
+    from penstock.app.app import App
     from penstock.job import Job
-    from penstock.task import Task
-    from penstock.withheld import Withheld
+    from penstock.run.debug import Debugged
+    from penstock.run.dry_run import Withheld
+    from penstock.task.task import Task
 
 
 def debug(
@@ -43,10 +43,10 @@ def debug(
     import logging
 
     from penstock.brokers import open_broker
-    from penstock.cli import show
-    from penstock.cli.place import checked, chosen, load, say_where, store_url
-    from penstock.debug import hidden_arguments, job_to_debug, run_here
-    from penstock.ids import parse_id
+    from penstock.cli import output
+    from penstock.cli.store_choice import checked, chosen, load, say_where, store_url
+    from penstock.enqueue.ids import parse_id
+    from penstock.run.debug import hidden_arguments, job_to_debug, run_here
 
     job_id = parse_id(id)
     if (
@@ -61,7 +61,7 @@ def debug(
     def tell(each: Withheld) -> None:
         withheld.append(each)
         if not json:
-            show.aside(each.says, "cyan")
+            output.aside(each.says, "cyan")
 
     resolved = store_url(url, profile, app)
     if resolved.url.startswith("memory:"):
@@ -84,7 +84,7 @@ def debug(
     finally:
         broker.close()
     if json:
-        show.put_json(_json(job, ended, withheld))
+        output.put_json(_json(job, ended, withheld))
     else:
         _put_end(ended)
     if not ended.returned:
@@ -93,7 +93,7 @@ def debug(
 
 def _task_of(app: App, name: str) -> Task[..., Any]:
     """The task of a stored name, if this app has its code; a name is looked up, not imported."""
-    from penstock.cli.calls import unknown_task
+    from penstock.cli.call_arguments import unknown_task
 
     task = app.task_named(name)
     if task is None:
@@ -107,39 +107,39 @@ def _task_of(app: App, name: str) -> Task[..., Any]:
 
 
 def _introduce(job: Job[Any], hidden: list[str]) -> None:
-    from penstock import as_json
-    from penstock.cli import show
+    from penstock.cli import output
+    from penstock.operate import to_json
 
-    show.aside(
-        f"{job.task}({as_json.call_text(job.body)}), {job.state}, as attempt {job.attempt}; "
+    output.aside(
+        f"{job.task}({to_json.call_text(job.body)}), {job.state}, as attempt {job.attempt}; "
         "the store is not written to"
     )
     for name in hidden:
-        show.aside(f"argument {name} is a secret and was not kept: it is *** here", "yellow")
+        output.aside(f"argument {name} is a secret and was not kept: it is *** here", "yellow")
 
 
 def _put_end(ended: Debugged) -> None:
-    from penstock import as_json
-    from penstock.cli import show
-    from penstock.why import span
+    from penstock.cli import output
+    from penstock.operate import to_json
+    from penstock.operate.why import span
 
     outcome = ended.outcome
     if ended.left:
-        show.complain("left by the debugger; nothing was stored")
+        output.complain("left by the debugger; nothing was stored")
         return
     if outcome.error:
-        show.aside(outcome.error.rstrip(), "")
+        output.aside(outcome.error.rstrip(), "")
     if ended.returned:
         again = " and would have run again" if outcome.reason == "repeat" else ""
-        show.aside(f"returned{again}:", "green")
-        result = None if outcome.result is None else as_json.decoded(outcome.result)
-        show.say(result if isinstance(result, str) else show.one_line(outcome.result, result))
+        output.aside(f"returned{again}:", "green")
+        result = None if outcome.result is None else to_json.decoded(outcome.result)
+        output.say(result if isinstance(result, str) else output.one_line(outcome.result, result))
         return
     after = (
         "" if outcome.run_at is None else f" in {span(max(outcome.run_at - _ended_at(ended), 0))}"
     )
     how = f"been ready again{after}" if outcome.state == "ready" else f"ended as {outcome.state}"
-    show.complain(f"would have {how}: {outcome.reason or 'error'}")
+    output.complain(f"would have {how}: {outcome.reason or 'error'}")
 
 
 def _ended_at(ended: Debugged) -> float:
@@ -147,7 +147,7 @@ def _ended_at(ended: Debugged) -> float:
 
 
 def _json(job: Job[Any], ended: Debugged, withheld: list[Withheld]) -> dict[str, Any]:
-    from penstock import as_json
+    from penstock.operate import to_json
 
     outcome = ended.outcome
     return {
@@ -158,7 +158,7 @@ def _json(job: Job[Any], ended: Debugged, withheld: list[Withheld]) -> dict[str,
         "left": ended.left,
         "state": outcome.state,
         "reason": outcome.reason,
-        "result": as_json.decoded(outcome.result),
+        "result": to_json.decoded(outcome.result),
         "error": outcome.error,
         "withheld": withheld,
     }

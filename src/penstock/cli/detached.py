@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from penstock.broker import Broker, WorkerRow
+    from penstock.broker.protocol import Broker, WorkerRow
     from penstock.job import Job
-    from penstock.notes import Progress
+    from penstock.run.job_notes import Progress
     from penstock.spark.application import Application
 
 _FOLLOW_SECONDS = 0.2
@@ -60,8 +60,8 @@ def detached(
 
     Example: penstock detached log 0190a6c4-5e1f-7000-8000-00000a1b2000 --follow
     """
-    from penstock.cli.place import opened
-    from penstock.ids import parse_id
+    from penstock.cli.store_choice import opened
+    from penstock.enqueue.ids import parse_id
 
     if (act is Act.LIST) is not (id is None):
         raise Refused("list takes no id; log, cancel and run take one: penstock detached log ID")
@@ -77,8 +77,8 @@ def detached(
 
 
 def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
-    from penstock.cli.place import store_url
-    from penstock.worker.detached.folder import state_folder
+    from penstock.cli.store_choice import store_url
+    from penstock.worker.detached.state_folder import state_folder
 
     return state_folder(store_url(url, profile, app).url)
 
@@ -86,8 +86,8 @@ def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
 def _list(broker: Broker, *, every: bool, json: bool) -> None:
     import rich.text
 
-    from penstock.cli import show
-    from penstock.filter import Filter
+    from penstock.broker.filter import Filter
+    from penstock.cli import output
     from penstock.job import DETACHED, ENDED, State
 
     states = () if every else tuple(state for state in State if state not in ENDED)
@@ -97,33 +97,35 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
     now = broker.clock.now()
     told = {job.id: told_of(broker, job) for job in jobs}
     if json:
-        show.put_json_lines(
+        output.put_json_lines(
             _described(job, rows.get(job.worker or ""), *told[job.id]) for job in jobs
         )
         return
     if not jobs:
-        show.aside(
+        output.aside(
             "there is no detached job"
             if every
             else "no detached job waits or runs; --all shows those that have ended"
         )
         return
-    made = show.ids_table("task", "how far")
+    made = output.ids_table("task", "how far")
     for job in jobs:
         far = _how_far(job, rows.get(job.worker or ""), told[job.id][0], now)
         task, far = rich.text.Text(job.task), rich.text.Text(far)
-        made.add_row(job.id, show.state_text(job.state), task, far)
-    show.console().print(made)
+        made.add_row(job.id, output.state_text(job.state), task, far)
+    output.console().print(made)
     for job in jobs:
         for sentence in sentences(*told[job.id]):
-            show.aside(f"{job.id}: {sentence}")
+            output.aside(f"{job.id}: {sentence}")
     if len(jobs) == _MOST:
-        show.aside(f"the newest {_MOST}; `penstock find --detached --after {jobs[-1].id}` goes on")
+        output.aside(
+            f"the newest {_MOST}; `penstock find --detached --after {jobs[-1].id}` goes on"
+        )
 
 
 def _how_far(job: Job[Any], row: WorkerRow | None, progress: Progress | None, now: float) -> str:
     from penstock.job import State
-    from penstock.why import ago
+    from penstock.operate.why import ago
 
     if job.state is not State.RUNNING:
         tried = f", {job.attempt} attempts" if job.attempt > 1 else ""
@@ -139,7 +141,7 @@ def told_of(broker: Broker, job: Job[Any]) -> tuple[Progress | None, Application
     import msgspec
 
     from penstock.job import State
-    from penstock.notes import Progress
+    from penstock.run.job_notes import Progress
 
     if job.state is not State.RUNNING:
         return None, None
@@ -178,7 +180,7 @@ def _described(
     progress: Progress | None,
     application: Application | None,
 ) -> dict[str, Any]:
-    from penstock import as_json
+    from penstock.operate import to_json
 
     return {
         "id": job.id,
@@ -192,25 +194,27 @@ def _described(
         "attempt": job.attempt,
         "failures": job.failures,
         "lapses": job.lapses,
-        "enqueued_at": as_json.iso(job.enqueued_at or None),
-        "claimed_at": as_json.iso(job.claimed_at),
-        "ended_at": as_json.iso(job.ended_at),
+        "enqueued_at": to_json.iso(job.enqueued_at or None),
+        "claimed_at": to_json.iso(job.claimed_at),
+        "ended_at": to_json.iso(job.ended_at),
         **facts(progress, application),
     }
 
 
 def _cancel(broker: Broker, id: str, reason: str, *, json: bool) -> None:
-    from penstock.cli import show
+    from penstock.cli import output
 
     told = broker.cancel([id], author(), reason)
     if json:
-        show.put_json({"id": id, "cancelled": bool(told)})
+        output.put_json({"id": id, "cancelled": bool(told)})
     elif told:
-        show.say(f"job {id} is told to end; what has not ended after its worker's grace is killed")
+        output.say(
+            f"job {id} is told to end; what has not ended after its worker's grace is killed"
+        )
     elif (job := broker.get(id)) is None:
-        show.say(f"there is no job {id}: `penstock find --detached` shows those there are")
+        output.say(f"there is no job {id}: `penstock find --detached` shows those there are")
     else:
-        show.say(f"job {id} has ended already: it is {job.state}")
+        output.say(f"job {id} has ended already: it is {job.state}")
     if not told:
         raise typer.Exit(1)
 
@@ -219,7 +223,7 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
     import time
 
     from penstock.job import ENDED
-    from penstock.worker.detached.folder import Folder
+    from penstock.worker.detached.state_folder import Folder
 
     try:
         log = Folder(folder).read_log(id)
@@ -243,7 +247,7 @@ def _writer() -> Callable[[bytes], object]:
     """What writes a log to stdout: byte for byte, but to a terminal as text that orders nothing."""
     import codecs
 
-    from penstock.cli.show import legible
+    from penstock.cli.output import legible
 
     if not sys.stdout.isatty():
         return sys.stdout.buffer.write
@@ -267,8 +271,8 @@ def _no_log(broker: Broker, id: str, folder: Path) -> str:
 
 
 def _run(id: str, url: str | None, profile: str | None, app: str | None) -> int:
-    from penstock.cli.place import checked, chosen, load
-    from penstock.worker.detached.by_hand import run_by_hand
+    from penstock.cli.store_choice import checked, chosen, load
+    from penstock.worker.detached.run_manually import run_by_hand
 
     if app is None:
         raise Refused(f"run needs the code: penstock detached run {id} --app myapp:app")

@@ -15,9 +15,9 @@ from penstock.errors import Refused
 if TYPE_CHECKING:
     import rich.text
 
-    from penstock.broker import Broker
-    from penstock.flow import FlowRow, NodeRow
-    from penstock.flow_look import Look
+    from penstock.broker.protocol import Broker
+    from penstock.flows.flow import FlowRow, NodeRow
+    from penstock.flows.status import Look
 
 
 def flow(
@@ -47,10 +47,10 @@ def flow(
 
     Example: penstock flow --name access --find user=62
     """
-    from penstock.cli import show
-    from penstock.cli.place import opened
-    from penstock.flow_look import flow_json, flow_with, look_at
-    from penstock.ids import parse_id
+    from penstock.cli import output
+    from penstock.cli.store_choice import opened
+    from penstock.enqueue.ids import parse_id
+    from penstock.flows.status import flow_json, flow_with, look_at
 
     if (id is None) == (name is None) or (find and name is None):
         raise Refused("flow takes an id, or --name with any number of --find PROPERTY=VALUE")
@@ -64,11 +64,11 @@ def flow(
         if found is None:
             if json:
                 asked = {"name": name, "find": properties} if wanted is None else {"id": wanted}
-                show.put_json({**asked, "known": False})
+                output.put_json({**asked, "known": False})
             elif wanted is None:
-                show.say(f"no flow {' '.join([name or '', *(find or [])])} is stored here.")
+                output.say(f"no flow {' '.join([name or '', *(find or [])])} is stored here.")
             else:
-                show.say(
+                output.say(
                     f"{wanted} is no flow that is stored here, and no job of one: it was never "
                     "enqueued, or it ended and was not kept."
                 )
@@ -76,16 +76,16 @@ def flow(
         described = flow_json(found, look_at(broker, found)) if json else None
         lines = [] if json else drawn(broker, found)
     if json:
-        show.put_json(described)
+        output.put_json(described)
     for line in lines:
-        show.console().print(line, soft_wrap=True)
+        output.console().print(line, soft_wrap=True)
 
 
 def drawn(broker: Broker, flow: FlowRow) -> list[rich.text.Text]:
     """How far a flow is, for people: a summary, its state, and a line for each node."""
     import rich.text
 
-    from penstock.flow_look import look_at
+    from penstock.flows.status import look_at
 
     now = broker.clock.now()
     lines = [rich.text.Text(_summary(flow, now))]
@@ -102,8 +102,8 @@ def _property(word: str) -> tuple[str, str]:
 
 
 def _summary(flow: FlowRow, now: float) -> str:
-    from penstock.filter import as_text
-    from penstock.why import span
+    from penstock.broker.filter import as_text
+    from penstock.operate.why import span
 
     left, jobs = sum(node.jobs_left for node in flow.nodes), sum(node.jobs for node in flow.nodes)
     find = [f"{name}={as_text(value)}" for name, value in flow.find.items()]
@@ -120,10 +120,10 @@ def _summary(flow: FlowRow, now: float) -> str:
 def _lines(flow: FlowRow, look: Look, now: float) -> list[rich.text.Text]:
     import rich.text
 
-    from penstock.cli import show
-    from penstock.error_text import headline
-    from penstock.flow import levels_of
-    from penstock.why import span
+    from penstock.cli import output
+    from penstock.flows.flow import levels_of
+    from penstock.operate.why import span
+    from penstock.run.error_text import headline
 
     levels = levels_of(flow.nodes)
     widest = max(2 * levels[node.id] + len(node.task) for node in flow.nodes)
@@ -132,7 +132,7 @@ def _lines(flow: FlowRow, look: Look, now: float) -> list[rich.text.Text]:
         state = look.state_of(node)
         line = rich.text.Text("  " * (1 + levels[node.id]))
         line.append(node.task.ljust(widest - 2 * levels[node.id] + 2))
-        line.append(f"{state:<10}", show.COLOURS.get(state, ""))
+        line.append(f"{state:<10}", output.COLOURS.get(state, ""))
         line.append(_counted(node))
         if node.needs_left and node.jobs_left:
             line.append(f", waits for {node.needs_left} of its {len(node.needs)} needs", "dim")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import rich.cells
 import rich.text
 
-from penstock.as_json import call_text
-from penstock.cli import show
-from penstock.error_text import headline
-from penstock.log_lines import legible
-from penstock.why import ago
+from penstock.app.log_lines import legible
+from penstock.cli import output
+from penstock.operate.to_json import call_text
+from penstock.operate.why import ago
+from penstock.run.error_text import headline
 
 if TYPE_CHECKING:
     from penstock.job import Job
@@ -43,7 +43,7 @@ def job_lines(jobs: Sequence[Job[Any]], now: float, width: int | None) -> list[r
     for row in rows:
         line = rich.text.Text()
         for head in heads:
-            style = show.COLOURS.get(row[head], "") if head == "state" else ""
+            style = output.COLOURS.get(row[head], "") if head == "state" else ""
             line.append(_cut(row[head], widths[head], head), style)
             if head != "what":
                 line.append(" " * _GAP)

@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.broker.lake_mark import gap_text, place_of
 from penstock.errors import Refused
-from penstock.mark import gap_text, place_of
-from penstock.why import span
+from penstock.operate.why import span
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker
-    from penstock.mark import Mark
+    from penstock.broker.lake_mark import Mark
+    from penstock.broker.protocol import Broker
 
 
 def put_lakes(broker: Broker, *, json: bool) -> None:
     """Every lake that the store keeps history for."""
-    from penstock.cli import show
+    from penstock.cli import output
 
     marks, now = broker.marks(), broker.clock.now()
     if json:
         import msgspec
 
-        show.put_json([msgspec.to_builtins(mark) for mark in marks])
+        output.put_json([msgspec.to_builtins(mark) for mark in marks])
         return
     if not marks:
-        show.say("no lake has taken history of this store")
+        output.say("no lake has taken history of this store")
         return
-    table = show.table("lake", "place", "up to", "told", "keeps for", "misses", right=["up to"])
+    table = output.table("lake", "place", "up to", "told", "keeps for", "misses", right=["up to"])
     for mark in marks:
         table.add_row(
             mark.lake,
@@ -38,20 +38,20 @@ def put_lakes(broker: Broker, *, json: bool) -> None:
             span(mark.hold),
             "" if mark.gap is None else gap_text(mark.gap),
         )
-    show.console().print(table)
+    output.console().print(table)
 
 
 def forget_lake(broker: Broker, folder: Path, reason: str, *, json: bool) -> None:
     """Give up a lake, named by its folder (also one that is gone) or by its id."""
-    from penstock.cli import show
+    from penstock.cli import output
     from penstock.cli.options import author
 
     mark = _meant(broker.marks(), folder)
     broker.clear_mark(mark.lake, author(), reason)
     if json:
-        show.put_json({"lake": mark.lake, "place": mark.place})
+        output.put_json({"lake": mark.lake, "place": mark.place})
     else:
-        show.say(f"nothing is kept for the lake {place_of(mark)} any more; its files stay")
+        output.say(f"nothing is kept for the lake {place_of(mark)} any more; its files stay")
 
 
 def _meant(marks: Sequence[Mark], folder: Path) -> Mark:

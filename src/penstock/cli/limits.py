@@ -35,10 +35,10 @@ def limit(
 
     Example: penstock limit mail --running 5 --rate 100/min
     """
-    from penstock import as_json
-    from penstock.cli import show
-    from penstock.cli.place import opened
-    from penstock.rule import Rule, RuleKind, parse_rate
+    from penstock.cli import output
+    from penstock.cli.store_choice import opened
+    from penstock.operate import to_json
+    from penstock.rules.rule import Rule, RuleKind, parse_rate
 
     if queue is None and task is None:
         raise Refused("limit what? Name a queue, or --task NAME, or both")
@@ -49,10 +49,12 @@ def limit(
             place = (RuleKind.LIMIT, queue, task)
             cleared = broker.clear_rule(*place, author(), reason, per_key=per_key)
             if json:
-                show.put_json({"kind": "limit", "queue": queue, "task": task, "cleared": cleared})
+                output.put_json({"kind": "limit", "queue": queue, "task": task, "cleared": cleared})
             else:
                 target = Rule(RuleKind.PAUSE, queue, task).target
-                show.say(f"{target} {'has no limit any more' if cleared else 'had no such limit'}")
+                output.say(
+                    f"{target} {'has no limit any more' if cleared else 'had no such limit'}"
+                )
             return
         rule = broker.set_rule(
             Rule(
@@ -74,7 +76,7 @@ def limit(
         ]
     runs, waits = sum(count.running for count in counts), sum(count.limited for count in counts)
     if json:
-        show.put_json({**as_json.rule_json(rule), "jobs": waits, "now_running": runs})
+        output.put_json({**to_json.rule_json(rule), "jobs": waits, "now_running": runs})
         return
-    show.say(f"{rule.target} is limited to {rule.bound}: {runs:,} run now, {waits:,} wait for it")
-    show.aside(f"{show.program()} limit {' '.join(rule.words)} --off takes it back")
+    output.say(f"{rule.target} is limited to {rule.bound}: {runs:,} run now, {waits:,} wait for it")
+    output.aside(f"{output.program()} limit {' '.join(rule.words)} --off takes it back")

@@ -10,8 +10,8 @@ from penstock.cli.options import AppTarget, Json, Profile, Url, no_stray_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker
-    from penstock.views import Event
+    from penstock.broker.protocol import Broker
+    from penstock.broker.views import Event
 
 Words = Annotated[
     list[str] | None,
@@ -46,12 +46,12 @@ def find(
 
     Example: penstock find state:failed task:mail:send since:2h -tag.tenant:test
     """
-    from penstock import as_json
-    from penstock.cli import show
+    from penstock.broker.filter import parse_filter
+    from penstock.cli import output
     from penstock.cli.job_lines import job_lines
-    from penstock.cli.place import opened
-    from penstock.filter import parse_filter
+    from penstock.cli.store_choice import opened
     from penstock.job import DETACHED
+    from penstock.operate import to_json
 
     with opened(url, profile, app) as broker:
         now = broker.clock.now()
@@ -63,22 +63,22 @@ def find(
             page = broker.find(wanted, page.after, limit - len(found))
             found += page.jobs
     if json:
-        show.put_json_lines(as_json.job_json(job) for job in found)
+        output.put_json_lines(to_json.job_json(job) for job in found)
         return
     if not found:
-        show.aside("no job matches")
+        output.aside("no job matches")
         return
-    console = show.console()
+    console = output.console()
     for line in job_lines(found, now, None if full else console.width):
         console.print(line, soft_wrap=True)
     if page.after is not None:
-        show.aside(f"there is more: --after {page.after}")
+        output.aside(f"there is more: --after {page.after}")
 
 
 def _place(broker: Broker, after: str | None) -> str | None:
     """Where to go on; of an id that holds no time, where its job is."""
-    from penstock.ids import is_derived, parse_id
-    from penstock.made import made
+    from penstock.broker.newest_first import made
+    from penstock.enqueue.ids import is_derived, parse_id
 
     if not after or "@" in after or not is_derived(parse_id(after)):
         return after or None
@@ -98,11 +98,11 @@ def why(
 
     Example: penstock why 0190a6c4-5e1f-7000-8000-00000a1b2000
     """
-    from penstock import as_json
-    from penstock.cli import show
+    from penstock.cli import output
     from penstock.cli.detached import facts, sentences, told_of
-    from penstock.cli.place import opened
-    from penstock.ids import parse_id
+    from penstock.cli.store_choice import opened
+    from penstock.enqueue.ids import parse_id
+    from penstock.operate import to_json
 
     job_id = parse_id(id)
     with opened(url, profile, app) as broker:
@@ -110,22 +110,22 @@ def why(
         job = broker.get(job_id)
         told = (None, None) if job is None else told_of(broker, job)
     if json:
-        show.put_json(
+        output.put_json(
             {
                 "id": job_id,
                 "state": answer.state,
                 "cause": answer.cause,
                 "sentence": answer.sentence,
-                "job": None if job is None else as_json.job_json(job),
+                "job": None if job is None else to_json.job_json(job),
                 **facts(*told),
             }
         )
     else:
         if job is not None:
-            show.aside(f"{job.task}({as_json.call_text(job.body)}), queue {job.queue}")
-        show.say(answer.sentence)
+            output.aside(f"{job.task}({to_json.call_text(job.body)}), queue {job.queue}")
+        output.say(answer.sentence)
         for sentence in sentences(*told):
-            show.say(f"{sentence[0].upper()}{sentence[1:]}.")
+            output.say(f"{sentence[0].upper()}{sentence[1:]}.")
     if job is None:
         raise typer.Exit(1)
 
@@ -144,9 +144,9 @@ def count(
     """
     import msgspec
 
-    from penstock.cli import show
-    from penstock.cli.place import opened
-    from penstock.views import by_queue
+    from penstock.broker.views import by_queue
+    from penstock.cli import output
+    from penstock.cli.store_choice import opened
 
     with opened(url, profile, app) as broker:
         counts = broker.count()
@@ -156,12 +156,12 @@ def count(
             numbers = msgspec.structs.asdict(row)
             if not by_task:
                 del numbers["task"]
-            show.put_json(numbers)
+            output.put_json(numbers)
         return
     if not counts:
-        show.aside("nothing is waiting, running or failed")
+        output.aside("nothing is waiting, running or failed")
         return
-    show.console().print(show.counts_table(counts, by_task=by_task))
+    output.console().print(output.counts_table(counts, by_task=by_task))
 
 
 def history(
@@ -209,8 +209,8 @@ def history(
 
     Example: penstock history --follow
     """
-    from penstock.cli.place import opened
-    from penstock.ids import parse_id
+    from penstock.cli.store_choice import opened
+    from penstock.enqueue.ids import parse_id
 
     job_id = None if id is None else parse_id(id)
     if audit:
@@ -241,22 +241,22 @@ def history(
             if not rows:
                 broker.wait(None, 1.0)
     if not rows and not json:
-        from penstock.cli import show
+        from penstock.cli import output
 
-        show.aside("nothing has happened yet")
+        output.aside("nothing has happened yet")
 
 
 def _put_tree(broker: Broker, job_id: str, after: int | None, limit: int, *, json: bool) -> None:
     import rich.text
 
-    from penstock import as_json
-    from penstock.cli import show
-    from penstock.family import family
+    from penstock.cli import output
+    from penstock.operate import to_json
+    from penstock.operate.job_tree import family
 
     found = family(broker, job_id, after=after, limit=limit)
     for branch in found.branches:
         if json:
-            show.put_json(
+            output.put_json(
                 {
                     "id": branch.id,
                     "parent": branch.parent,
@@ -265,30 +265,30 @@ def _put_tree(broker: Broker, job_id: str, after: int | None, limit: int, *, jso
                     "state": branch.state,
                     "jobs": branch.jobs,
                     "jobs_left": branch.jobs_left,
-                    "events": [as_json.event_json(event) for event in branch.events],
+                    "events": [to_json.event_json(event) for event in branch.events],
                 }
             )
             continue
         indent = "  " * branch.level
         line = rich.text.Text(f"{indent}{branch.id}  {branch.task or 'not known here'}  ")
-        line.append(branch.state or "", show.COLOURS.get(branch.state or "", ""))
+        line.append(branch.state or "", output.COLOURS.get(branch.state or "", ""))
         if branch.jobs > 1:
             line.append(f"{branch.jobs - branch.jobs_left:,} of {branch.jobs:,} jobs ended")
-        show.console().print(line, soft_wrap=True)
+        output.console().print(line, soft_wrap=True)
         for event in branch.events:
             line = rich.text.Text(f"{indent}  ")
-            show.console().print(line.append_text(show.event_line(event)), soft_wrap=True)
+            output.console().print(line.append_text(output.event_line(event)), soft_wrap=True)
     if found.more and not json:
-        show.aside("there are more jobs below it than are shown")
+        output.aside("there are more jobs below it than are shown")
 
 
 def _put(rows: list[Event], *, json: bool) -> int | None:
-    from penstock import as_json
-    from penstock.cli import show
+    from penstock.cli import output
+    from penstock.operate import to_json
 
     for event in rows:
         if json:
-            show.put_json(as_json.event_json(event))
+            output.put_json(to_json.event_json(event))
         elif event.kind != "gauge":  # for programs: there is one per queue and minute
-            show.console().print(show.event_line(event), soft_wrap=True)
+            output.console().print(output.event_line(event), soft_wrap=True)
     return rows[-1].position if rows else None

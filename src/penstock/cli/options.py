@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from penstock.checks import legible
+from penstock.broker.checks import legible
+from penstock.broker.filter import parse_time
 from penstock.errors import Refused
-from penstock.filter import parse_time
 
 Url = Annotated[
     str | None,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.interrupt import quietly_interrupted
 from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author, span_of
+from penstock.cli.spark_interrupt import quietly_interrupted
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.answers import Answers
     from penstock.spark.pipelines.replay import Replayed
+    from penstock.spark.pipelines.report_data import Answers
 
 _WIDE = 160  # signs in a line, from where on tables have room for every column
 _ROWS = 15  # of a table; the page has more
@@ -108,7 +108,7 @@ def pipeline(
         raise Refused("--hold says how long a store waits for a lake: it goes with run alone")
     if step in {Step.LAKES, Step.FORGET}:
         from penstock.cli.lakes import forget_lake, put_lakes
-        from penstock.cli.place import opened
+        from penstock.cli.store_choice import opened
 
         with opened(url, profile, app) as broker:
             if step is Step.LAKES:
@@ -127,9 +127,9 @@ def pipeline(
         else:
             command.replay(where or "", name, reason, dry_run=dry_run)
     except KeyboardInterrupt:
-        from penstock.cli import show
+        from penstock.cli import output
 
-        show.complain(f"stopped: {_STOPPED[step]}")
+        output.complain(f"stopped: {_STOPPED[step]}")
         raise
 
 
@@ -146,7 +146,7 @@ class _Command:
         *,
         json: bool,
     ) -> None:
-        from penstock.cli.show import Ticker
+        from penstock.cli.output import Ticker
         from penstock.spark.session import session
 
         self._session = session
@@ -159,9 +159,9 @@ class _Command:
     def run(self, hold: float | None) -> None:
         import msgspec
 
-        from penstock.cli import show
-        from penstock.cli.place import opened
-        from penstock.mark import Gap, gap_text
+        from penstock.broker.lake_mark import Gap, gap_text
+        from penstock.cli import output
+        from penstock.cli.store_choice import opened
 
         with opened(*self._store):
             pass  # a store that is not there is said at once, not after Spark has started
@@ -186,7 +186,7 @@ class _Command:
         self._ticker.done()
         rows = {name: sum(f.rows for f in manifest.table(name).files) for name in done.taken}
         if self._json:
-            show.put_json(
+            output.put_json(
                 {
                     "lake": str(self._folder),
                     "taken": done.taken,
@@ -197,18 +197,18 @@ class _Command:
             )
             return
         new = ", ".join(f"{number:,} {table}" for table, number in done.taken.items())
-        show.say(f"{new} are new in {self._folder}, in {took:.1f} s")
+        output.say(f"{new} are new in {self._folder}, in {took:.1f} s")
         held = ", ".join(f"{number:,} {table}" for table, number in rows.items())
-        show.aside(f"it holds {held}; penstock pipeline report --lake {self._folder} shows them")
+        output.aside(f"it holds {held}; penstock pipeline report --lake {self._folder} shows them")
         for gap in done.gaps:
             missed = gap_text(Gap(gap.after, gap.until, gap.rows))
-            show.complain(
+            output.complain(
                 f"this lake misses {missed}: the store pruned before it got there. What came later"
                 " is here. Run this more often, or let the store wait longer with --hold"
             )
 
     def compact(self) -> None:
-        from penstock.cli import show
+        from penstock.cli import output
 
         lake = self._lake()
         lake.manifest()  # one that is not there is not made
@@ -225,14 +225,14 @@ class _Command:
             files = sum(len(table.files) for table in writing.manifest().tables.values())
         self._ticker.done()
         if self._json:
-            show.put_json({"lake": str(self._folder), "fewer": fewer, "files": files})
+            output.put_json({"lake": str(self._folder), "fewer": fewer, "files": files})
         else:
-            show.say(f"{fewer:,} files fewer; {files:,} are in {self._folder}")
+            output.say(f"{fewer:,} files fewer; {files:,} are in {self._folder}")
 
     def report(self, place: Path, source: Source | None) -> None:
         import msgspec
 
-        from penstock.cli import show
+        from penstock.cli import output
         from penstock.spark.pipelines.manifest import read_manifest
 
         if not place.absolute().parent.is_dir():
@@ -241,9 +241,9 @@ class _Command:
         if source is Source.LAKE:
             self._lake().manifest()
         with self._spark() as spark:
-            from penstock.spark.pipelines.answers import answer
-            from penstock.spark.pipelines.origin import lake_frames, store_frames
             from penstock.spark.pipelines.page import page
+            from penstock.spark.pipelines.report_data import answer
+            from penstock.spark.pipelines.report_source import lake_frames, store_frames
 
             small = source is Source.STORE or (source is None and self._store_answers(manifest))
             frames = store_frames(spark) if small else lake_frames(spark, self._lake())
@@ -259,14 +259,14 @@ class _Command:
             answers.gaps = [msgspec.to_builtins(gap) for gap in self._lake().manifest().gaps]
         _write(place, page(answers))
         if self._json:
-            show.put_json({**msgspec.structs.asdict(answers), "page": str(place)})
+            output.put_json({**msgspec.structs.asdict(answers), "page": str(place)})
             return
         _put_tables(answers)
-        show.say(f"the page with plots: {place}")
+        output.say(f"the page with plots: {place}")
 
     def replay(self, where: str, name: str, reason: str, *, dry_run: bool) -> None:
-        from penstock.cli import show
-        from penstock.cli.place import opened
+        from penstock.cli import output
+        from penstock.cli.store_choice import opened
 
         lake = self._lake()
         lake.manifest()
@@ -288,7 +288,7 @@ class _Command:
         if self._json:
             import msgspec
 
-            show.put_json({**msgspec.structs.asdict(done), "dry_run": dry_run})
+            output.put_json({**msgspec.structs.asdict(done), "dry_run": dry_run})
         else:
             _put_replayed(done, dry_run=dry_run)
         if done.refused:
@@ -300,14 +300,14 @@ class _Command:
         return Lake(self._folder)
 
     def _where(self) -> str:
-        from penstock.cli.place import store_url
-        from penstock.settings import mask
+        from penstock.app.settings import mask
+        from penstock.cli.store_choice import store_url
 
         return mask(store_url(*self._store).url)
 
     def _store_answers(self, manifest: Any) -> bool:
-        from penstock.cli.place import opened
-        from penstock.spark.pipelines.origin import from_store
+        from penstock.cli.store_choice import opened
+        from penstock.spark.pipelines.report_source import from_store
 
         if manifest is not None and sum(len(each.files) for each in manifest.tables.values()) == 0:
             manifest = None
@@ -317,11 +317,11 @@ class _Command:
     @contextmanager
     def _spark(self) -> Generator[Any]:
         """A session, ended with the command unless it was there before."""
-        from penstock.cli.place import store_url
+        from penstock.cli.store_choice import store_url
 
         began = time.time()
         resolved = store_url(*self._store)
-        from penstock.spark.pipelines.tuning import tuned
+        from penstock.spark.pipelines.session_settings import tuned
 
         with quietly_interrupted():
             spark = self._session(self._master, app_name="penstock pipeline", url=resolved.url)
@@ -335,7 +335,7 @@ class _Command:
 
 
 def _write(place: Path, text: str) -> None:
-    from penstock.private_files import write_new
+    from penstock.app.private_files import write_new
 
     fresh = place.with_name(f".{place.name}.new")
     try:
@@ -352,44 +352,44 @@ def _put_tables(answers: Answers) -> None:
     """The report for a terminal."""
     import rich.text
 
-    from penstock.cli import show
+    from penstock.cli import output
     from penstock.spark.pipelines.page import heading
     from penstock.spark.pipelines.sections import sections
 
-    console = show.console()
-    show.say(heading(answers))
+    console = output.console()
+    output.say(heading(answers))
     for section in sections(answers).values():
         if not section.rows:
             continue
-        show.say("")
-        show.say(section.question, "bold")
+        output.say("")
+        output.say(section.question, "bold")
         columns = [each for each in section.columns if console.width >= _WIDE or not each.detail]
         numbers = [column.head for column in columns if column.number]
-        made = show.table(*(column.head for column in columns), right=numbers)
+        made = output.table(*(column.head for column in columns), right=numbers)
         for row in section.rows[:_ROWS]:
             made.add_row(*(rich.text.Text(column.text(row)) for column in columns))
         console.print(made)
         if len(section.rows) > _ROWS:
-            show.say(f"{len(section.rows) - _ROWS} more are on the page", "dim")
-    show.say("")
+            output.say(f"{len(section.rows) - _ROWS} more are on the page", "dim")
+    output.say("")
 
 
 def _put_replayed(done: Replayed, *, dry_run: bool) -> None:
-    from penstock.cli import show
+    from penstock.cli import output
 
     for job, reason in list(done.reasons.items())[:_NAMED]:
-        show.complain(f"{job} is not replayed: {reason}")
+        output.complain(f"{job} is not replayed: {reason}")
     if done.refused > _NAMED:
-        show.complain(f"and {done.refused - _NAMED:,} more")
+        output.complain(f"and {done.refused - _NAMED:,} more")
     if not done.found:
-        show.say("no job in the lake ended as --where says: nothing to enqueue")
+        output.say("no job in the lake ended as --where says: nothing to enqueue")
     elif dry_run:
-        show.say(
+        output.say(
             f"{done.enqueued:,} of {done.found:,} jobs would be enqueued, but for those that were"
             f" replayed as {done.name!r} before"
         )
     else:
-        show.say(
+        output.say(
             f"{done.enqueued:,} of {done.found:,} jobs are enqueued again as {done.name!r};"
             f" {done.known:,} had been before"
         )

@@ -14,25 +14,25 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli import (
-    dashboards,
+    act,
+    bench_and_demo,
+    dashboard,
     debug,
     detached,
+    enqueue,
     flows,
-    hand_over,
+    init_and_dev,
     limits,
     look,
-    look_after,
-    measure,
-    orders,
+    migrate_and_doctor,
+    order,
     pipeline,
     rules,
     schedules,
     signals,
-    spark,
-    start,
-    stores,
+    spark_worker,
     top,
-    work,
+    worker,
 )
 from penstock.cli.options import TAKES_WORDS
 from penstock.errors import PenstockError, UnknownOutcome
@@ -68,7 +68,7 @@ class Root(TyperGroup):
         try:
             return super().main(*args, **kwargs)
         except PenstockError as error:
-            from penstock.cli.show import complain
+            from penstock.cli.output import complain
 
             complain(_sentence(error))
             sys.exit(2)
@@ -84,7 +84,7 @@ def _sentence(error: PenstockError) -> str:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from penstock.release import release
+        from penstock.app.version import release
 
         typer.echo(f"penstock {release()}")
         raise typer.Exit
@@ -119,11 +119,11 @@ def _add(group: str, function: Callable[..., Any], *, words: bool = False) -> No
     root.command(name, rich_help_panel=group, context_settings=settings)(function)
 
 
-_add(FIRST, start.init)
-_add(FIRST, start.dev)
-_add(FIRST, work.worker)
-_add(FIRST, hand_over.run, words=True)
-_add(FIRST, hand_over.enqueue, words=True)
+_add(FIRST, init_and_dev.init)
+_add(FIRST, init_and_dev.dev)
+_add(FIRST, worker.worker)
+_add(FIRST, enqueue.run, words=True)
+_add(FIRST, enqueue.enqueue, words=True)
 _add(FIRST, look.find, words=True)
 _add(FIRST, look.why)
 _add(HOLD_BACK, rules.pause)
@@ -131,23 +131,23 @@ _add(HOLD_BACK, rules.resume)
 _add(HOLD_BACK, rules.block)
 _add(HOLD_BACK, rules.unblock)
 _add(HOLD_BACK, limits.limit)
-_add(HOLD_BACK, orders.order)
-_add(JOBS, look_after.cancel, words=True)
-_add(JOBS, look_after.retry, words=True)
-_add(JOBS, look_after.copy)
-_add(JOBS, look_after.delete, words=True)
+_add(HOLD_BACK, order.order)
+_add(JOBS, act.cancel, words=True)
+_add(JOBS, act.retry, words=True)
+_add(JOBS, act.copy)
+_add(JOBS, act.delete, words=True)
 _add(JOBS, signals.signal, words=True)
 _add(JOBS, detached.detached)
 _add(JOBS, debug.debug)
-_add(LOOK, dashboards.dashboard)
+_add(LOOK, dashboard.dashboard)
 _add(LOOK, top.top)
 _add(LOOK, look.count)
 _add(LOOK, look.history)
 _add(LOOK, schedules.schedules)
 _add(LOOK, flows.flow)
-_add(STORE, stores.migrate)
-_add(STORE, stores.doctor)
-_add(SPARK, spark.spark_worker)
+_add(STORE, migrate_and_doctor.migrate)
+_add(STORE, migrate_and_doctor.doctor)
+_add(SPARK, spark_worker.spark_worker)
 _add(SPARK, pipeline.pipeline)
-_add(SEE, measure.bench)
-_add(SEE, measure.demo)
+_add(SEE, bench_and_demo.bench)
+_add(SEE, bench_and_demo.demo)

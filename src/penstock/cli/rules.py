@@ -13,8 +13,8 @@ from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author, 
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker
-    from penstock.rule import Rule
+    from penstock.broker.protocol import Broker
+    from penstock.rules.rule import Rule
 
 Queue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue.", show_default=False)]
 TaskName = Annotated[
@@ -53,8 +53,8 @@ def pause(
 
     Example: penstock pause mail --reason "provider is down" --for 2h
     """
-    from penstock.cli.place import opened
-    from penstock.rule import Rule, RuleKind
+    from penstock.cli.store_choice import opened
+    from penstock.rules.rule import Rule, RuleKind
 
     with opened(url, profile, app) as broker:
         rule = Rule(
@@ -89,8 +89,8 @@ def resume(
 
     Example: penstock resume mail
     """
-    from penstock.cli.place import opened
-    from penstock.rule import Rule, RuleKind
+    from penstock.cli.store_choice import opened
+    from penstock.rules.rule import Rule, RuleKind
 
     with opened(url, profile, app) as broker:
         rule = Rule(
@@ -126,8 +126,8 @@ def block(
 
     Example: penstock block imports --admin --reason "disk nearly full"
     """
-    from penstock.cli.place import opened
-    from penstock.rule import Rule, RuleKind
+    from penstock.cli.store_choice import opened
+    from penstock.rules.rule import Rule, RuleKind
 
     _operators_only("block", admin=admin, where=(url, profile, app))
     with opened(url, profile, app) as broker:
@@ -164,8 +164,8 @@ def unblock(
 
     Example: penstock unblock imports --admin
     """
-    from penstock.cli.place import opened
-    from penstock.rule import Rule, RuleKind
+    from penstock.cli.store_choice import opened
+    from penstock.rules.rule import Rule, RuleKind
 
     _operators_only("unblock", admin=admin, where=(url, profile, app))
     with opened(url, profile, app) as broker:
@@ -184,7 +184,7 @@ def unblock(
 def _operators_only(
     verb: str, *, admin: bool, where: tuple[str | None, str | None, str | None]
 ) -> None:
-    from penstock.cli.place import store_url
+    from penstock.cli.store_choice import store_url
 
     if not admin:
         holds = (
@@ -198,7 +198,7 @@ def _operators_only(
 
 def ends_at(until: str | None, for_: str | None, now: float) -> float | None:
     """When a rule ends by itself, as --until or --for say."""
-    from penstock.why import ago
+    from penstock.operate.why import ago
 
     if until is not None and for_ is not None:
         raise Refused("--until and --for both say when it ends: give one of them")
@@ -222,39 +222,39 @@ def _tag(said: str | None) -> tuple[str, str] | None:
 
 
 def _set(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
-    from penstock import as_json
-    from penstock.cli import show
-    from penstock.rule_look import fitting
-    from penstock.why import moment
+    from penstock.cli import output
+    from penstock.operate import to_json
+    from penstock.operate.why import moment
+    from penstock.rules.held import fitting
 
     block = rule.kind == "block"
     _needs_target(rule.kind, rule)
     if dry_run:
         held = fitting(broker, rule).jobs
         if json:
-            show.put_json({**as_json.rule_json(rule), "jobs": held, "dry_run": True})
+            output.put_json({**to_json.rule_json(rule), "jobs": held, "dry_run": True})
         else:
-            show.say(f"this would hold back {_number(held)} now; nothing was changed")
+            output.say(f"this would hold back {_number(held)} now; nothing was changed")
         return
     rule = broker.set_rule(rule)
     held = fitting(broker, rule).jobs
     if json:
-        show.put_json({**as_json.rule_json(rule), "jobs": held})
+        output.put_json({**to_json.rule_json(rule), "jobs": held})
         return
     ends = "" if rule.until is None else f" until {moment(rule.until)}"
     undo = "unblock --admin" if block else "resume"
     done = "blocked" if block else "paused"
-    show.say(
+    output.say(
         f"{rule.target} is {done}{ends}: {_jobs(held)} held back, what runs goes on to its end"
     )
-    show.aside(f"{show.program()} {undo} {' '.join(rule.words)} lets it run again")
+    output.aside(f"{output.program()} {undo} {' '.join(rule.words)} lets it run again")
 
 
 def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
-    from penstock import as_json
-    from penstock.cli import show
-    from penstock.rule import RuleKind
-    from penstock.rule_look import fitting, still_over
+    from penstock.cli import output
+    from penstock.operate import to_json
+    from penstock.rules.held import fitting, still_over
+    from penstock.rules.rule import RuleKind
 
     undo = "unblock" if rule.kind is RuleKind.BLOCK else "resume"
     _needs_target(undo, rule)
@@ -263,9 +263,9 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
     held = fitting(broker, rule).jobs if there and over is None else 0
     if dry_run:
         if json:
-            show.put_json({**as_json.rule_json(rule), "jobs": held, "dry_run": True})
+            output.put_json({**to_json.rule_json(rule), "jobs": held, "dry_run": True})
         else:
-            show.say(f"this would let go {_number(held)} now; nothing was changed")
+            output.say(f"this would let go {_number(held)} now; nothing was changed")
         return
     cleared = broker.clear_rule(
         rule.kind,
@@ -278,25 +278,25 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
         key=rule.key,
     )
     if json:
-        show.put_json(
+        output.put_json(
             {
                 "kind": rule.kind,
                 "queue": rule.queue,
                 "task": rule.task,
                 "cleared": cleared,
-                "held_by": None if over is None else as_json.rule_json(over),
+                "held_by": None if over is None else to_json.rule_json(over),
             }
         )
         return
     if not cleared:
-        show.say(f"{rule.target} was not {'blocked' if undo == 'unblock' else 'paused'}")
+        output.say(f"{rule.target} was not {'blocked' if undo == 'unblock' else 'paused'}")
     elif over is None:
-        show.say(f"{rule.target} runs again: {_jobs(held)} let go")
+        output.say(f"{rule.target} runs again: {_jobs(held)} let go")
     if over is not None:
         verb = "unblock" if over.kind is RuleKind.BLOCK else "resume"
         admin = " --admin" if over.kind is RuleKind.BLOCK else ""
         said = f" ({over.reason})" if over.reason else ""
-        show.say(
+        output.say(
             f"{over.target} is still held back by a {over.kind} of {over.author or 'somebody'}"
             f"{said}: penstock {verb} {' '.join(over.words)}{admin}"
         )

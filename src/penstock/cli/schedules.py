@@ -15,8 +15,8 @@ from penstock.errors import Refused
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from penstock.broker import Broker
-    from penstock.schedule import Schedule
+    from penstock.broker.protocol import Broker
+    from penstock.schedules.schedule import Schedule
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A schedule.", show_default=False)]
 
@@ -43,7 +43,7 @@ def schedules(
 
     Example: penstock schedules nightly --next 10
     """
-    from penstock.cli.place import opened
+    from penstock.cli.store_choice import opened
 
     asked = [word for word, on in _acts(pause, resume, run_now, remove) if on]
     if len(asked) + (next is not None) > 1:
@@ -66,18 +66,18 @@ def _acts(pause: bool, resume: bool, run_now: bool, remove: bool) -> list[tuple[
 def _list(broker: Broker, *, json: bool) -> None:
     import rich.text
 
-    from penstock.cli import show
-    from penstock.schedule_look import cron_in_words, schedule_json, slots_to_come, state_of
-    from penstock.why import ago
+    from penstock.cli import output
+    from penstock.operate.why import ago
+    from penstock.schedules.status import cron_in_words, schedule_json, slots_to_come, state_of
 
     now, kept = broker.clock.now(), broker.schedules()
     if json:
-        show.put_json_lines(schedule_json(schedule, now, 1) for schedule in kept)
+        output.put_json_lines(schedule_json(schedule, now, 1) for schedule in kept)
         return
     if not kept:
-        show.aside("there is no schedule; a worker puts those of its code when it starts")
+        output.aside("there is no schedule; a worker puts those of its code when it starts")
         return
-    table = show.table("schedule", "task", "times", "state", "next", "last")
+    table = output.table("schedule", "task", "times", "state", "next", "last")
     for schedule in kept:
         following = slots_to_come(schedule, now, 1)
         times = "\n".join(filter(None, (schedule.times, cron_in_words(schedule))))
@@ -87,32 +87,32 @@ def _list(broker: Broker, *, json: bool) -> None:
             _last(schedule, now),
         )
         table.add_row(*(rich.text.Text(word) for word in words))
-    show.console().print(table)
+    output.console().print(table)
 
 
 def _one(broker: Broker, name: str, count: int, *, json: bool) -> None:
-    from penstock.cli import show
-    from penstock.schedule_look import cron_in_words, schedule_json, slots_to_come, state_of
-    from penstock.schedules import expected
+    from penstock.cli import output
+    from penstock.schedules.registered import expected
+    from penstock.schedules.status import cron_in_words, schedule_json, slots_to_come, state_of
 
     now, schedule = broker.clock.now(), expected(broker, name)
     if json:
-        show.put_json(schedule_json(schedule, now, count))
+        output.put_json(schedule_json(schedule, now, count))
         return
     origin = "from the code" if schedule.from_code else "made at run time"
-    show.say(f"{name}: {schedule.job.task} at {schedule.times}, {origin}")
+    output.say(f"{name}: {schedule.job.task} at {schedule.times}, {origin}")
     if (words := cron_in_words(schedule)) is not None:
-        show.say(f"{words}, by the clocks of {schedule.zone}")
-    show.say(f"{state_of(schedule, now)}; missed {schedule.missed}, overlap {schedule.overlap}")
+        output.say(f"{words}, by the clocks of {schedule.zone}")
+    output.say(f"{state_of(schedule, now)}; missed {schedule.missed}, overlap {schedule.overlap}")
     if schedule.last is not None:
-        show.say(f"last: {_last(schedule, now)}, slot {schedule.moment(schedule.last.slot)}")
+        output.say(f"last: {_last(schedule, now)}, slot {schedule.moment(schedule.last.slot)}")
     for line in slot_lines(slots_to_come(schedule, now, count)):
-        show.say(line)
+        output.say(line)
 
 
 def slot_lines(slots: list[datetime]) -> list[str]:
     """A line for each slot, with its zone's offset; where that changes, it is said."""
-    from penstock.schedule_look import moved_by
+    from penstock.schedules.status import moved_by
 
     lines: list[str] = []
     before: datetime | None = None
@@ -126,9 +126,9 @@ def slot_lines(slots: list[datetime]) -> list[str]:
 
 
 def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> None:
-    from penstock import schedules as made
-    from penstock.cli import show
-    from penstock.ids import Ids
+    from penstock.cli import output
+    from penstock.enqueue.ids import Ids
+    from penstock.schedules import registered as made
 
     answer: dict[str, Any] = {"name": name, "done": act}
     if act == "remove":
@@ -146,12 +146,12 @@ def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> Non
         made.resume(broker, name, author(), reason)
         said = f"schedule {name} goes on with its next slot"
     if json:
-        show.put_json(answer)
+        output.put_json(answer)
     else:
-        show.say(said)
+        output.say(said)
 
 
 def _last(schedule: Schedule, now: float) -> str:
-    from penstock.why import ago
+    from penstock.operate.why import ago
 
     return "" if schedule.last is None else f"{schedule.last.says}, {ago(schedule.last.at, now)}"

@@ -35,9 +35,9 @@ def signal(
 
     Example: penstock signal approve-62 '{"by": "ada"}'
     """
-    from penstock.cli import show
-    from penstock.cli.place import opened
-    from penstock.codec import encode_value
+    from penstock.cli import output
+    from penstock.cli.store_choice import opened
+    from penstock.enqueue.codec import encode_value
 
     no_stray_options([name, value])
     encoded = encode_value(_read(value), f"signal {name}")
@@ -45,14 +45,14 @@ def signal(
     with opened(url, profile, app) as broker:
         ended = broker.signal(name, encoded, by, reason)
     if json:
-        show.put_json({"signal": name, "ended": ended})
+        output.put_json({"signal": name, "ended": ended})
     elif ended:
         jobs = "1 job" if len(ended) == 1 else f"{len(ended):,} jobs"
-        show.say(f"{jobs} waited for the signal {name!r}, and ended with that:")
+        output.say(f"{jobs} waited for the signal {name!r}, and ended with that:")
         for job_id in ended:
-            show.say(job_id)
+            output.say(job_id)
     else:
-        show.complain(
+        output.complain(
             f"nobody waits for the signal {name!r}, and it is not kept for whoever comes later; "
             "`penstock find task:penstock:wait_for state:waiting` shows who waits"
         )

@@ -16,9 +16,9 @@ from penstock.cli.options import AppTarget, Json, Profile, Url
 if TYPE_CHECKING:
     import rich.console
 
-    from penstock.broker import Broker
+    from penstock.broker.protocol import Broker
+    from penstock.broker.views import Count
     from penstock.job import Job
-    from penstock.views import Count
 
 _MOST_ROWS = 5_000  # of the history, in one look
 _FAILED = 5
@@ -51,19 +51,19 @@ def top(
 
     Example: penstock top
     """
-    from penstock.cli import show
-    from penstock.cli.place import opened
+    from penstock.cli import output
+    from penstock.cli.store_choice import opened
 
     with opened(url, profile, app) as broker:
         watch = _Watch(broker)
         look = watch.look()
         if once:
-            show.put_json(look) if json else show.console().print(_drawn(look, None))
+            output.put_json(look) if json else output.console().print(_drawn(look, None))
             return
         try:
             if json:
                 while True:
-                    show.put_json(look)
+                    output.put_json(look)
                     time.sleep(every)
                     look = watch.look()
             _draw_on(watch, look, every)
@@ -74,9 +74,9 @@ def top(
 def _draw_on(watch: _Watch, look: Look, every: float) -> None:
     import rich.live
 
-    from penstock.cli import show
+    from penstock.cli import output
 
-    console = show.console()
+    console = output.console()
     while not console.is_terminal:
         console.print(_drawn(look, None))
         time.sleep(every)
@@ -99,10 +99,10 @@ class _Watch:
         self._looked_at: float | None = None
 
     def look(self) -> Look:
-        from penstock.as_json import iso
-        from penstock.filter import Filter
+        from penstock.broker.filter import Filter
+        from penstock.broker.views import by_queue
         from penstock.job import State
-        from penstock.views import by_queue
+        from penstock.operate.to_json import iso
 
         broker, now = self._broker, time.monotonic()
         rows = broker.history(self._position, _MOST_ROWS)
@@ -143,8 +143,8 @@ def _workers(broker: Broker) -> dict[str, int]:
 
 
 def _failure(job: Job[Any]) -> dict[str, Any]:
-    from penstock.as_json import iso
-    from penstock.error_text import headline
+    from penstock.operate.to_json import iso
+    from penstock.run.error_text import headline
 
     return {
         "id": job.id,
@@ -159,8 +159,8 @@ def _drawn(look: Look, height: int | None) -> rich.console.Group:
     import rich.console
     import rich.text
 
-    from penstock.cli import show
-    from penstock.views import Count
+    from penstock.broker.views import Count
+    from penstock.cli import output
 
     head = rich.text.Text(f"{look.at[:19]}Z  ", "dim")
     head.append(", ".join(f"{number} {kind}" for kind, number in look.workers.items()))
@@ -174,7 +174,7 @@ def _drawn(look: Look, height: int | None) -> rich.console.Group:
     counts = [Count(task="", **queue) for queue in look.queues[:room]]
     parts: list[Any] = [head, rich.text.Text("")]
     if counts:
-        parts.append(show.counts_table(counts, by_task=False))
+        parts.append(output.counts_table(counts, by_task=False))
         if len(look.queues) > room:
             parts.append(rich.text.Text(f"and {len(look.queues) - room:,} more queues", "dim"))
     else:

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from penstock.app import App
+from penstock.app.app import App
 from penstock.worker import Worker
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]

@@ -13,10 +13,10 @@ from typing import Any
 
 from flask import Flask
 
-from penstock.app import App
+from penstock.app.app import App
+from penstock.app.settings import ResolvedUrl
 from penstock.errors import Refused
 from penstock.job import Job
-from penstock.settings import ResolvedUrl
 
 
 class FlaskApp(App):

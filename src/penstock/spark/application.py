@@ -23,8 +23,8 @@ import msgspec
 from penstock.errors import RetryLater
 
 if TYPE_CHECKING:
-    from penstock.broker import Broker
-    from penstock.current import CurrentJob
+    from penstock.broker.protocol import Broker
+    from penstock.run.current import CurrentJob
 
 KIND = "application"
 _STANDALONE = "spark://"

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Refused
-from penstock.spark.line import Report, Switchboard
-from penstock.spark.slot import SlotConfig, SlotEnd, work_slot
+from penstock.spark.slot_channel import Report, Switchboard
+from penstock.spark.slot_worker import SlotConfig, SlotEnd, work_slot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ class Fleet:
         ended: Callable[[SlotEnd], None] = lambda _: None,
         **options: Any,
     ) -> None:
-        from penstock.release import release
+        from penstock.app.version import release
 
         if slots < 1:
             raise Refused(f"slots={slots}: a fleet has one or more")

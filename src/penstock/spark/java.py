@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from penstock.app.private_files import private_folder
 from penstock.errors import Refused
-from penstock.private_files import private_folder
 
 OLDEST = 17
 _ABSENT_MODULE = "--add-modules=jdk.incubator.vector"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.ids import derived_id
+from penstock.enqueue.ids import derived_id
 
 
 def row_id(task: str, id: object) -> str:

@@ -20,12 +20,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from penstock.app.settings import ResolvedUrl
 from penstock.errors import Refused
-from penstock.settings import ResolvedUrl
 from penstock.spark.application import NAME
 from penstock.spark.java import java_home
-from penstock.spark.shipping import make_ready, on_this_machine
-from penstock.spark.store import named_store, refuse_connect, tell
+from penstock.spark.ship_code import make_ready, on_this_machine
+from penstock.spark.store_choice import named_store, refuse_connect, tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,10 +19,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from penstock.app.settings import mask
 from penstock.brokers import open_broker
 from penstock.errors import Refused
-from penstock.settings import mask
-from penstock.spark.store import named_store
+from penstock.spark.store_choice import named_store
 from penstock.spark.tables import TABLES, table_named
 
 COUNTS = (
@@ -71,13 +71,13 @@ class PenstockSource(DataSource):
 
 def _readers() -> Any:
     try:
-        from penstock.spark import reading
+        from penstock.spark import readers
     except ImportError as error:
         raise Refused(
             f"reading tables needs pyspark 4.2 or newer, this is {pyspark.__version__}:"
             " pip install -U pyspark"
         ) from error
-    return reading
+    return readers
 
 
 def _check_counts(options: Mapping[str, str]) -> None:

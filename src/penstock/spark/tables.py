@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
+from penstock.broker.slice import HISTORY, Table
 from penstock.errors import Refused
-from penstock.slice import HISTORY, Table
 
 SCHEMA_VERSION = 1
 

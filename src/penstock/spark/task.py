@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.current import CURRENT, CurrentJob
 from penstock.errors import Refused
+from penstock.run.current import CURRENT, CurrentJob
 from penstock.spark.application import KIND, NAME, described, end_former, name_of, noted
 from penstock.spark.session import make_active, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.app import App
+    from penstock.app.app import App
 
 MASTER = "PENSTOCK_SPARK_MASTER"
 _CALLED = "_call_proxy"  # of py4j: what Java calls in Python runs under it
@@ -96,7 +96,7 @@ def own_application(
     app: App, current: CurrentJob, factory: Callable[[], Any]
 ) -> Generator[SparkSession]:
     """A session that is this job's alone, made when no earlier attempt has one any more."""
-    from penstock.spark.watching import progress_told
+    from penstock.spark.progress import progress_told
     from penstock.worker.interrupt import also_interrupt
 
     former = noted(app.broker, current.id)

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import msgspec
 
-from penstock.codec import decode_value, encode_value, read_body
+from penstock.enqueue.codec import decode_value, encode_value, read_body
 from penstock.errors import Refused
 from penstock.job import Job
-from penstock.task import Task
+from penstock.task.task import Task
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -19,19 +19,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from penstock.broker import Broker
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import Refused
-from penstock.filter import Filter
 from penstock.job import Job, State
-from penstock.task import Task
+from penstock.schedules.timetable import Timetable
+from penstock.task.task import Task
 from penstock.testing.clock import Clock
 from penstock.testing.compare import call_of, described, matching
 from penstock.testing.stand_in import Crash, Point, Ran, StandIn
-from penstock.timetable import Timetable
 
 if TYPE_CHECKING:
-    from penstock.app import App
+    from penstock.app.app import App
 
 ALONE = "penstock-testing"  # the queue of a job that is run by itself
 

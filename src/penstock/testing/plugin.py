@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from penstock.app import App
+    from penstock.app.app import App
     from penstock.testing.kit import Testing
 
 

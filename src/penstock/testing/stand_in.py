@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from penstock.broker import WorkerRow
-from penstock.current import current_job
+from penstock.broker.protocol import WorkerRow
 from penstock.errors import JobInterrupted, JobTimeout, Refused
 from penstock.job import Job, Outcome, State, lapsed, put_back
-from penstock.run import run, run_async
+from penstock.run.attempt import run, run_async
+from penstock.run.current import current_job
 from penstock.testing.clock import Clock
 from penstock.testing.compare import copied, difference
 
 if TYPE_CHECKING:
-    from penstock.app import App
-    from penstock.task import Task
+    from penstock.app.app import App
+    from penstock.task.task import Task
 
 Point = Literal["claim", "run", "settle"]
 

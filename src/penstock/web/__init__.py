@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
-    from penstock.app import App
-    from penstock.broker import Broker
+    from penstock.app.app import App
+    from penstock.broker.protocol import Broker
     from penstock.web.access import Access
     from penstock.web.site import Dashboard
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 from starlette.requests import Request
 
+from penstock.app.private_files import open_regular
 from penstock.errors import Refused
-from penstock.private_files import open_regular
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 1000

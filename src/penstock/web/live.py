@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
+from penstock.broker.views import PLACES, Count, Event, by_queue
 from penstock.errors import PenstockError
-from penstock.views import PLACES, Count, Event, by_queue
 from penstock.web.access import Person, Role
-from penstock.web.asked import Asked
 from penstock.web.guard import Refusal
+from penstock.web.request import Asked
 from penstock.web.verbs import Verbs
 
 if TYPE_CHECKING:

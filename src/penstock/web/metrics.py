@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from penstock.broker.gauge import Gauge
+from penstock.broker.views import PLACES, Count, Event, WorkerRow
 from penstock.errors import Refused
-from penstock.gauge import Gauge
 from penstock.job import State
-from penstock.recent import LAPSED, ran, waited
-from penstock.views import PLACES, Count, Event, WorkerRow
-from penstock.web.asked import Asked, NotFound
+from penstock.operate.recent_stats import LAPSED, ran, waited
+from penstock.web.request import Asked, NotFound
 from penstock.web.verbs import Verbs
 
 MOST_PAIRS = 200

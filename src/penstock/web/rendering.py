@@ -12,10 +12,10 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
-from penstock.as_json import call_text, iso
-from penstock.error_text import headline
+from penstock.operate.to_json import call_text, iso
+from penstock.operate.why import ago, moment, span
+from penstock.run.error_text import headline
 from penstock.web.access import Role
-from penstock.why import ago, moment, span
 
 _FOLDER = Path(__file__).parent / "templates"
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import Refused
 from penstock.web.access import Role
-from penstock.web.asked import Asked
+from penstock.web.request import Asked
 
 METHODS = ("GET", "POST")
 

@@ -10,18 +10,18 @@ from penstock.web.access import Role
 from penstock.web.pages import (
     audit,
     backfills,
-    entrance,
-    files,
     flows,
     health,
     job,
     jobs,
+    login,
     operations,
     overview,
     queues,
     reports,
     rules,
     schedules,
+    static_files,
     suggestions,
     workers,
 )
@@ -87,10 +87,10 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/audit.jsonl", "audit as JSON lines", audit.lines, Role.VIEW),
     Route("GET", "/metrics", "metrics", metrics.show, Role.VIEW),
     # Who comes in, and who leaves
-    Route("POST", "/enter", "enter", entrance.enter, Role.ANYBODY),
-    Route("POST", "/leave", "leave", entrance.leave, Role.VIEW),
+    Route("POST", "/enter", "enter", login.enter, Role.ANYBODY),
+    Route("POST", "/leave", "leave", login.leave, Role.VIEW),
     # Files
-    Route("GET", "/static/style.css", "style", files.style, Role.ANYBODY),
-    Route("GET", "/static/{file:path}", "file", files.show, Role.VIEW),
+    Route("GET", "/static/style.css", "style", static_files.style, Role.ANYBODY),
+    Route("GET", "/static/{file:path}", "file", static_files.show, Role.VIEW),
     *REST,
 )

@@ -20,9 +20,9 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from penstock.app.private_files import private_folder
+from penstock.app.settings import mask
 from penstock.errors import Refused
-from penstock.private_files import private_folder
-from penstock.settings import mask
 from penstock.web.access import Token, new_token, parse_tokens, read_tokens
 from penstock.web.site import Dashboard
 

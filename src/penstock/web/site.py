@@ -21,19 +21,19 @@ from starlette.routing import Route as StarletteRoute
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from penstock.app import App
-from penstock.broker import Broker
+from penstock.app.app import App
+from penstock.broker.protocol import Broker
+from penstock.broker.read_budget import Share
 from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
-from penstock.share import Share
 from penstock.web.access import Access, Person, Role
-from penstock.web.asked import Asked, Conflict, Malformed, NotFound
-from penstock.web.counting import Counting
-from penstock.web.examining import Examining
+from penstock.web.bulk_operations import Operations
+from penstock.web.count_cache import Counting
+from penstock.web.doctor_runs import Examining
 from penstock.web.guard import SAFE, Guard, Refusal, TooLarge, path_of, person_in
 from penstock.web.live import Live
 from penstock.web.metrics import Metrics
-from penstock.web.operations import Operations
 from penstock.web.rendering import environment
+from penstock.web.request import Asked, Conflict, Malformed, NotFound
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
 from penstock.web.verbs import Forbidden, NeedsPost

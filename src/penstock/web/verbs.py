@@ -12,36 +12,41 @@ from typing import Any
 
 import msgspec
 
-from penstock import schedules as scheduled
-from penstock.acting import ACTS
-from penstock.app import App
-from penstock.audit import MOST_LOOKED, Deeds, Wanted, read_audit
-from penstock.backfill import backfill
-from penstock.backfill_look import Looked, backfilled_tasks, look_at_backfill, partition_of
-from penstock.broker import Broker, Note, WorkerRow
-from penstock.checks import legible
-from penstock.clock import Clock
-from penstock.copied import enqueue_copy
+from penstock.app.app import App
+from penstock.app.clock import Clock
+from penstock.broker.checks import legible
+from penstock.broker.filter import Filter
+from penstock.broker.gauge import Gauge, last_gauges
+from penstock.broker.lake_mark import Mark
+from penstock.broker.protocol import Broker, Note, WorkerRow
+from penstock.broker.views import Count, Event, Page, Why
+from penstock.enqueue.copy import enqueue_copy
+from penstock.enqueue.ids import Ids, parse_id
+from penstock.enqueue.secrets import HIDDEN, redact, without_arguments
 from penstock.errors import Refused
-from penstock.examine import Finding, examine, examine_jobs, promise_of
-from penstock.filter import Filter
-from penstock.flow import FlowPage, FlowRow, NodeRow
-from penstock.flow_look import Look, Took, flow_with, jobs_of, look_at, times_of
-from penstock.gauge import Gauge, last_gauges
-from penstock.ids import Ids, parse_id
+from penstock.flows.flow import FlowPage, FlowRow, NodeRow
+from penstock.flows.signals import check_signal
+from penstock.flows.status import Look, Took, flow_with, jobs_of, look_at, times_of
 from penstock.job import Job, State
-from penstock.mark import Mark
-from penstock.redact import HIDDEN, redact, without_arguments
-from penstock.rule import Rule, RuleKind
-from penstock.rule_look import Fitting, fitting
-from penstock.schedule import Schedule
-from penstock.signals import check_signal
-from penstock.task import Task
-from penstock.views import Count, Event, Page, Why
+from penstock.operate.audit import MOST_LOOKED, Deeds, Wanted, read_audit
+from penstock.operate.backfill_status import (
+    Looked,
+    backfilled_tasks,
+    look_at_backfill,
+    partition_of,
+)
+from penstock.operate.bulk_actions import ACTS
+from penstock.operate.doctor import Finding, examine, examine_jobs, promise_of
+from penstock.rules.held import Fitting, fitting
+from penstock.rules.rule import Rule, RuleKind
+from penstock.schedules import registered as scheduled
+from penstock.schedules.schedule import Schedule
+from penstock.task.backfill import backfill
+from penstock.task.task import Task
 from penstock.web.access import Person, Role
-from penstock.web.counting import Counting
-from penstock.web.declared import VERBS, Forbidden, NeedsPost
-from penstock.web.declared import needs as _needs
+from penstock.web.count_cache import Counting
+from penstock.web.required_role import VERBS, Forbidden, NeedsPost
+from penstock.web.required_role import needs as _needs
 
 MOST_REASON = 500
 MOST_IDS = 1000

@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 
-from penstock.worker import child, process
+from penstock.worker import child, job_process
 
 if __name__ == "__main__":
     if sys.argv[1] == "child":
@@ -24,4 +24,4 @@ if __name__ == "__main__":
 
         run_process.main(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
     else:
-        process.main(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
+        job_process.main(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

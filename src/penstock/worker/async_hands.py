@@ -15,17 +15,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.batch_task import BatchTask, as_batch_task
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Job, Outcome, lapsed, put_back
-from penstock.run import run_async
-from penstock.run_together import run_together_async
-from penstock.worker.bench import Bench
+from penstock.run.attempt import run_async
+from penstock.run.batch import run_together_async
+from penstock.task.batch import BatchTask, as_batch_task
 from penstock.worker.chunk import Chunk
+from penstock.worker.hand_context import Bench
 from penstock.worker.hands import begin_together, cut_short, leave_out, once
 
 if TYPE_CHECKING:
-    from penstock.task import Task
+    from penstock.task.task import Task
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic

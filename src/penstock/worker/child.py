@@ -20,12 +20,12 @@ from types import FrameType
 
 import msgspec
 
-from penstock.app import App
+from penstock.app.app import App
+from penstock.app.locate import load_app
+from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.errors import StoreFull, StoreUnreachable
-from penstock.log_lines import LogOutput, log_to_stderr
-from penstock.target import load_app
 from penstock.worker.loop import Worker
-from penstock.worker.slots import Slots
+from penstock.worker.running_slots import Slots
 
 log = logging.getLogger("penstock.worker")
 

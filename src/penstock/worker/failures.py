@@ -16,13 +16,13 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from penstock.error_text import exception_in, headline, traceback_in
+from penstock.enqueue.secrets import has_secrets
 from penstock.job import CRASH_BUDGET, Fault, Job, Outcome, State
-from penstock.redact import has_secrets
-from penstock.why import span
+from penstock.operate.why import span
+from penstock.run.error_text import exception_in, headline, traceback_in
 
 if TYPE_CHECKING:
-    from penstock.app import App
+    from penstock.app.app import App
 
 WHOLE_PER_SECOND = 50
 _WINDOW_SECONDS = 1.0

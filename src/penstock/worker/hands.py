@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.batch_task import BatchTask, as_batch_task
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Job, Outcome, State, lapsed, put_back
-from penstock.run import fire, run, run_async, timed_out
-from penstock.run_together import run_together
-from penstock.worker.bench import Bench
+from penstock.run.attempt import fire, run, run_async, timed_out
+from penstock.run.batch import run_together
+from penstock.task.batch import BatchTask, as_batch_task
 from penstock.worker.chunk import Chunk
+from penstock.worker.hand_context import Bench
 from penstock.worker.interrupt import forget, interrupt
-from penstock.worker.process import JobProcess, ProcessGone, ProcessUnstartable
+from penstock.worker.job_process import JobProcess, ProcessGone, ProcessUnstartable
 
 if TYPE_CHECKING:
-    from penstock.app import App
-    from penstock.task import Task
+    from penstock.app.app import App
+    from penstock.task.task import Task
 
 _BETWEEN_STRIKES = 0.5  # so that a second error never arrives while the first is dealt with
 _START_AGAIN_SECONDS = 5.0

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.clock import Clock
+from penstock.app.clock import Clock
 
 RED_AFTER = 30.0
 

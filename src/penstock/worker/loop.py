@@ -23,31 +23,31 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from penstock.batch_task import as_batch_task
-from penstock.broker import RETENTION_SECONDS, WorkerRow
+from penstock.app.locate import loading, target_of
+from penstock.app.version import release
+from penstock.broker.protocol import RETENTION_SECONDS, WorkerRow
+from penstock.broker.views import LEASE_SECONDS
 from penstock.errors import Refused
 from penstock.job import Job, Outcome, State, put_back
-from penstock.release import release
-from penstock.run_together import most_together
-from penstock.target import loading, target_of
-from penstock.upkeep import Upkeep
-from penstock.views import LEASE_SECONDS
-from penstock.worker.bench import Bench
+from penstock.run.batch import most_together
+from penstock.task.batch import as_batch_task
+from penstock.worker.batch_gathering import BatchSize
 from penstock.worker.chunk import Chunk
-from penstock.worker.claims import Claims, Want
-from penstock.worker.crew import Crew
+from penstock.worker.claim_plan import Claims, Want
+from penstock.worker.drain_check import anything_left
 from penstock.worker.failures import Failures
-from penstock.worker.gate import Gate
-from penstock.worker.gathering import BatchSize
+from penstock.worker.hand_context import Bench
+from penstock.worker.hand_pool import Crew
 from penstock.worker.health import Health
-from penstock.worker.left import anything_left
-from penstock.worker.line import Line
-from penstock.worker.memory import memory_of
+from penstock.worker.memory_use import memory_of
 from penstock.worker.outbox import Outbox
-from penstock.worker.slots import Flag, Slots, Vitals
+from penstock.worker.running_slots import Flag, Slots, Vitals
+from penstock.worker.start_check import Gate
+from penstock.worker.store_link import Line
+from penstock.worker.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from penstock.app import App
+    from penstock.app.app import App
 
 _CANCEL_SECONDS = 1.0  # how often the store is asked what was cancelled
 _SWEEP_SECONDS = 0.25

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from penstock.job import Job, Outcome
 from penstock.worker.chunk import Chunk
-from penstock.worker.line import Pair
+from penstock.worker.store_link import Pair
 
 FLUSH_SECONDS = 0.003  # how long outcomes wait for company when there is no claim to ride with
 _FLUSH_AT = 256

@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.broker import RETENTION_SECONDS, WorkerRow
+from penstock.app.locate import load_app
+from penstock.app.version import release
+from penstock.broker.protocol import RETENTION_SECONDS, WorkerRow
+from penstock.broker.views import LEASE_SECONDS
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.release import release
-from penstock.run import fire, timed_out
-from penstock.target import load_app
-from penstock.views import LEASE_SECONDS
+from penstock.run.attempt import fire, timed_out
 from penstock.worker.child import ChildConfig
+from penstock.worker.child_process import Child, ending
 from penstock.worker.failures import Failures
 from penstock.worker.health import RED_AFTER, Answer, serve
-from penstock.worker.memory import memory_of
-from penstock.worker.nursery import Child, ending
-from penstock.worker.slots import Flag, Held
+from penstock.worker.memory_use import memory_of
+from penstock.worker.running_slots import Flag, Held
 
 if TYPE_CHECKING:
-    from penstock.app import App
+    from penstock.app.app import App
     from penstock.worker.detached.launcher import Launcher
 
 OK, ERROR, CANNOT_START = 0, 1, 70
@@ -205,8 +205,8 @@ class Supervisor:
             time.sleep(_LOOK_SECONDS)
 
     def _start_launcher(self) -> Launcher:
-        from penstock.worker.detached.folder import Folder, state_folder
         from penstock.worker.detached.launcher import Launcher
+        from penstock.worker.detached.state_folder import Folder, state_folder
 
         config = self._config
         folder = Folder(state_folder(self.app.resolved_url.url))

@@ -8,9 +8,9 @@ import pytest
 
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.connection import connect
-from penstock.brokers.postgres.looks import Look
+from penstock.brokers.postgres.doctor_checks import Look
 from penstock.brokers.postgres.migrating import read_meta
-from penstock.brokers.postgres.steps import this_plan
+from penstock.brokers.postgres.migration_steps import this_plan
 from tests.brokers.postgres.logins import Logins
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import psycopg
 
-from penstock.broker import WorkerRow
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers.postgres import PostgresBroker
-from penstock.ids import Ids
+from penstock.enqueue.ids import Ids
 from penstock.job import Job
 
 ROWS = 50_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from penstock.examine import Colour, Finding, examine
+from penstock.operate.doctor import Colour, Finding, examine
 from penstock.testing.postgres import Server
 
 

@@ -11,9 +11,9 @@ from psycopg import errors
 
 from penstock.brokers import migrate_store, migration_sql
 from penstock.brokers.postgres import PostgresBroker, migrating
-from penstock.brokers.postgres.building import build_parts
 from penstock.brokers.postgres.connection import connect
-from penstock.brokers.postgres.steps import this_plan
+from penstock.brokers.postgres.index_building import build_parts
+from penstock.brokers.postgres.migration_steps import this_plan
 from penstock.errors import StoreUnreachable
 from tests.brokers.postgres.catalogue import catalogue
 from tests.brokers.postgres.test_migrations import psql

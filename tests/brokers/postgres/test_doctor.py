@@ -9,17 +9,17 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from penstock.broker import WorkerRow
+from penstock.app.version import release
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.connection import connect
-from penstock.brokers.postgres.looks import Look, horizon, server, traffic
+from penstock.brokers.postgres.doctor_checks import Look, open_transactions, server, wal_and_notify
 from penstock.brokers.postgres.migrating import read_meta
-from penstock.brokers.postgres.steps import this_plan
-from penstock.examine import Colour
-from penstock.ids import Ids
+from penstock.brokers.postgres.migration_steps import this_plan
+from penstock.enqueue.ids import Ids
 from penstock.job import Job, succeeded
-from penstock.release import release
+from penstock.operate.doctor import Colour
 from tests.brokers.postgres.examined import bad, findings, restart, run
 
 
@@ -101,7 +101,9 @@ def test_the_session_that_holds_the_horizon_is_named(look, store):
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute("select count(*) from penstock.meta")
 
-        [held] = [each for each in horizon.horizon(look, long=0.0) if isinstance(each, Trouble)]
+        [held] = [
+            each for each in open_transactions.horizon(look, long=0.0) if isinstance(each, Trouble)
+        ]
 
         pid = reader.info.backend_pid
     assert f"pid {pid} (nightly-report) of {look.connection.info.user}" in held.says
@@ -114,7 +116,9 @@ def test_a_writer_that_freezes_the_history_is_told_apart(look, store):
     with psycopg.connect(store) as writer:
         writer.execute("create table own (id integer)")
 
-        [held] = [each for each in horizon.horizon(look, long=0.0) if isinstance(each, Trouble)]
+        [held] = [
+            each for each in open_transactions.horizon(look, long=0.0) if isinstance(each, Trouble)
+        ]
 
     assert "readers of the history by position wait for it" in held.says
 
@@ -139,7 +143,9 @@ def test_a_prepared_transaction_is_named(own_postgres):
 
     with connect(url, prepare=False) as connection:
         look = Look(connection, url, False, read_meta(connection), this_plan())
-        found = [each for each in horizon.horizon(look, long=0.0) if isinstance(each, Trouble)]
+        found = [
+            each for each in open_transactions.horizon(look, long=0.0) if isinstance(each, Trouble)
+        ]
 
     [prepared] = found
     assert "prepared transaction 'lost' of postgres" in prepared.says
@@ -160,14 +166,14 @@ def test_a_replication_slot_that_nobody_reads_is_named(own_postgres):
 @pytest.mark.usefixtures("own_postgres")
 def test_wal_for_each_job_is_measured_between_two_looks(look, store):
     broker = PostgresBroker(store)
-    before = traffic.mark(look)
+    before = wal_and_notify.mark(look)
     _work_off(broker, 200, size=100)
 
-    [small] = traffic.wal_per_job(look, before)
+    [small] = wal_and_notify.wal_per_job(look, before)
 
-    before = traffic.mark(look)
+    before = wal_and_notify.mark(look)
     _work_off(broker, 200, size=30_000)
-    [large] = traffic.wal_per_job(look, before)
+    [large] = wal_and_notify.wal_per_job(look, before)
     broker.close()
 
     assert isinstance(small, Fact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from penstock.examine import Colour, Finding
+from penstock.operate.doctor import Colour, Finding
 from penstock.testing.postgres import Server
 from tests.brokers.postgres.examined import bad, findings, run
 from tests.brokers.postgres.logins import Logins

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.broker import WorkerRow
+from penstock.app.version import release
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers.condition import Trouble
 from penstock.brokers.postgres import PostgresBroker
-from penstock.brokers.postgres.looks import skew, tables
-from penstock.brokers.postgres.steps import Step
-from penstock.examine import Colour
-from penstock.release import release
+from penstock.brokers.postgres.doctor_checks import tables, version_skew
+from penstock.brokers.postgres.migration_steps import Step
+from penstock.operate.doctor import Colour
 from tests.brokers.postgres.examined import bad, findings, run
 
 
@@ -55,7 +55,7 @@ def test_a_schema_that_has_only_grown_is_worth_knowing_and_one_that_lacks_someth
 def test_functions_of_another_release_are_named(look, by, says):
     meta = {**look.meta, "functions": f"{by} 0123"}
 
-    [trouble] = skew.functions(look._replace(meta=meta))
+    [trouble] = version_skew.functions(look._replace(meta=meta))
 
     assert isinstance(trouble, Trouble)
     assert trouble.says.startswith(says)
@@ -66,7 +66,7 @@ def test_post_steps_that_wait_are_named(look):
     post = Step(2, "0002_colour.post.sql", True, "select 1;")
     plan = replace(look.plan, steps=(*look.plan.steps, post))
 
-    [trouble] = skew.post_steps(look._replace(plan=plan))
+    [trouble] = version_skew.post_steps(look._replace(plan=plan))
 
     assert "0002_colour.post.sql still to be applied" in trouble.says
     assert "penstock migrate up --post" in trouble.remedy
@@ -147,7 +147,7 @@ def test_functions_that_are_missing_come_back_as_the_remedy_says(store):
 
 
 def test_a_store_that_is_whole_lacks_nothing(look):
-    assert list(skew.missing(look)) == []
+    assert list(version_skew.missing(look)) == []
     assert list(tables.positions(look)) == []
 
 

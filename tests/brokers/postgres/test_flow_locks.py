@@ -8,9 +8,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from penstock.app.clock import SYSTEM_CLOCK
+from penstock.broker.filter import Filter
 from penstock.brokers.postgres import PostgresBroker
-from penstock.clock import SYSTEM_CLOCK
-from penstock.filter import Filter
 from penstock.job import ENDED, failed, succeeded
 from tests.factories import a_flow, a_worker, part
 

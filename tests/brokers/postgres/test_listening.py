@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.brokers.postgres import PostgresBroker, listening
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.factories import a_worker
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from penstock.broker.filter import Filter
+from penstock.broker.read_budget import SAVED_SECONDS, Share
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres import store as postgres_store
 from penstock.errors import StoreUnreachable
-from penstock.filter import Filter
-from penstock.share import SAVED_SECONDS, Share
 from tests.factories import a_job
 
 OPEN = """

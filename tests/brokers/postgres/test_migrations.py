@@ -11,14 +11,14 @@ import msgspec
 import psycopg
 import pytest
 
-from penstock.broker import WorkerRow
+from penstock.broker.lake_mark import Mark
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers import migrate_store
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.brokers.postgres.connection import Connection, connect
+from penstock.brokers.postgres.migration_steps import Plan, Step, steps_in, this_plan
 from penstock.brokers.postgres.statements import functions, sql
-from penstock.brokers.postgres.steps import Plan, Step, steps_in, this_plan
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
-from penstock.mark import Mark
 from penstock.testing.postgres.programs import find_programs
 from tests.brokers.postgres.catalogue import catalogue
 from tests.factories import a_job

@@ -10,13 +10,13 @@ from contextlib import closing
 
 import pytest
 
-from penstock.broker import Filter
+from penstock.broker.protocol import Filter
 from penstock.brokers.postgres import PostgresBroker
-from penstock.flow import WAIT_TASK
-from penstock.ids import Ids
+from penstock.enqueue.ids import Ids
+from penstock.flows.flow import WAIT_TASK
+from penstock.flows.signals import TAG
 from penstock.job import Job, State, Unique, failed, succeeded, try_again
-from penstock.rule import Rule, RuleKind
-from penstock.signals import TAG
+from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
 from tests.factories import a_flow, part

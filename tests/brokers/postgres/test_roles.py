@@ -10,14 +10,14 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from penstock.broker import WorkerRow
+from penstock.broker.filter import parse_filter
+from penstock.broker.lake_mark import Mark
+from penstock.broker.protocol import WorkerRow
 from penstock.brokers import open_broker
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.errors import Refused
-from penstock.filter import parse_filter
 from penstock.job import State, Unique, failed, succeeded
-from penstock.mark import Mark
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from tests.brokers.postgres.logins import Logins
 from tests.factories import a_flow, a_job, a_worker, claim, end_all, part
 
@@ -118,9 +118,9 @@ def test_a_plain_role_runs_flows(plain, clock):
 
 
 def test_a_worker_runs_as_a_plain_role(plain):
-    from penstock.bench.tasks import app, nothing
+    from penstock.tools.bench.tasks import app, nothing
 
-    command = [sys.executable, "-m", "penstock", "worker", "penstock.bench.tasks"]
+    command = [sys.executable, "-m", "penstock", "worker", "penstock.tools.bench.tasks"]
     command += ["--url", plain, "--processes", "1", "--drain", "--log-level", "warning"]
     os.environ["PENSTOCK_URL"] = plain
     try:
@@ -238,7 +238,7 @@ def test_an_earlier_grant_of_everything_is_taken_back(plain, logins):
 @pytest.mark.parametrize(
     "statement",
     [
-        "delete from penstock.rule",
+        "delete from penstock.rules.rule",
         "delete from penstock.rule where kind = 'block'",
         "update penstock.rule set until = 0",
         "update penstock.rule set kind = 'pause' where kind = 'block'",
@@ -255,7 +255,7 @@ def test_raw_sql_does_not_reach_a_block(plain, logins, statement):
 
     assert blocks(plain) == [("block", "mail", "fraud")]
     with psycopg.connect(plain) as connection:
-        assert connection.execute("select until from penstock.rule").fetchall() == [(None,)]
+        assert connection.execute("select until from penstock.rules.rule").fetchall() == [(None,)]
 
 
 def test_an_admin_blocks_and_unblocks(admin):
@@ -356,7 +356,7 @@ def test_a_table_in_the_place_of_the_catalogs_makes_nobody_an_admin(plain, login
         )
         connection.execute("set search_path = pg_temp, public, pg_catalog")
         assert connection.execute("select penstock.may_block()").fetchone() == (False,)
-        assert connection.execute("delete from penstock.rule").rowcount == 0
+        assert connection.execute("delete from penstock.rules.rule").rowcount == 0
 
     assert blocks(plain) == [("block", "mail", "fraud")]
 

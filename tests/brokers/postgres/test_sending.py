@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.broker import Enqueued
-from penstock.brokers.postgres.hand_over import _Lost
+from penstock.broker.protocol import Enqueued
+from penstock.brokers.postgres.enqueuing import _Lost
+from penstock.enqueue.ids import Ids
 from penstock.errors import Refused, StoreFull, StoreUnreachable
-from penstock.ids import Ids
 from penstock.job import Job, Unique, succeeded
 from tests.factories import a_job, claim
 

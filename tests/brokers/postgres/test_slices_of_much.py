@@ -6,7 +6,7 @@ from itertools import chain
 
 import psycopg
 
-from penstock.slice import Selection
+from penstock.broker.slice import Selection
 
 ATTEMPTS = Selection(table="attempts")
 FILL = """

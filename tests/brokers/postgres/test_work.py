@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from penstock import App
+from penstock.app.clock import ticks
 from penstock.brokers.postgres import PostgresBroker
+from penstock.brokers.postgres.claimable_lanes import Offer, Offers
 from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock
-from penstock.brokers.postgres.offers import Offer, Offers
-from penstock.clock import ticks
 from penstock.errors import StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
 from tests.factories import a_job, a_worker, claim, some_jobs

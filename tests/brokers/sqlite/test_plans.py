@@ -7,7 +7,7 @@ import pytest
 
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.statements import sql
-from penstock.ids import Ids
+from penstock.enqueue.ids import Ids
 from penstock.job import Job, Lane, Parcel
 
 HOT = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.job import failed, succeeded, try_again
 from penstock.spark.pipelines.export import export
 from penstock.spark.pipelines.lake import Lake

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.job import succeeded

@@ -13,9 +13,9 @@ from penstock.spark.pipelines.failures import failures
 from penstock.spark.pipelines.flows import critical_path, flows, slow_steps, steps
 from penstock.spark.pipelines.forecast import forecast
 from penstock.spark.pipelines.jobs import jobs
-from penstock.spark.pipelines.load import by_tag, load
 from penstock.spark.pipelines.open_jobs import open_jobs
 from penstock.spark.pipelines.punctuality import punctuality
+from penstock.spark.pipelines.throughput import by_tag, load
 from penstock.spark.pipelines.worker_use import worker_use
 from tests.spark.pipelines.history import a_frame, a_gauge, an_attempt, an_event, at, attempts
 

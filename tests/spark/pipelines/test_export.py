@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
 from penstock.spark.pipelines.compact import compact

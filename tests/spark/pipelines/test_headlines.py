@@ -8,8 +8,8 @@ import pytest
 
 from penstock import App
 from penstock.brokers.memory import MemoryBroker
-from penstock.error_text import headline
-from penstock.run import run
+from penstock.run.attempt import run
+from penstock.run.error_text import headline
 from penstock.spark.pipelines.clean import headline as headline_column
 from tests.real_errors import REAL_ERRORS
 

@@ -17,7 +17,7 @@ from penstock.spark.pipelines.export import take
 from penstock.spark.pipelines.lake import Lake
 from penstock.spark.pipelines.manifest import read_manifest
 from penstock.spark.pipelines.raw import read_raw
-from penstock.spark.pipelines.write import cause_of
+from penstock.spark.pipelines.write_files import cause_of
 from tests.spark.pipelines.history import NOON, a_frame, an_attempt, at, attempts
 
 

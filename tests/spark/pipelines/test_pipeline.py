@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.cli.root import root
 from penstock.job import failed, succeeded

@@ -11,8 +11,8 @@ import pytest
 from pyspark.logger import PySparkLogger
 
 from penstock.brokers import open_broker
+from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
-from penstock.ids import derived_id
 from penstock.spark.pipelines.replay import Replayed, chosen, replay
 from tests.spark.pipelines.history import an_attempt, at, attempts
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.pipelines.answers import MOST, Answers, Frames, answer, stretch_for
 from penstock.spark.pipelines.clean import DAY, HOUR, MINUTE
-from penstock.spark.pipelines.figures import (
+from penstock.spark.pipelines.formatting import (
     brief,
     count_text,
     seconds_text,
@@ -22,6 +21,7 @@ from penstock.spark.pipelines.figures import (
 from penstock.spark.pipelines.open_jobs import open_jobs
 from penstock.spark.pipelines.page import page
 from penstock.spark.pipelines.plot import bars, lines
+from penstock.spark.pipelines.report_data import MOST, Answers, Frames, answer, stretch_for
 from penstock.spark.pipelines.sections import sections
 from tests.spark.pipelines.history import (
     NOON,

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker import Broker
+from penstock.broker.protocol import Broker
+from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import succeeded
-from penstock.slice import Selection
-from penstock.spark.pipelines.answers import Answers
 from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake_marks import tell
 from penstock.spark.pipelines.manifest import LakeGap, LakeTable
 from penstock.spark.pipelines.page import heading
-from penstock.spark.pipelines.telling import tell
+from penstock.spark.pipelines.report_data import Answers
 from penstock.testing.clock import Clock
 from tests.factories import begun, claim, some_jobs
 

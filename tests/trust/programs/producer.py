@@ -14,7 +14,8 @@ from contextlib import contextmanager
 
 import psycopg
 
-from penstock import App, prepare
+from penstock import App
+from penstock.task import options
 
 how, url, pipe, rows = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 app = App(url)
@@ -39,7 +40,7 @@ def say(text: str) -> None:
 app.broker.count()
 say("begun")
 if how == "many":
-    prepare.ROWS_PER_COMMIT = 50
+    options.ROWS_PER_COMMIT = 50
     for task in (load, load_tagged):
         task.enqueue_many([(n,) for n in range(rows)], id=f"import-{task.name}")
 elif how == "single":

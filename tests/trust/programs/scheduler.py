@@ -6,8 +6,8 @@ import random
 import sys
 
 from penstock import App
+from penstock.schedules.timetable import Timetable
 from penstock.testing.clock import Clock
-from penstock.timetable import Timetable
 
 url, start, end, seed = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 random.seed(seed)

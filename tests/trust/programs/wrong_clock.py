@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from penstock import App, group
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
 
 url = sys.argv[1]
 DELAY = {"delay": 60}

@@ -12,31 +12,31 @@ from typing import Any, Never
 
 import msgspec
 
-from penstock.broker import RETENTION_SECONDS, Batch, Enqueued, Note, Renewed, WorkerRow
+from penstock.app.clock import SYSTEM_CLOCK, Clock
+from penstock.broker.filter import Filter
+from penstock.broker.lake_mark import Mark
+from penstock.broker.newest_first import below, made
+from penstock.broker.protocol import RETENTION_SECONDS, Batch, Enqueued, Note, Renewed, WorkerRow
+from penstock.broker.slice import check_last
+from penstock.broker.views import Count, Event, Page, Why, recorded, who_and_why
+from penstock.brokers.memory.containers import lane_of, may_take
 from penstock.brokers.memory.flows import known_flow
-from penstock.brokers.memory.looking_after import Act, LookingAfter
-from penstock.brokers.memory.marks import Marks
-from penstock.brokers.memory.places import lane_of, may_take
+from penstock.brokers.memory.job_actions import Act, LookingAfter
+from penstock.brokers.memory.key_turns import Turns
+from penstock.brokers.memory.lake_marks import Marks
 from penstock.brokers.memory.reading import Reading
 from penstock.brokers.memory.rules import Rules
 from penstock.brokers.memory.schedules import Schedules
 from penstock.brokers.memory.signals import signal
 from penstock.brokers.memory.staging import Staging
 from penstock.brokers.memory.store import Store
-from penstock.brokers.memory.turns import Turns
-from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import Refused
-from penstock.filter import Filter
-from penstock.flow import Flow, FlowPage, FlowRow, Gift, check_flow
+from penstock.flows.flow import Flow, FlowPage, FlowRow, Gift, check_flow
 from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
-from penstock.made import below, made
-from penstock.mark import Mark
-from penstock.order import in_turn, policies
-from penstock.rule import Limits, Rule, RuleKind, check_rule, rule_over_job
-from penstock.schedule import Decision, Schedule
-from penstock.slice import check_last
-from penstock.views import Count, Event, Page, Why, recorded, who_and_why
-from penstock.why import explain, held_by
+from penstock.operate.why import explain, held_by
+from penstock.rules.key_order import in_turn, policies
+from penstock.rules.rule import Limits, Rule, RuleKind, check_rule, rule_over_job
+from penstock.schedules.schedule import Decision, Schedule
 
 MOST_FOUND = 1000
 _LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)

@@ -13,10 +13,19 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker import Enqueued
+from penstock.broker.protocol import Enqueued
 from penstock.errors import Refused
-from penstock.flow import Flow, FlowPage, FlowRow, Node, NodeRow, event_of, in_order, member_of
-from penstock.flow_state import found_by, merged
+from penstock.flows.flow import (
+    Flow,
+    FlowPage,
+    FlowRow,
+    Node,
+    NodeRow,
+    event_of,
+    in_order,
+    member_of,
+)
+from penstock.flows.state import found_by, merged
 from penstock.job import Job
 
 

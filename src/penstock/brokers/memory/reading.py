@@ -9,13 +9,21 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from penstock.app.clock import Clock
+from penstock.broker.gauge import MINUTE, gauges_of, minute_at
+from penstock.broker.slice import (
+    HISTORY,
+    Reach,
+    Selection,
+    Slice,
+    ahead,
+    even_bounds,
+    slices_between,
+)
+from penstock.broker.views import Count, Event
 from penstock.brokers.arrow import event_batches, job_batches, selected_job
 from penstock.brokers.memory.store import Store
-from penstock.clock import Clock
-from penstock.gauge import MINUTE, gauges_of, minute_at
 from penstock.job import State
-from penstock.slice import HISTORY, Reach, Selection, Slice, ahead, even_bounds, slices_between
-from penstock.views import Count, Event
 
 
 class Reading(ABC):

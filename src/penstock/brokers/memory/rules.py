@@ -10,8 +10,8 @@ from collections.abc import Hashable
 import msgspec
 
 from penstock.brokers.memory.store import Store
-from penstock.order import check_same
-from penstock.rule import Rule
+from penstock.rules.key_order import check_same
+from penstock.rules.rule import Rule
 
 
 class Rules:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.broker.checks import check_name, check_no_path
 from penstock.brokers.memory.store import Store
-from penstock.checks import check_name, check_no_path
 from penstock.job import Job
-from penstock.schedule import Decision, Schedule, decided, event_data, holds, replaced
+from penstock.schedules.schedule import Decision, Schedule, decided, event_data, holds, replaced
 
 
 class Schedules:

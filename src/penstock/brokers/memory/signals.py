@@ -6,8 +6,8 @@ As everything here it does not lock: the broker does, around the verb.
 from __future__ import annotations
 
 from penstock.brokers.memory.store import Store
-from penstock.redact import redact
-from penstock.signals import awaits, check_signal, signalled, told
+from penstock.enqueue.secrets import redact
+from penstock.flows.signals import awaits, check_signal, signalled, told
 
 
 def signal(store: Store, name: str, value: bytes, author: str, reason: str) -> list[str]:

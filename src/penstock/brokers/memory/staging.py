@@ -6,10 +6,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.broker import STAGED_SECONDS
+from penstock.app.clock import Clock
+from penstock.broker.checks import check_age, check_job, check_lane, check_stage, check_staged
+from penstock.broker.protocol import STAGED_SECONDS
 from penstock.brokers.memory.store import Store, unpacked
-from penstock.checks import check_age, check_job, check_lane, check_stage, check_staged
-from penstock.clock import Clock
 from penstock.job import Job, Parcel
 
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker import Batch, Note, WorkerRow
+from penstock.app.clock import Clock
+from penstock.broker.gauge import Gauged
+from penstock.broker.protocol import Batch, Note, WorkerRow
+from penstock.broker.settlement import leaves_history, settled
+from penstock.broker.views import QUEUED, Event
+from penstock.brokers.memory.containers import Keys, Line, Worker, lane_of
 from penstock.brokers.memory.flows import Flows, StoredNode
-from penstock.brokers.memory.places import Keys, Line, Worker, lane_of
-from penstock.clock import Clock
+from penstock.enqueue.ids import time_of
+from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
-from penstock.flow import Flow, Gift
-from penstock.gauge import Gauged
-from penstock.ids import time_of
+from penstock.flows.flow import Flow, Gift
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
-from penstock.redact import redact
-from penstock.rule import Limits, Rule, Use, slack_of
-from penstock.settlement import leaves_history, settled
-from penstock.views import QUEUED, Event
+from penstock.rules.rule import Limits, Rule, Use, slack_of
 
 
 class Store:

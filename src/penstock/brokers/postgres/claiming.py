@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from penstock.broker import WorkerRow
+from penstock.broker.protocol import WorkerRow
+from penstock.brokers.postgres.claim_round_trip import LastOfNode, Taking, Wanted
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.settling import Pair, Settling
 from penstock.brokers.postgres.store import in_our_words
-from penstock.brokers.postgres.taking import LastOfNode, Taking, Wanted
 from penstock.brokers.postgres.transaction import PostgresTransaction
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.flowing import Place
+from penstock.brokers.tables.flow_needs import Place
 from penstock.job import Job
 
 _MEMBERS = 16  # of fewer jobs of a node it is too likely that they are the last

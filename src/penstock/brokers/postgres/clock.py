@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from penstock.clock import TICKING, RemoteClock, ticks
+from penstock.app.clock import TICKING, RemoteClock, ticks
 
 FRESH_SECONDS = 60.0
 SLOW_SECONDS = 0.5  # an answer that took longer says little about the time

@@ -5,14 +5,22 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
+from penstock.app.settings import mask
 from penstock.brokers.condition import Fact, StoreCondition, Trouble
 from penstock.brokers.postgres.connection import connect
-from penstock.brokers.postgres.looks import Look, horizon, server, skew, tables, take, traffic
+from penstock.brokers.postgres.doctor_checks import (
+    Look,
+    open_transactions,
+    server,
+    tables,
+    take,
+    version_skew,
+    wal_and_notify,
+)
 from penstock.brokers.postgres.migrating import read_meta
-from penstock.brokers.postgres.steps import this_plan
+from penstock.brokers.postgres.migration_steps import this_plan
 from penstock.brokers.postgres.store import conninfo_of
 from penstock.errors import Refused
-from penstock.settings import mask
 
 PROMISE = (
     "an accepted job survives kill -9 of any process and a crash of the server (synchronous "
@@ -93,22 +101,22 @@ def _unseen(error: psycopg.Error) -> Trouble:
 def examined(look: Look) -> list[Trouble | Fact]:
     """Everything that there is to look at in a store, one after the other."""
     found: list[Trouble | Fact] = []
-    marks: list[traffic.Mark] = []
-    found += take("wal", look, lambda look: iter(marks.append(traffic.mark(look)) or ()))
+    marks: list[wal_and_notify.Mark] = []
+    found += take("wal", look, lambda look: iter(marks.append(wal_and_notify.mark(look)) or ()))
     for name, each in (
-        ("schema", skew.missing),
-        ("functions", skew.functions),
-        ("schema", skew.post_steps),
-        ("releases", skew.releases),
+        ("schema", version_skew.missing),
+        ("functions", version_skew.functions),
+        ("schema", version_skew.post_steps),
+        ("releases", version_skew.releases),
         ("connections", server.connections),
-        ("horizon", horizon.horizon),
+        ("horizon", open_transactions.horizon),
         ("vacuum", tables.dead_rows),
         ("partitions", tables.partitions),
         ("counts", tables.counts),
         ("history", tables.positions),
-        ("notifications", traffic.echo),
+        ("notifications", wal_and_notify.echo),
     ):
         found += take(name, look, each)
     if marks:
-        found += take("wal", look, lambda look: traffic.wal_per_job(look, marks[0]))
+        found += take("wal", look, lambda look: wal_and_notify.wal_per_job(look, marks[0]))
     return found

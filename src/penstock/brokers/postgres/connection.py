@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq, waiting
 from psycopg.abc import PQGen
 
-from penstock.brokers.postgres.arrays import adapters
+from penstock.brokers.postgres.binary_arrays import adapters
 
 R = TypeVar("R")
 

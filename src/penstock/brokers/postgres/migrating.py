@@ -16,12 +16,12 @@ import psycopg
 from psycopg import errors
 from psycopg import sql as compose
 
-from penstock.brokers.postgres.building import are_parts_missing, build_parts, building_sql
+from penstock.app.version import age_order
 from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.index_building import are_parts_missing, build_parts, building_sql
+from penstock.brokers.postgres.migration_steps import Meta, Plan, this_plan
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.steps import Meta, Plan, this_plan
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
-from penstock.release import age_order
 
 PATIENCE_SECONDS = 3600.0
 _TRIES = 5

@@ -13,21 +13,21 @@ from typing import Any
 
 from psycopg import errors
 
-from penstock.broker import STAGED_SECONDS
-from penstock.brokers.postgres.arrays import uuids
+from penstock.broker.lake_mark import Mark
+from penstock.broker.protocol import STAGED_SECONDS
+from penstock.broker.slice import FARTHEST_POSITION, check_last
+from penstock.broker.views import Event
+from penstock.brokers.postgres.binary_arrays import uuids
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.staging import Staging
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
-from penstock.brokers.tables.flowing import Place, place_of
-from penstock.brokers.tables.looking_after import Act, Touched
+from penstock.brokers.tables.flow_needs import Place, place_of
+from penstock.brokers.tables.job_actions import Act, Touched
 from penstock.brokers.tables.whole_flows import ActOnFlow
 from penstock.job import State
-from penstock.mark import Mark
-from penstock.slice import FARTHEST_POSITION, check_last
-from penstock.views import Event
 
 PRUNED_AT_ONCE = 1000
 AHEAD_DAYS = 7

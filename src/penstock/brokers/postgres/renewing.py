@@ -9,15 +9,15 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from penstock.broker import Renewed, WorkerRow
-from penstock.brokers.postgres.arrays import floats, floats_or_none
+from penstock.broker.protocol import Renewed, WorkerRow
+from penstock.brokers.postgres.binary_arrays import floats, floats_or_none
 from penstock.brokers.postgres.pruning import Pruning
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
 from penstock.brokers.tables.change import Change
-from penstock.ids import from_bytes
+from penstock.enqueue.ids import from_bytes
 from penstock.job import put_back
-from penstock.rule import Rule
+from penstock.rules.rule import Rule
 
 
 class Renewing(Pruning):

@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.slice import HISTORY, Reach, Selection, Slice, ahead, slices_between
 from penstock.brokers.arrow import arrow, hidden, job_batches
+from penstock.brokers.postgres.block_permission import Ruling
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.copying import copy_batches
-from penstock.brokers.postgres.ruling import Ruling
+from penstock.brokers.postgres.copy_to_arrow import copy_batches
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
 from penstock.brokers.tables.gauging import gauge, is_due
@@ -27,7 +28,6 @@ from penstock.brokers.tables.scanning import (
     wanted_states,
 )
 from penstock.job import State
-from penstock.slice import HISTORY, Reach, Selection, Slice, ahead, slices_between
 
 _LOOK_SECONDS = 0.005
 _SAMPLE_PAGES = 400

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
-from penstock.broker import Note
-from penstock.brokers.postgres.arrays import blobs, floats, floats_or_none, ints, uuids
-from penstock.brokers.postgres.calls import (
+from penstock.broker.protocol import Note
+from penstock.broker.settlement import kept_until
+from penstock.brokers.postgres.binary_arrays import blobs, floats, floats_or_none, ints, uuids
+from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.enqueuing import HandOver
+from penstock.brokers.postgres.function_calls import (
     BIG,
     BLOBS,
     FLAG,
@@ -24,17 +27,14 @@ from penstock.brokers.postgres.calls import (
     text,
     to_ids,
 )
-from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.hand_over import HandOver
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again, in_our_words
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.flowing import Place, places_of
+from penstock.brokers.tables.flow_needs import Place, places_of
 from penstock.brokers.tables.rows import Held
-from penstock.ids import to_bytes
+from penstock.enqueue.ids import to_bytes
+from penstock.enqueue.secrets import redact
 from penstock.job import Job, Outcome, State
-from penstock.redact import redact
-from penstock.settlement import kept_until
 
 Pair = tuple[Job[Any], Outcome]
 

@@ -15,16 +15,16 @@ import msgspec
 import psycopg
 from psycopg import errors
 
-from penstock.brokers.postgres.arrays import bigs, blobs, ints, uuids
+from penstock.broker.checks import check_stage, check_staged
+from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
 from penstock.brokers.postgres.claiming import Claiming
-from penstock.brokers.postgres.hand_over import refuse
-from penstock.brokers.postgres.handed import Handed, job_values
+from penstock.brokers.postgres.enqueue_values import Handed, job_values
+from penstock.brokers.postgres.enqueuing import refuse
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import Busy, Contended, PostgresDb, again
 from penstock.brokers.tables.rows import ids_after, lengths_of, packed_jobs
-from penstock.checks import check_stage, check_staged
+from penstock.enqueue.ids import to_bytes
 from penstock.errors import StoreUnreachable, UnknownOutcome
-from penstock.ids import to_bytes
 from penstock.job import Job, Parcel
 
 PATIENCE_SECONDS = 3600.0  # a publish of many millions

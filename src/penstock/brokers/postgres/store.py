@@ -22,17 +22,17 @@ from psycopg import errors, pq
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
+from penstock.app.clock import Clock, ticks
+from penstock.app.settings import mask
+from penstock.broker.read_budget import LONGEST_QUESTION, Spent, my_share
 from penstock.brokers.postgres import migrating
-from penstock.brokers.postgres.arrays import bigs
+from penstock.brokers.postgres.binary_arrays import bigs
 from penstock.brokers.postgres.clock import StoreClock
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
 from penstock.brokers.postgres.listening import Ear, await_heard
 from penstock.brokers.postgres.statements import sql
-from penstock.clock import Clock, ticks
 from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
 from penstock.job import Lane
-from penstock.settings import mask
-from penstock.share import LONGEST_QUESTION, Spent, my_share
 
 P = ParamSpec("P")
 R = TypeVar("R")

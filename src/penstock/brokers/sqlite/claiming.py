@@ -8,20 +8,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from penstock.broker import WorkerRow
+from penstock.broker.protocol import WorkerRow
+from penstock.brokers.sqlite.claim_rules import Picking
+from penstock.brokers.sqlite.claimable_lanes import Offer
 from penstock.brokers.sqlite.db import SqliteDb
-from penstock.brokers.sqlite.offers import Offer
-from penstock.brokers.sqlite.picking import Picking
+from penstock.brokers.sqlite.key_turns import Place
 from penstock.brokers.sqlite.renewing import Renewing
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import FULL, Store, in_our_words
-from penstock.brokers.sqlite.turning import Place
 from penstock.brokers.sqlite.wake import Waiter
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
-from penstock.ids import OFFSETS, from_bytes, offset_of, prefix_of
+from penstock.enqueue.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, Outcome, State
-from penstock.order import in_turn
+from penstock.rules.key_order import in_turn
 
 
 class Claiming(Renewing):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from penstock.broker import STAGED_SECONDS
+from penstock.broker.protocol import STAGED_SECONDS
 from penstock.brokers.sqlite.staging import Staging
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
-from penstock.brokers.tables.flowing import place_of
+from penstock.brokers.tables.flow_needs import place_of
 from penstock.job import State
 
 PRUNED_AT_ONCE = 1000  # about 10 ms

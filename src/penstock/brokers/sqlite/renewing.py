@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from penstock.broker import Renewed, WorkerRow
-from penstock.brokers.sqlite.hand_over import HandOver
+from penstock.broker.protocol import Renewed, WorkerRow
+from penstock.brokers.sqlite.enqueuing import HandOver
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.rows import ASKED
-from penstock.ids import from_bytes
+from penstock.enqueue.ids import from_bytes
 from penstock.job import put_back
 
 

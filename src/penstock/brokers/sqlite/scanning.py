@@ -9,6 +9,16 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.broker.gauge import queue_in
+from penstock.broker.slice import (
+    HISTORY,
+    Reach,
+    Selection,
+    Slice,
+    ahead,
+    even_bounds,
+    slices_between,
+)
 from penstock.brokers.arrow import (
     EVENT_COLUMNS,
     ROWS_AT_ONCE,
@@ -30,10 +40,8 @@ from penstock.brokers.tables.scanning import (
     parameters_of,
     wanted_states,
 )
-from penstock.gauge import queue_in
-from penstock.ids import from_bytes
+from penstock.enqueue.ids import from_bytes
 from penstock.job import Job, State
-from penstock.slice import HISTORY, Reach, Selection, Slice, ahead, even_bounds, slices_between
 
 
 class Scanning(Pruning):

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.checks import check_age, check_stage, check_staged
 from penstock.brokers.sqlite.claiming import Claiming
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.tables.arriving import packed, searched_fields
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.enqueue_packing import packed, searched_fields
 from penstock.brokers.tables.rows import lengths_of, split
-from penstock.checks import check_age, check_stage, check_staged
-from penstock.ids import from_bytes, to_bytes
+from penstock.enqueue.ids import from_bytes, to_bytes
 from penstock.job import Job, Lane, Parcel
 
 _PAGE = 200  # rows read at a time: a parcel has up to 64 KiB

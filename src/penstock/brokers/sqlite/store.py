@@ -23,15 +23,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from penstock.app.clock import SYSTEM_CLOCK, Clock
+from penstock.app.private_files import open_regular
+from penstock.broker.read_budget import my_share
 from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.tables.db import Db
-from penstock.clock import SYSTEM_CLOCK, Clock
+from penstock.enqueue.caller_connection import driver_connection
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
 from penstock.job import Lane
-from penstock.joining import driver_connection
-from penstock.private_files import open_regular
-from penstock.share import my_share
 
 BUSY_SECONDS = 30.0
 _MIGRATE_SECONDS = 5.0

@@ -20,8 +20,8 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.app.private_files import is_ours, private_folder
 from penstock.errors import Refused
-from penstock.private_files import is_ours, private_folder
 
 _TRIES = 3
 _LOOK_SECONDS = 0.05  # a data_version costs 3 us: 20 of them a second cost nothing

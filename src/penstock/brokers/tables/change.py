@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.brokers.tables import flowing
+from penstock.brokers.tables import flow_needs
 from penstock.brokers.tables.db import Db, Store
 from penstock.brokers.tables.rows import text_of
-from penstock.ids import to_bytes
+from penstock.enqueue.ids import to_bytes
 from penstock.job import Job, Outcome, State
 
 _EVENT_WIDTH = 21
@@ -43,10 +43,10 @@ class Change:
         self.freed: list[dict[str, Any]] = []  # unique keys
         self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them
         self.ended: list[tuple[int]] = []  # and those of which nothing is
-        self.ends: flowing.Ends = {}  # jobs of flows that ended, by their nodes
-        self.lost: set[flowing.Place] = set()  # where jobs that ended without success are gone
+        self.ends: flow_needs.Ends = {}  # jobs of flows that ended, by their nodes
+        self.lost: set[flow_needs.Place] = set()  # where jobs that ended without success are gone
         # What ended, or runs again, spawned: its place in a flow, and the outcome that says so.
-        self.spawned: list[tuple[flowing.Place | None, Outcome]] = []
+        self.spawned: list[tuple[flow_needs.Place | None, Outcome]] = []
         self.woken: set[int] = set()  # once finished, lanes whose jobs waited for others until now
         self.readied = False  # once finished, whether anything is ready that was not
 
@@ -57,21 +57,21 @@ class Change:
 
     def member_ended(self, body: bytes, *, good: bool) -> None:
         """A job ended; if it is one of a flow, whoever needs it may go on."""
-        place = flowing.place_of(body)
+        place = flow_needs.place_of(body)
         if place is not None:
             jobs, bad = self.ends.get(place, (0, 0))
             self.ends[place] = jobs + 1, bad + (not good)
 
     def members_succeeded(self, bodies: Sequence[bytes]) -> None:
         """As above, of many jobs that succeeded; most are in no flow, or all in the same node."""
-        for place, jobs in flowing.places_of(bodies):
+        for place, jobs in flow_needs.places_of(bodies):
             before, bad = self.ends.get(place, (0, 0))
             self.ends[place] = before + jobs, bad
 
     def spawn(self, body: bytes, outcome: Outcome) -> None:
         """The job of this body is to be followed by what it spawned."""
         if outcome.spawned:
-            self.spawned.append((flowing.place_of(body), outcome))
+            self.spawned.append((flow_needs.place_of(body), outcome))
 
     def happened(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
         """One of the rarer events: who asked for what, how far a job got."""
@@ -109,9 +109,9 @@ class Change:
         sql, db = self.sql, self.db
         self.write_places()
         if self.lost:
-            flowing.give_up(self)
+            flow_needs.give_up(self)
         if self.ends:
-            flowing.count_ends(self)
+            flow_needs.count_ends(self)
         if self.successes:
             db.insert(sql.succeed, _SUCCESS_WIDTH, self.successes)
             self.successes.clear()

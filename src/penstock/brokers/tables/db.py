@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from penstock.app.clock import Clock
 from penstock.brokers.tables.statements import Statements
-from penstock.clock import Clock
 from penstock.job import Lane
 
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from penstock.broker.filter import Filter
+from penstock.broker.newest_first import Below, Made, made
 from penstock.brokers.tables.db import Db, Row, Store
 from penstock.brokers.tables.rows import (
     contents,
@@ -21,10 +23,8 @@ from penstock.brokers.tables.rows import (
     packed_jobs,
     succeeded_job,
 )
-from penstock.filter import Filter
-from penstock.ids import from_bytes, to_bytes
+from penstock.enqueue.ids import from_bytes, to_bytes
 from penstock.job import Job, State
-from penstock.made import Below, Made, made
 
 MOST_LOOKED_UP = 10_000  # jobs with a tag and a derived id; of more, the newest are looked through
 _ROW_STATES = frozenset({State.READY, State.WAITING, State.RUNNING})

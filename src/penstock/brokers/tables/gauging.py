@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.gauge import MINUTE, Gauged, gauges_of, minute_at
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.looking import Looking
+from penstock.brokers.tables.reading import Looking
 from penstock.brokers.tables.rows import made_at
-from penstock.gauge import MINUTE, Gauged, gauges_of, minute_at
 
 
 def gauge(broker: Looking[Any]) -> int:

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from penstock.brokers.tables.db import Row
-from penstock.ids import from_bytes, time_of, to_bytes
+from penstock.enqueue.ids import from_bytes, time_of, to_bytes
 from penstock.job import Job, Lane, State, Unique
-from penstock.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind
 
 _STATES = frozenset(State)
 HELD, SETTLED, ASKED = 0, 1, 2  # the marks of a lease

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.slice import FARTHEST_ID, Selection, Slice, slices_between
 from penstock.brokers.arrow import selected_job
 from penstock.brokers.tables.db import Db, Store
 from penstock.brokers.tables.rows import contents, leased_jobs, packed_jobs, run_of
-from penstock.ids import to_bytes
+from penstock.enqueue.ids import to_bytes
 from penstock.job import ENDED, Job, State
-from penstock.slice import FARTHEST_ID, Selection, Slice, slices_between
 
 
 def parameters_of(store: Store, db: Db, part: Slice) -> dict[str, Any]:

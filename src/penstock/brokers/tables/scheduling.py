@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.checks import check_name, check_no_path, legible
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.marking import Marking
+from penstock.brokers.tables.lake_marks import Marking
 from penstock.brokers.tables.settling import StoreT
-from penstock.checks import check_name, check_no_path, legible
-from penstock.ids import to_bytes
-from penstock.schedule import Decision, Schedule, decided, event_data, holds, replaced
+from penstock.enqueue.ids import to_bytes
+from penstock.schedules.schedule import Decision, Schedule, decided, event_data, holds, replaced
 
 log = logging.getLogger("penstock")
 _read = msgspec.json.Decoder(Schedule).decode

@@ -8,10 +8,11 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.broker import Note
+from penstock.broker.protocol import Note
+from penstock.broker.settlement import leaves_history, settled
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, Store
-from penstock.brokers.tables.flowing import lock_flows, place_of, spawned_places
+from penstock.brokers.tables.flow_needs import lock_flows, place_of, spawned_places
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
@@ -22,11 +23,10 @@ from penstock.brokers.tables.rows import (
     row_of,
     text_of,
 )
-from penstock.flow_state import merged
-from penstock.ids import to_bytes
+from penstock.enqueue.ids import to_bytes
+from penstock.enqueue.secrets import redact
+from penstock.flows.state import merged
 from penstock.job import ENDED, Job, Outcome, State
-from penstock.redact import redact
-from penstock.settlement import leaves_history, settled
 
 StoreT = TypeVar("StoreT", bound=Store)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import msgspec
 
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.looking_after import LookingAfter
+from penstock.brokers.tables.job_actions import LookingAfter
 from penstock.brokers.tables.rows import job_of, text_of
 from penstock.brokers.tables.settling import StoreT
-from penstock.flow import WAIT_TASK
-from penstock.ids import to_bytes
+from penstock.enqueue.ids import to_bytes
+from penstock.enqueue.secrets import redact
+from penstock.flows.flow import WAIT_TASK
+from penstock.flows.signals import TAG, awaits, check_signal, signalled, told
 from penstock.job import Job, State
-from penstock.redact import redact
-from penstock.signals import TAG, awaits, check_signal, signalled, told
 
 
 class Signalling(LookingAfter[StoreT]):

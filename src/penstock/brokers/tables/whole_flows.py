@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.views import who_and_why
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.flowing import ids_between, lock_flows, node_row
-from penstock.brokers.tables.looking_after import LookingAfter, Touched
+from penstock.brokers.tables.flow_needs import ids_between, lock_flows, node_row
+from penstock.brokers.tables.job_actions import LookingAfter, Touched
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
@@ -28,11 +29,10 @@ from penstock.brokers.tables.rows import (
     succeeded_job,
 )
 from penstock.brokers.tables.settling import StoreT
-from penstock.flow import FlowPage, FlowRow, event_of, in_order
-from penstock.flow_state import found_by, key_of
-from penstock.ids import from_bytes, to_bytes
+from penstock.enqueue.ids import from_bytes, to_bytes
+from penstock.flows.flow import FlowPage, FlowRow, event_of, in_order
+from penstock.flows.state import found_by, key_of
 from penstock.job import ENDED, State
-from penstock.views import who_and_why
 
 Span = tuple[bytes, bytes]  # the first and the last id of jobs that follow on, within one run
 ActOnFlow = Callable[[Change, bytes], dict[bytes, Touched]]

@@ -27,10 +27,10 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import close_old_connections, connections
 
-from penstock.app import App
+from penstock.app.app import App
+from penstock.app.settings import ResolvedUrl
 from penstock.errors import Refused
 from penstock.job import Job
-from penstock.settings import ResolvedUrl
 
 _connections: Any = connections
 

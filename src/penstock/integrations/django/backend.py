@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.error_text import class_name, exception_in
+from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
-from penstock.ids import parse_id
 from penstock.integrations.django import app
 from penstock.job import Job, State
+from penstock.run.error_text import class_name, exception_in
 
 _HOME = "django.tasks" if find_spec("django.tasks") else "django_tasks"
 _base: Any = import_module(f"{_HOME}.base")

@@ -14,9 +14,9 @@ from pyspark.sql.functions import col
 from penstock.spark.pipelines.clean import MINUTE, clean
 from penstock.spark.pipelines.depth import depth
 from penstock.spark.pipelines.failures import failures
-from penstock.spark.pipelines.load import by_tag, load
 from penstock.spark.pipelines.raw import read_raw, utc_day
-from penstock.spark.pipelines.write import spark_path, stage
+from penstock.spark.pipelines.throughput import by_tag, load
+from penstock.spark.pipelines.write_files import spark_path, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

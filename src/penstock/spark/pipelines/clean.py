@@ -24,7 +24,7 @@ from pyspark.sql.functions import (
     when,
 )
 
-from penstock.error_text import BLANK, TRACEBACKS
+from penstock.run.error_text import BLANK, TRACEBACKS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,7 +63,7 @@ def _signature() -> Column:
 
 
 def headline() -> Column:
-    """The headline of the column `error`, uncut, as `penstock.error_text.headline` has it."""
+    """The headline of the column `error`, uncut, as `penstock.run.error_text.headline` has it."""
     whole = expr(f"trim(both '{BLANK}' from error)")
     first = substring_index(whole, "\n", 1)
     without = _trimmed(first).isin(*TRACEBACKS)

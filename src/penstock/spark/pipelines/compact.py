@@ -10,7 +10,7 @@ from pyspark.sql.functions import col
 
 from penstock.errors import PenstockError
 from penstock.spark.pipelines.raw import RAW, read_raw
-from penstock.spark.pipelines.write import stage
+from penstock.spark.pipelines.write_files import stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,20 +13,20 @@ import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import col, lit
 
+from penstock.broker.slice import Selection, Slice
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
-from penstock.slice import Selection, Slice
-from penstock.spark.pipelines.copying import copy
+from penstock.spark.pipelines.copy_slices import copy
+from penstock.spark.pipelines.lake_marks import tell
 from penstock.spark.pipelines.raw import RAW, RawTable, day_of
-from penstock.spark.pipelines.telling import tell
-from penstock.spark.pipelines.write import cause_of, stage
-from penstock.spark.store import store_of
+from penstock.spark.pipelines.write_files import cause_of, stage
+from penstock.spark.store_choice import store_of
 from penstock.spark.tables import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.broker import Broker
+    from penstock.broker.protocol import Broker
     from penstock.spark.pipelines.lake import Writing
     from penstock.spark.pipelines.manifest import LakeGap
 

@@ -25,8 +25,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from penstock.app.private_files import open_regular
 from penstock.errors import Refused
-from penstock.private_files import open_regular
 from penstock.spark.pipelines.manifest import (
     LakeFile,
     LakeTable,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.app.private_files import open_regular, write_new
 from penstock.errors import Refused
-from penstock.private_files import open_regular, write_new
 
 NAME = "manifest.json"
 VERSION = 1

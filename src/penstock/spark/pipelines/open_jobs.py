@@ -14,7 +14,7 @@ from pyspark.sql.functions import min as minimum
 
 from penstock.spark.pipelines.clean import ENDED
 from penstock.spark.pipelines.raw import utc_day
-from penstock.spark.pipelines.write import spark_path, stage
+from penstock.spark.pipelines.write_files import spark_path, stage
 from penstock.spark.tables import columns_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from penstock.spark.pipelines.answers import MOST, Answers, Row
-from penstock.spark.pipelines.figures import (
+from penstock.spark.pipelines.formatting import (
     brief,
     count_text,
     moment_text,
@@ -19,6 +18,7 @@ from penstock.spark.pipelines.figures import (
     stretch_text,
 )
 from penstock.spark.pipelines.plot import COLOURS, bars, legend, lines
+from penstock.spark.pipelines.report_data import MOST, Answers, Row
 from penstock.spark.pipelines.sections import Column, Section, sections
 
 _STYLE = Path(__file__).with_name("page.css")

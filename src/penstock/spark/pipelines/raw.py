@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql.functions import col, date_add, floor, lit, unix_micros
 
 from penstock.spark.pipelines.lake import Lake
-from penstock.spark.pipelines.write import spark_path
+from penstock.spark.pipelines.write_files import spark_path
 from penstock.spark.tables import TABLES, TIMES
 
 if TYPE_CHECKING:

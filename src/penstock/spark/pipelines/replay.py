@@ -15,17 +15,17 @@ import msgspec
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.functions import max_by, struct, to_json
 
-from penstock.checks import is_path
+from penstock.broker.checks import is_path
+from penstock.enqueue.ids import derived_id
+from penstock.enqueue.secrets import HIDDEN
 from penstock.errors import Refused
-from penstock.ids import derived_id
 from penstock.job import Job
-from penstock.redact import HIDDEN
 from penstock.spark.pipelines.clean import clean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.broker import Broker
+    from penstock.broker.protocol import Broker
 
 ORIGIN = "penstock-replay-of"
 NAME = "penstock-replay"

@@ -9,6 +9,6 @@ rubbish at most; the one transaction of `publish` is what makes a write. With an
 are derived from the rows, and jobs are enqueued at once: the same row is the same job.
 """
 
-from penstock.spark.sink.writing import BatchSink, StreamSink
+from penstock.spark.sink.writer import BatchSink, StreamSink
 
 __all__ = ["BatchSink", "StreamSink"]

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import Refused
 from penstock.job import Unique
-from penstock.prepare import check_name, check_priority, check_task, check_text, check_unique
+from penstock.task.options import check_name, check_priority, check_task, check_text, check_unique
 
 ROLES = ("args", "at", "id", "key", "priority", "queue", "tags", "task", "unique")
 ALONE = frozenset({"at", "id", "key", "tags", "unique"})  # these make a job travel alone

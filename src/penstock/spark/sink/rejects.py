@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import Refused
-from penstock.spark.arrow import arrow
 from penstock.spark.sink.values import Faults
+from penstock.spark.untyped_arrow import arrow
 
 REASON = "penstock_error"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.faults import fault_in
-from penstock.spark.arrow import arrow, compute, types
+from penstock.enqueue.json_faults import fault_in
+from penstock.spark.untyped_arrow import arrow, compute, types
 
 _FIRST_DAY, _LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31, in days since the epoch
 _DAY = 86_400_000_000  # in microseconds

@@ -9,8 +9,8 @@ import re
 import secrets
 from typing import LiteralString
 
+from penstock.app.settings import mask
 from penstock.errors import Refused
-from penstock.settings import mask
 
 _URL = re.compile(r"(?P<server>postgres(?:ql)?://[^/?]*)(?:/[^?]*)?(?P<options>\?.*)?")
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from penstock.audit import KINDS, Deed, Deeds, Wanted, check_kinds, deed_json
-from penstock.deed_text import Told, told_of
+from penstock.broker.filter import parse_time
 from penstock.errors import Refused
-from penstock.filter import parse_time
-from penstock.web.asked import Asked
+from penstock.operate.audit import KINDS, Deed, Deeds, Wanted, check_kinds, deed_json
+from penstock.operate.audit_text import Told, told_of
+from penstock.web.request import Asked
 
 PAGE = 50
 MOST_EXPORTED = 10_000

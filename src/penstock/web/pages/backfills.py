@@ -6,10 +6,10 @@ import shlex
 
 from starlette.responses import Response
 
-from penstock.backfill_look import MOST_LOOKED_AT, Filled
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.web.asked import Asked, Conflict, NotFound
+from penstock.operate.backfill_status import MOST_LOOKED_AT, Filled
+from penstock.web.request import Asked, Conflict, NotFound
 from penstock.web.verbs import MOST_IDS
 
 MOST_CELLS = 2000

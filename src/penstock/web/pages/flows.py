@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from penstock.broker.filter import as_text, words_of
+from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
-from penstock.filter import as_text, words_of
-from penstock.flow import FlowRow, levels_of
-from penstock.ids import parse_id
+from penstock.flows.flow import FlowRow, levels_of
 from penstock.job import State
-from penstock.web.asked import Asked, Conflict, NotFound
-from penstock.web.drawing import draw, slowest
+from penstock.web.flow_drawing import draw, slowest
+from penstock.web.request import Asked, Conflict, NotFound
 
 PAGE = 25
 NODES = 100  # of a column, in a list

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from penstock.broker import RETENTION_SECONDS
-from penstock.examine import Colour
-from penstock.views import LEASE_SECONDS
-from penstock.web.asked import Asked
+from penstock.broker.protocol import RETENTION_SECONDS
+from penstock.broker.views import LEASE_SECONDS
+from penstock.operate.doctor import Colour
+from penstock.web.request import Asked
 
 FRESH_SECONDS = 60.0
 _CLASS = {Colour.GREEN: "succeeded", Colour.YELLOW: "running", Colour.RED: "failed"}

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.responses import Response
 
-from penstock.as_json import decoded
-from penstock.broker import Note
-from penstock.copied import COPY_OF
+from penstock.broker.protocol import Note
+from penstock.broker.views import Event
+from penstock.enqueue.copy import COPY_OF
+from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
-from penstock.flow import FlowRow, NodeRow, member_of
-from penstock.ids import parse_id
+from penstock.flows.flow import FlowRow, NodeRow, member_of
 from penstock.job import ENDED, PARENT, Job, State
-from penstock.notes import Line, Progress
-from penstock.views import Event
-from penstock.web.asked import Asked, Conflict, NotFound
+from penstock.operate.to_json import decoded
+from penstock.run.job_notes import Line, Progress
+from penstock.web.request import Asked, Conflict, NotFound
 
 MOST_EVENTS = 200
 MOST_LINES = 1000

@@ -6,11 +6,11 @@ import shlex
 
 from starlette.responses import Response
 
+from penstock.broker.filter import parse_filter, words_of
+from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
-from penstock.filter import parse_filter, words_of
-from penstock.ids import parse_id
 from penstock.job import State
-from penstock.web.asked import Asked
+from penstock.web.request import Asked
 
 PAGE = 50
 MOST_SHOWN = 500

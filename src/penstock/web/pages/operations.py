@@ -9,9 +9,9 @@ import shlex
 
 from starlette.responses import Response
 
-from penstock.filter import words_of
-from penstock.web.asked import Asked, Conflict, NotFound
-from penstock.web.operations import NOT_HERE, Operation, preview
+from penstock.broker.filter import words_of
+from penstock.web.bulk_operations import NOT_HERE, Operation, preview
+from penstock.web.request import Asked, Conflict, NotFound
 
 TYPED_ABOVE = 100
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from penstock.filter import Filter
+from penstock.broker.filter import Filter
+from penstock.broker.views import PLACES, by_queue
 from penstock.job import State
-from penstock.views import PLACES, by_queue
-from penstock.web.asked import Asked
 from penstock.web.live import MOST_ROWS
+from penstock.web.request import Asked
 
 MOST_QUEUES = 50
 MOST_FAILED = 5

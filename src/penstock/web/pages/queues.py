@@ -11,9 +11,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from penstock.rule import Rule, RuleKind
-from penstock.views import Count, by_queue
-from penstock.web.asked import Asked, NotFound
+from penstock.broker.views import Count, by_queue
+from penstock.rules.rule import Rule, RuleKind
+from penstock.web.request import Asked, NotFound
 
 PAGE = 50
 MOST_TASKS = 200

@@ -14,11 +14,11 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from starlette.responses import Response
 
+from penstock.app.private_files import open_below
+from penstock.broker.lake_mark import gap_text, place_of
 from penstock.errors import Refused
-from penstock.mark import gap_text, place_of
-from penstock.private_files import open_below
-from penstock.recent import Depth, read_recent
-from penstock.web.asked import Asked, NotFound
+from penstock.operate.recent_stats import Depth, read_recent
+from penstock.web.request import Asked, NotFound
 
 REPORT = "penstock-report.html"
 MOST_TASKS = 50

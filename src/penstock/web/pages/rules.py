@@ -12,10 +12,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from penstock.checks import MOST_VERSION
+from penstock.broker.checks import MOST_VERSION
 from penstock.errors import Refused
-from penstock.rule import POLICIES, Rule, RuleKind, parse_rate
-from penstock.web.asked import Asked, Conflict
+from penstock.rules.rule import POLICIES, Rule, RuleKind, parse_rate
+from penstock.web.request import Asked, Conflict
 from penstock.web.verbs import MOST_COUNTED
 
 PAGE = 100

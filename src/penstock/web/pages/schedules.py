@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, cast
 
 from starlette.responses import Response
 
-from penstock.as_json import decoded
+from penstock.broker.filter import Filter, parse_time
 from penstock.errors import Refused
-from penstock.filter import Filter, parse_time
-from penstock.schedule import Schedule
-from penstock.schedule_look import cron_in_words, moved_by, slots_to_come, state_of
-from penstock.web.asked import Asked, NotFound
+from penstock.operate.to_json import decoded
+from penstock.schedules.schedule import Schedule
+from penstock.schedules.status import cron_in_words, moved_by, slots_to_come, state_of
+from penstock.web.request import Asked, NotFound
 
 PAGE = 50
 FARTHEST = 1_000_000

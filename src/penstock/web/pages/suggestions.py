@@ -9,9 +9,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from penstock.filter import DUE
+from penstock.broker.filter import DUE
 from penstock.job import State
-from penstock.web.asked import Asked
+from penstock.web.request import Asked
 
 MOST = 12
 FIELDS = (

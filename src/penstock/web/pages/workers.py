@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from penstock.broker import WorkerRow
-from penstock.filter import Filter
+from penstock.app.version import age_order, release
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import WorkerRow
 from penstock.job import Job, State
-from penstock.release import age_order, release
-from penstock.web.asked import Asked
-from penstock.why import span
+from penstock.operate.why import span
+from penstock.web.request import Asked
 
 MOST_WORKERS = 500
 MOST_HELD = 100  # running jobs that are named, of all workers together

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.web.asked import Asked
+from penstock.web.request import Asked
 
 MOST_PARTITIONS = 10_000
 

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.as_json import EventJson, JobJson, decoded, event_json, iso, job_json
-from penstock.codec import encode_value
+from penstock.broker.filter import parse_filter, words_of
+from penstock.enqueue.codec import encode_value
+from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
-from penstock.filter import parse_filter, words_of
-from penstock.ids import parse_id
 from penstock.job import State
-from penstock.web.asked import Asked, NotFound
+from penstock.operate.to_json import EventJson, JobJson, decoded, event_json, iso, job_json
+from penstock.web.request import Asked, NotFound
 
 MOST_JOBS = 1000
 MOST_EVENTS = 1000

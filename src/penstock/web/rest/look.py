@@ -6,17 +6,17 @@ from typing import Any
 
 import msgspec
 
-from penstock.as_json import RuleJson, iso, rule_json
-from penstock.audit import Wanted, check_kinds, deed_json
+from penstock.broker.filter import parse_time
+from penstock.broker.lake_mark import Mark
+from penstock.broker.views import Count, by_queue
+from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
-from penstock.examine import Finding
-from penstock.filter import parse_time
-from penstock.flow_look import FlowJson, flow_json
-from penstock.ids import parse_id
-from penstock.mark import Mark
-from penstock.rule import RuleKind, rule_over
-from penstock.views import Count, by_queue
-from penstock.web.asked import Asked, NotFound
+from penstock.flows.status import FlowJson, flow_json
+from penstock.operate.audit import Wanted, check_kinds, deed_json
+from penstock.operate.doctor import Finding
+from penstock.operate.to_json import RuleJson, iso, rule_json
+from penstock.rules.rule import RuleKind, rule_over
+from penstock.web.request import Asked, NotFound
 
 MOST_FLOWS = 100
 MOST_DEEDS = 1000

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.release import release
-from penstock.web.asked import Asked
+from penstock.app.version import release
+from penstock.web.request import Asked
 from penstock.web.route import Route
 
 _REFERENCE = "#/components/schemas/{name}"

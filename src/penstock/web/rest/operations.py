@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.as_json import iso
-from penstock.web.asked import Asked, Conflict, NotFound
-from penstock.web.operations import NOT_HERE, Operation, Preview, preview
+from penstock.operate.to_json import iso
+from penstock.web.bulk_operations import NOT_HERE, Operation, Preview, preview
+from penstock.web.request import Asked, Conflict, NotFound
 
 
 class Begin(msgspec.Struct, forbid_unknown_fields=True):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.as_json import RuleJson, rule_json
 from penstock.errors import Refused
-from penstock.rule import Rule, RuleKind, parse_rate
-from penstock.web.asked import Asked
+from penstock.operate.to_json import RuleJson, rule_json
+from penstock.rules.rule import Rule, RuleKind, parse_rate
+from penstock.web.request import Asked
 
 LONGEST = 10 * 365 * 86400.0
 

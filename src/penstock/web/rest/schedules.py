@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.errors import Refused
-from penstock.schedule_look import ScheduleJson, schedule_json
-from penstock.web.asked import Asked, NotFound
+from penstock.schedules.status import ScheduleJson, schedule_json
+from penstock.web.request import Asked, NotFound
 
 MOST_SLOTS = 100
 MOST_SLOTS_IN_ALL = 1000

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from penstock.as_json import JobJson
-from penstock.audit import KINDS
-from penstock.flow_look import FlowJson
-from penstock.schedule_look import ScheduleJson
+from penstock.flows.status import FlowJson
+from penstock.operate.audit import KINDS
+from penstock.operate.to_json import JobJson
+from penstock.schedules.status import ScheduleJson
 from penstock.web.access import Role
-from penstock.web.operations import Preview
+from penstock.web.bulk_operations import Preview
 from penstock.web.rest import backfills, jobs, look, openapi, operations, rules, schedules
 from penstock.web.route import Parameter, Route
 

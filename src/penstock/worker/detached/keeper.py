@@ -21,27 +21,27 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.broker import Note, WorkerRow
+from penstock.app.log_lines import LogOutput, log_to_stderr
+from penstock.app.store_retry import until_it_answers
+from penstock.app.version import release
+from penstock.broker.protocol import Note, WorkerRow
 from penstock.errors import Refused
 from penstock.job import ENDED, Job, Outcome, State
-from penstock.log_lines import LogOutput, log_to_stderr
-from penstock.patience import until_it_answers
-from penstock.release import release
-from penstock.run import fire
-from penstock.worker.detached.death import after_death
-from penstock.worker.detached.exits import Exit, code_of
-from penstock.worker.detached.folder import Folder, Run
+from penstock.run.attempt import fire
+from penstock.worker.detached.after_death import after_death
+from penstock.worker.detached.exit_codes import Exit, code_of
 from penstock.worker.detached.limits import Limits
 from penstock.worker.detached.log_file import cut_to_size
+from penstock.worker.detached.processes import end_descendants, let_strays_go, take_in_strays
 from penstock.worker.detached.run_process import RunProcess
-from penstock.worker.detached.tree import end_descendants, let_strays_go, take_in_strays
+from penstock.worker.detached.state_folder import Folder, Run
 from penstock.worker.failures import Failures
 from penstock.worker.hands import cut_short
-from penstock.worker.process import ProcessGone
+from penstock.worker.job_process import ProcessGone
 
 if TYPE_CHECKING:
-    from penstock.app import App
-    from penstock.task import Task
+    from penstock.app.app import App
+    from penstock.task.task import Task
 
 _LOOK_SECONDS = 1.0  # how often it renews, hears of a cancellation, and weighs the job
 _LEAVE_SECONDS = 15.0  # for a process that has answered to close its resources, and go by itself
@@ -299,7 +299,7 @@ def main(config: KeeperConfig) -> int:
 
 
 def _kept(keeper: Keeper, config: KeeperConfig) -> Exit:
-    from penstock.target import load_app
+    from penstock.app.locate import load_app
 
     try:
         app = load_app(config.target)

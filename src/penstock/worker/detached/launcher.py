@@ -22,21 +22,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.broker import WorkerRow
+from penstock.app.version import release
+from penstock.broker.protocol import WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, State, put_back
-from penstock.release import release
-from penstock.worker.detached.death import gets_on, spared
-from penstock.worker.detached.exits import Exit, said
-from penstock.worker.detached.folder import Folder
+from penstock.worker.detached.after_death import gets_on, spared
+from penstock.worker.detached.exit_codes import Exit, said
 from penstock.worker.detached.keeper import KeeperConfig
-from penstock.worker.detached.tree import end_marked, wait_for_end
-from penstock.worker.detached.unit import place_here
+from penstock.worker.detached.processes import end_marked, wait_for_end
+from penstock.worker.detached.state_folder import Folder
+from penstock.worker.detached.systemd_unit import place_here
+from penstock.worker.drain_check import anything_left
 from penstock.worker.failures import Failures, of_job
-from penstock.worker.left import anything_left
 
 if TYPE_CHECKING:
-    from penstock.app import App
+    from penstock.app.app import App
 
 _COMMAND = (sys.executable, "-m", "penstock.worker", "keep")
 _START_SECONDS = 60.0  # for a process to come so far that it renews its row by itself

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.worker.detached.tree import descendants
-from penstock.worker.memory import memory_of
+from penstock.worker.detached.processes import descendants
+from penstock.worker.memory_use import memory_of
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

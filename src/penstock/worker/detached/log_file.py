@@ -12,8 +12,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.app.private_files import open_own
 from penstock.errors import Refused
-from penstock.private_files import open_own
 
 MOST_BYTES = 16 << 20
 _KEPT_BYTES = 4 << 20  # at either end

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.app.log_lines import LogOutput, log_to_stderr
+from penstock.app.store_retry import Patience
 from penstock.job import Job, Outcome
-from penstock.log_lines import LogOutput, log_to_stderr
-from penstock.patience import Patience
-from penstock.worker.detached.exits import Exit
-from penstock.worker.detached.tree import MARK, mark_of
+from penstock.worker.detached.exit_codes import Exit
+from penstock.worker.detached.processes import MARK, mark_of
 from penstock.worker.interrupt import ERRORS, forget, interrupt, waits_beside
-from penstock.worker.process import (
+from penstock.worker.job_process import (
     ProcessGone,
     die_with_parent,
     receive,
@@ -40,9 +40,9 @@ from penstock.worker.process import (
 )
 
 if TYPE_CHECKING:
-    from penstock.app import App
-    from penstock.run import LastLook
-    from penstock.task import Task
+    from penstock.app.app import App
+    from penstock.run.attempt import LastLook
+    from penstock.task.task import Task
 
 _COMMAND = (sys.executable, "-m", "penstock.worker", "run")
 _LOOK_SECONDS = 0.1
@@ -188,7 +188,7 @@ class _Verdicts(threading.Thread):
         self, app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook
     ) -> Outcome | None:
         """Run the job, open to verdicts while it runs."""
-        from penstock.run import run
+        from penstock.run.attempt import run
 
         if task.mode == "async":
             return asyncio.run(self._call_async(app, task, job, last_look))
@@ -201,7 +201,7 @@ class _Verdicts(threading.Thread):
     async def _call_async(
         self, app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook
     ) -> Outcome | None:
-        from penstock.run import run_async
+        from penstock.run.attempt import run_async
 
         call = asyncio.ensure_future(run_async(app, task, job, last_look))
         self._on_loop = (asyncio.get_running_loop(), call)
@@ -214,8 +214,8 @@ class _Verdicts(threading.Thread):
 
 def main(number: int, parent: int, target: str, *output: str) -> None:
     """The process's end: run one job."""
-    from penstock.target import load_app
-    from penstock.worker.gate import Gate
+    from penstock.app.locate import load_app
+    from penstock.worker.start_check import Gate
 
     die_with_parent(parent)
     log_to_stderr(LogOutput(*output))

@@ -1,0 +1,439 @@
+"""App: the tasks of a program, and the store that their jobs go to.
+
+Making one opens nothing; the store is opened by the first call that needs it, and again in each
+process that a fork makes. Everything a process holds open hangs on its App: broker, coalescer,
+resources.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+
+from penstock.app.clock import GUESSED_CLOCK, Clock, RemoteClock
+from penstock.app.queue_options import Queues
+from penstock.app.registry import Registry
+from penstock.app.resources import Resources
+from penstock.app.settings import ResolvedUrl, calling_file, mask, resolve_url
+from penstock.app.store_retry import Patience
+from penstock.broker.protocol import Broker, Enqueued
+from penstock.brokers import open_broker
+from penstock.enqueue.caller_connection import join_async
+from penstock.enqueue.coalesce import Coalescer, Sending, ToStore
+from penstock.enqueue.codec import encode_value
+from penstock.enqueue.handle import Handle
+from penstock.enqueue.ids import Ids, parse_id
+from penstock.enqueue.provisional import guess_was_off, make_final
+from penstock.enqueue.tracing import switched_on, trace
+from penstock.errors import Refused
+from penstock.flows.compose import Jobs, Named, named_jobs, to_store, told_as
+from penstock.flows.flow import Flow, OnFailure
+from penstock.flows.named import FlowHandle, NamedFlow, find_flows
+from penstock.flows.signals import check_signal, with_deadlines
+from penstock.flows.state_codec import StateCodec
+from penstock.job import Job, Parcel
+from penstock.rules.rule import Rule, limit_rule
+from penstock.run.current import CURRENT, refuse_inside_transaction, with_parent
+from penstock.schedules.registered import Schedules
+from penstock.task.options import check_name
+from penstock.task.task import Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.testing import Testing
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What a fork inherits must be neither used nor closed in the child: it stays referenced here.
+_inherited: list[Any] = []
+_apps: weakref.WeakSet[App] = weakref.WeakSet()
+
+
+class App(Registry):
+    """The tasks of a program, and where their jobs are stored.
+
+    Without a URL: PENSTOCK_URL, else the profile in penstock.toml, else `penstock.db` beside the
+    project of the file that makes the App. Opens nothing until used.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, broker: Broker | None = None, clock: Clock | None = None
+    ) -> None:
+        if url is not None and broker is not None:
+            raise Refused(
+                "App(url, broker=...): a URL and a broker both say where; give one of them"
+            )
+        super().__init__()
+        self._url = url
+        self._beside: Path | None = calling_file()
+        self._given = broker
+        self._broker: Broker | None = broker
+        self._own_clock = clock  # None: the store's
+        self._clock = clock or (GUESSED_CLOCK if broker is None else broker.clock)
+        self._moved_by: float | None = None  # the seconds that the guess was off by
+        self._lock = threading.Lock()
+        self._coalescer = Coalescer(self._send)
+        self.queues = Queues()
+        self.schedules = Schedules(self)
+        self.schedule = self.schedules.decorate
+        self.resources = Resources()
+        self.state_codecs: dict[str, StateCodec] = {}  # by the name of the flow
+        self.ids: Ids = Ids(self._clock)
+        self.patience = Patience()  # of running jobs with their store
+        if switched_on():
+            trace(self)
+        _apps.add(self)
+
+    def __repr__(self) -> str:
+        return f"<app with {len(self.tasks)} tasks>"
+
+    # The store
+
+    @property
+    def resolved_url(self) -> ResolvedUrl:
+        """The store's URL, and where it came from; for people, mask it."""
+        return resolve_url(self._url, self._beside)
+
+    @property
+    def broker(self) -> Broker:
+        """The store, opened now if it was not yet, and told of this program's queues."""
+        broker = self._broker or self._open()
+        if self.queues.undeclared:
+            self.queues.declare(broker)
+        return broker
+
+    def _open(self) -> Broker:
+        with self._lock:
+            broker = self._broker
+            if broker is None:
+                broker = open_broker(self.resolved_url.url, self._own_clock)
+                broker.relaxed = self.queues.relaxed
+                if self._moved_by is None:  # later openings find nothing that is still to be moved
+                    self._moved_by = guess_was_off(broker.clock)
+                self._clock, self.ids = broker.clock, Ids(broker.clock)
+                self._broker = broker
+                self.queues.declare_anew()
+        return broker
+
+    @property
+    def clock(self) -> Clock:
+        """The store's clock; the store is opened if its time was never asked for."""
+        if self._clock is GUESSED_CLOCK:
+            self._open()
+        broker = self._broker
+        return self._clock if broker is None else broker.clock
+
+    def know_time(self) -> None:
+        """Have the store's time: whatever is made after this call goes by it."""
+        if self._broker is None:
+            self.ask(self._open)
+        elif isinstance(self._clock, RemoteClock) and self._clock.stale():
+            self._clock.refresh()
+
+    async def know_time_async(self) -> None:
+        """As `know_time`, without holding up the event loop."""
+        clock = self._clock
+        if self._broker is None or (isinstance(clock, RemoteClock) and clock.stale()):
+            import asyncio
+
+            await asyncio.to_thread(self.know_time)
+
+    def make_final(self, named: Sequence[Job[Any] | Jobs[Any] | Parcel]) -> None:
+        """These values are about to be stored: from now on their ids and times stay."""
+        if self._moved_by and self._given is None:
+            make_final(named, self._moved_by)
+
+    def broker_for(self, connection: Any) -> tuple[Broker, Any]:
+        """The broker, and the connection to join, if there is one."""
+        connection = self.connection_for(connection)
+        if connection is not None:
+            # Telling the store of queues would wait for the caller's own transaction.
+            return self._broker or self._open(), connection
+        refuse_inside_transaction("enqueue")
+        return self.broker, None
+
+    def connection_for(self, given: Any) -> Any:
+        """The connection whose transaction an enqueue joins; an integration may know of one."""
+        return given
+
+    @contextmanager
+    def replace_broker(self, broker: Broker) -> Generator[None]:
+        """Use this broker, and its clock, instead; for tests."""
+        before = (self._broker, self._given, self._clock, self.ids)
+        self._broker = self._given = broker
+        self._clock, self.ids = broker.clock, Ids(broker.clock)
+        self.queues.declare_anew()
+        try:
+            yield
+        finally:
+            self._broker, self._given, self._clock, self.ids = before
+            self.queues.declare_anew()
+
+    def close(self) -> None:
+        """Close resources and the store; a later call opens them again."""
+        self.resources.close()
+        with self._lock:
+            broker, self._broker = self._broker, self._given
+        if broker is not None and broker is not self._given:
+            broker.close()
+
+    def _after_fork(self) -> None:
+        _inherited.append((self._broker, self.resources))
+        self._lock = threading.Lock()
+        self._broker = self._given
+        self._coalescer = Coalescer(self._send)
+        self.resources = self.resources.emptied()
+
+    # Jobs
+
+    def enqueue(
+        self,
+        jobs: Iterable[Job[Any] | Jobs[Any] | Parcel],
+        *,
+        connection: Any = None,
+        on_failure: OnFailure = "cancel",
+        flow: NamedFlow[Any] | None = None,
+    ) -> list[Handle[Any]]:
+        """Store all of these jobs and every job that they need, or none; a handle for each.
+
+        `on_failure` is for those in a flow, see `Job.enqueue`; `flow`, as which they are stored,
+        see `NamedFlow.enqueue`.
+        """
+        named = named_jobs(jobs)
+        self.know_time()
+        self.make_final(named)
+        joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
+        stored = with_parent(stored)
+        if self.tracing is None:
+            return self._handles(listed, self._hand_over(named, joins, stored, connection))
+        with self.tracing.sending(stored) as sent:
+            return self._handles(listed, self._hand_over(named, joins, sent, connection))
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """What the store says to this, which may be said twice; for a job it is waited for."""
+        current = CURRENT.get()
+        if current is not None:  # perhaps a job of another app, to which this store is a service
+            return self.patience.ask(question, current.deadline())
+        return self.patience.ask(question) if self.patience.endless else question()
+
+    async def _ask_async(self, question: Callable[[], Awaitable[T]]) -> T:
+        if CURRENT.get() is not None or self.patience.endless:
+            return await self.patience.ask_async(question)
+        return await question()
+
+    def _hand_over(
+        self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
+    ) -> Enqueued:
+        joined = self.connection_for(connection)
+        if joined is None:
+            refuse_inside_transaction("enqueue")
+            sending = Sending(self._coalescer, self._send, stored, joins)
+            with told_as(named, joins):
+                return self.ask(sending.send)
+        broker = self._broker or self._open()
+        if joins is not None:
+            stored = with_deadlines(stored, broker.clock.now())
+        with told_as(named, joins), self.patience.asked_once():
+            if joins is None:
+                return broker.enqueue(stored, connection=joined)
+            return broker.enqueue(stored, connection=joined, flow=joins)
+
+    def sending(self, jobs: Sequence[Job[Any]]) -> AbstractContextManager[Sequence[Job[Any]]]:
+        """Around what stores jobs without `enqueue`: a span, if such are made."""
+        return nullcontext(jobs) if self.tracing is None else self.tracing.sending(jobs)
+
+    async def enqueue_async(
+        self,
+        jobs: Iterable[Job[Any] | Jobs[Any] | Parcel],
+        *,
+        connection: Any = None,
+        on_failure: OnFailure = "cancel",
+        flow: NamedFlow[Any] | None = None,
+    ) -> list[Handle[Any]]:
+        """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
+        named = named_jobs(jobs)
+        await self.know_time_async()
+        self.make_final(named)
+        joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
+        stored = with_parent(stored)
+        if self.tracing is None:
+            return self._handles(
+                listed, await self._hand_over_async(named, joins, stored, connection)
+            )
+        with self.tracing.sending(stored) as sent:
+            return self._handles(
+                listed, await self._hand_over_async(named, joins, sent, connection)
+            )
+
+    async def _hand_over_async(
+        self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
+    ) -> Enqueued:
+        import asyncio
+
+        if connection is not None:
+            if joins is not None:
+                stored = with_deadlines(stored, self.clock.now())
+            broker = self._broker or await asyncio.to_thread(lambda: self.broker)
+            with told_as(named, joins), self.patience.asked_once():
+                return await join_async(broker, connection, stored, joins)
+        refuse_inside_transaction("enqueue_async")
+        sending = Sending(self._coalescer, self._send, stored, joins)
+        with told_as(named, joins):
+            return await self._ask_async(sending.send_async)
+
+    def _send(self, jobs: ToStore, flow: Flow | None = None) -> Enqueued:
+        if flow is None:
+            return self.broker.enqueue(jobs)
+        return self.broker.enqueue(with_deadlines(jobs, self.clock.now()), flow=flow)
+
+    def _handles(self, jobs: ToStore, answer: Enqueued) -> list[Handle[Any]]:
+        standing = answer.standing
+        return [
+            Handle(self, standing.get(id, id), stored=id not in standing)
+            for job in jobs
+            for id in (job.ids() if isinstance(job, Parcel) else (job.id,))
+        ]
+
+    def handle(self, id: str) -> Handle[Any]:
+        """The handle of a job that was stored before, here or anywhere."""
+        return Handle(self, parse_id(id))
+
+    def signal(self, name: str, value: Any = None, *, author: str = "", reason: str = "") -> int:
+        """End every job that waits for this name (`wait_for`), with this value as its output.
+
+        Returns how many. 0: nobody waits, and nothing is kept for whoever comes to wait later.
+        Sent twice, for instance because the answer was lost, the first stands.
+        """
+        refuse_inside_transaction("signal")
+        encoded = encode_value(value, f"signal {check_signal(name)}")
+        return len(self.broker.signal(name, encoded, author, reason))
+
+    # Flows
+
+    @overload
+    def flow(
+        self, name: str, *, find: Mapping[str, Any] | None = None, state: type[S]
+    ) -> NamedFlow[S]: ...
+    @overload
+    def flow(
+        self, name: str, *, find: Mapping[str, Any] | None = None, state: S
+    ) -> NamedFlow[S]: ...
+    @overload
+    def flow(
+        self, name: str, *, find: Mapping[str, Any] | None = None
+    ) -> NamedFlow[dict[str, Any]]: ...
+    def flow(
+        self, name: str, *, find: Mapping[str, Any] | None = None, state: Any = None
+    ) -> NamedFlow[Any]:
+        """A name to enqueue jobs under: `app.flow("access", find={"user": 62}).enqueue(job)`.
+
+        It is found by its properties (`app.find_flow`). `state` is what its jobs share: a type that
+        is made with its defaults, or a value; a dataclass, a Struct, a pydantic model or a dict.
+        """
+        return NamedFlow(self, check_name("flow", name), find, state)
+
+    def find_flow(self, name: str, /, **find: Any) -> FlowHandle[Any, Any] | None:
+        """The newest flow of this name that has all of these properties; None if there is none.
+
+        One whose property is a list has each of its elements.
+        """
+        return next(self.find_flows(name, **find), None)
+
+    def find_flows(self, name: str, /, **find: Any) -> Iterator[FlowHandle[Any, Any]]:
+        """As `find_flow`, all of them, newest first, read as far as you go."""
+        return find_flows(self, name, find)
+
+    def flow_handle(self, id: str) -> FlowHandle[Any, Any]:
+        """The handle of a flow that was stored before, named or not, by its id."""
+        return FlowHandle(self, parse_id(id))
+
+    def queue(
+        self,
+        name: str,
+        *,
+        relaxed: bool = False,
+        fair: bool = False,
+        ordered: Literal["wait", "skip"] | None = None,
+    ) -> str:
+        """Register a queue with its options; registering it differently is refused.
+
+        `relaxed`: enqueue and settle do not wait for the disk; see the guarantees for what that
+        may cost. `fair`: keys take turns, so that none waits for all the jobs of another.
+        `ordered`: of each key one job at a time, in the order in which they were made; one that
+        failed for good keeps its key back ("wait") or not ("skip"). Both are kept in the store, for
+        every program that uses it: another order than the one there is refused, too.
+        """
+        self.queues.register(name, relaxed=relaxed, fair=fair, ordered=ordered)
+        if self._broker is not None:
+            self._broker.relaxed = self.queues.relaxed
+        return name
+
+    def limit(
+        self,
+        queue: str | None = None,
+        *,
+        task: Task[..., Any] | str | None = None,
+        running: int | None = None,
+        rate: str | tuple[int, float] | None = None,
+        per_key: bool = False,
+        author: str = "",
+        reason: str = "",
+    ) -> Rule:
+        """Limit a queue, a task or both in the store, over all workers together, from now on.
+
+        At most `running` at a time, and at most so many starts as `rate` says ("10/s", "100/min",
+        or (jobs, seconds)) in any window of that length; `per_key`: each key on its own. Set again
+        it takes the other's place. It stays until it is taken back: `penstock limit QUEUE --off`.
+        """
+        bounds = {"running": running, "rate": rate, "per_key": per_key}
+        name = task.name if isinstance(task, Task) else task
+        return self.broker.set_rule(limit_rule(queue, name, author, reason, **bounds))
+
+    def spark_session(self) -> Generator[SparkSession]:
+        """The resource that tasks with `spark=True` share: a session of this process.
+
+        In tests: `app.replace(app.spark_session, spark)`.
+        """
+        from penstock.spark.task import opened_session
+
+        yield from opened_session(self.resolved_url.url)
+
+    def replace(self, factory: Callable[[], Any], value: Any) -> AbstractContextManager[None]:
+        """In tests: hand out `value` where tasks `use(factory)`."""
+        return self.resources.replace(factory, value)
+
+    def testing(self, **options: Any) -> Testing:
+        """`with app.testing() as t:` swaps the store for one in memory; see penstock.testing."""
+        from penstock.testing import Testing
+
+        return Testing(self, **options)
+
+    @property
+    def opens_itself(self) -> bool:
+        """Whether it finds its store by a URL; else somebody gave it a broker."""
+        return self._given is None
+
+    def describe(self) -> str:
+        """Where the jobs go and who said so, fit to be shown."""
+        if self._given is not None:
+            return f"{type(self._given).__name__} (given to the App)"
+        resolved = self.resolved_url
+        return f"{mask(resolved.url)} ({resolved.source})"
+
+
+def _after_fork() -> None:
+    for app in list(_apps):
+        app._after_fork()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+os.register_at_fork(after_in_child=_after_fork)

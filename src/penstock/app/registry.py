@@ -1,0 +1,346 @@
+"""What a program registers: its tasks, and what is called around their calls.
+
+Tasks are known by name, so that a job never says what to import; two functions of one name are
+refused when the second is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from penstock.errors import Refused
+from penstock.flows.flow import WAIT_TASK
+from penstock.schedules.registered import Schedules
+from penstock.task.batch import AsyncBatchTask, PlainBatchTask
+from penstock.task.retry import Retry, Strategy
+from penstock.task.signature import check_function, visible_names
+from penstock.task.task import AsyncTask, PlainTask, Task, stub
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.enqueue.tracing import Tracing
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Hook = Literal["claimed", "succeeded", "failed", "timed_out"]
+_HOOKS = ("claimed", "succeeded", "failed", "timed_out")
+
+
+class TaskMaker(Protocol):
+    """`@app.task(...)` with options: makes a Task of the function below it."""
+
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload]  the first that fits is meant
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+
+class BatchTaskMaker(Protocol):
+    """`@app.batch_task(...)`: makes a BatchTask of the function below it."""
+
+    # The first that fits is meant, from the narrowest result to the widest.
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /
+    ) -> AsyncBatchTask[T, None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+    ) -> AsyncBatchTask[T, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | Exception] | None]], /
+    ) -> AsyncBatchTask[T, R | None]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], None], /) -> PlainBatchTask[T, None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Sequence[R | Exception]], /
+    ) -> PlainBatchTask[T, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Sequence[R | Exception] | None], /
+    ) -> PlainBatchTask[T, R | None]: ...
+
+
+class SparkTaskMaker(Protocol):
+    """`@app.task(spark=True)`: the function's first parameter is the session, the task's is not."""
+
+    def __call__(
+        self, function: Callable[Concatenate[SparkSession, P], R], /
+    ) -> PlainTask[P, R]: ...
+
+
+class Registry:
+    """The tasks of a program, its hooks and its middleware."""
+
+    schedules: Schedules
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self._aliases: dict[str, Task[..., Any]] = {}
+        self.hooks: dict[str, tuple[Callable[..., Any], ...]] = {}
+        self.middlewares: tuple[Callable[..., Any], ...] = ()
+        self.async_middlewares: tuple[Callable[..., Any], ...] = ()
+        self.enqueue_hooks: tuple[Callable[..., Any], ...] = ()
+        self.tracing: Tracing | None = None  # None: off, and then this is all that it costs
+
+    # Tasks
+
+    @overload
+    def task(  # pyright: ignore[reportOverlappingOverload]  the first that fits is meant
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        mode: Literal["thread", "process"] | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        at_most_once: bool = False,
+        detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> TaskMaker: ...
+    @overload
+    def task(
+        self,
+        *,
+        spark: Literal[True] | Callable[[], SparkSession],
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        mode: Literal["thread", "process"] | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        at_most_once: bool = False,
+        detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> SparkTaskMaker: ...
+    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", timeout=60)`.
+
+        `retry` answers exceptions; what is left goes to `on_error`, a timeout to `on_timeout`
+        (without one it is an error). `version` counts up when arguments change meaning: a worker is
+        handed no newer job than it knows. `aliases` are names that the task had before. `runs_on`
+        are worker tags it requires. `search` names argument fields that `find` has indexed, and
+        `secret` arguments that are never logged or shown. `at_most_once`: a crash ends it for good.
+        `detached`: it runs in a process of its own, which goes on when the worker is restarted, and
+        is ended above `max_memory` bytes or `max_cpu` seconds, with all that it started.
+        `spark`: the first parameter is a Spark session, given where the task runs; True for
+        `penstock.spark.session()`, or a function that makes one.
+        """
+        if function is not None:
+            return self._make(function, _caller(), options)
+        return self._maker(options)
+
+    def batch_task(
+        self,
+        *,
+        size: int,
+        linger: float | timedelta = 0.0,
+        by_key: bool = False,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> BatchTaskMaker:
+        """Make a task of a function that takes the jobs of up to `size` calls at once, as a list.
+
+        A worker calls it when `size` jobs are there (with `by_key`: of one key), or `linger`
+        seconds after the first. It returns a list with an entry for each of them, in order: a value
+        succeeds the job, an exception fails it, as if raised by it alone, RetryLater puts it back.
+        None: all succeeded. What it raises fails them all, and then each is called alone.
+        """
+        options = {name: value for name, value in locals().items() if name != "self"}
+        return cast("BatchTaskMaker", self._maker({**options, "batch": True}))
+
+    def declare(
+        self,
+        name: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        version: int = 1,
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        detached: bool = False,
+        tags: Mapping[str, str] | None = None,
+    ) -> TaskMaker:
+        """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here."""
+        options = {
+            "name": name,
+            "queue": queue,
+            "priority": priority,
+            "version": version,
+            "runs_on": runs_on,
+            "search": search,
+            "secret": secret,
+            "detached": detached,
+            "tags": tags,
+            "declared": True,
+        }
+        return cast("TaskMaker", self._maker(options))
+
+    def _maker(self, options: dict[str, Any]) -> Callable[[Any], Task[..., Any]]:
+        def make(function: Any) -> Task[..., Any]:
+            return self._make(function, _caller(), options)
+
+        return make
+
+    def _make(self, function: Any, frame: Any, options: dict[str, Any]) -> Task[..., Any]:
+        check_function(function)
+        written = function
+        kinds: Any = (PlainTask, AsyncTask)
+        if options.get("batch"):
+            kinds = (PlainBatchTask, AsyncBatchTask)
+            options = {name: each for name, each in options.items() if name != "batch"}
+        kind = kinds[inspect.iscoroutinefunction(function)]
+        names = visible_names(function, frame)
+        if spark := options.get("spark"):
+            from penstock.spark.task import spark_function
+
+            detached = bool(options.get("detached"))
+            function = spark_function(cast("Any", self), function, spark, detached=detached)
+        options = {name: value for name, value in options.items() if name != "spark"}
+        if options.get("declared"):
+            function = stub(options["name"], function)
+        task: Task[..., Any] = kind(self, function, names=names, **options)
+        self._register(task)
+        self.schedules.adopt(written, task)
+        return task
+
+    def _register(self, task: Task[..., Any]) -> None:
+        for name in (task.name, *task.aliases):
+            if name == WAIT_TASK:
+                raise Refused(f"a task cannot be called {name}: that is what wait_for(...) makes")
+            other = self.task_named(name)
+            if other is not None and _origin(other) != _origin(task):
+                raise Refused(
+                    f"two tasks are called {name}: {_origin(other)} and {_origin(task)};"
+                    " give one of them another name=..."
+                )
+        self.tasks[task.name] = task
+        self._aliases.update(dict.fromkeys(task.aliases, task))
+
+    def task_named(self, name: str) -> Task[..., Any] | None:
+        """The task of this name, or one that once had it; None if there is none."""
+        return self.tasks.get(name) or self._aliases.get(name)
+
+    def known_tasks(self, *, detached: bool | None = None) -> dict[str, int]:
+        """What workers of this app can run: names, aliases too, each with its version.
+
+        `detached`: only those tasks that are, or only those that are not.
+        """
+        known = {**self._aliases, **self.tasks}
+        return {
+            name: task.version
+            for name, task in known.items()
+            if not task.declared and detached in (None, task.detached)
+        }
+
+    # Around the calls
+
+    def hook(self, kind: Hook) -> Callable[[F], F]:
+        """Call the function when a job was "claimed", "succeeded", "failed" or "timed_out".
+
+        It gets the job, and after an attempt the outcome: `outcome.state` says whether the job will
+        run again. What it raises is logged, and changes nothing.
+        """
+        if kind not in _HOOKS:
+            raise Refused(f"hook({kind!r}): there are {', '.join(_HOOKS)}")
+
+        def add(function: F) -> F:
+            self.hooks = {**self.hooks, kind: (*self.hooks.get(kind, ()), function)}
+            return function
+
+        return add
+
+    def middleware(self, function: F) -> F:
+        """Wrap every call: `function(call_next, job)` returns `call_next()`, or does otherwise.
+
+        A plain function wraps plain tasks; an `async def` one wraps `async def` tasks and awaits
+        `call_next()`. The first one registered is the outermost. `current_job()` is there.
+        """
+        if inspect.iscoroutinefunction(function):
+            self.async_middlewares = (*self.async_middlewares, function)
+        else:
+            self.middlewares = (*self.middlewares, function)
+        return function
+
+    def on_enqueue(self, function: F) -> F:
+        """Call `function(headers, task)` whenever jobs are made, once per `enqueue_many`.
+
+        It may add headers, such as a tenant or a trace id, that the job then finds in
+        `current_job().headers`.
+        """
+        self.enqueue_hooks = (*self.enqueue_hooks, function)
+        return function
+
+
+def _caller() -> Any:
+    return sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  to see the names around a nested task
+
+
+def _origin(task: Task[..., Any]) -> str:
+    code = task.function if not task.declared else task.__wrapped__
+    return f"{code.__module__}.{code.__qualname__}"

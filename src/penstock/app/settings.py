@@ -1,0 +1,164 @@
+"""Which store is meant: the argument, PENSTOCK_URL, penstock.toml, or a file beside the project.
+
+    # penstock.toml
+    [profiles.default]
+    url = "sqlite:///jobs.db"
+
+    [profiles.production]            # chosen by PENSTOCK_PROFILE=production
+    url = "sqlite:////var/lib/shop/jobs.db"
+
+Paths are anchored at the project of the file that makes the App, never at the directory that a
+process happens to run in: a worker and a web server started from two places meet in one file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
+
+from penstock.app.private_files import is_credible
+from penstock.errors import Refused
+
+SETTINGS_FILE = "penstock.toml"
+_ROOT_MARKS = (SETTINGS_FILE, "pyproject.toml", "setup.py", ".git")
+_SECRET = re.compile(r"pass|pwd|secret|key|token", re.IGNORECASE)
+# A value goes on over an & that no other name follows: somebody may have left one unquoted.
+_FIELD = re.compile(r"(?P<name>(?<=[?&])[^=&?]*)=(?P<value>[^&]*(?:&(?![^=&]*=)[^&]*)*)")
+_PORT = re.compile(r"\d*(?:[,/?#]|$)")
+
+
+class ResolvedUrl(NamedTuple):
+    """Where the store is, and who said so."""
+
+    url: str
+    source: str
+
+
+def resolve_url(
+    url: str | None, beside: Path | None = None, profile: str | None = None
+) -> ResolvedUrl:
+    """The store's URL, and where it came from. `beside` is the file that makes the App.
+
+    A `profile` that is asked for goes before what the environment says.
+    """
+    root = project_root(beside)
+    if url is not None:
+        return ResolvedUrl(anchor(url, root), "App(url)")
+    from_environment = os.environ.get("PENSTOCK_URL")
+    if from_environment and profile is None:
+        return ResolvedUrl(anchor(from_environment, root), "PENSTOCK_URL")
+    wanted = profile or os.environ.get("PENSTOCK_PROFILE")
+    file = _upward(_start(beside), (SETTINGS_FILE,))
+    if file is not None and (from_file := _profile_url(file, wanted)) is not None:
+        name, found = from_file
+        return ResolvedUrl(anchor(found, file.parent), f"profile {name} of {file}")
+    if wanted is not None and file is None:
+        raise Refused(
+            f"PENSTOCK_PROFILE={wanted}, but there is no {SETTINGS_FILE} at or above {root}"
+        )
+    return ResolvedUrl(anchor("sqlite:///penstock.db", root), f"the default, beside {root}")
+
+
+def project_root(beside: Path | None = None) -> Path:
+    """The directory of the project that a file belongs to."""
+    start = _start(beside)
+    mark = _upward(start, _ROOT_MARKS)
+    if mark is not None:
+        return mark.parent
+    # Out of the package that the file is part of: that is where one stands to run it.
+    while (start / "__init__.py").exists() and start != start.parent:
+        start = start.parent
+    return start
+
+
+def anchor(url: str, root: Path) -> str:
+    """The URL with a relative SQLite path made absolute."""
+    head = "sqlite:///"
+    if not url.startswith(head):
+        return url
+    path, mark, query = url.removeprefix(head).partition("?")
+    if not path:
+        raise Refused(f"{mask(url)!r} names no file: write sqlite:///penstock.db")
+    return f"{head}{(root / path).absolute()}{mark}{query}"
+
+
+def mask(url: str) -> str:
+    """The URL as it may be shown: without what may be a secret, also where it is malformed.
+
+    Rather too little is shown than too much: an unquoted @, /, ? or # belongs to the password.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        if re.search(rf"(?:{_SECRET.pattern})\w*\s*=", url, re.IGNORECASE):
+            return "***"
+        scheme, rest = "", url
+    if scheme != "sqlite":
+        rest = _without_password(rest)
+    return scheme + mark + _FIELD.sub(_shown, rest)
+
+
+def _without_password(rest: str) -> str:
+    user, colon, behind = rest.partition(":")
+    if not colon:
+        return rest
+    _, at, host = behind.rpartition("@")
+    if at:
+        return f"{user}:***@{host}"
+    if "@" in user or user.startswith("[") or "/" in user or _PORT.match(behind):
+        return rest  # of the address
+    return f"{user}:***"
+
+
+def _shown(field: re.Match[str]) -> str:
+    secret = _SECRET.search(unquote(field["name"]))
+    return f"{field['name']}={'***' if secret else field['value']}"
+
+
+def calling_file() -> Path | None:
+    """The file of the first caller outside of this package; None at a prompt."""
+    here = str(Path(__file__).parent) + os.sep
+    frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know who calls
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(here):
+            return Path(file).absolute() if Path(file).is_file() else None
+        frame = frame.f_back
+    return None
+
+
+def _start(beside: Path | None) -> Path:
+    # Without a file there is only the working directory: an interactive session.
+    return Path.cwd() if beside is None else beside.absolute().parent
+
+
+def _upward(start: Path, names: tuple[str, ...]) -> Path | None:
+    for folder in (start, *start.parents):
+        for name in names:
+            if (folder / name).exists() and is_credible(folder / name):
+                return folder / name
+    return None
+
+
+def _profile_url(file: Path, chosen: str | None) -> tuple[str, str] | None:
+    try:
+        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"{file} cannot be read: {error}") from error
+    profiles: Any = settings.get("profiles", {})
+    profiles = cast("dict[str, Any]", profiles if isinstance(profiles, dict) else {})
+    name = chosen or "default"
+    if name not in profiles:
+        if chosen is None:
+            return None
+        known = ", ".join(sorted(profiles)) or "none"
+        raise Refused(f"{file} has no profile {chosen!r} (PENSTOCK_PROFILE); there is: {known}")
+    profile: Any = profiles[name]
+    url: Any = cast("dict[str, Any]", profile).get("url") if isinstance(profile, dict) else None
+    if not isinstance(url, str):
+        raise Refused(f'{file}: profile {name} has no url; write url = "sqlite:///penstock.db"')
+    return name, url

@@ -1,0 +1,1 @@
+"""The seam: what every store of jobs promises, and the values that pass through it."""

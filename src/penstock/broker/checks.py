@@ -1,0 +1,173 @@
+"""What every broker refuses, in the same words: pure checks of what is to be stored.
+
+Every refusal names the value and what would be right.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.enqueue.ids import parse_id, time_of
+from penstock.errors import Refused
+from penstock.job import Job, Lane
+
+MOST_BODY_BYTES = 256 * 1024
+MOST_NAME_CHARACTERS = 200
+MOST_PRIORITY = 100
+MOST_VERSION = 2**31 - 1
+AHEAD_SECONDS = 60
+_PATH = re.compile(r"(?:^|:)\s*\.{0,2}/|\.py\s*(?::|\Z)", re.IGNORECASE)
+_SCOPES = ("started", "ended", "time")
+
+
+def check_lane(lane: Lane) -> None:
+    """Names that people can type and pages can show, numbers within their bounds."""
+    check_name("queue", lane.queue)
+    check_name("task", lane.task)
+    check_no_path("task", lane.task)
+    for tag in lane.runs_on:
+        check_name("tag in runs_on", tag)
+        if "," in tag:
+            message = f"tag in runs_on {tag!r}: a comma is not allowed"
+            raise Refused(message)
+    if not -MOST_PRIORITY <= lane.priority <= MOST_PRIORITY:
+        message = f"priority {lane.priority!r} of {lane.task}: from -100 to 100, higher first"
+        raise Refused(message)
+    if not 0 <= lane.version <= MOST_VERSION:
+        message = f"version {lane.version!r} of {lane.task}: it goes from 0 to {MOST_VERSION}"
+        raise Refused(message)
+
+
+def check_name(what: str, name: str) -> None:
+    # Cc: control characters, NUL among them; Cs: halves of characters, which no file can hold.
+    printable = name.isprintable() or not any(
+        unicodedata.category(character) in {"Cc", "Cs"} for character in name
+    )
+    if not 0 < len(name) <= MOST_NAME_CHARACTERS or not printable:
+        message = (
+            f"{what} {name[:60]!r}: a name has 1 to {MOST_NAME_CHARACTERS} characters, "
+            "none of them a control character"
+        )
+        raise Refused(message)
+
+
+def check_no_path(what: str, name: str) -> None:
+    """Refuse a task that is named like a file: whoever took the name for code would import it."""
+    if is_path(name):
+        message = (
+            f"{what} {name[:60]!r} is a path: what is before the colon must not begin with / or "
+            "end in .py; write module:function, for example tasks:add"
+        )
+        raise Refused(message)
+
+
+def is_path(name: str) -> bool:
+    """Whether a task's name begins with a path, or with a file of Python code."""
+    if not name.isascii():  # full-width letters, and characters that are not shown
+        shown = (each for each in name if unicodedata.category(each) != "Cf")
+        name = unicodedata.normalize("NFKC", "".join(shown))
+    return _PATH.search(name.rpartition(":")[0] or name) is not None
+
+
+def check_text(what: str, text: str | None) -> None:
+    """Text that every store keeps and finds again as it is."""
+    # NUL ends a text in SQL; half a character is not text at all.
+    if text is not None and ("\x00" in text or not _is_text(text)):
+        message = f"{what} {text[:60]!r}: a NUL, or half a character, cannot be stored as text"
+        raise Refused(message)
+
+
+def legible(text: str) -> str:
+    """Words for people as every store can keep them: what is no text is shown as such.
+
+    Who did it and why must not fail because of how it was spelt.
+    """
+    if "\x00" not in text and _is_text(text):
+        return text
+    pieces = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-16", "surrogatepass")
+    return pieces.decode("utf-16", "replace")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_body(body: bytes) -> None:
+    if len(body) > MOST_BODY_BYTES:
+        message = (
+            f"the arguments take {len(body):,} bytes, the limit is {MOST_BODY_BYTES:,}: store the "
+            "data elsewhere and hand over where it is"
+        )
+        raise Refused(message)
+
+
+def check_age(job_id: str, now: float, oldest: float) -> None:
+    """An id too old to be recognised, or from the future, is refused; it is never run."""
+    if parse_id(job_id) != job_id:
+        message = f"{job_id!r} is not a job id in its usual form, {parse_id(job_id)}"
+        raise Refused(message)
+    made_at = time_of(job_id)
+    if made_at is None:
+        return
+    if made_at < oldest:
+        message = (
+            f"job {job_id} was made {(now - made_at) / 86400:.1f} days ago, longer than ids are "
+            "remembered: it may have run already. Make a new one"
+        )
+        raise Refused(message)
+    if made_at > now + AHEAD_SECONDS:
+        message = (
+            f"job {job_id} was made {made_at - now:.0f} s ahead of the store's clock; set this "
+            "machine's clock right"
+        )
+        raise Refused(message)
+
+
+def check_job(job: Job[Any]) -> None:
+    """What only a job that travels alone can have wrong."""
+    check_body(job.body)
+    for word, time in (("run_at", job.run_at), ("expires_at", job.expires_at)):
+        if time is not None and not math.isfinite(time):
+            message = f"{word} {time!r} of job {job.id} is not a time"
+            raise Refused(message)
+    texts = [("key", job.key), ("unique key", job.unique.key if job.unique else None)]
+    texts += [("tag", text) for pair in job.tags.items() for text in pair]
+    for word, text in texts:
+        check_text(word, text)
+    if job.unique is not None:
+        if job.unique.until not in _SCOPES:
+            message = f"unique until {job.unique.until!r}: write one of {', '.join(_SCOPES)}"
+            raise Refused(message)
+        if job.unique.until == "time" and job.unique.seconds is None:
+            message = f"unique key {job.unique.key!r} until 'time' needs a number of seconds"
+            raise Refused(message)
+
+
+def check_stage(write: str, part: str = "part") -> None:
+    """The names of a write and of its part."""
+    for word, name in (("write", write), ("part", part)):
+        check_text(word, name)
+        if not 0 < len(name) <= MOST_NAME_CHARACTERS:
+            message = f"{word} {name[:60]!r}: a name has 1 to {MOST_NAME_CHARACTERS} characters"
+            raise Refused(message)
+
+
+def check_staged(write: str, said: Mapping[str, int], staged: Mapping[str, int]) -> None:
+    """All that was said to be staged is there."""
+    for part, jobs in said.items():
+        found = staged.get(part, 0)
+        if found != jobs:
+            message = (
+                f"write {write!r}: part {part!r} was said to have {jobs} jobs, {found} are staged "
+                "(what nobody publishes is kept for a day); make the write again, nothing of it "
+                "was stored"
+            )
+            raise Refused(message)

@@ -1,0 +1,170 @@
+"""What a store shows: rows of its history, counts, pages of jobs, and why one is where it is.
+
+Plain values, the same from every broker; people and pipelines read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import add
+from typing import Any
+
+import msgspec
+
+from penstock.broker.checks import legible
+from penstock.errors import Refused
+from penstock.job import Job, State
+
+LEASE_SECONDS = 15.0
+# What people do that has a row of history only because somebody says so.
+RECORDED = ("enqueue", "backfill", "operation")
+QUEUED = b'{"name":"queued","value":{}}'  # data of the event with which a detached job begins
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
+
+    Kinds beside it: cancel, retry, delete, signal, rule, schedule, progress; enqueue, backfill and
+    operation, of people (see `RECORDED`); event, of a name that the job gives it, and of a detached
+    job "queued" and "started"; gauge, see `gauge`; lake, see `mark_data` in mark; and flow, of a
+    flow as a whole, under the flow's id: `data` has `says` (queued, ended, cancel, retry, delete),
+    `jobs`, and the flow's name and properties, if it has any.
+    """
+
+    position: int
+    kind: str
+    at: float
+    job: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    version: int | None = None
+    priority: int | None = None
+    attempt: int | None = None
+    failures: int = 0  # as the attempt left them
+    lapses: int = 0
+    state: State | None = None  # where the attempt led
+    reason: str | None = None
+    key: str | None = None
+    enqueued_at: float | None = None
+    run_at: float | None = None
+    started_at: float | None = None
+    worker: str | None = None
+    tags: Mapping[str, str] = {}
+    error: str | None = None
+    body: bytes | None = None  # with the last row of a job, declared secrets redacted
+    result: bytes | None = None
+    data: bytes | None = None  # JSON, of the rarer events and of signals: who, why, how far
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many jobs of one task in one queue stand where. Ended ones but failed are history."""
+
+    queue: str
+    task: str
+    ready: int = 0  # may be claimed now
+    scheduled: int = 0  # waits for its time
+    waiting: int = 0  # waits for the jobs it needs, or for a signal
+    paused: int = 0  # would be ready, but for a rule
+    running: int = 0
+    failed: int = 0
+    limited: int = 0  # would be ready, but for a limit
+
+    @property
+    def total(self) -> int:
+        """All that is still to end."""
+        held = self.paused + self.limited
+        return self.ready + self.scheduled + self.waiting + held + self.running
+
+
+PLACES = ("ready", "scheduled", "waiting", "paused", "running", "failed", "limited")
+
+
+def by_queue(counts: Sequence[Count]) -> list[Count]:
+    """Counts of the tasks of a queue, added up; their task is empty."""
+    sums: dict[str, Count] = {}
+    for count in counts:
+        queue, sofar = count.queue, sums.get(count.queue)
+        numbers = msgspec.structs.astuple(count)[2:]
+        if sofar is not None:
+            numbers = map(add, numbers, msgspec.structs.astuple(sofar)[2:])
+        sums[queue] = Count(queue, "", *numbers)
+    return list(sums.values())
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What `find` found. `after` goes into the next call; None: there is no more.
+
+    A filter on argument fields that are not indexed looks at a bounded number of jobs:
+    `examined` says how many, and a page may be short, or empty, with `after` set.
+    """
+
+    jobs: Sequence[Job[Any]]
+    after: str | None = None
+    examined: int = 0
+
+
+class Why(msgspec.Struct, frozen=True):
+    """Why a job is where it is: one sentence for people, a cause for programs.
+
+    Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_task,
+    no_queue, no_version, no_tags, limit, order (it waits behind a job of its key), stuck (behind
+    one that failed), next.
+    """
+
+    job: str
+    state: State | None
+    cause: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One child process: what it can run, and until when it is believed to be alive."""
+
+    id: str
+    tasks: Mapping[str, int] = {}  # names it knows (aliases too), each with its highest version
+    tags: frozenset[str] = frozenset()
+    queues: tuple[str, ...] | None = None  # None: every queue
+    host: str = ""
+    pid: int = 0
+    lease: float = LEASE_SECONDS
+    started_at: float = 0.0
+    penstock: str = ""  # its release
+    claimed_at: float | None = None  # its last claim that worked: no recent one means trouble
+    running: int = 0  # jobs it holds now
+    alive: bool = True  # as `workers` found it
+    stale: int = 0  # outcomes that it sent too late: another attempt held the job by then
+
+    @property
+    def state(self) -> str:
+        """One word: busy, idle, detached (a process of its own, for one job) or lapsed."""
+        taking = "busy" if self.running else "idle"
+        return "lapsed" if not self.alive else "detached" if self.queues == () else taking
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something a running job leaves behind: the latest per (kind, name) is kept with the job.
+
+    Kinds: progress, snapshot, step, log; application, of a job that is one on Spark; event, which
+    goes to the history alone; and state, which goes to the state of the job's flow.
+    """
+
+    kind: str
+    name: str = ""
+    value: bytes = b"null"  # JSON
+    at: float = 0.0
+
+
+def recorded(kind: str, author: str, reason: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the row of such a deed holds."""
+    if kind not in RECORDED:
+        raise Refused(f"{kind!r} is not recorded by itself; there are {', '.join(RECORDED)}")
+    return {**(data or {}), "author": legible(author), "reason": legible(reason)}
+
+
+def who_and_why(author: str, reason: str, part_of: str | None = None) -> dict[str, str]:
+    """What the row of a job says of an act on it; `part_of`: a flow, or a deed on record."""
+    told = {"author": legible(author), "reason": legible(reason)}
+    return told | ({"part_of": part_of} if part_of else {})

@@ -1,0 +1,129 @@
+"""The small shelves that the memory broker keeps jobs, keys and workers on. None of them locks."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from penstock.broker.protocol import WorkerRow
+from penstock.job import Job, Lane
+from penstock.rules.rule import Rule, rule_over
+
+Place = tuple[float, str]
+
+
+def lane_of(job: Job[Any]) -> Lane:
+    """The job's lane; the order in which it names its tags makes no difference."""
+    return Lane(job.queue, job.task, job.version, job.priority, tuple(sorted(job.runs_on)))
+
+
+def may_take(
+    worker: WorkerRow,
+    lane: Lane,
+    queues: Collection[str] | None,
+    rules: Iterable[Rule],
+    now: float,
+) -> bool:
+    """Whether this worker may be handed jobs of this lane now."""
+    return (
+        (queues is None or lane.queue in queues)
+        and lane.version <= worker.tasks.get(lane.task, -1)
+        and worker.tags.issuperset(lane.runs_on)
+        and rule_over(rules, lane.queue, lane.task, now, lane.version) is None
+    )
+
+
+class Line:
+    """The ready jobs of one lane, first in, first out by the time they are due.
+
+    Jobs that were enqueued without a time stand apart: they are due whatever the clock says.
+    """
+
+    def __init__(self) -> None:
+        self._at_once: list[Place] = []
+        self._timed: list[Place] = []
+
+    def __len__(self) -> int:
+        return len(self._at_once) + len(self._timed)
+
+    def add(self, job: Job[Any]) -> None:
+        shelf, place = self._place(job)
+        insort(shelf, place)
+
+    def remove(self, job: Job[Any]) -> None:
+        shelf, place = self._place(job)
+        del shelf[bisect_left(shelf, place)]
+
+    def head(self, now: float) -> Place | None:
+        """The first job that is due."""
+        first = self._at_once[:1]
+        if self._timed and self._timed[0][0] <= now:
+            first.append(self._timed[0])
+        return min(first, default=None)
+
+    def due(self, now: float) -> Iterator[Place]:
+        """The jobs that are due now, first in, first out."""
+        timed = self._timed[: bisect_left(self._timed, (now, "\uffff"))]
+        return heapq.merge(self._at_once.copy(), timed)
+
+    def ahead_of(self, job: Job[Any], now: float) -> int:
+        """How many due jobs come before this one."""
+        _, place = self._place(job)
+        timed = bisect_left(self._timed, min(place, (now, "\uffff")))
+        return bisect_left(self._at_once, place) + timed
+
+    def _place(self, job: Job[Any]) -> tuple[list[Place], Place]:
+        if job.run_at is None:
+            return self._at_once, (job.enqueued_at, job.id)
+        return self._timed, (job.run_at, job.id)
+
+
+class Standing(NamedTuple):
+    """The job that holds a unique key, and how long."""
+
+    job: str
+    until: str
+    ends_at: float | None
+
+
+class Keys:
+    """Unique keys, each with the job that holds it."""
+
+    def __init__(self) -> None:
+        self._standing: dict[str, Standing] = {}
+
+    def holder(self, key: str, now: float) -> str | None:
+        standing = self._standing.get(key)
+        if standing is None or (standing.ends_at is not None and standing.ends_at <= now):
+            return None
+        return standing.job
+
+    def take(self, job: Job[Any], now: float) -> None:
+        if unique := job.unique:
+            ends_at = None if unique.seconds is None else now + unique.seconds
+            self._standing[unique.key] = Standing(job.id, unique.until, ends_at)
+
+    def release(self, job: Job[Any], *scopes: str) -> None:
+        """Let go of the job's key, if it holds it in one of these scopes."""
+        standing = self._standing.get(job.unique.key) if job.unique else None
+        if job.unique and standing and standing.job == job.id and standing.until in scopes:
+            del self._standing[job.unique.key]
+
+
+@dataclass
+class Worker:
+    """A worker row, with its lease on the monotonic clock."""
+
+    row: WorkerRow
+    alive_since: float
+    alive_until: float
+
+    def alive(self, monotonic: float) -> bool:
+        return monotonic < self.alive_until
+
+    def trusted(self, monotonic: float) -> bool:
+        """Alive, and throughout its last lease: its word about others counts."""
+        return self.alive(monotonic) and monotonic - self.alive_since >= self.row.lease

@@ -1,0 +1,34 @@
+"""What `penstock migrate` does with a PostgreSQL store, on a connection of its own."""
+
+from __future__ import annotations
+
+from penstock.app.settings import mask
+from penstock.brokers.postgres import PostgresBroker, migrating
+from penstock.brokers.postgres.connection import connect
+from penstock.brokers.postgres.index_building import are_parts_missing, build_parts
+from penstock.brokers.postgres.store import conninfo_of, in_our_words
+from penstock.errors import StoreUnreachable
+
+
+def migrate(url: str, *, post: bool) -> None:
+    """Bring the store up to date; with `post`, also take away what only older workers used."""
+    where = mask(url)
+    with in_our_words(where), connect(conninfo_of(url)[0], prepare=False) as connection:
+        meta = migrating.migrate(connection, where, post=post)
+        if are_parts_missing(meta) and not build_parts(connection, locks="1min"):
+            raise StoreUnreachable(
+                f"the store {where} is migrated, but an index of its history is not built: another "
+                "process builds it, or a transaction stays open (`penstock doctor` names it); "
+                "run `penstock migrate up` again"
+            )
+    broker = PostgresBroker(url)
+    try:
+        broker.make_days()  # where no worker owns the tables, this is who makes them
+    finally:
+        broker.close()
+
+
+def migration_sql(url: str, *, post: bool) -> str:
+    """The text of what `migrate` would run now."""
+    with in_our_words(mask(url)), connect(conninfo_of(url)[0], prepare=False) as connection:
+        return migrating.migration_sql(migrating.read_meta(connection), post=post)

@@ -1,0 +1,74 @@
+"""What there is to claim: the lanes with work, best first, remembered for a moment.
+
+Finding them costs a few microseconds a lane, so a worker goes on with what it found: until a lane
+runs short, 50 ms have passed (late committers are found then), or this process wrote something.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from penstock.broker.protocol import WorkerRow
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import Store
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.rows import made_at
+from penstock.brokers.tables.worker_rows import can_run
+from penstock.job import Lane
+
+_FRESH_SECONDS = 0.05
+_SHARE = 20  # looking takes at most a twentieth of the time
+
+
+class Offer(NamedTuple):
+    rank: float
+    head: float
+    hash: int
+    lane: Lane
+    loose: bool  # it has rows of its own, beside parcels
+
+
+class Offers:
+    """The lanes that one worker may be handed jobs from."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Offer] = []
+        self.cursors: dict[int, str] = {}  # the key that had the last turn in a lane
+        self.free_at: float | None = None  # when a limit lets more start than at the last claim
+        self._for: Any = None
+        self._at = 0.0
+        self._good_for = 0.0
+
+    def forget(self) -> None:
+        self._for = None
+
+    def fresh(self, worker: WorkerRow, queues: Collection[str] | None, now: float) -> bool:
+        return (
+            self._for == (worker.id, queues, len(worker.tasks))
+            and 0 <= now - self._at < self._good_for
+        )
+
+    def refresh(
+        self, store: Store, db: Db, worker: WorkerRow, queues: Collection[str] | None, now: float
+    ) -> None:
+        """Look again, from the bottom."""
+        began = time.perf_counter()
+        heads: dict[int, float] = {}
+        loose: set[int] = set()
+        for row in db.execute(sql.busy_lanes):
+            number, first, run_at = row["lane"], row["first"], row["run_at"]
+            head = made_at(first) if run_at is None else run_at
+            heads[number] = min(head, heads.get(number, head))
+            if run_at is not None:
+                loose.add(number)
+        self.lanes = sorted(
+            # Ageing: a minute of waiting is worth one step of priority. Sorted ascending.
+            Offer(-(lane.priority + max(0.0, now - head) / 60), head, number, lane, number in loose)
+            for number, head in heads.items()
+            if can_run(worker, queues, lane := store.lane(db, number))
+        )
+        self._for = (worker.id, queues, len(worker.tasks))
+        self._at = now
+        self._good_for = max(_FRESH_SECONDS, (time.perf_counter() - began) * _SHARE)

@@ -1,0 +1,287 @@
+"""Hand over: jobs into the store, each once however often it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.app.clock import Clock
+from penstock.broker.checks import check_age, check_lane
+from penstock.broker.protocol import RETENTION_SECONDS, Batch, Enqueued
+from penstock.broker.views import QUEUED
+from penstock.brokers.sqlite.claimable_lanes import Offers
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import Store
+from penstock.brokers.sqlite.wake import Bell, Waiter
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.enqueue_packing import (
+    arranged,
+    check_known,
+    names_of,
+    new_parts,
+    packed,
+    searched_fields,
+)
+from penstock.brokers.tables.flow_needs import flow_rows, found_keys, last_of, queued
+from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of, text_of
+from penstock.brokers.tables.scheduling import Scheduling
+from penstock.enqueue.ids import from_bytes, time_of, to_bytes
+from penstock.errors import Refused
+from penstock.flows.flow import Flow
+from penstock.job import Job, Lane, Parcel, State
+from penstock.schedules.schedule import Decision, Schedule
+
+
+class HandOver(Scheduling[Store]):
+    """Enqueue, and the jobs of schedules."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Clock | None = None,
+        *,
+        retention: float = RETENTION_SECONDS,
+        create: bool = True,
+    ) -> None:
+        super().__init__(Store(path, clock, create=create))
+        self.retention = retention
+        self.bell = Bell(self.store.path)
+        self.offers = Offers()
+        self._waiters: dict[int, Waiter] = {}
+
+    def _look_again(self) -> None:
+        self.offers.forget()
+
+    def _ring(self, lanes: Collection[int] = ()) -> None:  # noqa: ARG002  a datagram says nothing
+        self.bell.ring()
+
+    def enqueue(
+        self,
+        jobs: Sequence[Job[Any] | Parcel],
+        *,
+        batch: Batch | None = None,
+        connection: Any = None,
+        flow: Flow | None = None,
+    ) -> Enqueued:
+        parcels, singles = packed(jobs, flow)
+        if connection is None:
+            queues = (job.lane.queue for job in (*parcels, *singles))
+            with self.store.writing(durable=self._durable(queues)) as db:
+                change = Change(self.store, db, self.clock.now())
+                answer = self._enqueue(change, parcels, singles, batch, flow)
+            self._look_again()
+            self._ring()
+            self._remember_lanes(parcels)
+        else:
+            with self.store.joining(connection) as db:
+                change = Change(self.store, db, self.clock.now())
+                answer = self._enqueue(change, parcels, singles, batch, flow)
+        return answer
+
+    def _enqueue(
+        self,
+        change: Change,
+        parcels: Sequence[Parcel],
+        singles: Sequence[Job[Any]],
+        batch: Batch | None,
+        flow: Flow | None,
+    ) -> Enqueued:
+        db = change.db
+        oldest = max(change.now - self.retention, self._pruned_before(db))
+        for job in (*parcels, *singles):
+            check_age(job.id, change.now, oldest)
+        if flow is not None and (known := self._sent_before(db, parcels, singles)):
+            check_known(flow, known)
+            return Enqueued(frozenset(known))
+        rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
+        stored = self._count_batch(change, batch, rows) if batch else 0
+        known, standing = self._take_in(change, parcels, singles)
+        if flow is not None:
+            self._enqueue_flow(change, flow)
+        change.finish()
+        return Enqueued(frozenset(known), standing, stored)
+
+    def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
+        with self.store.writing() as db:
+            handed = packed([decision.job for decision in decisions if decision.job is not None])
+            change = Change(self.store, db, self.clock.now())
+            store = partial(self._enqueue, change, *handed, None, None)
+            held = self._decide(db, schedule, decisions, store)
+        if held:
+            self._look_again()
+            self._ring()
+        return held
+
+    def _take_in(
+        self, change: Change, parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
+    ) -> tuple[set[str], dict[str, str]]:
+        """Store these; answers what was known, and what stands instead of others."""
+        lanes = self._put_lanes(change.db, searched_fields(parcels, singles))
+        known = self._enqueue_parcels(change, parcels, lanes)
+        return known, self._enqueue_singles(change, singles, lanes, known)
+
+    def _store_spawned(self, change: Change) -> None:
+        for place, outcome in change.spawned:
+            parcels, singles = arranged(outcome.spawned, outcome.flow)
+            self._take_in(change, parcels, singles)
+            change.woken.update(job.lane.hash for job in (*parcels, *singles))
+            if outcome.flow is not None:
+                self._enqueue_flow(change, outcome.flow)
+                if place is not None:
+                    self._add_needs(change, place[1], last_of(outcome.flow))
+        change.spawned.clear()
+
+    def _add_needs(self, change: Change, parent: bytes, needs: Sequence[bytes]) -> None:
+        """Whoever needs the parent, and still waits, needs these as well."""
+        db = change.db
+        for after in db.execute(sql.waits_for, {"need": parent}).fetchall():
+            place = db.execute(sql.next_need, (after["id"],)).fetchone()["place"]
+            rows = [(after["id"], place + number, need) for number, need in enumerate(needs)]
+            db.executemany(sql.put_need, rows)
+            db.execute(sql.count_needs, {"id": after["id"], "needs": -len(needs)})
+
+    def _remember_lanes(self, parcels: Sequence[Parcel]) -> None:
+        """Committed by ourselves, so known from now on: nothing is indexed in a parcel's lane."""
+        for parcel in parcels:
+            number = parcel.lane.hash
+            if self.store.searched.get(number) != "":
+                self.store.lanes[number] = parcel.lane
+                self.store.searched[number] = ""
+
+    def _put_lanes(self, db: Db, fields: Mapping[Lane, frozenset[str]]) -> dict[Lane, int]:
+        """Write down lanes that are new; `find` may trust an index only where every job has it."""
+        numbers: dict[Lane, int] = {}
+        for lane, searched in fields.items():
+            check_lane(lane)
+            number = numbers[lane] = lane.hash
+            if number in self.store.lanes and not self.store.searched[number]:
+                continue  # as most: nothing is indexed, and that is known
+            row = db.execute(sql.lane_search, (number,)).fetchone()
+            known = None if row is None else names_of(row["search"])
+            every = searched if known is None else known & searched
+            if every != known:
+                names = (lane.queue, lane.task, lane.version, lane.priority, ",".join(lane.runs_on))
+                db.execute(sql.put_lane, (number, *names, ",".join(sorted(every))))
+        return numbers
+
+    def _pruned_before(self, db: Db) -> float:
+        row = db.execute(sql.meta_value, ("pruned_before",)).fetchone()
+        return float(row["value"]) if row else 0.0
+
+    def _count_batch(self, change: Change, batch: Batch, rows: int) -> int:
+        row = change.db.execute(sql.batch, {"id": batch.id}).fetchone()
+        stored = row["rows"] if row else 0
+        if not rows:
+            return stored
+        if stored != batch.count:
+            raise Refused(
+                f"batch {batch.id!r} has {stored} rows stored, this call goes on from "
+                f"{batch.count}: somebody else is enqueueing under the same id"
+            )
+        parameters = {"id": batch.id, "rows": stored + rows, "at": change.now}
+        change.db.execute(sql.put_batch, parameters)
+        return stored + rows
+
+    def _enqueue_parcels(
+        self, change: Change, parcels: Sequence[Parcel], lanes: dict[Lane, int]
+    ) -> set[str]:
+        known: set[str] = set()
+        rows: list[tuple[bytes, int, int, bytes, bytes]] = []
+        for parcel in parcels:
+            first, lane = to_bytes(parcel.id), lanes[parcel.lane]
+            for start, bodies in self._new_parts(change.db, first, parcel.bodies, known):
+                change.db.execute(sql.send, (start, len(bodies), None))
+                rows.append((start, lane, len(bodies), lengths_of(bodies), b"".join(bodies)))
+                change.tally[lane, State.READY, 0] += len(bodies)
+        change.db.executemany(sql.enqueue_parcel, rows)
+        return known
+
+    def _was_sent(self, db: Db, raw: bytes) -> bool:
+        tail = int.from_bytes(raw[14:], "big")
+        before = db.execute(sql.sent_before, (run_of(raw), raw)).fetchone()
+        if before is None:
+            return False
+        return tail < int.from_bytes(before["id"][14:], "big") + before["jobs"]
+
+    def _new_parts(
+        self, db: Db, first: bytes, bodies: Sequence[bytes], known: set[str]
+    ) -> list[tuple[bytes, Sequence[bytes]]]:
+        """What of a parcel was not sent before: mostly all of it, else what is left between."""
+        last = int.from_bytes(first[14:], "big") + len(bodies) - 1
+        span = (run_of(first), first[:14] + last.to_bytes(2, "big"))
+        before = db.execute(sql.sent_between, span).fetchall()
+        return new_parts(first, bodies, [(row["id"], row["jobs"]) for row in before], known)
+
+    def _sent_before(
+        self, db: Db, parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
+    ) -> set[str]:
+        known: set[str] = set()
+        for parcel in parcels:
+            self._new_parts(db, to_bytes(parcel.id), parcel.bodies, known)
+        known.update(job.id for job in singles if self._was_sent(db, to_bytes(job.id)))
+        return known
+
+    def _enqueue_flow(self, change: Change, flow: Flow) -> None:
+        db, raw = change.db, to_bytes(flow.id)
+        if db.execute(sql.lock_flow, (raw,)).fetchone() is None:
+            db.executemany(sql.put_found, [(key, raw) for key in found_keys(flow)])
+            change.flow_says(raw, queued(flow))
+        db.execute(
+            sql.put_flow,
+            {
+                "id": raw,
+                "name": flow.name,
+                "find": text_of(flow.find),
+                "state": flow.state,
+                "now": change.now,
+                "jobs": flow.jobs,
+            },
+        )
+        place = db.execute(sql.next_node, (raw,)).fetchone()["place"]
+        nodes, needs, members = flow_rows(flow, place)
+        db.executemany(sql.put_node, nodes)
+        db.executemany(sql.put_need, needs)
+        db.executemany(sql.put_member, members)
+
+    def _enqueue_singles(
+        self, change: Change, singles: Sequence[Job[Any]], lanes: dict[Lane, int], known: set[str]
+    ) -> dict[str, str]:
+        db, now = change.db, change.now
+        standing: dict[str, str] = {}
+        for job in singles:
+            raw = to_bytes(job.id)
+            if self._was_sent(db, raw):
+                known.add(job.id)
+                continue
+            if job.unique is not None:
+                parameters = {"key": job.unique.key, "now": now}
+                holder = db.execute(sql.unique_holder, parameters).fetchone()
+                if holder is not None:
+                    standing[job.id] = from_bytes(holder["job"])
+                    continue
+                self._take_unique(change, job, raw)
+            made_at, lane = time_of(job.id), lanes[job.lane]
+            enqueued_at = now if made_at is None else made_at
+            # An id may be a few ticks ahead of the clock: at once means now, not then.
+            run_at = min(enqueued_at, now) if job.run_at is None else job.run_at
+            minute = 0 if job.state is State.WAITING else minute_of(run_at, now)
+            db.execute(sql.send, (raw, 1, now if made_at is None else None))
+            places = {"run_at": run_at, "minute": minute, "enqueued_at": enqueued_at}
+            db.execute(sql.enqueue, row_of(job, lane, **places))
+            self._put_tags(db, job, raw)
+            change.tally[lane, job.state, minute] += 1
+            if job.detached:
+                queued_job = msgspec.structs.replace(job, run_at=run_at, enqueued_at=enqueued_at)
+                change.happened("event", QUEUED, queued_job, lane)
+        return standing
+
+    def _put_tags(self, db: Db, job: Job[Any], raw: bytes) -> None:
+        names = [(name, indexed(value), raw) for name, value in job.tags.items()]
+        names += [(f"arg.{name}", indexed(value), raw) for name, value in job.search.items()]
+        if names:
+            db.executemany(sql.put_tag, names)

@@ -1,0 +1,139 @@
+"""What a claim takes from a queue that is handed out by key: whose turn it is, and how many each.
+
+The claims of a process go on after the key that had the last turn. One writer at a time makes it
+exact: what stands before a job cannot change before the claim is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from penstock.brokers.sqlite.claimable_lanes import Offer
+from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import SqliteDb, Store
+from penstock.brokers.tables.key_order import Lines
+
+Place = tuple[float, bytes]
+Room = Callable[[Offer, int, str], int]
+_FIRST: Place = (float("-inf"), b"")
+_MOST_HELD = 1000  # keys with nothing to give that one claim looks at; the next one goes on there
+
+
+class Picked:
+    """What a lane is to give: rows in the order of their turns, and so many without a key."""
+
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+        self.loose: list[Place] = []  # rows without a key: they are one line with the parcels
+        self.plain = 0  # how many of that line
+
+    @property
+    def jobs(self) -> int:
+        return len(self.rows) + self.plain
+
+
+@dataclass
+class _Line:
+    """One key: how far it was read, and how many more of it may start."""
+
+    key: str
+    at: Place
+    left: int
+
+
+class Turning:
+    """The turns of one claim."""
+
+    def __init__(self, store: Store, db: SqliteDb, now: float, room: Room, *, ruled: bool) -> None:
+        self._db = db
+        self._now = now
+        self._room = room  # how many jobs of a key may start, rules and limits considered
+        self._ruled = ruled  # some rule is about tags
+        self._lines = Lines(store, db)
+
+    def pick(
+        self, offer: Offer, policy: str, want: int, packed: int, cursors: dict[int, str]
+    ) -> Picked:
+        """Rows of a lane, key after key; `packed`: how many jobs its parcels hold, at least."""
+        picked = Picked()
+        live: list[_Line] = []
+        for looked, key in enumerate(self._keys(offer, packed, cursors.get(offer.hash))):
+            if looked - picked.jobs >= _MOST_HELD:
+                cursors[offer.hash] = key
+                break
+            if policy != "fair" and key:
+                if self._take_head(offer, policy, key, picked):
+                    cursors[offer.hash] = key
+            else:
+                line = _Line(key, _FIRST, want if not key else self._room(offer, want, key))
+                if self._take(offer, line, 1, packed, picked):
+                    cursors[offer.hash] = key
+                    live.append(line)
+            if picked.jobs >= want:
+                return picked
+        while live and picked.jobs < want:
+            share = max(1, (want - picked.jobs) // len(live))
+            live = [
+                line
+                for line in live
+                if self._take(offer, line, min(share, want - picked.jobs), packed, picked)
+            ]
+        return picked
+
+    def _keys(self, offer: Offer, packed: int, last: str | None) -> Iterator[str]:
+        """The keys that have anything ready, once round, beginning after the last one."""
+        # NUL is in no key: this is the one after it.
+        start = turn = "" if last is None else f"{last}\x00"
+        wrapped = not start
+        while True:
+            if packed and not turn:
+                key = ""  # it may have parcels alone
+            else:
+                row = self._db.execute(sql.next_turn, {"lane": offer.hash, "turn": turn}).fetchone()
+                if row is None or (wrapped and start and row["turn"] >= start):
+                    if wrapped:
+                        return
+                    wrapped, turn = True, ""
+                    continue
+                key = row["turn"]
+            yield key
+            turn = f"{key}\x00"
+
+    def _take(self, offer: Offer, line: _Line, share: int, packed: int, picked: Picked) -> bool:
+        """Up to so many jobs of a line; False if it had none left."""
+        share = min(share, line.left)
+        if share <= 0:
+            return False
+        parameters = {
+            "lane": offer.hash,
+            "turn": line.key,
+            "now": self._now,
+            "run_at": line.at[0],
+            "id": line.at[1],
+            "ruled": self._ruled,
+            "limit": share,
+        }
+        found = [(row["run_at"], row["id"]) for row in self._db.execute(sql.turn_rows, parameters)]
+        if found:
+            line.at = found[-1]
+        if line.key:
+            line.left -= len(found)
+            picked.rows += [raw for _, raw in found]
+            return bool(found)
+        picked.loose += found
+        before = picked.plain
+        picked.plain = min(before + share, len(picked.loose) + packed)
+        return picked.plain > before
+
+    def _take_head(self, offer: Offer, policy: str, key: str, picked: Picked) -> bool:
+        parameters = {"lane": offer.hash, "key": key, "now": self._now, "ruled": self._ruled}
+        head = self._db.execute(sql.turn_head, parameters).fetchone()
+        if head is None or head["ruled"] or head["run_at"] > self._now:
+            return False
+        if self._lines.behind(offer.lane.queue, key, head["id"], policy) is not None:
+            return False
+        if self._room(offer, 1, key) <= 0:
+            return False
+        picked.rows.append(head["id"])
+        return True

@@ -1,0 +1,162 @@
+"""What arrives with an enqueue: checked, each id once, and packed, before any store is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.broker.checks import check_body, check_job
+from penstock.brokers.tables.rows import ids_after, packed_jobs
+from penstock.enqueue.ids import from_bytes, is_derived, parse_id, to_bytes
+from penstock.errors import Refused
+from penstock.flows.flow import Flow, check_flow
+from penstock.job import Job, Lane, Parcel, State, pack
+
+
+def packed(
+    jobs: Sequence[Job[Any] | Parcel], flow: Flow | None = None
+) -> tuple[list[Parcel], list[Job[Any]]]:
+    """What goes into parcels, and the jobs that need a row of their own; all are checked.
+
+    Those of a flow's nodes that have needs, or wait for a signal, are among the latter.
+    """
+    if flow is not None:
+        check_flow(flow, jobs)
+    parcels, singles = arranged(jobs, flow)
+    for parcel in parcels:
+        check_body(max(parcel.bodies, key=len))
+    for job in singles:
+        check_job(job)
+    return parcels, singles
+
+
+def arranged(
+    jobs: Sequence[Job[Any] | Parcel], flow: Flow | None
+) -> tuple[list[Parcel], list[Job[Any]]]:
+    """As `packed`, of jobs that were checked when they were made."""
+    waiting: list[Job[Any]] = []
+    if flow is not None:
+        jobs, waiting = _sorted_out(jobs, flow)
+    parcels, singles = pack(_fresh(jobs))
+    derived = [parcel for parcel in parcels if is_derived(parcel.id)]
+    if derived:  # a derived id has no neighbours to be packed with
+        parcels = [parcel for parcel in parcels if not is_derived(parcel.id)]
+        unpacked = {parcel.id for parcel in derived}
+        singles += [job for job in _fresh(jobs) if isinstance(job, Job) and job.id in unpacked]
+    return parcels, singles + waiting
+
+
+def searched_fields(
+    parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
+) -> dict[Lane, frozenset[str]]:
+    """Of each lane, the argument fields that all of these jobs have indexed."""
+    fields: dict[Lane, frozenset[str]] = {parcel.lane: frozenset() for parcel in parcels}
+    for job in singles:
+        searched = frozenset(job.search)
+        lane = job.lane
+        fields[lane] = fields.get(lane, searched) & searched
+    return fields
+
+
+def new_parts(
+    first: bytes, bodies: Sequence[bytes], sent: Iterable[tuple[bytes, int]], known: set[str]
+) -> list[tuple[bytes, Sequence[bytes]]]:
+    """What of a parcel is not in the ranges that were sent before; the rest goes to `known`."""
+    covered: set[int] = set()
+    for raw, jobs in sent:
+        start = int.from_bytes(raw[14:], "big")
+        covered.update(range(start, start + jobs))
+    if not covered:
+        return [(first, bodies)]
+    parts: list[tuple[bytes, list[bytes]]] = []
+    follows = -1
+    for raw, body in zip(ids_after(first, len(bodies)), bodies, strict=True):
+        number = int.from_bytes(raw[14:], "big")
+        if number in covered:
+            known.add(from_bytes(raw))
+        elif number == follows:
+            parts[-1][1].append(body)
+            follows += 1
+        else:
+            parts.append((raw, [body]))
+            follows = number + 1
+    return list(parts)
+
+
+def check_known(flow: Flow, known: Collection[str]) -> None:
+    """If one job of a flow was stored before, all were: anything else is refused."""
+    if len(known) < sum(node.jobs for node in flow.nodes):
+        raise partly_known(flow, min(known))
+
+
+def partly_known(flow: Flow, job: str) -> Refused:
+    return Refused(
+        f"flow {flow.id}: job {job} was enqueued before, without this flow; make a new one, and "
+        "enqueue only the flow"
+    )
+
+
+def names_of(text: str) -> frozenset[str]:
+    """The argument fields that a lane's row names."""
+    return frozenset(text.split(",")) - {""}
+
+
+def _sorted_out(
+    jobs: Sequence[Job[Any] | Parcel], flow: Flow
+) -> tuple[list[Job[Any] | Parcel], list[Job[Any]]]:
+    """The jobs of a flow that are ready, and those that wait."""
+    waiting = {job_id for node in flow.nodes if node.waits for job_id in node.ids()}
+    if not waiting:
+        return list(jobs), []
+    ready: list[Job[Any] | Parcel] = []
+    later: list[Job[Any]] = []
+    for job in jobs:
+        if isinstance(job, Parcel) and waiting.isdisjoint(job.ids()):
+            ready.append(job)
+            continue
+        for one in _fresh(_opened(job) if isinstance(job, Parcel) else [job]):
+            if isinstance(one, Job) and one.id in waiting:
+                later.append(msgspec.structs.replace(one, state=State.WAITING))
+            else:
+                ready.append(one)
+    return ready, later
+
+
+def _opened(parcel: Parcel) -> list[Job[Any]]:
+    raw = to_bytes(parcel.id)
+    return list(packed_jobs(parcel.lane, ids_after(raw, len(parcel.bodies)), parcel.bodies))
+
+
+def _fresh(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any] | Parcel]:
+    """Each id once; a job value that has been somewhere before starts from nothing."""
+    seen: set[str] = set()
+    for job in jobs:
+        if isinstance(job, Parcel):
+            yield job
+            continue
+        if job.id in seen:
+            continue
+        seen.add(job.id)
+        if len(job.id) != len(_AN_ID):
+            parse_id(job.id)  # refuses it
+        if job.attempt or job.state is not State.READY:
+            job = msgspec.structs.replace(job, state=State.READY, **_NEW)  # noqa: PLW2901
+        yield job
+
+
+_AN_ID = "00000000-0000-7000-8000-000000000000"
+_NEW: dict[str, Any] = {
+    "attempt": 0,
+    "failures": 0,
+    "lapses": 0,
+    "repeats": 0,
+    "lease": None,
+    "worker": None,
+    "claimed_at": None,
+    "ended_at": None,
+    "reason": None,
+    "error": None,
+    "result": None,
+}

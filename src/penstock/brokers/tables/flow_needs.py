@@ -1,0 +1,374 @@
+"""Flows in tables: what a job's end, or its retry, changes for those who need it.
+
+A change tells what ended, node by node; here the nodes are counted down together, however many jobs
+that were, and whoever needs them is freed or cancelled, level by level. A flow's own row is counted
+first: it is the lock for all of its nodes, taken in the order of ids, so that two who settle the
+last jobs at once free what follows once, and do not wait for each other. Places (rows of jobs) must
+be written before: what still seems to wait would be counted twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.rows import find_in, job_of, moved
+from penstock.brokers.tables.statements import Statements
+from penstock.enqueue.ids import from_bytes, to_bytes
+from penstock.flows.flow import Flow, Member, NodeRow, event_of, in_order, member_of
+from penstock.flows.state import key_of, properties
+from penstock.job import Job, State
+
+if TYPE_CHECKING:
+    from penstock.brokers.tables.change import Change
+
+_FLOW = b'"flow":'
+
+Place = tuple[bytes, bytes]  # a flow and one of its nodes
+Ends = dict[Place, tuple[int, int]]  # how many jobs, and how many of them without success
+
+
+def place_of(body: bytes) -> Place | None:
+    """The flow and the node that a job is in, as they are stored."""
+    at = body.rfind(_FLOW)
+    if at < 0:
+        return None
+    # What follows is the same for all jobs of a map: read once, it is known. A part that is whole
+    # by itself is the body's own; one out of its arguments would have a bracket too many.
+    return _place_at(body[at:]) or _stored(member_of(body))
+
+
+def places_of(bodies: Sequence[bytes]) -> Iterator[tuple[Place, int]]:
+    """The nodes that these jobs are in, with how many of them."""
+    if not bodies:
+        return
+    # Mostly all jobs are of the same map, or none is in a flow; the rest is for other cases.
+    at = bodies[0].rfind(_FLOW)
+    part = bodies[0][at:] if at >= 0 else b""
+    place = _place_at(part) if part else None
+    if place is not None:
+        some = [body for body in bodies if not body.endswith(part)]
+        yield place, len(bodies) - len(some)
+    else:
+        some = bodies
+    parts = Counter([body[body.rfind(_FLOW) :] for body in some if _FLOW in body])
+    for part, jobs in parts.items():
+        place = _place_at(part)
+        if place is not None:
+            yield place, jobs
+            continue
+        for body in some:
+            if body.endswith(part) and (found := place_of(body)) is not None:
+                yield found, 1
+
+
+@lru_cache(1024)
+def _place_at(part: bytes) -> Place | None:
+    return _stored(member_of(b"{" + part))
+
+
+def _stored(member: Member | None) -> Place | None:
+    return None if member is None else member.place
+
+
+def count_ends(change: Change) -> None:
+    """All that ended is counted, and whoever waited for the last of it goes on, or ends as well."""
+    while change.ends:
+        ends, change.ends = change.ends, {}
+        left = _count_flows(change, ends)
+        counted = _count_nodes(change, {place: ends[place] for place in ends if place[0] in left})
+        _tell_ended(change, [flow for flow, jobs in left.items() if not jobs])
+        decided = _needs_ended(change, [row["id"] for row in counted if row["jobs_left"] == 0])
+        _free(change, [row for row in decided if row["freed"]])
+        _cancel(change, [row for row in decided if not row["freed"]])
+        change.write_places()
+
+
+def _tell_ended(change: Change, flows: Sequence[bytes]) -> None:
+    found = change.db.each(change.sql.flow_end, [{"id": flow} for flow in flows])
+    for flow, row in zip(flows, found, strict=True):
+        if row is not None:
+            find = find_in(row["find"])
+            says = event_of("ended", row["jobs"], row["name"], find, bad=row["bad"])
+            change.flow_says(flow, says)
+
+
+def give_up(change: Change) -> None:
+    """Whoever waits until a job is retried that is gone by now is decided without."""
+    places, change.lost = change.lost, set()
+    nodes = nodes_at(change, places)
+    decided = _needs_ended(change, [raw for raw, row in nodes.items() if row["jobs_left"] == 0])
+    _free(change, [row for row in decided if row["freed"]])
+    _cancel(change, [row for row in decided if not row["freed"]])
+    change.write_places()
+
+
+def hopeless(change: Change, flow: bytes) -> set[bytes]:
+    """The nodes that were cancelled because of jobs that are gone, and cannot be retried."""
+    db, sql = change.db, change.sql
+    nodes = {row["id"]: row for row in db.execute(sql.nodes, (flow,)).fetchall()}
+    kept = {row["node"]: row["jobs"] for row in db.execute(sql.kept_bad, (flow,)).fetchall()}
+    wanted_by: dict[bytes, list[bytes]] = {}
+    for edge in db.execute(sql.needs, (flow,)).fetchall():
+        wanted_by.setdefault(edge["need"], []).append(edge["node"])
+    ended_badly = {raw for raw, row in nodes.items() if row["bad"] and not row["jobs_left"]}
+    asked = [raw for raw in ended_badly if kept.get(raw, 0) < nodes[raw]["bad"]]
+    found: set[bytes] = set()
+    for node in asked:  # grows
+        new = {
+            after for after in wanted_by.get(node, ()) if cancelled_by_needs(nodes[after])
+        } - found
+        found |= new
+        asked += new & ended_badly
+    return found
+
+
+def _count_flows(change: Change, ends: Ends) -> dict[bytes, int]:
+    """Count flows as a whole, which locks them; answers the jobs left of those that are there."""
+    jobs: Counter[bytes] = Counter()
+    for (flow, _), (ended, _) in ends.items():
+        jobs[flow] += ended
+    rows = change.db.each(
+        change.sql.count_flow,
+        [{"id": flow, "jobs": jobs[flow], "now": change.now} for flow in sorted(jobs)],
+    )
+    return {row["id"]: row["jobs_left"] for row in rows if row is not None}
+
+
+def _count_nodes(change: Change, ends: Ends) -> list[Row]:
+    rows = change.db.each(
+        change.sql.count_node,
+        [{"id": node, "jobs": jobs, "bad": bad} for (_, node), (jobs, bad) in sorted(ends.items())],
+    )
+    return [row for row in rows if row is not None]
+
+
+def _needs_ended(change: Change, nodes: Sequence[bytes]) -> list[Row]:
+    """These nodes ended; answers those for which it was the last need."""
+    wanted = change.db.every(change.sql.meet_need, [{"need": node} for node in nodes])
+    met = Counter(row["node"] for rows in wanted for row in rows)
+    return [row for row in _count_needs(change, met) if row["needs_left"] == 0]
+
+
+def _count_needs(change: Change, needs: Mapping[bytes, int]) -> list[Row]:
+    sets = [{"id": node, "needs": count} for node, count in sorted(needs.items())]
+    return [row for row in change.db.each(change.sql.count_needs, sets) if row is not None]
+
+
+def _free(change: Change, nodes: Sequence[Row]) -> None:
+    sets = [{"node": node["id"], "now": change.now} for node in nodes]
+    for rows in change.db.every(change.sql.free, sets):
+        for row in rows:
+            lane, jobs = row["lane"], row["jobs"]
+            change.tally[lane, State.WAITING, 0] -= jobs
+            change.tally[lane, State.READY, row["minute"]] += jobs
+            change.woken.add(lane)
+
+
+def _cancel(change: Change, nodes: Sequence[Row]) -> None:
+    sets = [{"node": node["id"], "state": State.WAITING, "reason": None} for node in nodes]
+    found = change.db.every(change.sql.member_rows, sets)
+    for node, rows in zip(nodes, found, strict=True):
+        for row in rows:
+            lane = row["lane"]
+            job = job_of(change.store.lane(change.db, lane), row)
+            ended = msgspec.structs.replace(
+                job, state=State.CANCELLED, reason="needs", ended_at=change.now
+            )
+            change.moved.append(moved(ended, 0))
+            change.tally[lane, State.WAITING, 0] -= 1
+            change.tally[lane, State.CANCELLED, 0] += 1
+            change.happened("cancel", b"{}", ended, lane)
+        if rows:
+            change.ends[node["flow"], node["id"]] = len(rows), len(rows)
+
+
+def lock_flows(db: Db, sql: Statements, places: Iterable[Place]) -> None:
+    """Nobody else counts in these flows until the end of the transaction.
+
+    Whoever is to change rows of jobs that wait, or that a retry could revive, asks for this before
+    the rows, and after those of jobs that run: in this order a settlement takes them.
+    """
+    flows = sorted({flow for flow, _ in places})
+    if flows:
+        db.each(sql.lock_flow, [(flow,) for flow in flows])
+
+
+def nodes_at(change: Change, places: Collection[Place]) -> dict[bytes, Row]:
+    """Nodes as they stand, locked with their flows."""
+    lock_flows(change.db, change.sql, places)
+    rows = change.db.each(change.sql.node, [(node,) for _, node in sorted(places)])
+    return {row["id"]: row for row in rows if row is not None}
+
+
+def take_back_ends(change: Change, ends: Ends) -> dict[bytes, tuple[Job[Any], int]]:
+    """Ended jobs are to run again, and their rows say so; what was cancelled because of them waits.
+
+    Answers those, as they are now, with their lanes. One that was retried alone, while its needs
+    stay as bad as they were, waits for these.
+    """
+    revived: dict[bytes, tuple[Job[Any], int]] = {}
+    first = True
+    while ends:
+        known = _count_flows(change, {place: (-jobs, 0) for place, (jobs, _) in ends.items()})
+        there = {place: ends[place] for place in ends if place[0] in known}
+        counted = _count_nodes(
+            change, {place: (-jobs, -bad) for place, (jobs, bad) in there.items()}
+        )
+        if first:
+            _blame(change, [row["id"] for row in counted if cancelled_by_needs(row)])
+        jobs = {node: jobs for (_, node), (jobs, _) in there.items()}
+        reopened = [row["id"] for row in counted if row["jobs_left"] == jobs[row["id"]]]
+        ends = _wait_again(change, reopened, revived)
+        first = False
+    return revived
+
+
+def cancelled_by_needs(node: Row) -> bool:
+    """Whether the node's needs have ended, and its jobs did not run because of them."""
+    return not node["freed"] and node["needs_left"] == 0
+
+
+def _blame(change: Change, nodes: Sequence[bytes]) -> None:
+    blamed = change.db.every(change.sql.unmeet_bad, [{"node": node} for node in nodes])
+    needs = {node: -len(rows) for node, rows in zip(nodes, blamed, strict=True)}
+    _free(change, [row for row in _count_needs(change, needs) if row["freed"]])
+
+
+def _wait_again(
+    change: Change, reopened: Sequence[bytes], revived: dict[bytes, tuple[Job[Any], int]]
+) -> Ends:
+    """Nodes that had ended are open: those who need them, and were not freed, wait for them."""
+    needs = [{"need": node} for node in reopened]
+    unmet = Counter(
+        row["node"] for rows in change.db.every(change.sql.unmeet_need, needs) for row in rows
+    )
+    _count_needs(change, {node: -count for node, count in unmet.items()})
+    places = {
+        (row["flow"], row["id"])
+        for rows in change.db.every(change.sql.waits_for, needs)
+        for row in rows
+    }
+    ends: Ends = {}
+    by_id = sorted(places)
+    sets = [{"node": node, "state": State.CANCELLED, "reason": "needs"} for _, node in by_id]
+    found = change.db.every(change.sql.member_rows, sets)
+    again: list[dict[str, Any]] = []
+    for place, rows in zip(by_id, found, strict=True):
+        for row in rows:
+            revived[row["id"]] = revived_job(change, row, State.WAITING), row["lane"]
+            again.append({"id": row["id"], "state": State.WAITING, "now": change.now})
+        if rows:
+            ends[place] = len(rows), len(rows)
+    if again:
+        change.db.executemany(change.sql.retry, again)
+    return ends
+
+
+def revived_job(change: Change, row: Row, state: State) -> Job[Any]:
+    """An ended job that is ready, or waits, with its counters at zero; counted, but not written."""
+    lane = row["lane"]
+    job = job_of(change.store.lane(change.db, lane), row)
+    change.tally[lane, job.state, row["minute"]] -= 1
+    change.tally[lane, state, 0] += 1
+    return msgspec.structs.replace(
+        job, state=state, run_at=change.now, reason=None, failures=0, lapses=0, repeats=0
+    )
+
+
+def spawned_places(change: Change) -> list[Place]:
+    """The flows that have more nodes from now on, each with a node that is spawned."""
+    return [
+        (to_bytes(outcome.flow.id), to_bytes(outcome.flow.nodes[0].id))
+        for _, outcome in change.spawned
+        if outcome.flow is not None
+    ]
+
+
+def last_of(flow: Flow) -> list[bytes]:
+    """The nodes that no other of the flow needs."""
+    needed = {need for node in flow.nodes for need in node.needs}
+    return [to_bytes(node.id) for node in flow.nodes if node.id not in needed]
+
+
+def found_keys(flow: Flow) -> list[bytes]:
+    """What stands for the flow's properties in the index."""
+    return [key_of(flow.name, *pair) for pair in properties(flow.find)]
+
+
+def queued(flow: Flow) -> bytes:
+    """What the history says of a flow that is stored."""
+    return event_of("queued", flow.jobs, flow.name, flow.find)
+
+
+def node_row(row: Row, needs: Sequence[str] = ()) -> NodeRow:
+    """A node from its row."""
+    return NodeRow(
+        id=from_bytes(row["id"]),
+        flow=from_bytes(row["flow"]),
+        task=row["task"],
+        jobs=row["jobs"],
+        needs=tuple(needs),
+        needs_left=row["needs_left"],
+        jobs_left=row["jobs_left"],
+        bad=row["bad"],
+        on_failure=row["on_failure"],
+    )
+
+
+def flow_rows(
+    flow: Flow, place: int = 0
+) -> tuple[
+    list[dict[str, Any]], list[tuple[bytes, int, bytes]], list[tuple[bytes, int, bytes, bytes]]
+]:
+    """The rows of a flow's nodes, from this place on, of what they need, and of their members."""
+    raw = to_bytes(flow.id)
+    nodes: list[dict[str, Any]] = []
+    needs: list[tuple[bytes, int, bytes]] = []
+    members: list[tuple[bytes, int, bytes, bytes]] = []
+    for number, node in enumerate(in_order(flow.nodes)):
+        its = to_bytes(node.id)
+        needed = [to_bytes(need) for need in dict.fromkeys(node.needs)]
+        nodes.append(
+            {
+                "id": its,
+                "flow": raw,
+                "place": place + number,
+                "task": node.task,
+                "jobs": node.jobs,
+                "on_failure": node.on_failure,
+                "needs": len(needed),
+            }
+        )
+        needs += [(its, which, need) for which, need in enumerate(needed)]
+        members += [
+            (its, which, *_span(to_bytes(first), count))
+            for which, (first, count) in enumerate(node.members)
+        ]
+    return nodes, needs, members
+
+
+def _span(first: bytes, count: int) -> tuple[bytes, bytes]:
+    last = int.from_bytes(first[14:], "big") + count - 1
+    return first, first[:14] + last.to_bytes(2, "big")
+
+
+def ids_between(first: bytes, last: bytes) -> list[bytes]:
+    """The ids of a range of members."""
+    head = first[:14]
+    numbers = range(int.from_bytes(first[14:], "big"), int.from_bytes(last[14:], "big") + 1)
+    return [head + number.to_bytes(2, "big") for number in numbers]
+
+
+def names_between(first: bytes, last: bytes) -> list[str]:
+    """As above, in the form that people see; a call for each would cost 0.5 us."""
+    head, low, high = from_bytes(first), first[14:], last[14:]
+    return [
+        f"{head[:-4]}{number:04x}"
+        for number in range(int.from_bytes(low, "big"), int.from_bytes(high, "big") + 1)
+    ]

@@ -1,0 +1,116 @@
+"""Marks of lakes in a table: a row for each, and what prune owes them.
+
+Who prunes names in a mark's gap what the lake will miss, in a transaction before the one in which
+it goes: killed in between, a lake may be told of too much, never of too little.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from penstock.broker.checks import legible
+from penstock.broker.lake_mark import (
+    Mark,
+    check_mark,
+    known_to,
+    mark_data,
+    mark_says,
+    moved,
+    widened,
+)
+from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.reading import Looking
+from penstock.brokers.tables.settling import StoreT
+
+log = logging.getLogger("penstock")
+_read = msgspec.json.Decoder(Mark).decode
+
+
+class Marking(Looking[StoreT]):
+    """Set, clear and list marks."""
+
+    def set_mark(self, mark: Mark, *, back: bool = False) -> Mark:
+        with self.store.writing() as db:
+            return self._set_mark(db, mark, back=back)
+
+    def _set_mark(self, db: Db, mark: Mark, *, back: bool) -> Mark:
+        sql, now = self.store.sql, self.clock.now()
+        check_mark(mark, db.execute(sql.newest).fetchone()["newest"])
+        # Whoever sets or prunes at the same moment comes before all of this, or after it.
+        db.execute(sql.lock_marks)
+        row = db.execute(sql.mark, (mark.lake,)).fetchone()
+        kept = None if row is None else _mark(row)
+
+        def oldest() -> int | None:
+            return db.execute(sql.oldest_row).fetchone()["position"]
+
+        after = moved(kept, mark, now, oldest, back=back)
+        self._put(db, after)
+        if says := mark_says(kept, after):
+            self._tell_of(Change(self.store, db, now), says, after)
+        return after
+
+    def clear_mark(self, lake: str, author: str = "", reason: str = "") -> bool:
+        with self.store.writing() as db:
+            row = db.execute(self.store.sql.mark, (lake,)).fetchone()
+            cleared = db.execute(self.store.sql.clear_mark, (lake,)).rowcount
+            if cleared:
+                change = Change(self.store, db, self.clock.now())
+                self._tell_of(change, "forgotten", _mark(row), legible(author), legible(reason))
+        return bool(cleared)
+
+    def marks(self) -> list[Mark]:
+        with self.store.reading() as db:
+            return self._marks(db)
+
+    def _marks(self, db: Db) -> list[Mark]:
+        rows = db.execute(self.store.sql.marks).fetchall()
+        return sorted((_mark(row) for row in rows), key=lambda mark: mark.lake)
+
+    def _write_gaps(self, change: Change, before: float) -> None:
+        """Name what a prune takes away from lakes that have it not yet."""
+        db, sql = change.db, self.store.sql
+        if not self._marks(db):
+            return
+        db.execute(sql.lock_marks)
+        for mark in self._marks(db):
+            lost = {
+                "before": before,
+                "past": before - mark.hold,
+                "known": known_to(mark),
+                "now": change.now,
+            }
+            row = db.execute(sql.past_hold, lost).fetchone()
+            if row["rows"]:
+                after, tells = widened(mark, row["rows"], row["until"], change.now)
+                self._put(db, after)
+                if tells:
+                    self._tell_of(change, "gap", after)
+
+    def _put(self, db: Db, mark: Mark) -> None:
+        values = {
+            "lake": mark.lake,
+            "position": mark.position,
+            "hold": mark.hold,
+            "declared": msgspec.json.encode(mark).decode(),
+        }
+        db.execute(self.store.sql.set_mark, values)
+
+    def _tell_of(
+        self, change: Change, says: str, mark: Mark, author: str = "", reason: str = ""
+    ) -> None:
+        data = msgspec.json.encode(mark_data(says, mark, author, reason))
+        change.happened("lake", data, None, None)
+        change.finish()
+
+
+def _mark(row: Row) -> Mark:
+    """The mark of a row; if it is damaged, what pruning goes by, so that this goes on."""
+    try:
+        return _read(row["declared"])
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        log.error("the mark of lake %s cannot be read: %s", row["lake"], error)  # noqa: TRY400
+        return Mark(lake=row["lake"], position=row["position"], hold=row["hold"])

@@ -1,0 +1,254 @@
+"""Look: where jobs are, what happened to them, and why."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import msgspec
+
+from penstock.broker.filter import Filter
+from penstock.broker.gauge import queue_in
+from penstock.broker.newest_first import below, made
+from penstock.broker.protocol import Note, WorkerRow
+from penstock.broker.slice import FARTHEST_POSITION, check_last
+from penstock.broker.views import PLACES, Count, Event, Page, Why
+from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.finding import Newest
+from penstock.brokers.tables.flow_needs import ids_between, names_between, node_row, place_of
+from penstock.brokers.tables.key_order import behind
+from penstock.brokers.tables.limit_usage import Standing, Usage, limited
+from penstock.brokers.tables.rows import (
+    SETTLED,
+    job_of,
+    names_in,
+    packed_jobs,
+    state_in,
+    succeeded_job,
+)
+from penstock.brokers.tables.settling import StoreT
+from penstock.brokers.tables.signalling import Signalling
+from penstock.brokers.tables.whole_flows import WholeFlows
+from penstock.enqueue.ids import from_bytes, to_bytes
+from penstock.flows.flow import Gift, NodeRow
+from penstock.job import Job, State
+from penstock.operate.why import Held, explain, held_by
+from penstock.rules.rule import Rule, covered_by
+
+MOST_EXAMINED = 100_000
+MOST_FOUND = 1000
+
+_PLACE = {place: number for number, place in enumerate(PLACES)}
+_READY, _SCHEDULED, _PAUSED, _LIMITED = map(
+    _PLACE.__getitem__, ("ready", "scheduled", "paused", "limited")
+)
+
+
+class Looking(Signalling[StoreT], WholeFlows[StoreT]):
+    """Get, find, count, history, why, gifts."""
+
+    def get(self, job_id: str) -> Job[Any] | None:
+        with self.store.reading() as db:
+            return self._get(db, to_bytes(job_id))
+
+    def _get(self, db: Db, raw: bytes) -> Job[Any] | None:
+        sql = self.store.sql
+        row = db.execute(sql.get, (raw,)).fetchone()
+        if row is not None:
+            return job_of(self.store.lane(db, row["lane"]), row)
+        parcel = self._parcel_of(db, raw)
+        if parcel is not None:
+            row, ids, bodies = parcel
+            body = bodies[ids.index(raw)]
+            [job] = packed_jobs(self.store.lane(db, row["lane"]), [raw], [body])
+            return job
+        for lease, offset in self._leased(db, sql.lease_of, raw):
+            return self._packed(db, lease, offset)
+        row = db.execute(sql.succeeded, (raw,)).fetchone()
+        return None if row is None else succeeded_job(self.store.lane(db, row["lane"]), row)
+
+    def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
+        with self.store.reading() as db:
+            rows = db.execute(self.store.sql.notes, {"job": to_bytes(job_id), "kind": kind})
+            return [Note(row["kind"], row["name"], row["value"], row["at"]) for row in rows]
+
+    def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
+        limit = max(1, min(limit, MOST_FOUND))
+        older = below(after)
+        found: list[Job[Any]] = []
+        examined = 0
+        last: Job[Any] | None = None
+        with self.store.reading() as db:
+            for job in Newest(self.store, db, self._get).jobs(filter, older):
+                if last is not None and (len(found) == limit or examined == MOST_EXAMINED):
+                    return Page(found, str(made(last)), examined)
+                examined += 1
+                last = job
+                if filter.matches(job):
+                    found.append(job)
+                elif filter.since is not None and job.enqueued_at < filter.since:
+                    break  # below the first that is too old there are only older ones
+        return Page(found, None, examined)
+
+    def count(self) -> list[Count]:
+        now = self.clock.now()
+        # Plain lists, for there may be ten thousand queues and a dashboard that looks every second.
+        places: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(PLACES))
+        with self.store.reading() as db:
+            rules = self._rules_in_force(db, now)
+            kept_back = covered_by(rules, now)
+            due: Counter[int] = Counter()
+            for row in db.execute(self.store.sql.count).fetchall():
+                lane, state, jobs = self.store.lane(db, row["lane"]), row["state"], row["jobs"]
+                place = places[lane.queue, lane.task]
+                if state != State.READY:
+                    if state in _PLACE:
+                        place[_PLACE[state]] += jobs
+                    continue
+                later = self._later(db, row, now)
+                place[_SCHEDULED] += later
+                if kept_back(lane.queue, lane.task, lane.version):
+                    place[_PAUSED] += jobs - later
+                else:
+                    due[row["lane"]] += jobs - later
+            standing = Standing(self.store, db, now, rules)
+            for lane, paused, limited, ready in standing.sort(due):
+                place = places[lane.queue, lane.task]
+                place[_PAUSED] += paused
+                place[_LIMITED] += limited
+                place[_READY] += ready
+        return [Count(*names, *place) for names, place in sorted(places.items()) if any(place)]
+
+    def _later(self, db: Db, row: Row, now: float) -> int:
+        """How many of a tally's ready jobs are not due yet; those of this minute are counted."""
+        starts = row["minute"] * 60
+        if starts > now:
+            return row["jobs"]
+        if starts + 60 <= now:
+            return 0
+        parameters = {"lane": row["lane"], "minute": row["minute"], "now": now}
+        return db.execute(self.store.sql.count_later, parameters).fetchone()["jobs"]
+
+    def history(
+        self,
+        after: int | None = 0,
+        limit: int = 1000,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
+    ) -> list[Event]:
+        check_last(after, job, kind, before)
+        sql = self.store.sql
+        parameters: dict[str, Any] = {"after": after, "limit": limit}
+        if job is not None:
+            statement = sql.last_of if after is None else sql.history_of
+            parameters["job"] = to_bytes(job)
+        elif after is not None:
+            statement = sql.history
+        else:
+            statement = sql.last if kind in {None, "attempt"} else sql.last_told
+            parameters |= {"kind": kind, "before": FARTHEST_POSITION if before is None else before}
+        with self.store.reading() as db:
+            rows = db.execute(statement, parameters).fetchall()
+            events = [self._event(db, row) for row in rows]
+        return events[::-1] if after is None else events
+
+    def _event(self, db: Db, row: Row) -> Event:
+        lane = None if row["lane"] is None else self.store.lane(db, row["lane"])
+        return Event(
+            position=row["position"],
+            kind=row["kind"],
+            at=row["at"],
+            job=None if row["job"] is None else from_bytes(row["job"]),
+            queue=queue_in(row["data"]) if row["kind"] == "gauge" else lane and lane.queue,
+            task=lane and lane.task,
+            version=lane and lane.version,
+            priority=lane and lane.priority,
+            attempt=row["attempt"],
+            failures=row["failures"],
+            lapses=row["lapses"],
+            state=state_in(row["state"]),
+            reason=row["reason"],
+            key=row["key"],
+            enqueued_at=row["enqueued_at"],
+            run_at=row["run_at"],
+            started_at=row["started_at"],
+            worker=row["worker"],
+            tags=names_in(row["tags"]) or {},
+            error=row["error"],
+            body=row["body"],
+            result=row["result"],
+            data=row["data"],
+        )
+
+    def why(self, job_id: str) -> Why:
+        now = self.clock.now()
+        job = self.get(job_id)
+        ahead: int | None = None
+        held: Held | None = None
+        before: Job[Any] | None = None
+        if job is not None and job.state is State.READY:
+            with self.store.reading() as db:
+                raw = to_bytes(job_id)
+                parcel = self._parcel_of(db, raw)
+                first = raw if parcel is None else parcel[1][0]
+                parameters = {"lane": job.lane.hash, "id": first, "now": now}
+                in_parcel = int.from_bytes(raw, "big") - int.from_bytes(first, "big")
+                ahead = (
+                    int(db.execute(self.store.sql.ahead, parameters).fetchone()["jobs"]) + in_parcel
+                )
+                rules = self._rules_in_force(db, now)
+                if limited(rules):
+                    usage = Usage(self.store, db, now)
+                    held = held_by(usage.limits(rules), job, usage.holders)
+                head = behind(self.store, db, rules, job)
+                before = None if head is None else self._get(db, head)
+        needs: list[NodeRow] = []
+        if job is not None and job.state is State.WAITING and (place := place_of(job.body)):
+            with self.store.reading() as db:
+                rows = db.execute(self.store.sql.unmet, (place[1],)).fetchall()
+                needs = [node_row(row) for row in rows]
+        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held, before)
+
+    def gifts(self, node: str) -> list[Gift]:
+        raw, sql = to_bytes(node), self.store.sql
+        gifts: list[Gift] = []
+        with self.store.reading() as db:
+            # Fetched all at once: one by one a driver takes twice as long.
+            rows = db.execute(sql.gifts, (raw,)).fetchall()
+            results = {row["job"]: row["result"] for row in rows}
+            rows = db.execute(sql.gifts_withheld, (raw,)).fetchall()
+            others = {row["id"]: state_in(row["state"]) for row in rows}
+            for row in db.execute(sql.members, (raw,)).fetchall():
+                ids = ids_between(row["first"], row["last"])
+                names = names_between(row["first"], row["last"])
+                for job, name in zip(ids, names, strict=True):
+                    if job in others:  # a row that is there goes before a success that was
+                        gifts.append(Gift(name, others[job], None))
+                    elif job in results:
+                        gifts.append(Gift(name, State.SUCCEEDED, results[job]))
+                    else:  # it is about to run, or runs; or is not known any more
+                        kept = self._get(db, job)
+                        gifts.append(Gift(name, kept and kept.state, None))
+        return gifts
+
+    def rules(self) -> list[Rule]:
+        with self.store.reading() as db:
+            return self._rules_in_force(db, self.clock.now())
+
+    def workers(self) -> list[WorkerRow]:
+        lease_time = self.store.lease_time()
+        with self.store.reading() as db:
+            leased: dict[str, int] = defaultdict(int)
+            for row in db.execute(self.store.sql.running_leases):
+                leased[row["worker"]] += len(row["marks"]) - row["marks"].count(SETTLED)
+            return [
+                msgspec.structs.replace(
+                    msgspec.json.decode(row["declared"], type=WorkerRow),
+                    claimed_at=row["claimed_at"],
+                    running=row["held"] + leased[row["id"]],
+                    alive=row["boot"] == self.store.boot and row["alive_until"] > lease_time,
+                )
+                for row in db.execute(self.store.sql.workers).fetchall()
+            ]

@@ -1,0 +1,171 @@
+"""The store itself: migrate and doctor."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
+
+if TYPE_CHECKING:
+    from penstock.brokers.condition import StoreCondition
+
+
+class Step(StrEnum):
+    UP = "up"
+    STATUS = "status"
+    SQL = "sql"
+    ROLES = "roles"
+
+
+def migrate(
+    step: Annotated[
+        Step,
+        typer.Argument(metavar="[up|status|sql|roles]", help="up, or only look, or print."),
+    ] = Step.UP,
+    *,
+    post: Annotated[
+        bool,
+        typer.Option("--post", help="up, sql: also what waits for the end of older workers."),
+    ] = False,
+    login: Annotated[
+        list[str] | None,
+        typer.Option(help="roles: a login that produces and works; may be repeated."),
+    ] = None,
+    admin: Annotated[
+        list[str] | None,
+        typer.Option(help="roles: a login that may also block and unblock; may be repeated."),
+    ] = None,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Bring the store to this Penstock's schema, say where it stands, or print what that takes.
+
+    Workers do it when they start; this is for those who want it done before, or by somebody else.
+
+    Example: penstock migrate status
+    """
+    from penstock.brokers import migrate_store, migration_sql, roles_sql, store_condition
+    from penstock.cli.store_choice import say_where, store_url
+
+    resolved = store_url(url, profile, app)
+    if resolved.url.startswith("memory:"):
+        raise Refused("a memory: store has no schema, and nobody else can look")
+    if json and step in {Step.SQL, Step.ROLES}:
+        raise Refused(f"migrate {step} prints SQL: leave out --json")
+    if step is Step.SQL:
+        sys.stdout.write(migration_sql(resolved.url, post=post))
+        return
+    if step is Step.ROLES:
+        sys.stdout.write(roles_sql(resolved.url, login or [], admin or []))
+        return
+    if url is None:
+        say_where(resolved)
+    before = store_condition(resolved.url)
+    if step is Step.UP:
+        migrate_store(resolved.url, post=post)
+    _put_stand(before, store_condition(resolved.url), json=json)
+
+
+def _put_stand(before: StoreCondition, after: StoreCondition, *, json: bool) -> None:
+    """Where the store stands; code 1 if that is behind."""
+    from penstock.cli import output
+
+    if after.unseen is not None:
+        raise StoreUnreachable(
+            f"{after.where} cannot be looked at: {after.unseen.says}; {after.unseen.remedy}"
+        )
+    if not after.exists:
+        raise StoreUnreachable(_no_store(after))
+    current = not after.pending and not after.too_new
+    if json:
+        output.put_json(
+            {
+                "store": after.where,
+                "before": before.schema,
+                "schema": after.schema,
+                "newest": after.newest,
+                "current": current,
+                "pending": after.pending,
+                "pending_post": after.pending_post,
+            }
+        )
+    elif current:
+        came = f", from {before.schema or 'nothing'}" if before.schema != after.schema else ""
+        newer = (after.schema or 0) > (after.newest or 0)
+        known = (
+            "newer than this Penstock, which can use it"
+            if newer
+            else "the newest this Penstock knows"
+        )
+        output.say(f"{after.where} has schema {after.schema}{came}, {known}")
+    if after.too_new:
+        raise SchemaTooNew(_too_new(after))
+    if after.pending_post and not json:
+        output.say(
+            f"once no worker of an older Penstock runs: penstock migrate up --post "
+            f"({', '.join(after.pending_post)})"
+        )
+    if not current:
+        if not json:
+            output.say(
+                f"{after.where} has schema {after.schema}, this Penstock brings it to "
+                f"{after.newest} ({', '.join(after.pending)}): penstock migrate up"
+            )
+        raise typer.Exit(1)
+
+
+def doctor(
+    *,
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Examine the store, its workers and its jobs; each finding with its remedy.
+
+    Ends with code 1 if something is red.
+
+    Example: penstock doctor --url sqlite:///jobs.db
+    """
+    from penstock.app.settings import mask
+    from penstock.cli import output
+    from penstock.cli.store_choice import load, say_where, store_url
+    from penstock.operate.doctor import Colour, detached_here, examine
+
+    resolved = store_url(url, profile, app)
+    if url is None:
+        say_where(resolved)
+    loaded = load(app) if app is not None else None
+    known = loaded.known_tasks() if loaded is not None else None
+    findings = examine(resolved.url, known)
+    if loaded is not None and loaded.known_tasks(detached=True):
+        findings.append(detached_here())
+    red = any(finding.colour is Colour.RED for finding in findings)
+    if json:
+        output.put_json({"store": mask(resolved.url), "red": red, "findings": findings})
+    else:
+        for finding in findings:
+            output.put_finding(finding)
+    if red:
+        raise typer.Exit(1)
+
+
+def _no_store(condition: StoreCondition) -> str:
+    return (
+        f"there is no store at {condition.where}; a worker or the first enqueue makes it, or name "
+        "another one with --url"
+    )
+
+
+def _too_new(condition: StoreCondition) -> str:
+    return (
+        f"the store {condition.where} has schema {condition.schema}, this Penstock knows "
+        f"{condition.newest}; upgrade Penstock here before it opens this store"
+    )

@@ -1,0 +1,55 @@
+"""Order: how a queue is handed out by key, for all programs that use the store.
+
+Programs declare it themselves (`app.queue`); this is to look at it, and to change one's mind.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
+from penstock.errors import Refused
+
+
+def order(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue.")],
+    policy: Annotated[
+        str | None,
+        typer.Argument(metavar="POLICY", help="wait, skip or fair.", show_default=False),
+    ] = None,
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Take the order back.")] = False,
+    reason: Reason = "",
+    url: Url = None,
+    profile: Profile = None,
+    app: AppTarget = None,
+    json: Json = False,
+) -> None:
+    """Show how a queue is handed out by key, set it, or take it back with --off.
+
+    Example: penstock order orders wait
+    """
+    from penstock.cli import output
+    from penstock.cli.store_choice import opened
+    from penstock.rules.key_order import policies, said
+    from penstock.rules.rule import Rule, RuleKind
+
+    if off and policy is not None:
+        raise Refused(f"--off takes the order back: leave out {policy}")
+    with opened(url, profile, app) as broker:
+        if off:
+            changed = broker.clear_rule(RuleKind.ORDER, queue, None, author(), reason)
+        elif policy is not None:
+            changed = True
+            broker.set_rule(Rule(RuleKind.ORDER, queue, None, author(), reason, policy=policy))
+        else:
+            changed = False
+        standing = policies(broker.rules()).get(queue)
+    if json:
+        output.put_json({"kind": "order", "queue": queue, "policy": standing, "changed": changed})
+        return
+    output.say(f"queue {queue} is {said(standing)}{' now' if changed else ''}")
+    if standing is not None:
+        output.aside(f"{output.program()} order {queue} --off takes it back")

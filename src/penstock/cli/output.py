@@ -1,0 +1,210 @@
+"""What commands print: tables and sentences for people, JSON for programs.
+
+Results go to stdout, everything said in passing to stderr: what is piped on is only the result.
+What programs read is made in `as_json`.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import rich.console
+import rich.segment
+import rich.table
+import rich.text
+
+from penstock.app.log_lines import legible, put_line
+from penstock.broker.views import by_queue
+from penstock.operate.to_json import decoded
+from penstock.run.error_text import headline
+
+if TYPE_CHECKING:
+    from penstock.broker.views import Count, Event
+    from penstock.operate.doctor import Finding
+
+COLOURS = {
+    "ready": "cyan",
+    "waiting": "cyan",
+    "scheduled": "blue",
+    "running": "yellow",
+    "paused": "magenta",
+    "limited": "magenta",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "bright_black",
+}
+_NOTED = frozenset({"event", "progress"})  # the reason in these is of an attempt before
+_PIPED_WIDTH = 200  # nobody folds a pipe: a cut-off id is worse than a long line
+
+
+class _Console(rich.console.Console):
+    def render(
+        self,
+        renderable: rich.console.RenderableType,
+        options: rich.console.ConsoleOptions | None = None,
+    ) -> Iterator[rich.segment.Segment]:
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else legible(segment.text)
+            yield segment._replace(text=text)
+
+
+def console(*, stderr: bool = False) -> rich.console.Console:
+    """A console on what stdout or stderr is at this moment."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _PIPED_WIDTH
+    return _Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def program() -> str:
+    """What to type to call this program again, as it was called now."""
+    if shutil.which("penstock"):
+        return "penstock"
+    called = Path(sys.argv[0])
+    if called.name != "penstock":
+        return f"{Path(sys.executable).name} -m penstock"
+    here = Path.cwd()
+    absolute = here / called
+    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
+
+
+def say(text: str, style: str = "") -> None:
+    """A sentence, to stdout, in one piece however long it is."""
+    console().print(rich.text.Text(text, style), soft_wrap=True)
+
+
+def aside(text: str, style: str = "dim") -> None:
+    """A sentence in passing, to stderr; among log lines that are JSON it is one of them."""
+    if put_line(text, logging.ERROR if style == "red" else logging.INFO):
+        return
+    console(stderr=True).print(rich.text.Text(text, style), soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """What went wrong, to stderr."""
+    aside(text, "red")
+
+
+def put_json(value: Any) -> None:
+    """One JSON document, on one line."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+def put_json_lines(values: Iterable[Any]) -> None:
+    for value in values:
+        put_json(value)
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> rich.table.Table:
+    made = rich.table.Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def ids_table(*columns: str) -> rich.table.Table:
+    """A table of jobs by id and state; neither is cut off, the other columns are folded."""
+    made = rich.table.Table(box=None, header_style="bold", pad_edge=False)
+    made.add_column("id", no_wrap=True, min_width=36)
+    made.add_column("state", no_wrap=True, min_width=9)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def one_line(raw: bytes | None, value: Any) -> str:
+    """A result on one line: as it is stored, or, if it is not kept, as Python shows it."""
+    return repr(value) if raw is None else raw.decode("utf-8", "backslashreplace")
+
+
+def state_text(state: str | None) -> rich.text.Text:
+    return rich.text.Text(state or "", COLOURS.get(state or "", ""))
+
+
+_PLACES = ("ready", "scheduled", "waiting", "paused", "running", "failed")
+
+
+def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
+    """Where jobs stand, a row per queue or per task of a queue."""
+    places = _PLACES
+    if any(count.limited for count in counts):
+        places = (*places, "limited")
+    heads = ("queue", "task", *places) if by_task else ("queue", *places)
+    made = table(*heads, right=places)
+    for count in counts if by_task else by_queue(counts):
+        numbers = [getattr(count, place) for place in places]
+        names = (count.queue, count.task) if by_task else (count.queue,)
+        made.add_row(
+            *(rich.text.Text(name) for name in names),
+            *(
+                rich.text.Text(f"{number:,}", COLOURS[place] if number else "dim")
+                for place, number in zip(places, numbers, strict=True)
+            ),
+        )
+    return made
+
+
+def event_line(event: Event) -> rich.text.Text:
+    """One row of history on one line."""
+    at = datetime.fromtimestamp(event.at, UTC).strftime("%H:%M:%S.%f")[:-3]
+    line = rich.text.Text(f"{event.position:>7}  {at}  ", "dim")
+    if event.kind == "attempt":
+        line.append(f"{event.state or '':<9}", COLOURS.get(event.state or "", ""))
+    else:
+        line.append(f"{event.kind:<9}", "bold")
+    if event.job:
+        line.append(f"  {event.job}")
+    if event.task:
+        line.append(f"  {event.task}")
+    if event.attempt and event.kind == "attempt":
+        line.append(f"  attempt {event.attempt}")
+        if event.started_at is not None:
+            line.append(f", {1000 * max(event.at - event.started_at, 0):.1f} ms")
+    if event.reason and event.kind not in _NOTED:
+        line.append(f"  {event.reason}")
+    if event.error:
+        line.append(f": {headline(event.error)}", "red")
+    data = decoded(event.data)
+    if isinstance(data, dict) and data:
+        words = [f"{name}={value}" for name, value in data.items() if value not in (None, "")]  # pyright: ignore[reportUnknownVariableType]
+        line.append("  " + " ".join(words), "dim")
+    return line
+
+
+def put_finding(finding: Finding) -> None:
+    """One line of the doctor's, and its remedy below."""
+    mark = {"green": "ok", "yellow": "!", "red": "RED"}[finding.colour]
+    line = rich.text.Text(f"{mark:>4}  ", finding.colour)
+    line.append(f"{finding.name:<14}", "bold")
+    line.append(finding.says)
+    console().print(line, soft_wrap=True)
+    if finding.remedy:
+        console().print(rich.text.Text(f"{'':20}-> {finding.remedy}", "dim"), soft_wrap=True)
+
+
+class Ticker:
+    """One line on a terminal's stderr, written over and over; nothing when piped or quiet."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._on = sys.stderr.isatty() and not quiet
+        self._said_at = 0.0
+
+    def say(self, text: str) -> None:
+        now = time.monotonic()
+        if self._on and now - self._said_at > 0.1:
+            self._said_at = now
+            sys.stderr.write(f"\r\x1b[2K{text}")
+            sys.stderr.flush()
+
+    def done(self) -> None:
+        if self._on and self._said_at:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""From the call to a stored job: codec, ids, coalescing, the caller's connection, handles."""

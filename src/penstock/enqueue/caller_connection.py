@@ -1,0 +1,305 @@
+"""The caller's own connection, whoever made it: what `options(connection=...)` may be given.
+
+A store says what is to be asked (a conversation: it yields statements and is sent the answers), and
+here is how each driver is asked. Nothing else is done to the connection: its transaction, settings
+and event loop are the caller's. Plain and asynchronous ones differ in one `await`. All are
+recognised by where their classes come from, so that none of them need be installed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+from penstock.broker.protocol import Enqueued
+from penstock.errors import Refused
+from penstock.flows.flow import Flow
+from penstock.job import Job, Parcel
+
+_SQLALCHEMY, _DJANGO = "sqlalchemy", "django"
+
+
+class Ask(NamedTuple):
+    """A statement with one column and one row, and the one value it takes, at %s."""
+
+    statement: str
+    value: str | None = None
+
+
+Conversation = Generator[Ask, Any, Enqueued]
+
+
+class Join(Protocol):
+    """Jobs on their way into a caller's transaction: what a store that can be joined makes."""
+
+    prepared: bool
+
+    def prepare(self) -> None:
+        """Do what has to be done on the store's own connections first, and waits for it."""
+        ...
+
+    def asks(self, caller: Caller) -> Conversation:
+        """What is asked on the caller's connection."""
+        ...
+
+
+class Joinable(Protocol):
+    """A store that can be written to on an asynchronous connection of the caller's."""
+
+    def join(self, jobs: Sequence[Job[Any] | Parcel], *, flow: Flow | None = None) -> Join: ...
+
+
+class Caller:
+    """A connection of the caller's; what follows its commit is hooked to it where that is possible.
+
+    `driver` is the driver's own object, which lives as long as the session with the database.
+    """
+
+    dialect = "postgresql"
+    hooked = False
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def ask(self, ask: Ask) -> Any:
+        """The answer, on a connection that is not asynchronous."""
+        del ask
+        raise Refused(
+            f"options(connection=...): {type(self.driver).__name__} is asynchronous; write "
+            "`await task.options(connection=...).enqueue_async(...)`"
+        )
+
+    async def ask_async(self, ask: Ask) -> Any:
+        """The answer, on an asynchronous connection."""
+        del ask
+        raise Refused(
+            f"options(connection=...).enqueue_async(...): {type(self.driver).__name__} is not "
+            "asynchronous; use enqueue(...), which writes on it at once"
+        )
+
+    def after_commit(self, key: object, ring: Callable[[], None]) -> None:
+        """Call this when the caller has committed; the same key twice is once."""
+
+
+def hold(conversation: Conversation, caller: Caller) -> Enqueued:
+    """Ask all of it, here and now."""
+    try:
+        ask = next(conversation)
+        while True:
+            ask = conversation.send(caller.ask(ask))
+    except StopIteration as end:
+        return end.value
+
+
+async def join_async(
+    broker: Any,
+    connection: Any,
+    jobs: Sequence[Job[Any] | Parcel],
+    flow: Flow | None = None,
+) -> Enqueued:
+    """Store these jobs in the transaction of an asynchronous connection, on the running loop."""
+    caller = await caller_async(connection)
+    if not hasattr(broker, "join"):
+        raise Refused(
+            "options(connection=...).enqueue_async(...): this store can only be joined on a plain "
+            "connection; use enqueue(...) with one"
+        )
+    join = cast("Joinable", broker).join(jobs, flow=flow)
+    if not join.prepared:
+        import asyncio
+
+        await asyncio.to_thread(join.prepare)
+    conversation = join.asks(caller)
+    try:
+        ask = next(conversation)
+        while True:
+            ask = conversation.send(await caller.ask_async(ask))
+    except StopIteration as end:
+        return end.value
+
+
+def caller_of(connection: Any) -> Caller:
+    """Who asks on this connection; what it cannot be is refused."""
+    kinds = _kinds(connection)
+    if _SQLALCHEMY in kinds:
+        connection = _own_session(connection)
+        _not_an_engine(connection)
+        if _sync_part(connection) is not None:
+            return Caller(connection)
+        session = connection if callable(getattr(connection, "connection", None)) else None
+        return _SqlAlchemy(connection if session is None else session.connection(), session)
+    if _DJANGO in kinds and hasattr(connection, "ensure_connection"):
+        connection.ensure_connection()
+        return _Django(connection)
+    for kind, plain in (("psycopg", _Psycopg), ("psycopg2", _Psycopg2)):
+        if kind in kinds and not _waits(connection):
+            return plain(connection)
+    caller = Caller(connection)
+    caller.dialect = "postgresql" if kinds & {"psycopg", "asyncpg"} else type(connection).__name__
+    return caller
+
+
+async def caller_async(connection: Any) -> Caller:
+    """As `caller_of`, of an asynchronous connection."""
+    kinds = _kinds(connection)
+    if _SQLALCHEMY in kinds:
+        connection = _own_session(connection)
+        _not_an_engine(connection)
+        if _sync_part(connection) is not None:
+            session = getattr(connection, "sync_session", None)
+            if session is not None:
+                connection = await connection.connection()
+            return _SqlAlchemyAsync(connection, session)
+    if "psycopg" in kinds and _waits(connection):
+        return _PsycopgAsync(connection)
+    if "asyncpg" in kinds:
+        return _Asyncpg(connection)
+    return caller_of(connection)
+
+
+def driver_connection(connection: Any) -> Any:
+    """A driver's connection as it is; of SQLAlchemy's and Django's, the one below."""
+    return caller_of(connection).driver
+
+
+class _Psycopg(Caller):
+    def ask(self, ask: Ask) -> Any:
+        from psycopg import Cursor
+        from psycopg.rows import tuple_row
+
+        # Made by hand: the caller may have set other rows, or another kind of cursor.
+        with Cursor(self.driver, row_factory=tuple_row) as cursor:
+            return _only(cursor.execute(*_with_percent(ask)).fetchone())
+
+
+class _PsycopgAsync(Caller):
+    async def ask_async(self, ask: Ask) -> Any:
+        from psycopg import AsyncCursor
+        from psycopg.rows import tuple_row
+
+        async with AsyncCursor(self.driver, row_factory=tuple_row) as cursor:
+            await cursor.execute(*_with_percent(ask))
+            return _only(await cursor.fetchone())
+
+
+class _Psycopg2(Caller):
+    def ask(self, ask: Ask) -> Any:
+        plain: Any = sys.modules["psycopg2.extensions"]
+        with self.driver.cursor(cursor_factory=plain.cursor) as cursor:
+            cursor.execute(*_with_percent(ask))
+            return _only(cursor.fetchone())
+
+
+class _Asyncpg(Caller):
+    async def ask_async(self, ask: Ask) -> Any:
+        values = () if ask.value is None else (ask.value,)
+        return await self.driver.fetchval(ask.statement.replace("%s", "$1"), *values)
+
+
+class _SqlAlchemy(Caller):
+    def __init__(self, connection: Any, session: Any) -> None:
+        super().__init__(connection.connection.driver_connection)
+        self.dialect = connection.dialect.name
+        self.hooked = session is not None
+        self._connection = connection
+        self._session = session
+
+    def ask(self, ask: Ask) -> Any:
+        return self._connection.execute(*_with_names(ask)).scalar_one()
+
+    def after_commit(self, key: object, ring: Callable[[], None]) -> None:
+        _after_commit_of(self._session, key, ring)
+
+
+class _SqlAlchemyAsync(Caller):
+    def __init__(self, connection: Any, session: Any) -> None:
+        super().__init__(connection.sync_connection.connection.driver_connection)
+        self.dialect = connection.dialect.name
+        self.hooked = session is not None
+        self._connection = connection
+        self._session = session
+
+    async def ask_async(self, ask: Ask) -> Any:
+        return (await self._connection.execute(*_with_names(ask))).scalar_one()
+
+    def after_commit(self, key: object, ring: Callable[[], None]) -> None:
+        _after_commit_of(self._session, key, ring)
+
+
+class _Django(Caller):
+    def __init__(self, wrapper: Any) -> None:
+        super().__init__(wrapper.connection)
+        self.dialect = wrapper.vendor
+        # Of transactions that the caller begins and ends by hand Django says nothing.
+        self.hooked = bool(wrapper.in_atomic_block or wrapper.get_autocommit())
+        self._wrapper = wrapper
+
+    def ask(self, ask: Ask) -> Any:
+        with self._wrapper.cursor() as cursor:
+            cursor.execute(*_with_percent(ask))
+            return _only(cursor.fetchone())
+
+    def after_commit(self, key: object, ring: Callable[[], None]) -> None:
+        del key
+        self._wrapper.on_commit(ring, robust=True)
+
+
+def _after_commit_of(session: Any, key: object, ring: Callable[[], None]) -> None:
+    rings: dict[object, Callable[[], None]] | None = session.info.get("penstock")
+    if rings is None:
+        from sqlalchemy import event
+
+        rings = session.info["penstock"] = {}
+        event.listen(session, "after_commit", _committed)
+    rings[key] = ring
+
+
+def _committed(session: Any) -> None:
+    if not session.in_nested_transaction():  # the end of a savepoint is no commit yet
+        rings = session.info["penstock"]
+        for key in list(rings):
+            rings.pop(key)()
+
+
+def _kinds(connection: Any) -> set[str]:
+    """The packages that a connection's classes come from."""
+    return {kind.__module__.partition(".")[0] for kind in type(connection).__mro__}
+
+
+def _own_session(connection: Any) -> Any:
+    """Of a session that each thread or task has for itself, the one of this."""
+    return connection() if hasattr(connection, "registry") else connection
+
+
+def _not_an_engine(connection: Any) -> None:
+    if not hasattr(connection, "commit"):
+        raise Refused(
+            f"options(connection=...): {type(connection).__name__} is no connection; hand over "
+            "the one whose transaction is meant, as `with engine.begin() as connection:` gives it"
+        )
+
+
+def _sync_part(connection: Any) -> Any:
+    """What SQLAlchemy's asynchronous classes are wrapped around; None for the plain ones."""
+    return getattr(connection, "sync_session", getattr(connection, "sync_connection", None))
+
+
+def _waits(connection: Any) -> bool:
+    return inspect.iscoroutinefunction(connection.commit)
+
+
+def _only(row: Any) -> Any:
+    return row[0]
+
+
+def _with_percent(ask: Ask) -> tuple[Any, ...]:
+    return (ask.statement,) if ask.value is None else (ask.statement, (ask.value,))
+
+
+def _with_names(ask: Ask) -> tuple[Any, ...]:
+    from sqlalchemy import text
+
+    statement = text(ask.statement.replace("%s", ":value"))
+    return (statement,) if ask.value is None else (statement, {"value": ask.value})

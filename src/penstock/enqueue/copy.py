@@ -1,0 +1,139 @@
+"""A job that has ended, once more as a job of its own: with its arguments, or with others.
+
+A retry goes on with the same job: its id, its place in a flow, its history. A copy is a new job,
+due at once, which says of whom it is a copy; the other stays as it is. What a person changed in
+its arguments is checked as a whole before anything is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.broker.filter import argument_text
+from penstock.enqueue.codec import LARGEST_BODY
+from penstock.enqueue.ids import Ids, parse_id
+from penstock.enqueue.secrets import HIDDEN
+from penstock.enqueue.tracing import HEADER
+from penstock.errors import Refused
+from penstock.flows.flow import WAIT_TASK, member_of
+from penstock.job import ENDED, PARENT, Job
+
+if TYPE_CHECKING:
+    from penstock.app.app import App
+    from penstock.broker.protocol import Broker
+    from penstock.task.task import Task
+
+COPY_OF = "copy_of"  # the header that names the other
+_Fields = dict[str, msgspec.Raw]
+
+
+def enqueue_copy(
+    broker: Broker,
+    job_id: str,
+    told: tuple[str, str],
+    arguments: str | None = None,
+    app: App | None = None,
+) -> str:
+    """Store a copy of a job, and write down who and why (`told`); the copy's id.
+
+    `arguments` are all of them, as a JSON object; None: those of the job. They are checked against
+    the task, if this app has it.
+    """
+    author, reason = told
+    job = broker.get(job_id)
+    if job is None:
+        raise Refused(f"job {job_id} is not kept here, and so its arguments are not")
+    task = None if app is None else app.task_named(job.task)
+    copy = copied(job, Ids(broker.clock).first(), author, arguments, task)
+    with nullcontext([copy]) if app is None else app.sending([copy]) as jobs:
+        standing = broker.enqueue(jobs).standing.get(copy.id)
+    if standing is not None:
+        raise Refused(f"not stored: job {standing} holds the unique key of this one")
+    said = {"job": copy.id, "task": copy.task, "queue": copy.queue, "jobs": 1, COPY_OF: job.id}
+    broker.record("enqueue", author, reason, said)
+    return copy.id
+
+
+def copied(
+    job: Job[Any], id: str, author: str, arguments: str | None, task: Task[..., Any] | None
+) -> Job[Any]:
+    """The copy, not yet stored; refused whole if it could not be run."""
+    if job.state not in ENDED:
+        raise Refused(f"job {job.id} has not ended: what it is to do is still to be done once")
+    if job.task == WAIT_TASK:
+        raise Refused(f"job {job.id} waited for a signal, and has no call that could be copied")
+    member = member_of(job.body)
+    if member is not None and member.fill:
+        raise Refused(
+            f"job {job.id} gets arguments from other jobs of its flow: retry it, in its place"
+        )
+    whole = _fields(job.body, f"job {job.id}: its body")
+    whole.pop("flow", None)
+    whole["args"] = _arguments(job, whole, arguments, task)
+    headers = _decoded(whole.get("headers"), {})
+    headers.pop(HEADER, None)  # what sent the other did not send this one
+    whole["headers"] = _raw({**headers, "author": author, COPY_OF: job.id})
+    body = msgspec.json.encode(whole)
+    if len(body) > LARGEST_BODY:
+        raise Refused(f"{len(body):,} bytes of arguments and options: {LARGEST_BODY:,} at most")
+    return Job(
+        task=job.task,
+        body=body,
+        id=parse_id(id),
+        queue=job.queue,
+        version=job.version,
+        priority=job.priority,
+        key=job.key,
+        unique=job.unique,
+        runs_on=job.runs_on,
+        tags={name: value for name, value in job.tags.items() if name != PARENT},
+        search=_searched(task.search if task is not None else job.search, whole["args"]),
+        at_most_once=job.at_most_once,
+    )
+
+
+def _arguments(
+    job: Job[Any], whole: Mapping[str, msgspec.Raw], given: str | None, task: Task[..., Any] | None
+) -> msgspec.Raw:
+    before = _fields(bytes(whole.get("args", b"{}")), f"job {job.id}: its arguments")
+    named = dict(before) if given is None else _fields(given.encode(), "the arguments")
+    secrets = _decoded(whole.get("secret"), [])
+    left = [name for name in secrets if _decoded(named.get(name), None) == HIDDEN]
+    others = {*named, *before}.difference(left)
+    edited = any(_decoded(named.get(n), None) != _decoded(before.get(n), None) for n in others)
+    for name in left:
+        if _decoded(before.get(name), HIDDEN) == HIDDEN:
+            raise Refused(f"{name} is secret, and is not kept once a job has ended: give it")
+        if edited:
+            # Whoever may not see it could have it sent to where they can.
+            raise Refused(f"{name} is secret, and stays with the arguments it came with: give it")
+        named[name] = before[name]
+    arguments = _raw(named)
+    if task is not None:
+        task.codec.decode(bytes(arguments))
+    return arguments
+
+
+def _fields(text: bytes, what: str) -> _Fields:
+    try:
+        return msgspec.json.decode(text, type=_Fields)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(f'{what}: not a JSON object such as {{"order": 4711}} ({error})') from None
+
+
+def _decoded(raw: msgspec.Raw | None, default: Any) -> Any:
+    return default if raw is None else msgspec.json.decode(raw)
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _searched(paths: Collection[str], arguments: msgspec.Raw) -> dict[str, str]:
+    values: Any = _decoded(arguments, None) if paths else None
+    found = {path: argument_text(values, path) for path in paths}
+    return {path: text for path, text in found.items() if text is not None}

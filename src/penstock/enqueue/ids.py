@@ -1,0 +1,171 @@
+"""Job ids: UUIDs that sort by time, made by the caller.
+
+    tttttttt-tttt-7sss-vrrr-rrrrrrrrrooo     t milliseconds, s fraction of one, r random, o offset
+
+Ids made one after the other for the same lane differ only in their last 12 bits, so that jobs
+made together travel in one parcel whose key is the first of them. A run of such ids lasts for
+`MOST_IN_PARCEL` jobs or a millisecond, whichever is less. Derived ids (UUIDv8, first byte ff) are
+hashes: the same parts give the same id, whoever makes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+import threading
+import uuid
+from collections.abc import Hashable
+
+from penstock.app.clock import SYSTEM_CLOCK, Clock
+from penstock.errors import Refused
+
+MOST_IN_PARCEL = 128
+TICKS = 4_096_000  # in a second
+_RUN_TICKS = 4096  # a run of ids lasts a millisecond; a tick is 1/4096 of one
+_PAUSE_TICKS = 400  # a tenth of a millisecond: nobody makes jobs in a loop that slowly
+_SET_BACK_TICKS = 30_000 * 4096  # half a minute; what is further back was not a late thread
+OFFSETS = [f"{offset:03x}" for offset in range(4096)]
+_BYTES = 16
+_PREFIX = 33  # of the 36 characters, all but the offset
+
+
+class Ids:
+    """Makes ids from one clock; safe between threads, and after a fork."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._last = 0
+        self._runs: dict[Hashable, tuple[int, str, int, int]] = {}
+        os.register_at_fork(after_in_child=self._forget)
+
+    def next(self, lane: Hashable = None) -> str:
+        """One id; neighbours of a lane follow on from one another."""
+        with self._lock:
+            tick = self._tick()
+            run = self._runs.get(lane)
+            if (
+                run is None
+                or run[2] >= MOST_IN_PARCEL
+                or not 0 <= tick - run[0] < _RUN_TICKS
+                or tick - run[3] > _PAUSE_TICKS
+            ):
+                if len(self._runs) > 1000:  # forget old lanes, whichever
+                    self._runs.clear()
+                tick = self._last = max(tick, self._last + 1)
+                run = (tick, _prefix(tick), 0, tick)
+            self._runs[lane] = (run[0], run[1], run[2] + 1, tick)
+            return f"{run[1]}{run[2]:03x}"
+
+    def first(self) -> str:
+        """The first id of a parcel that nobody else adds to."""
+        with self._lock:
+            tick = self._last = max(self._tick(), self._last + 1)
+            # Jobs that travel alone go by their ids, whichever way each was made: the next of them
+            # must not go on in a run of before this one.
+            self._runs.pop(None, None)
+            return f"{_prefix(tick)}000"
+
+    def _tick(self) -> int:
+        tick = tick_of(self.clock.now())
+        if tick < self._last - _SET_BACK_TICKS:
+            # Going on from the last id would make ids from the future, which stores refuse.
+            self._last = tick
+        return tick
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._runs = {}
+
+
+# Seeded by the system, in every process anew: ids must differ, not be secret.
+_random = random.Random()  # noqa: S311
+os.register_at_fork(after_in_child=_random.seed)
+
+
+def tick_of(seconds: float) -> int:
+    return int(seconds * TICKS)
+
+
+def time_text(tick: int) -> str:
+    """How the ids of a tick begin."""
+    milliseconds, fraction = divmod(tick, 4096)
+    time = f"{milliseconds:012x}"
+    return f"{time[:8]}-{time[8:]}-7{fraction:03x}"
+
+
+def _prefix(tick: int) -> str:
+    noise = _random.getrandbits(50)
+    high, low = noise >> 36, noise & 0xFFFFFFFFF
+    return f"{time_text(tick)}-{0x8000 | high:04x}-{low:09x}"
+
+
+def prefix_of(job_id: str) -> str:
+    return job_id[:_PREFIX]
+
+
+def offset_of(job_id: str) -> int:
+    return int(job_id[_PREFIX:], 16)
+
+
+def is_derived(job_id: str) -> bool:
+    return job_id.startswith("ff")
+
+
+def time_of(job_id: str) -> float | None:
+    """When the id was made, in seconds since the epoch; None for a derived one."""
+    if is_derived(job_id):
+        return None
+    return int(job_id[:8] + job_id[9:13], 16) / 1000 + int(job_id[15:18], 16) / TICKS
+
+
+def moved_id(job_id: str, seconds: float) -> str:
+    """The id as if it had been made so much later; a derived one holds no time, and stays."""
+    if is_derived(job_id):
+        return job_id
+    tick = int(job_id[:8] + job_id[9:13], 16) * 4096 + int(job_id[15:18], 16)
+    return f"{time_text(tick + tick_of(seconds))}{job_id[18:]}"
+
+
+def derived_id(*parts: str) -> str:
+    """The id that these parts always lead to."""
+    digest = bytearray(hashlib.blake2b("\x00".join(parts).encode(), digest_size=16).digest())
+    digest[0] = 0xFF
+    digest[6] = 0x80 | (digest[6] & 0x0F)
+    digest[8] = 0x80 | (digest[8] & 0x3F)
+    return str(uuid.UUID(bytes=bytes(digest)))
+
+
+def to_bytes(job_id: str) -> bytes:
+    try:
+        raw = bytes.fromhex(job_id.replace("-", ""))
+    except ValueError:
+        raw = b""
+    if len(raw) != _BYTES:
+        raise Refused(f"{job_id!r} is not a job id")
+    return raw
+
+
+def from_bytes(raw: bytes) -> str:
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_AN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def parse_id(text: str) -> str:
+    """The id in the form used here, from any spelling of a UUID."""
+    if isinstance(text, str) and _AN_ID.fullmatch(text):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+        return text
+    try:
+        return str(uuid.UUID(text.strip()))
+    except (AttributeError, ValueError):
+        message = f"{text!r} is not a job id: 32 hexadecimal digits, as `penstock find` shows them"
+        raise Refused(message) from None
+
+
+_ids = Ids()
+next_id = _ids.next

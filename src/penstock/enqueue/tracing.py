@@ -1,0 +1,254 @@
+"""OpenTelemetry: a span for every call that enqueues, one for every run, and a link between them.
+
+Off unless PENSTOCK_TRACING is set or `trace(app)` is called; needs the extra `metrics`. The link
+rides in the job's headers (`traceparent`): a run may come days later, in another process, and so
+has a trace of its own. Spans say which queue, task, job and attempt; never what a job carries, nor
+what an error says, for that may hold a secret. Whoever provides a meter gets four numbers as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from penstock.enqueue.codec import add_options, read_body
+from penstock.errors import JobInterrupted, Refused, RetryLater
+from penstock.flows.flow import WAIT_TASK
+from penstock.job import Job, Lane, Parcel
+from penstock.run.current import CURRENT, CurrentJob
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Link, Span
+
+    from penstock.app.app import App
+
+R = TypeVar("R")
+ToSend = TypeVar("ToSend", bound=Job[Any] | Parcel)
+
+SWITCH = "PENSTOCK_TRACING"
+_NAME = "penstock"
+HEADER = "traceparent"
+_QUEUE = "messaging.destination.name"
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0)
+
+
+class NotSent(Exception):
+    """Raised inside of `sending`: nothing was stored, and there is nothing to tell."""
+
+
+def switched_on() -> bool:
+    return os.environ.get(SWITCH, "") not in {"", "0"}
+
+
+def trace(app: App) -> None:
+    """Have this app's enqueues and runs traced; a second time changes nothing."""
+    if app.tracing is None:
+        app.tracing = Tracing()
+        app.middleware(app.tracing.around)
+        app.middleware(app.tracing.around_async)
+
+
+class Tracing:
+    """Makes spans. The tracer is asked for at once, and goes to whoever provides one later."""
+
+    def __init__(self) -> None:
+        if find_spec("opentelemetry") is None:
+            raise Refused(
+                f"{SWITCH} is set, and tracing needs OpenTelemetry:"
+                " pip install 'penstock-queue[metrics]'"
+            )
+        from opentelemetry import metrics
+        from opentelemetry import trace as api
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._tracer = api.get_tracer(_NAME)
+        self._carrier = TraceContextTextMapPropagator()
+        meter = metrics.get_meter(_NAME)
+        self._sent = meter.create_counter("messaging.client.sent.messages", "{message}")
+        self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}")
+        self._sending = meter.create_histogram(
+            "messaging.client.operation.duration", "s", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._running = meter.create_histogram(
+            "messaging.process.duration", "s", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+
+    # Send
+
+    @contextmanager
+    def sending(self, jobs: Sequence[ToSend], within: Any = None) -> Generator[list[ToSend]]:
+        """A span around what stores these jobs, and the jobs with a header that leads to it.
+
+        `within` is the context that the span is a part of; None is the caller's own.
+        """
+        lanes = {job.lane for job in jobs}
+        with self._send(
+            {lane.queue for lane in lanes}, {lane.task for lane in lanes}, within
+        ) as one:
+            one.jobs = _number(jobs)
+            if one.jobs == 1:
+                one.span.set_attribute("messaging.message.id", jobs[0].id)
+            yield [one.told(job) for job in jobs]
+
+    def sending_many(self, lane: Lane) -> AbstractContextManager[Sending]:
+        """As `sending`, of a call that stores its jobs piece by piece, and counts them itself."""
+        return self._send({lane.queue}, {lane.task})
+
+    def spawned(self, current: CurrentJob, jobs: Sequence[ToSend]) -> list[ToSend]:
+        """As `sending`, of what is stored with the end of this job: by whoever settles it."""
+        with self.sending(jobs, current.span) as told:
+            return told
+
+    @contextmanager
+    def _send(self, queues: set[str], tasks: set[str], within: Any = None) -> Generator[Sending]:
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        told = _told("send", queues, tasks)
+        name = f"send {told.get(_QUEUE, '')}".rstrip()
+        span = self._tracer.start_span(
+            name, context=within, kind=SpanKind.PRODUCER, attributes=told
+        )
+        headers: dict[str, str] = {}
+        self._carrier.inject(headers, set_span_in_context(span))
+        one, measured, began = Sending(span, headers.get(HEADER, "")), _measured(told), monotonic()
+        try:
+            yield one
+            self._sent.add(one.jobs, measured)
+        except NotSent:
+            raise  # and the span is never heard of
+        except BaseException as error:
+            _tell(span, error)
+            measured = {**measured, "error.type": type(error).__qualname__}
+            self._end(one, began, measured)
+            raise
+        self._end(one, began, measured)
+
+    def _end(self, one: Sending, began: float, measured: dict[str, str]) -> None:
+        if one.jobs != 1:
+            one.span.set_attribute("messaging.batch.message_count", one.jobs)
+        one.span.end()
+        self._sending.record(monotonic() - began, measured)
+
+    # Run
+
+    def around(self, call_next: Callable[[], Any], job: Job[Any]) -> Any:
+        """Serves as middleware."""
+        with self._run(job):
+            return call_next()
+
+    async def around_async(self, call_next: Callable[[], Any], job: Job[Any]) -> Any:
+        """Serves as middleware of `async def` tasks."""
+        with self._run(job):
+            return await call_next()
+
+    @contextmanager
+    def _run(self, job: Job[Any]) -> Generator[None]:
+        from opentelemetry.context import Context, attach, detach
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        current = CURRENT.get(None)
+        told = _told("process", {job.queue}, {job.task})
+        span = self._tracer.start_span(
+            f"process {job.queue}",
+            context=Context(),
+            kind=SpanKind.CONSUMER,
+            links=self._links(dict(current.headers) if current is not None else {}),
+            attributes={
+                **told,
+                "messaging.message.id": job.id,
+                "penstock.attempt": job.attempt,
+            },
+        )
+        within = set_span_in_context(span)
+        if current is not None:
+            current.span = within
+        measured, token, began = _measured(told), attach(within), monotonic()
+        self._consumed.add(1, measured)
+        try:
+            yield
+        except BaseException as error:
+            _tell(span, error)
+            measured = {**measured, "error.type": type(error).__qualname__}
+            raise
+        finally:
+            detach(token)
+            span.end()
+            self._running.record(monotonic() - began, measured)
+
+    def _links(self, headers: dict[str, str]) -> list[Link]:
+        from opentelemetry.trace import Link, get_current_span
+
+        if HEADER not in headers:
+            return []
+        origin = get_current_span(self._carrier.extract(headers)).get_span_context()
+        return [Link(origin)] if origin.is_valid else []
+
+
+class Sending:
+    """One call that enqueues: its span, and how many jobs it stores."""
+
+    def __init__(self, span: Span, header: str) -> None:
+        self.span = span
+        self.jobs = 0
+        self._header = header  # empty: nobody provides a tracer
+
+    def told(self, job: ToSend) -> ToSend:
+        """The job, with a header that leads to the span; one that it has already stays."""
+        if not self._header or job.lane.task == WAIT_TASK:  # whom nobody runs
+            return job
+        if isinstance(job, Parcel):
+            bodies = [self.stamped(body) for body in job.bodies]
+            return cast("ToSend", Parcel(job.id, job.lane, bodies))
+        return cast("ToSend", msgspec.structs.replace(job, body=self.stamped(job.body)))
+
+    def stamped(self, body: bytes) -> bytes:
+        """As `told`, of the body alone."""
+        if not self._header:
+            return body
+        if b'"headers"' not in body:
+            return add_options(body, msgspec.json.encode({"headers": {HEADER: self._header}}))
+        read = read_body(body)
+        if HEADER in read.headers:
+            return body
+        headers = {**read.headers, HEADER: self._header}
+        return msgspec.json.encode(msgspec.structs.replace(read, headers=headers))
+
+
+def _number(jobs: Sequence[Job[Any] | Parcel]) -> int:
+    return sum(len(job.bodies) if isinstance(job, Parcel) else 1 for job in jobs)
+
+
+def _told(operation: str, queues: set[str], tasks: set[str]) -> dict[str, str]:
+    """What a span says of itself; of several queues, or tasks, none."""
+    told = {
+        "messaging.system": "penstock",
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
+    }
+    if len(queues) == 1:
+        told[_QUEUE] = next(iter(queues))
+    if len(tasks) == 1:
+        told["penstock.task"] = next(iter(tasks))
+    return told
+
+
+def _measured(told: dict[str, str]) -> dict[str, str]:
+    """What a number is told by: no id, so that there are only so many."""
+    return {name: value for name, value in told.items() if name != "messaging.operation.type"}
+
+
+def _tell(span: Span, error: BaseException) -> None:
+    from opentelemetry.trace import StatusCode
+
+    if isinstance(error, (RetryLater, JobInterrupted)):
+        span.set_attribute("penstock.put_back", True)
+        return
+    kind = type(error).__qualname__
+    span.set_attribute("error.type", kind)
+    span.set_status(StatusCode.ERROR, kind)

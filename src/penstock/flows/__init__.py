@@ -1,0 +1,1 @@
+"""Jobs joined by needs: flows, their state, outputs and signals."""

@@ -1,0 +1,1 @@
+"""What people see and do, for the command line, REST and the pages alike."""

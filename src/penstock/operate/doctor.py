@@ -1,0 +1,303 @@
+"""What the doctor looks at: findings, each with its colour and its remedy.
+
+Red means that jobs are, or will be, left lying or lost; yellow is worth knowing. The command line
+and the dashboard show the same; looking changes nothing, and makes no store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import PenstockError
+from penstock.operate.why import span
+
+if TYPE_CHECKING:
+    from penstock.broker.protocol import Broker, WorkerRow
+    from penstock.broker.views import Count
+    from penstock.brokers.condition import StoreCondition
+
+_CLOCK_SECONDS = 60
+_CLOCK_HINT_SECONDS = 1
+
+
+class Colour(StrEnum):
+    GREEN = "green"
+    YELLOW = "yellow"
+    RED = "red"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    colour: Colour
+    says: str
+    remedy: str = ""
+
+
+def promise_of(url: str) -> str:
+    """What a job that was accepted survives in this store, as a sentence without its subject."""
+    from penstock.brokers import store_condition
+
+    return store_condition(url).promise
+
+
+def examine(url: str, known: Mapping[str, int] | None = None) -> list[Finding]:
+    """Everything there is to say about a store; `known` are the tasks of the app at hand."""
+    from penstock.brokers import open_broker, store_condition
+
+    condition = store_condition(url, thorough=True)
+    findings = _store(condition)
+    if not condition.exists or condition.too_new:
+        return findings
+    try:
+        broker = open_broker(url, create=False)
+    except PenstockError as error:
+        return [*findings, Finding("store", Colour.RED, str(error), "see above")]
+    try:
+        return [*findings, *examine_jobs(broker, known)]
+    finally:
+        broker.close()
+
+
+def examine_jobs(broker: Broker, known: Mapping[str, int] | None = None) -> list[Finding]:
+    """What there is to say about what a store holds, whatever it is made of."""
+    findings: list[Finding] = []
+    try:
+        findings.append(_clock(broker))
+        counts, workers = broker.count(), broker.workers()
+        findings += _workers(workers, counts, broker.clock.now())
+        findings += _unknown_tasks(workers, counts, known)
+        findings += _rules(broker, counts)
+        findings += _schedules(broker)
+        findings += _lakes(broker)
+        findings.append(_failed(counts))
+    except PenstockError as error:
+        findings.append(Finding("store", Colour.RED, str(error), "see above"))
+    return findings
+
+
+def detached_here() -> Finding:
+    """What a detached process outlives that a worker starts from where this one is."""
+    from penstock.worker.detached.systemd_unit import place_here
+
+    place = place_here()
+    colour = Colour.YELLOW if place.remedy else Colour.GREEN
+    says = f"started from here, a detached process has a {place.name} of its own: {place.survives}"
+    return Finding("detached", colour, says, place.remedy)
+
+
+def _store(condition: StoreCondition) -> list[Finding]:
+    if condition.unseen is not None:
+        says = f"{condition.where} cannot be looked at: {condition.unseen.says}"
+        return [Finding("store", Colour.RED, says, condition.unseen.remedy)]
+    if not condition.exists:
+        return [
+            Finding(
+                "store",
+                Colour.RED,
+                f"there is no store at {condition.where}",
+                "a worker or the first enqueue makes it; or name another one with --url",
+            )
+        ]
+    findings = [
+        Finding("store", Colour.GREEN, f"{condition.kind} at {condition.where}"),
+        Finding("promise", Colour.GREEN, condition.promise),
+    ]
+    if condition.schema is not None and condition.newest is not None:
+        findings.append(_schema(condition, condition.schema, condition.newest))
+    settings = ", ".join(f"{name} {value}" for name, value in condition.settings.items())
+    findings.append(Finding("settings", Colour.GREEN, settings))
+    findings += [
+        Finding(
+            trouble.name,
+            Colour.RED if trouble.grave else Colour.YELLOW,
+            trouble.says,
+            trouble.remedy,
+        )
+        for trouble in condition.trouble
+    ]
+    findings += [Finding(fact.name, Colour.GREEN, fact.says, fact.hint) for fact in condition.facts]
+    return findings
+
+
+def _schema(condition: StoreCondition, schema: int, newest: int) -> Finding:
+    if condition.too_new:
+        says = f"{schema}, and this Penstock knows {newest}"
+        return Finding("schema", Colour.RED, says, "upgrade Penstock here")
+    if schema > newest:
+        says = f"{schema}, newer than this Penstock, which can use it as it is"
+        return Finding("schema", Colour.YELLOW, says, "upgrade Penstock here")
+    if schema < newest:
+        says = f"{schema}, this Penstock brings it to {newest} when it opens the store"
+        return Finding("schema", Colour.YELLOW, says, "penstock migrate up")
+    return Finding("schema", Colour.GREEN, f"{schema}, the newest this Penstock knows")
+
+
+def _clock(broker: Broker) -> Finding:
+    here, store = time.time(), broker.clock.now()
+    ahead = abs(here - store)
+    rows = broker.history(after=None, limit=1)
+    if rows and rows[0].at - store > _CLOCK_SECONDS:
+        back = span(rows[0].at - store)
+        says = f"the newest row of the history is {back} ahead of the clock: it was set back"
+        return Finding("clock", Colour.RED, says, "set this machine's clock right (NTP)")
+    if ahead > _CLOCK_SECONDS:
+        says = f"this machine and the store differ by {span(ahead)}"
+        return Finding("clock", Colour.RED, says, "set this machine's clock right (NTP)")
+    if ahead > _CLOCK_HINT_SECONDS:
+        says = f"this machine and the store differ by {span(ahead)}; the store's clock decides"
+        return Finding("clock", Colour.YELLOW, says, "set this machine's clock right (NTP)")
+    return Finding("clock", Colour.GREEN, f"within {max(ahead, 0.001):.3f} s of the store's")
+
+
+def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) -> list[Finding]:
+    alive = [row for row in workers if row.alive and row.queues != ()]
+    detached = [row for row in workers if row.alive and row.queues == ()]
+    lapsed = [row for row in workers if not row.alive]
+    ready = sum(count.ready for count in counts)
+    findings: list[Finding] = []
+    if alive:
+        running = sum(row.running for row in alive)
+        says = f"{len(alive)} alive, {running:,} jobs running"
+        findings.append(Finding("workers", Colour.GREEN, says))
+    else:
+        colour = Colour.RED if ready else Colour.YELLOW
+        waits = f"ready to run: {ready:,}" if ready else "nothing is ready to run"
+        findings.append(
+            Finding("workers", colour, f"none is alive; {waits}", "penstock worker MODULE:APP")
+        )
+    if detached:
+        says = f"jobs that run detached, each in a process of its own: {len(detached):,}"
+        findings.append(Finding("detached", Colour.GREEN, says))
+    for row in lapsed:
+        where = f"{row.host}, pid {row.pid}"
+        since = f"started {span(now - row.started_at)} ago" if row.started_at else "long gone"
+        findings.append(
+            Finding(
+                "workers",
+                Colour.YELLOW,
+                f"{row.id} ({where}, {since}) has lapsed and holds {row.running:,} jobs",
+                "the next live worker makes them ready again within its lease",
+            )
+        )
+    return findings
+
+
+def _unknown_tasks(
+    workers: Sequence[WorkerRow], counts: Sequence[Count], own: Mapping[str, int] | None
+) -> list[Finding]:
+    alive = [row for row in workers if row.alive]
+    known = {name for row in alive for name in row.tasks} | set(own or {})
+    if not known:
+        return []
+    findings: list[Finding] = []
+    for count in counts:
+        stuck = count.ready + count.scheduled + count.paused
+        if not stuck or count.task in known:
+            continue
+        near = get_close_matches(count.task, sorted(known), n=2)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        findings.append(
+            Finding(
+                "tasks",
+                Colour.RED,
+                f"{stuck:,} jobs of {count.task} wait in queue {count.queue}, and no live worker "
+                f"knows it{hint}",
+                "start a worker that has the task, or keep its old name with aliases=(...)",
+            )
+        )
+    return findings or [Finding("tasks", Colour.GREEN, "every queued task is known to a worker")]
+
+
+def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
+    now = broker.clock.now()
+    findings: list[Finding] = []
+    for rule in broker.rules():
+        if rule.kind == "order":
+            continue  # it holds nothing back for good, and belongs to the programs
+        limit = rule.kind == "limit"
+        held = sum(
+            count.limited if limit else count.paused
+            for count in counts
+            if rule.holds(count.queue, count.task, now)
+        )
+        undo = {"block": "unblock --admin", "limit": "limit --off"}.get(rule.kind, "resume")
+        findings.append(
+            Finding(
+                "rules",
+                Colour.GREEN if limit else Colour.YELLOW,
+                f"{rule.target} has a {rule.kind} of "
+                f"{f'{rule.bound}, by ' if limit else ''}{rule.author or 'somebody'}"
+                f"{': ' + rule.reason if rule.reason else ''}; {held:,} jobs are held back",
+                f"penstock {undo} {' '.join(rule.words)}",
+            )
+        )
+    return findings
+
+
+def _schedules(broker: Broker) -> list[Finding]:
+    from penstock.schedules.status import AHEAD, LATE, LEFT, state_of
+
+    remedies = {
+        LATE: "penstock worker MODULE:APP",
+        LEFT: "start a worker that has its code, or penstock schedules {} --remove",
+        AHEAD: "penstock schedules {} --remove, and put it again",
+        "paused": "penstock schedules {} --resume",
+    }
+    now, kept = broker.clock.now(), broker.schedules()
+    states = [(schedule.name, state_of(schedule, now)) for schedule in kept]
+    findings = [
+        Finding(
+            "schedules", Colour.YELLOW, f"{name}: {state}", remedies.get(state, "").format(name)
+        )
+        for name, state in states
+        if state not in ("on", "over")
+    ]
+    if not findings and kept:
+        findings.append(Finding("schedules", Colour.GREEN, f"{len(kept)}, none of them late"))
+    return findings
+
+
+def _lakes(broker: Broker) -> list[Finding]:
+    from penstock.broker.lake_mark import STILL_SECONDS, gap_text, place_of
+
+    now, marks = broker.clock.now(), broker.marks()
+    findings: list[Finding] = []
+    for mark in marks:
+        lake, since = place_of(mark), now - mark.told_at
+        choice = (
+            f"penstock pipeline run --lake {lake}; if it was given up,"
+            f" penstock pipeline forget --lake {mark.lake}"
+        )
+        if mark.gap is not None:
+            says = f"{lake} misses {gap_text(mark.gap)}: pruned before it got there"
+            findings.append(Finding("lakes", Colour.RED, says, choice))
+        elif since > STILL_SECONDS:
+            says = (
+                f"{lake} has taken nothing for {span(since)}; history behind position"
+                f" {mark.position:,} is kept for it, {span(mark.hold)} beyond the retention"
+            )
+            findings.append(Finding("lakes", Colour.YELLOW, says, choice))
+    if marks and not findings:
+        last = span(now - min(mark.told_at for mark in marks))
+        findings.append(
+            Finding(
+                "lakes", Colour.GREEN, f"{len(marks)}; the last word of each is {last} old at most"
+            )
+        )
+    return findings
+
+
+def _failed(counts: Sequence[Count]) -> Finding:
+    failed = sum(count.failed for count in counts)
+    if not failed:
+        return Finding("jobs", Colour.GREEN, "none has failed for good")
+    says = f"{failed:,} failed and are kept"
+    return Finding("jobs", Colour.YELLOW, says, "penstock find state:failed, then penstock retry")

@@ -1,0 +1,369 @@
+"""Why a job is where it is: facts in, one sentence out.
+
+The questions are asked in the order in which a claim asks them, so that the answer is the first
+thing that keeps the job from running.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import Why
+from penstock.flows.flow import WAIT_TASK, NodeRow
+from penstock.flows.signals import TAG
+from penstock.job import Job, State
+from penstock.rules.rule import Limits, Rule, RuleKind, rule_over_job
+from penstock.run.error_text import headline
+
+
+class Held(NamedTuple):
+    """The limit that keeps a job from starting, and what stands against it."""
+
+    rule: Rule
+    key: str | None
+    running: Mapping[str, int]  # how many each worker holds
+    free_in: float | None  # seconds until more may start; None: when one of them has ended
+
+
+def held_by(
+    limits: Limits, job: Job[Any], holders: Callable[[Rule, str | None], Mapping[str, int]]
+) -> Held | None:
+    """What keeps this job from starting now, if a limit does."""
+    if job.state is not State.READY:
+        return None
+    for key in (None,) if job.key is None else (None, job.key):
+        room = limits.room(job.lane, 1, key)
+        if room.jobs <= 0 and room.rule is not None:
+            return Held(room.rule, key, holders(room.rule, key), room.free_in)
+    return None
+
+
+def explain(  # noqa: PLR0917  nine facts, in the order in which a store gathers them
+    job_id: str,
+    job: Job[Any] | None,
+    now: float,
+    rules: Sequence[Rule],
+    workers: Sequence[WorkerRow],
+    ahead: int | None,
+    needs: Sequence[NodeRow] = (),
+    held: Held | None = None,
+    behind: Job[Any] | None = None,
+) -> Why:
+    """The first cause that applies; `ahead` is how many due jobs of its lane come before it.
+
+    `needs` are those that a job of a flow still waits for, `behind` is the job whose turn it is.
+    """
+    if job is None:
+        return Why(
+            job_id,
+            None,
+            "unknown",
+            f"No job {job_id} is stored here: it was never enqueued in this store, or it ended "
+            "and was not kept.",
+        )
+    if job.state is State.WAITING and job.task == WAIT_TASK:
+        return Why(job_id, job.state, "signal", _awaiting(job, now))
+    if job.state is State.WAITING:
+        return Why(job_id, job.state, "needs", _waiting(needs))
+    cause, sentence = _cause(job, now, rules, workers, ahead, held, behind)
+    return Why(job_id, job.state, cause, sentence)
+
+
+def _cause(  # noqa: PLR0917  as explain
+    job: Job[Any],
+    now: float,
+    rules: Sequence[Rule],
+    workers: Sequence[WorkerRow],
+    ahead: int | None,
+    held: Held | None,
+    behind: Job[Any] | None,
+) -> tuple[str, str]:
+    match job.state:
+        case State.SUCCEEDED | State.FAILED | State.CANCELLED:
+            return "ended", _ended(job)
+        case State.RUNNING:
+            return "running", _running(job, now, workers)
+        case _:
+            return (
+                _held_back(job, now, rules)
+                or _not_taken(job, workers)
+                or (behind and _ordered(behind, now))
+                or (held and _limited(held, now))
+                or _next(ahead)
+            )
+
+
+def _ended(job: Job[Any]) -> str:
+    at = "" if job.ended_at is None else f" at {moment(job.ended_at)}"
+    if job.state is State.SUCCEEDED:
+        return f"It succeeded{at}."
+    again = f"`penstock retry {job.id}` runs it again."
+    if job.state is State.CANCELLED:
+        if job.reason == "expired" and job.task == WAIT_TASK:
+            return (
+                f"It was cancelled{at}: the signal {_signal(job)!r} had not come in time. "
+                f"`penstock retry {job.id}` has it wait again, without a time limit."
+            )
+        if job.reason == "expired":
+            return f"It was cancelled{at}: nobody had started it before it expired. {again}"
+        if job.reason == "needs":
+            return (
+                f"It was cancelled{at}: a job that it needs did not succeed. Retrying that one "
+                "revives it."
+            )
+        return f"It was cancelled{at} ({job.reason or 'cancelled'}). {again}"
+    said = headline(job.error)
+    return f"It failed{at} ({job.reason or 'error'}){said and ': ' + said}. {again}"
+
+
+def _waiting(needs: Sequence[NodeRow], most: int = 5) -> str:
+    if not needs:
+        return "It waits for the jobs it needs: it is made ready when they have ended."
+    parts = [_need(need) for need in needs[:most]]
+    if more := len(needs) - most:
+        parts += [f"and {more} more"] if more > 0 else []
+    said = f"It waits for the jobs it needs: {'; '.join(parts)}."
+    if stuck := [need for need in needs if not need.jobs_left]:
+        said += f" `penstock retry` of what did not succeed there ({stuck[0].id}) lets it go on."
+    return said
+
+
+def _awaiting(job: Job[Any], now: float) -> str:
+    name = _signal(job)
+    ends = f"`penstock signal {shlex.quote(name)}` ends it"
+    if job.expires_at is None:
+        return f"It waits for the signal {name!r}: {ends}."
+    if job.expires_at <= now:
+        return (
+            f"The signal {name!r} had not come by {moment(job.expires_at)}: it ends as cancelled "
+            "as soon as a worker looks at it."
+        )
+    return f"It waits for the signal {name!r} until {moment(job.expires_at)}: {ends}."
+
+
+def _signal(job: Job[Any]) -> str:
+    return job.tags.get(TAG, "")
+
+
+def _need(need: NodeRow) -> str:
+    if need.jobs_left and need.task == WAIT_TASK:
+        return f"a signal, see `penstock why {need.id}`"
+    if need.task == WAIT_TASK:
+        return f"a signal that did not come, see `penstock why {need.id}`"
+    if need.jobs_left:
+        return f"{_jobs(need.jobs_left)} of {need.jobs} of the task {need.task!r} left"
+    return f"{_jobs(need.bad)} of the task {need.task!r} did not succeed"
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"
+
+
+def _running(job: Job[Any], now: float, workers: Sequence[WorkerRow]) -> str:
+    since = ""
+    if job.claimed_at is not None:
+        since = f" since {moment(job.claimed_at)} ({span(now - job.claimed_at)})"
+    row = next((row for row in workers if row.id == job.worker), None)
+    if row is None:
+        return f"It runs on worker {job.worker}{since}, attempt {job.attempt}."
+    where = f" ({row.host}, pid {row.pid})" if row.host else ""
+    if row.alive:
+        return f"It runs on worker {row.id}{where}{since}, attempt {job.attempt}."
+    return (
+        f"It was taken by worker {row.id}{where}{since}, which has not been heard of for longer "
+        "than its lease: it is made ready again when that worker is given up."
+    )
+
+
+def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, str] | None:
+    if job.expires_at is not None and job.expires_at <= now:
+        return "time", (
+            f"It expired at {moment(job.expires_at)} before anybody started it: it ends as "
+            "cancelled as soon as a worker looks at it."
+        )
+    rule = rule_over_job(rules, job, now)
+    if job.run_at is not None and job.run_at > now:
+        due = f"due in {span(job.run_at - now)} ({moment(job.run_at)})"
+        said = headline(job.error)
+        if job.reason == "later":
+            asked = f" ({said})" if said and not job.failures else ""
+            sentence = f"It asked to run later{asked}: {due}."
+        elif job.reason == "store":
+            sentence = f"Its store was away while it ran ({said}), and it begins anew: {due}."
+        elif job.failures and said:
+            times = "once" if job.failures == 1 else f"{job.failures} times"
+            sentence = f"It failed {times} ({said}) and waits to be tried again: {due}."
+        else:
+            sentence = f"It waits for its time: {due}."
+        return "time", sentence if rule is None else f"{sentence} {_ruled(rule)}"
+    if rule is None:
+        return None
+    return "blocked" if rule.kind is RuleKind.BLOCK else "paused", _ruled(rule)
+
+
+def _ruled(rule: Rule) -> str:
+    block = rule.kind is RuleKind.BLOCK
+    target = rule.target[0].upper() + rule.target[1:]
+    words = ["penstock", "unblock" if block else "resume", *rule.words]
+    words += ["--admin"] if block else []
+    author = f" by {rule.author}" if rule.author else ""
+    until = "" if rule.until is None else f" until {moment(rule.until)}"
+    reason = f": {rule.reason!r}" if rule.reason else ""
+    return (
+        f"{target} is {'blocked' if block else 'paused'}{author} since {moment(rule.created_at)}"
+        f"{until}{reason}. `{' '.join(words)}` lets it run."
+    )
+
+
+def _ordered(behind: Job[Any], now: float) -> tuple[str, str]:
+    first = f"job {behind.id} of the same key {behind.key!r}"
+    if behind.state is State.FAILED:
+        return "stuck", (
+            f"It waits behind {first}, which failed ({behind.reason or 'error'}): "
+            f"`penstock retry {behind.id}` runs that one again, `penstock delete {behind.id}` goes "
+            "on without it."
+        )
+    if behind.state is State.RUNNING:
+        since = "" if behind.claimed_at is None else f" since {moment(behind.claimed_at)}"
+        return "order", f"It waits behind {first}, which runs{since} on worker {behind.worker}."
+    if behind.run_at is not None and behind.run_at > now:
+        again = "is tried again" if behind.failures else "is due"
+        return "order", f"It waits behind {first}, which {again} at {moment(behind.run_at)}."
+    return "order", f"It waits behind {first}, which is ready and comes first."
+
+
+def _limited(held: Held, now: float) -> tuple[str, str]:
+    rule = held.rule
+    target = rule.target[0].upper() + rule.target[1:]
+    author = f" by {rule.author}" if rule.author else ""
+    until = "" if rule.until is None else f" until {moment(rule.until)}"
+    reason = f" ({rule.reason!r})" if rule.reason else ""
+    key = "" if held.key is None else f" for the key {held.key!r}"
+    number = sum(held.running.values())
+    most = sorted(held.running.items(), key=lambda worker: (-worker[1], worker[0]))
+    places = ", ".join(f"{jobs:,} on {worker}" for worker, jobs in most[:3])
+    more = f" and {len(most) - 3} more workers" if len(most) > 3 else ""
+    runs = f"{number:,} {'runs' if number == 1 else 'run'} now{key}"
+    runs += f" ({places}{more})" if most else ""
+    if held.free_in is None:
+        free = "it is free when one of them has ended"
+    else:
+        free = f"the next may start in {held.free_in:.1f} s ({moment(now + held.free_in)})"
+    return "limit", (
+        f"{target} is limited to {rule.bound}{author} since {moment(rule.created_at)}{until}"
+        f"{reason}: {runs}, {free}."
+    )
+
+
+def _not_taken(job: Job[Any], workers: Sequence[WorkerRow]) -> tuple[str, str] | None:
+    workers = [row for row in workers if row.queues != ()]  # the others hold a job, and take none
+    alive = [row for row in workers if row.alive]
+    if not alive:
+        return "no_worker", _no_worker(workers)
+    known = {name for row in alive for name in row.tasks}
+    alive = [row for row in alive if job.task in row.tasks]
+    if not alive:
+        return "no_task", _no_task(job.task, known)
+    served = {name for row in alive for name in row.queues or ()}
+    alive = [row for row in alive if row.queues is None or job.queue in row.queues]
+    if not alive:
+        return "no_queue", (
+            f"No live worker serves the queue {job.queue!r}; those that know the task "
+            f"{job.task!r} serve {_listed(served)}."
+        )
+    highest = max(row.tasks[job.task] for row in alive)
+    alive = [row for row in alive if job.version <= row.tasks[job.task]]
+    if not alive:
+        return "no_version", (
+            f"It was made for version {job.version} of the task {job.task!r}; live workers know "
+            f"versions up to {highest}. It runs once a newer worker is there."
+        )
+    offered = {tag for row in alive for tag in row.tags}
+    if not any(row.tags.issuperset(job.runs_on) for row in alive):
+        return "no_tags", (
+            f"It runs only on a worker with the tags {_listed(job.runs_on)}; no live worker that "
+            f"could run it has them all (they have {_listed(offered)})."
+        )
+    return None
+
+
+def _no_worker(workers: Sequence[WorkerRow]) -> str:
+    if not workers:
+        return "No worker is alive. `penstock worker` starts one."
+    last = max(workers, key=lambda row: (row.claimed_at or row.started_at, row.id))
+    where = f" ({last.host}, pid {last.pid})" if last.host else ""
+    return (
+        f"No worker is alive: the last one, {last.id}{where}, has not been heard of for longer "
+        "than its lease. `penstock worker` starts one."
+    )
+
+
+def _no_task(task: str, known: set[str]) -> str:
+    near = difflib.get_close_matches(task, sorted(known), n=1)
+    if near:
+        meant = f"workers know {near[0]!r} (did you mean that?)"
+    else:
+        meant = f"workers know {_listed(known)}"
+    return (
+        f"No live worker knows the task {task!r}; {meant}. It runs once a worker that knows it "
+        "is there."
+    )
+
+
+def _next(ahead: int | None) -> tuple[str, str]:
+    if ahead is None:
+        return "next", "It is ready, and workers that can run it are alive."
+    if ahead == 0:
+        return "next", "It is ready and next: no job of its lane is ahead of it."
+    one = ahead == 1
+    return "next", (
+        f"It is ready: {ahead} {'job' if one else 'jobs'} of its lane {'is' if one else 'are'} "
+        "ahead of it."
+    )
+
+
+def _listed(names: Sequence[str] | set[str] | frozenset[str], most: int = 5) -> str:
+    if not names:
+        return "none"
+    shown = sorted(names)
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(repr(name) for name in shown[:most]) + more
+
+
+def span(seconds: float) -> str:
+    """A stretch of time in its two largest units: `3 min 20 s`."""
+    left = max(round(seconds), 0)
+    if left < 1:
+        return "less than a second"
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def moment(at: float) -> str:
+    """A time as people read it: `2026-11-15 09:10:00 UTC`."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, OSError, ValueError):
+        return f"{at:.0f} s since 1970"
+
+
+def ago(at: float | None, now: float) -> str:
+    """A time for people, seen from now."""
+    if at is None:
+        return ""
+    if abs(now - at) < 1:
+        return "now"
+    return f"{span(now - at)} ago" if at <= now else f"in {span(at - now)}"

@@ -1,0 +1,1 @@
+"""Pause, block, limit, and order per key."""

@@ -1,0 +1,94 @@
+"""Order: whose turn it is in a queue, key by key.
+
+A queue that asks for it is handed out by its keys in turn, so that no key waits for all the jobs of
+another; that is all of `fair`. `wait` and `skip` add strict order: of each key one job at a time,
+in the order of their ids, over all tasks, versions and priorities of the queue.
+
+    wait    a job that failed for good keeps its key back, until it is retried or deleted
+    skip    however a job ended, the next one of its key may start
+
+A job that waits for its time or its retry, or that runs, holds its key under both. One that waits
+for its needs takes its place when it is made ready: it might need one that comes after it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from penstock.errors import Refused
+from penstock.job import Job, Lane, State
+from penstock.rules.rule import Rule, RuleKind
+
+Ordered = Literal["wait", "skip"]
+
+T = TypeVar("T")
+
+# Where claims begin may be guessed by anybody.
+_random = random.Random()  # noqa: S311
+
+
+def policies(rules: Iterable[Rule]) -> dict[str, str]:
+    """The queues that are handed out by key, each with its policy."""
+    return {
+        rule.queue: rule.policy
+        for rule in rules
+        if rule.kind is RuleKind.ORDER and rule.queue and rule.policy
+    }
+
+
+def policy_named(queue: str, ordered: str | None, *, fair: bool) -> str | None:
+    """The policy that a program asks for; None: the queue is like any other."""
+    if ordered not in {None, "wait", "skip"}:
+        raise Refused(
+            f'queue {queue}: ordered={ordered!r} is not known: write "wait" (a job that failed '
+            'keeps its key back) or "skip" (the next one goes on)'
+        )
+    return ordered or ("fair" if fair else None)
+
+
+def check_same(queue: str, standing: str | None, policy: str | None) -> None:
+    """Refuse another policy than the one that stands."""
+    if standing is not None and standing != policy:
+        raise Refused(
+            f"queue {queue} is {said(standing)} in the store, and {said(policy)} here: change one "
+            f"of them, or take the other back with `penstock order {queue} --off`"
+        )
+
+
+def said(policy: str | None) -> str:
+    """A policy as a program asks for it."""
+    if policy is None:
+        return "not ordered"
+    return "fair=True" if policy == "fair" else f'ordered="{policy}"'
+
+
+def holds(job: Job[Any], policy: str) -> bool:
+    """Whether a job in this state keeps later ones of its key back."""
+    return job.state in {State.READY, State.RUNNING} or (
+        policy == "wait" and job.state is State.FAILED
+    )
+
+
+def in_turn(
+    offers: Sequence[T], policy_of: Mapping[str, str], lane_of: Callable[[T], Lane]
+) -> list[T]:
+    """Offers as they are sorted; lanes of one such queue and priority change places at random.
+
+    The keys of a queue are in several lanes where it has several tasks, and none of these lanes is
+    to wait until another is empty.
+    """
+    offers = list(offers)
+    places: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for place, offer in enumerate(offers):
+        lane = lane_of(offer)
+        if lane.queue in policy_of:
+            places[lane.queue, lane.priority].append(place)
+    for group in places.values():
+        mixed = [offers[place] for place in group]
+        _random.shuffle(mixed)
+        for place, offer in zip(group, mixed, strict=True):
+            offers[place] = offer
+    return offers

@@ -1,0 +1,1 @@
+"""One attempt: a claimed job goes in, an Outcome comes out."""

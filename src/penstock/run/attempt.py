@@ -1,0 +1,362 @@
+"""Runs one attempt at a job and says where it leads: `run(app, task, job) -> Outcome`.
+
+User code returns or raises; here that becomes a value, and only the worker writes it to the store.
+Nothing that user code does gets out of here as an exception. The two ways in, for plain and for
+`async def` functions, differ in one `await`; what comes before and after is shared.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from penstock.broker.protocol import RETENTION_SECONDS
+from penstock.enqueue.codec import JobOptions, read_body
+from penstock.enqueue.secrets import has_secrets, redact_text
+from penstock.errors import (
+    JobInterrupted,
+    JobTimeout,
+    PenstockError,
+    Refused,
+    RetryLater,
+)
+from penstock.flows.compose import spawned
+from penstock.flows.signals import with_deadlines
+from penstock.job import Fault, Job, Outcome, State
+from penstock.run.current import CURRENT, CurrentJob, with_parent
+from penstock.run.decide import Policy, after_error, after_success, after_timeout, policy_for
+from penstock.run.error_text import class_name, error_text, headline_of
+from penstock.run.fill_outputs import STORE_SECONDS, NeedsGone, filled, has_room
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.app.app import App
+    from penstock.task.task import Task
+
+logger = logging.getLogger("penstock")
+
+LONGEST_TRACEBACK = 16 * 1024
+_HERE = os.path.dirname(__file__)  # noqa: PTH120  compared with the text of code objects
+
+LastLook = Callable[[Job[Any]], Outcome | None]
+Call = tuple[JobOptions, tuple[Any, ...], dict[str, Any]]
+Hide = Callable[[str], str]
+
+
+class Unreadable(Refused):
+    """The body is not a call of this task."""
+
+
+class Unstorable(Refused):
+    """What the task returned cannot be stored."""
+
+
+_REASONS = {Unreadable: "unreadable", Unstorable: "unstorable", NeedsGone: "needs"}
+
+
+def run(
+    app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook | None = None
+) -> Outcome | None:
+    """Call the task's function and say where the attempt leads. Never raises.
+
+    None: the job settled itself through `transaction()`, or its settlement was refused as stale.
+    `last_look` is asked when all is ready for the call, and later than `started_at`: what it
+    returns stands instead of the call.
+    """
+    current = token = None
+    try:
+        current = CurrentJob(app, job, app.clock.now())
+        token = CURRENT.set(current)
+        if has_room(job.body):
+            current.body = filled(app.broker, job)
+        options, args, kwargs = _begin(app, task, current)
+        if task.resources:
+            kwargs.update(app.resources.fill(task.resources))
+        if last_look is not None and (instead := last_look(job)) is not None:
+            return instead
+        if app.middlewares:
+            value = _through(app.middlewares, job, partial(task.function, *args, **kwargs))
+        else:
+            value = task.function(*args, **kwargs)
+        return _returned(app, task, current, options, value)
+    except BaseException as error:
+        return _raised(app, task, current or CurrentJob(app, job, app.clock.now()), error)
+    finally:
+        if token is not None:
+            CURRENT.reset(token)
+
+
+async def run_async(
+    app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook | None = None
+) -> Outcome | None:
+    """As `run`, for an `async def` function, on the running loop.
+
+    Cancelling is told by its message, `task.cancel("timeout")` or `task.cancel("cancelled")`; any
+    other means that the worker stops, and the job is put back.
+    """
+    import asyncio
+
+    current = CurrentJob(app, job, app.clock.now())
+    token = CURRENT.set(current)
+    try:
+        if has_room(job.body):
+            current.body = await asyncio.to_thread(filled, app.broker, job)
+        options, args, kwargs = _begin(app, task, current)
+        if task.resources:
+            kwargs.update(await app.resources.fill_async(task.resources))
+        if last_look is not None and (instead := last_look(job)) is not None:
+            return instead
+        if app.async_middlewares:
+            call = partial(task.function, *args, **kwargs)
+            value = await _through(app.async_middlewares, job, call)
+        else:
+            value = await task.function(*args, **kwargs)
+        return _returned(app, task, current, options, value)
+    except asyncio.CancelledError as error:
+        return _raised(app, task, current, _asked_for(error))
+    except BaseException as error:
+        return _raised(app, task, current, error)
+    finally:
+        CURRENT.reset(token)
+
+
+def timed_out(
+    task: Task[..., Any], job: Job[Any], now: float, started_at: float, note: str = ""
+) -> Outcome:
+    """Where an attempt leads whose process had to be ended because its time was up."""
+    text = f"{_out_of_time(task, job)}{note and '; '}{note}"
+    return after_timeout(_policy(task, job), job, text, now, started_at=started_at)
+
+
+def _begin(app: App, task: Task[..., Any], current: CurrentJob) -> Call:
+    try:
+        call = task.codec.read(current.body)
+    except Refused as error:
+        raise Unreadable(str(error)) from error
+    if call[0].headers:
+        current.headers = call[0].headers
+    if app.hooks:
+        fire(app, "claimed", current.job)
+    return call
+
+
+def _through(
+    middlewares: tuple[Callable[..., Any], ...], job: Job[Any], call: Callable[[], Any]
+) -> Any:
+    for middleware in reversed(middlewares):
+        call = partial(middleware, call, job)
+    return call()
+
+
+def _returned(
+    app: App, task: Task[..., Any], current: CurrentJob, options: JobOptions, value: Any
+) -> Outcome | None:
+    try:
+        results = task.results
+        result = None if value is None and results.may_be_none else results.encode(value)
+    except Refused as error:
+        raise Unstorable(f"{error} (task {task.name}, {task.signature_text})") from error
+    policy = policy_for(task.policy, options)
+    now = app.clock.now()
+    outcome = after_success(policy, current.job, result, now, started_at=current.started_at)
+    if options.flow is not None and outcome.state is State.SUCCEEDED:
+        outcome = _kept_for_others(outcome)
+    if current.spawns:
+        joins = None if options.flow is None else options.flow.id
+        jobs, flow = spawned(current.spawns, joins)
+        stored = with_deadlines(with_parent([*jobs]), now)
+        if app.tracing is not None:
+            stored = app.tracing.spawned(current, stored)
+        outcome = msgspec.structs.replace(outcome, spawned=tuple(stored), flow=flow)
+    if current.open_transaction is not None:
+        return _settled(app, current, outcome)
+    current.close()
+    if app.hooks:
+        fire(app, "succeeded", current.job, outcome)
+    return outcome
+
+
+def _kept_for_others(outcome: Outcome) -> Outcome:
+    """The success of a job of a flow: its result is kept for whoever needs it, as others are.
+
+    A task that keeps its jobs for longer than the retention still does.
+    """
+    longer = outcome.keep_for is not None and outcome.keep_for > RETENTION_SECONDS
+    keep_for = outcome.keep_for if longer else None
+    if outcome.keep and keep_for == outcome.keep_for:  # as most: a new one would cost 0.5 us
+        return outcome
+    return msgspec.structs.replace(outcome, keep=True, keep_for=keep_for)
+
+
+def _settled(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
+    transaction = cast("Any", current.open_transaction)
+    try:
+        settled = transaction.settle(current.job, outcome)
+    except PenstockError as error:
+        # Committed or not, ready again is right: a job that ended is not held any more.
+        logger.warning("job %s: its transaction did not end well: %s", current.id, error)
+        current.roll_back()
+        return _ended(app, current, State.READY, "store")
+    if not settled:
+        logger.warning(
+            "job %s: attempt %s is stale, and its transaction undone",
+            current.id,
+            current.attempt,
+        )
+    elif app.hooks:
+        fire(app, "succeeded", current.job, outcome)
+    return None
+
+
+def _raised(
+    app: App,
+    task: Task[..., Any],
+    current: CurrentJob,
+    error: BaseException,
+    described: Described | None = None,
+) -> Outcome:
+    job = current.job
+    try:
+        current.roll_back()
+    except Exception as trouble:
+        _log_raised(job, trouble, "job %s: its transaction could not be rolled back", job.id)
+    current.close()
+    if isinstance(error, RetryLater):
+        said = redact_text(error.note, current.body) if error.note else None
+        return _ended(app, current, State.READY, "later", after=error.after, said=said)
+    if isinstance(error, JobInterrupted):
+        if error.args[:1] == ("cancelled",):
+            return _ended(app, current, State.CANCELLED, "cancelled")
+        return _ended(app, current, State.READY, "shutdown")
+    if described is None:
+        described = Described(error, lambda text: redact_text(text, current.body))
+    text, fault = described.text, described.fault
+    # One that may run once has begun: it fails, where others begin anew.
+    if app.patience.gave_up_with(error) and not job.at_most_once:
+        logger.warning("job %s: its store was away for too long, and it is put back", job.id)
+        return _ended(app, current, State.READY, "store", after=STORE_SECONDS, said=text)
+    now = app.clock.now()
+    if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
+        reason = _REASONS[type(error)]
+        outcome = Outcome(
+            State.FAILED,
+            reason,
+            error=redact_text(str(error), current.body),
+            failures=1,
+            started_at=current.started_at,
+            ended_at=now,
+        )
+    elif isinstance(error, JobTimeout):
+        text = described.under(_out_of_time(task, job))
+        fault = Fault("TimeoutError", fault.place)
+        outcome = after_timeout(_policy(task, job), job, text, now, started_at=current.started_at)
+    else:
+        policy = _policy(task, job)
+        outcome = after_error(policy, job, error, text, now, started_at=current.started_at)
+    outcome = msgspec.structs.replace(outcome, fault=fault)
+    fire(app, "timed_out" if isinstance(error, JobTimeout) else "failed", job, outcome)
+    return outcome
+
+
+def _out_of_time(task: Task[..., Any], job: Job[Any]) -> str:
+    return f"TimeoutError: ran longer than its timeout of {task.timeout_of(job)} s"
+
+
+def _ended(
+    app: App,
+    current: CurrentJob,
+    state: State,
+    reason: str,
+    *,
+    after: float | None = None,
+    said: str | None = None,
+) -> Outcome:
+    now = app.clock.now()
+    return Outcome(
+        state,
+        reason,
+        error=said,
+        run_at=None if after is None else now + after,
+        started_at=current.started_at,
+        ended_at=now,
+    )
+
+
+def _policy(task: Task[..., Any], job: Job[Any]) -> Policy:
+    try:
+        return policy_for(task.policy, read_body(job.body))
+    except Refused:
+        return task.policy
+
+
+def _asked_for(error: asyncio.CancelledError) -> BaseException:
+    """What a cancellation stands for; the task's own, of something it awaited, is its failure."""
+    import asyncio
+
+    running = asyncio.current_task()
+    if running is None or not running.cancelling():
+        return error
+    message = error.args[0] if error.args else ""
+    return (
+        JobTimeout().with_traceback(error.__traceback__)
+        if message == "timeout"
+        else JobInterrupted(message)
+    )
+
+
+def fire(app: App, kind: str, job: Job[Any], *arguments: Any) -> None:
+    """Call the hooks of one kind; what they raise is logged and changes nothing."""
+    for hook in app.hooks.get(kind, ()):
+        try:
+            hook(job, *arguments)
+        except Exception as error:
+            name = getattr(hook, "__name__", hook)
+            _log_raised(job, error, "the hook %s for %s raised", name, kind)
+
+
+def _log_raised(job: Job[Any], error: Exception, message: str, *arguments: Any) -> None:
+    """Log what was raised beside a job. Its context may be the job's own error, with a secret."""
+    if has_secrets(job.body):
+        fault = Described(error, str).fault
+        logger.error(message + ": %s at %s", *arguments, fault.exception, fault.place)  # noqa: G003  the caller's words first
+    else:
+        logger.error(message, *arguments, exc_info=error)
+
+
+class Described:
+    """An exception in words: the traceback of the user's own code, without Penstock's frames.
+
+    `hide` takes out of any text what must not be told.
+    """
+
+    def __init__(self, error: BaseException, hide: Hide) -> None:
+        described = traceback.TracebackException.from_exception(error)
+        _leave_out_our_frames(described, set())
+        frame = described.stack[-1] if described.stack else None
+        place = None if frame is None else f"{frame.filename}:{frame.lineno} in {frame.name}"
+        self.fault = Fault(class_name(type(error)), place)
+        self._traceback = hide("".join(described.format()).rstrip())
+        self.text = self.under(headline_of(error, hide))
+
+    def under(self, headline: str) -> str:
+        """The text to store, with this headline; if too long, the end of the traceback."""
+        return error_text(headline, self._traceback, LONGEST_TRACEBACK)
+
+
+def _leave_out_our_frames(described: traceback.TracebackException | None, seen: set[int]) -> None:
+    if described is None or id(described) in seen:
+        return
+    seen.add(id(described))
+    kept = [frame for frame in described.stack if os.path.dirname(frame.filename) != _HERE]  # noqa: PTH120
+    described.stack = traceback.StackSummary.from_list(kept)
+    _leave_out_our_frames(described.__cause__, seen)
+    _leave_out_our_frames(described.__context__, seen)
+    for each in described.exceptions or ():
+        _leave_out_our_frames(each, seen)

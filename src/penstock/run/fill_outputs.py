@@ -1,0 +1,82 @@
+"""Puts what other jobs returned where a job's arguments left room for it, before it runs.
+
+Results go from the store into the body as the JSON that they are; the typed decoder of the task
+then reads the whole, so that what a caller without a type checker got wrong is found here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.broker.protocol import Broker
+from penstock.errors import RetryLater, StoreUnreachable
+from penstock.flows.flow import Fill, Gift, Member, member_of
+from penstock.job import Job, State
+
+STORE_SECONDS = 5.0  # before the next try when the store did not answer
+_NULL = msgspec.Raw(b"null")
+
+
+class NeedsGone(Exception):
+    """The output of a job that this one needs is not kept any more."""
+
+
+def has_room(body: bytes) -> bool:
+    """Whether something is to be filled in: quick, and wrong at most for a body that says so."""
+    return b'"fill":' in body
+
+
+def filled(broker: Broker, job: Job[Any]) -> bytes:
+    """The body with every output in its place.
+
+    `NeedsGone` if one of them is not kept; `RetryLater` if the store does not answer.
+    """
+    place = member_of(job.body)
+    if place is None or not place.fill:
+        return job.body
+    body = msgspec.json.decode(job.body)
+    known: dict[str, list[Gift]] = {}
+    for fill in place.fill:
+        if fill.node not in known:
+            try:
+                known[fill.node] = _gifts(broker, place, fill)
+            except StoreUnreachable as error:
+                raise RetryLater(STORE_SECONDS, str(error)) from error
+        _put(body["args"], fill.path, _value(fill, known[fill.node]))
+    return msgspec.json.encode(body)
+
+
+def _gifts(broker: Broker, place: Member, fill: Fill) -> list[Gift]:
+    gifts = broker.gifts(fill.node)
+    gone = [gift.job for gift in gifts if gift.state is None]
+    if (gone or not gifts) and not _goes_on(broker, place):
+        named = gone[0] if gone else fill.node
+        raise NeedsGone(
+            f"the output of job {named}, which this one needs, is not kept any more: it was deleted"
+            " or pruned"
+        )
+    return gifts
+
+
+def _goes_on(broker: Broker, place: Member) -> bool:
+    """Whether the job runs with what there is: deleted before its end a need is only missing."""
+    flow = broker.flow(place.id)
+    nodes = () if flow is None else flow.nodes
+    return any(node.id == place.node and node.on_failure == "continue" for node in nodes)
+
+
+def _value(fill: Fill, gifts: list[Gift]) -> Any:
+    succeeded = [gift.result for gift in gifts if gift.state is State.SUCCEEDED]
+    results = [_NULL if result is None else msgspec.Raw(result) for result in succeeded]
+    if fill.many:
+        return results
+    return results[0] if results else None
+
+
+def _put(arguments: Any, path: tuple[str | int, ...], value: Any) -> None:
+    holder = arguments
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value

@@ -1,0 +1,322 @@
+"""The schedules of an app: those in its code, and those that it makes at run time.
+
+    @app.schedule("0 * * * *", zone="Europe/Paris")     in the code: put when a worker starts
+    app.schedules.put("nightly", report, cron=...)      at run time: stays until it is removed
+
+Nothing here decides a slot by itself; that is the timetable's, in every worker. Whatever changes a
+schedule that is kept is fenced by its revision, and tried again when somebody else was quicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from penstock.enqueue.handle import Handle
+from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
+from penstock.schedules.schedule import (
+    RUN_NOW,
+    Decision,
+    Missed,
+    Overlap,
+    Schedule,
+    check_schedule,
+    job_for,
+    slots_after,
+)
+from penstock.schedules.timetable import Sending, decide_all, named, put
+from penstock.task.options import Prepared, check_moment, check_name, check_seconds
+from penstock.task.task import Task
+
+if TYPE_CHECKING:
+    from penstock.app.app import App
+    from penstock.broker.protocol import Broker
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NO_SLOT = datetime(1970, 1, 1, tzinfo=UTC)  # stands in for the nominal time until there is one
+_LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # no calendar goes further
+_TRIES = 10
+
+
+class Schedules:
+    """`app.schedules`."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._said: dict[str, tuple[Task[..., Any], Callable[[], Schedule]]] = {}  # in the code
+        self._made: dict[str, Schedule] = {}
+        self._waiting: dict[Any, list[dict[str, Any]]] = {}  # functions that are no tasks yet
+
+    # In the code
+
+    def decorate(
+        self,
+        cron: str | None = None,
+        *,
+        zone: str = "UTC",
+        every: float | timedelta | None = None,
+        at: datetime | None = None,
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        missed: Missed = "one",
+        window: float | timedelta | None = None,
+        overlap: Overlap = "allow",
+        at_once: bool = False,
+    ) -> Callable[[F], F]:
+        """Enqueue a task at these times: `@app.schedule("0 * * * *", zone="Europe/Paris")`.
+
+        Above or below `@app.task`; instead of a cron, `every` seconds or a timedelta, or once, `at`
+        a datetime. A parameter `slot: datetime` of the task receives the nominal time; `args` and
+        `kwargs` are the rest of the call. Slots that were missed: "one" runs the last of them,
+        "skip" none, "all" each; none that is older than `window`. `overlap`, when the job before
+        has not ended: "allow", "skip" the new one, "cancel" the old one. `at_once`: also when it is
+        first put. Without a `name` the schedule is called like the task.
+        """
+        options: dict[str, Any] = {
+            "cron": cron,
+            "zone": zone,
+            "every": every,
+            "at": at,
+            "name": name,
+            "args": args,
+            "kwargs": kwargs,
+            "missed": missed,
+            "window": window,
+            "overlap": overlap,
+            "at_once": at_once,
+        }
+
+        def declare(target: F) -> F:
+            given: Any = target
+            if isinstance(given, Task):
+                self._declare(cast("Task[..., Any]", given), options)
+            else:
+                self._waiting.setdefault(given, []).append(options)
+            return target
+
+        return declare
+
+    def _declare(self, task: Task[..., Any], options: dict[str, Any]) -> None:
+        options = dict(options)
+        name = check_name("schedule", options.pop("name") or task.name)
+        other = self._said.get(name)
+        # A module that is imported again says the same of its new tasks.
+        if other is not None and (other[0] is task or other[0].name != task.name):
+            raise Refused(
+                f"two schedules are called {name}, of {other[0].name} and {task.name}; give one of"
+                " them another name=..."
+            )
+        self._said[name] = (task, lambda: self._make(name, task, from_code=True, **options))
+        self._made = {made: each for made, each in self._made.items() if made != name}
+
+    def adopt(self, function: Any, task: Task[..., Any]) -> None:
+        """The function has become a task: what was said over it counts."""
+        for options in reversed(self._waiting.pop(function, [])):
+            self._declare(task, options)
+
+    def declared(self) -> Mapping[str, Schedule]:
+        """The schedules of the code, as values; made once, when a worker starts."""
+        for function in self._waiting:
+            raise Refused(
+                f"@app.schedule over {function.__qualname__}: it is not a task; write @app.task, "
+                "above or below"
+            )
+        if len(self._made) != len(self._said):
+            said = self._said.items()
+            self._made = {name: self._made.get(name) or make() for name, (_, make) in said}
+        return self._made
+
+    # At run time
+
+    def put(
+        self,
+        name: str,
+        task: Prepared[..., Any],
+        cron: str | None = None,
+        *,
+        zone: str = "UTC",
+        every: float | timedelta | None = None,
+        at: datetime | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        missed: Missed = "one",
+        window: float | timedelta | None = None,
+        overlap: Overlap = "allow",
+        at_once: bool = False,
+        author: str = "",
+        reason: str = "",
+    ) -> Schedule:
+        """Keep a schedule until it is removed; the same name again replaces it.
+
+        `task` may have options, as in `report.options(queue="slow")`. The rest is as for
+        `@app.schedule`.
+        """
+        if name in self._said:
+            raise Refused(f"schedule {name} is in the code of this app: change it there")
+        schedule = self._make(
+            check_name("schedule", name),
+            task,
+            cron,
+            zone=zone,
+            every=every,
+            at=at,
+            args=args,
+            kwargs=kwargs,
+            missed=missed,
+            window=window,
+            overlap=overlap,
+            at_once=at_once,
+        )
+        broker = self._app.broker
+        known = named(broker, name)
+        if schedule.at is not None and schedule.at <= broker.clock.now() and known is None:
+            raise Refused(f"schedule {name}: at={at}: that is over")
+        return put(broker, schedule, author, reason)
+
+    def remove(self, name: str, author: str = "", reason: str = "") -> bool:
+        """Forget a schedule, and how far it was decided; its jobs stay. False if there was none.
+
+        One that is in the code of a running worker comes back within seconds, as a new one.
+        """
+        return self._app.broker.clear_schedule(name, author, reason)
+
+    def pause(self, name: str, author: str = "", reason: str = "") -> Schedule:
+        """Decide every slot as skipped, until `resume`."""
+        return pause(self._app.broker, name, author, reason)
+
+    def resume(self, name: str, author: str = "", reason: str = "") -> Schedule:
+        """Go on with the next slot; those that passed meanwhile are skipped."""
+        return resume(self._app.broker, name, author, reason)
+
+    def run_now(self, name: str, author: str = "", reason: str = "") -> Handle[Any]:
+        """Enqueue its job now, with this moment as the slot; the schedule goes on as it is."""
+        self._app.know_time()
+        id = self._app.ids.first()
+        run_now(self._app.broker, name, id, author, reason, self._app.sending)
+        return Handle(self._app, id)
+
+    def next(self, name: str, count: int = 10) -> list[datetime]:
+        """The next slots, in the schedule's own zone."""
+        schedule = expected(self._app.broker, name)
+        return next_slots(schedule, self._app.broker.clock.now(), count)
+
+    def all(self) -> list[Schedule]:
+        """Every schedule of the store, whoever made it."""
+        return self._app.broker.schedules()
+
+    def _make(
+        self,
+        name: str,
+        task: Prepared[..., Any],
+        cron: str | None = None,
+        *,
+        zone: str = "UTC",
+        every: float | timedelta | None = None,
+        at: datetime | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        missed: Missed = "one",
+        window: float | timedelta | None = None,
+        overlap: Overlap = "allow",
+        at_once: bool = False,
+        from_code: bool = False,
+    ) -> Schedule:
+        given = dict(kwargs or {})
+        takes_slot = _takes_slot(task, args, given)
+        if takes_slot:
+            given["slot"] = _NO_SLOT
+        job = task.job(*args, **given)
+        if job.run_at is not None or job.unique is not None:
+            raise Refused(
+                f"schedule {name}: the schedule says when its jobs run, and overlap=... whether two"
+                " may stand: leave out delay, at and unique"
+            )
+        return check_schedule(
+            Schedule(
+                name=name,
+                job=msgspec.structs.replace(
+                    job, id="", app=None, expires_at=None, provisional=None
+                ),
+                cron=cron,
+                zone=zone,
+                every=check_seconds("every", every),
+                at=check_moment("at", at),
+                at_once=at_once,
+                missed=missed,
+                window=check_seconds("window", window),
+                overlap=overlap,
+                takes_slot=takes_slot,
+                expires=task.chosen.expires,
+                from_code=from_code,
+            )
+        )
+
+
+def _takes_slot(task: Prepared[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the task has a parameter `slot` that the call leaves open."""
+    names = task.parameters
+    return "slot" in names and "slot" not in kwargs and names.index("slot") >= len(args)
+
+
+def expected(broker: Broker, name: str) -> Schedule:
+    """The schedule of this name; refused if there is none."""
+    schedule = named(broker, name)
+    if schedule is None:
+        names = ", ".join(each.name for each in broker.schedules()[:10]) or "none at all"
+        raise Refused(f"there is no schedule {name}; there are: {names}")
+    return schedule
+
+
+def pause(broker: Broker, name: str, author: str = "", reason: str = "") -> Schedule:
+    """Nothing is started once this returned, not even what was due before."""
+    return _say(broker, name, Decision(says="paused", author=author, reason=reason))
+
+
+def resume(broker: Broker, name: str, author: str = "", reason: str = "") -> Schedule:
+    """What fell into the pause is skipped first, also if no worker was there to do so."""
+    decide_all(broker, expected(broker, name))
+    return _say(broker, name, Decision(says="resumed", author=author, reason=reason))
+
+
+def run_now(  # noqa: PLR0917  a line of words
+    broker: Broker,
+    name: str,
+    id: str,
+    author: str = "",
+    reason: str = "",
+    sending: Sending = nullcontext,
+) -> None:
+    """Enqueue the job under this id; sent again it is the same job."""
+    now = broker.clock.now()
+    job = job_for(expected(broker, name), now, now, id)
+    try:
+        with sending([job]) as [sent]:
+            decision = Decision(says=RUN_NOW, slot=now, job=sent, author=author, reason=reason)
+            _say(broker, name, decision)
+    except StoreUnreachable as error:
+        raise UnknownOutcome(
+            f"{error}; whether the job is stored is not known, and app.enqueue(error.jobs) is safe",
+            [job],
+        ) from error
+
+
+def next_slots(schedule: Schedule, now: float, count: int) -> list[datetime]:
+    """The slots that are still to come; of one that is over, none."""
+    following = islice(slots_after(schedule, max(now, schedule.decided_until)), count)
+    return [schedule.moment(slot) for slot in takewhile(lambda slot: slot < _LAST, following)]
+
+
+def _say(broker: Broker, name: str, decision: Decision) -> Schedule:
+    """Write down what a person decided; whoever is quicker makes it a matter of another try."""
+    for _ in range(_TRIES):
+        schedule = expected(broker, name)
+        if broker.decide_schedule(schedule, [decision]):
+            return expected(broker, name)
+    raise Refused(f"schedule {name} is being changed by others all the time; try again")

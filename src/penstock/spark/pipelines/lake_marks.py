@@ -1,0 +1,59 @@
+"""Telling: a store hears how far the lake has come, and the lake what it will never have.
+
+The manifest is written first, always: a store that knows less keeps too much for a while, one that
+knew more would prune what nobody has. No Spark here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.broker.lake_mark import HOLD_SECONDS, Gap, Mark
+from penstock.errors import Refused
+from penstock.spark.pipelines.manifest import LakeGap
+
+if TYPE_CHECKING:
+    from penstock.broker.protocol import Broker
+    from penstock.spark.pipelines.lake import Writing
+
+
+def tell(broker: Broker, writing: Writing, store: str, hold: float | None = None) -> list[LakeGap]:
+    """Tell the store where the lake stands; returns what the lake learnt that it misses."""
+    manifest = writing.manifest()
+    known = {mark.lake: mark for mark in broker.marks()}.get(manifest.id)
+    if known is not None and known.position < manifest.told.get(store, 0):
+        raise Refused(
+            f"the store knows the lake {writing.folder} up to position {known.position:,}, and was"
+            f" told {manifest.told[store]:,}: it was restored from an older backup, and other rows"
+            " are counted by those positions now. Begin a new lake with --lake, and keep this one"
+            " for what the store has lost. (If it was only a copy of this lake that was run:"
+            f" penstock pipeline forget --lake {writing.folder}, then run it again)"
+        )
+    if hold is None:
+        hold = HOLD_SECONDS if known is None else known.hold
+    position = manifest.reached.get(store, 0)
+    mark = Mark(lake=manifest.id, position=position, hold=hold, place=str(writing.folder))
+    found: dict[int, LakeGap] = {}
+    # Once more for a gap that a prune made, or made larger, since the last answer.
+    while (kept := broker.set_mark(mark, back=True)).gap is not None:
+        gap = _gap_of(store, kept.gap, kept.told_at)
+        found[gap.after] = gap
+        writing.change(gaps=_with(writing.manifest().gaps, gap))
+        mark = msgspec.structs.replace(mark, gap=kept.gap)
+    writing.change(told={**manifest.told, store: position})
+    return list(found.values())
+
+
+def _gap_of(store: str, gap: Gap, at: float) -> LakeGap:
+    return LakeGap(store=store, after=gap.after, until=gap.until, rows=gap.rows, found_at=at)
+
+
+def _with(gaps: tuple[LakeGap, ...], gap: LakeGap) -> tuple[LakeGap, ...]:
+    """These gaps with another one, which takes the place of itself when it was smaller."""
+    others = [each for each in gaps if (each.store, each.after) != (gap.store, gap.after)]
+    for same in gaps:
+        if same not in others and same.until > gap.until:
+            gap = same
+    return (*others, gap)

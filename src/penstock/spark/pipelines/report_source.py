@@ -1,0 +1,53 @@
+"""Where a report is answered from: the store while its history is small and whole, else the lake.
+
+Measured: below a million attempts the store answers sooner than files do; and what was pruned from
+the store is in the lake alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.pipelines.open_jobs import kept_open_jobs, open_now
+from penstock.spark.pipelines.raw import RAW, read_raw
+from penstock.spark.pipelines.report_data import Frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.broker.protocol import Broker
+    from penstock.spark.pipelines.lake import Lake
+    from penstock.spark.pipelines.manifest import Manifest
+
+SMALL = 1_000_000
+
+
+def from_store(broker: Broker, manifest: Manifest | None) -> bool:
+    """Whether the store can answer by itself, and soon."""
+    if manifest is None:
+        return True
+    files = manifest.table("attempts").files
+    if sum(file.rows for file in files) >= SMALL:
+        return False
+    first = min(
+        (file.first for table in manifest.tables.values() for file in table.files if file.last),
+        default=None,
+    )
+    kept = broker.history(after=0, limit=1)
+    return first is None or (bool(kept) and kept[0].position <= first)
+
+
+def store_frames(spark: SparkSession) -> Frames:
+    """The raw tables, and the open jobs, as the session's store has them."""
+
+    def read(table: str) -> Any:
+        return spark.read.format("penstock").option("table", table).load()
+
+    attempts, events, gauges = (read(table) for table in RAW)
+    return Frames(attempts, events, gauges, open_now(spark))
+
+
+def lake_frames(spark: SparkSession, lake: Lake) -> Frames:
+    """The raw tables as the lake has them, and the open jobs of its last run."""
+    attempts, events, gauges = (read_raw(spark, lake, table) for table in RAW)
+    return Frames(attempts, events, gauges, kept_open_jobs(spark, lake))

@@ -1,0 +1,1 @@
+"""A function and its policy: options, batch tasks, signature, retry, backfill."""

@@ -1,0 +1,457 @@
+"""A task with options for its next jobs: what `task.options(...)` returns, and what a Task is, too.
+
+Options are checked once, here, and each refusal is a sentence; making the jobs is then only a
+matter of putting values together.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from penstock.app.clock import GUESSED_CLOCK
+from penstock.broker.checks import check_no_path
+from penstock.broker.filter import argument_text
+from penstock.broker.protocol import Batch, Broker
+from penstock.enqueue.codec import JobOptions, add_options
+from penstock.enqueue.ids import Ids
+from penstock.enqueue.json_faults import fault_in
+from penstock.enqueue.provisional import Provisional
+from penstock.errors import Refused
+from penstock.flows.compose import Given, Jobs, outputs_among
+from penstock.flows.flow import Fill, OnFailure
+from penstock.flows.outputs import HasOutput, Output, taken_out
+from penstock.job import Job, Lane, Unique, cut
+from penstock.task.retry import Repeat
+
+if TYPE_CHECKING:
+    from penstock.enqueue.handle import Handle
+    from penstock.task.task import Task
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+T = TypeVar("T")
+
+ROWS_PER_COMMIT = 10_000
+_LONGEST = 1000 * 366 * 86400.0  # beyond it a time is a mistake, and no calendar can show it
+_PLACE_BYTES = 70  # what a body says of its flow, without what is to be filled in
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of jobs, checked."""
+
+    queue: str
+    priority: int = 0
+    delay: float | None = None
+    at: float | None = None
+    key: str | None = None
+    unique: Unique | None = None
+    tags: Mapping[str, str] = {}
+    expires: float | None = None
+    body: JobOptions = msgspec.field(default_factory=JobOptions)
+    connection: Any = None
+    on_failure: OnFailure | None = None  # None: as the flow says
+
+
+class Prepared(Generic[P, R]):
+    """Makes and stores jobs of one task, each with the same options."""
+
+    def __init__(self, task: Task[P, R], chosen: Chosen) -> None:
+        self._task = task
+        self._chosen = chosen
+        self._lane = Lane(chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
+        self._options = msgspec.json.encode(chosen.body)
+        self._plain = (
+            chosen.delay is None
+            and chosen.at is None
+            and chosen.key is None
+            and chosen.unique is None
+            and chosen.expires is None
+            and not chosen.tags
+            and not task.search
+            and not task.at_most_once
+        )
+        # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
+        self._neighbours = repr(self._lane) if self._plain else None
+
+    @property
+    def chosen(self) -> Chosen:
+        """The options of its jobs."""
+        return self._chosen
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names that its function calls its arguments, in order."""
+        return list(inspect.signature(self._task.function).parameters)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """A job, as a value: not stored yet. `job.enqueue()` or `app.enqueue([...])` stores it."""
+        if self._chosen.connection is not None:
+            raise Refused(
+                "options(connection=...).job(...): a job carries no connection;"
+                " use enqueue(...), or app.enqueue(jobs, connection=...)"
+            )
+        body, given = self._encode(args, kwargs)
+        return self._make(body, self._encoded_options(), given=given)
+
+    def map(
+        self: Prepared[Concatenate[T, Q], R],
+        items: Iterable[T],
+        /,
+        *args: Q.args,
+        **kwargs: Q.kwargs,
+    ) -> Jobs[R]:
+        """A job per item, which is its first argument; the others are the same for all of them.
+
+        Not stored yet: `.output` goes into another job, or `.enqueue()` stores them. Who needs the
+        output waits for all of them and gets a list, in the order of the items.
+        """
+        if self._chosen.connection is not None or self._chosen.unique is not None:
+            raise Refused(
+                "map(...): options(connection=...) and options(unique=...) are for one job; hand"
+                " the connection to app.enqueue(jobs, connection=...)"
+            )
+        if isinstance(items, Output):
+            raise Refused(
+                f"map({items!r}): how many there are is not known before it has run; let a task"
+                " take the list, and current_job().spawn(...) a job per item"
+            )
+        needs: dict[str, Any] = {}
+        fills: list[tuple[Fill, ...]] = []
+        bodies: list[bytes] = []
+        for body, given in self._encode_each(
+            _iterated(items, "map", "as map([1, 2])"), args, kwargs
+        ):
+            bodies.append(body)
+            fills.append(() if given is None else given.fills[0])
+            needs |= {} if given is None else {need.id: need for need in given.needs}
+        if not bodies:  # nobody runs; whom they would have needed is needed all the same
+            _, found = taken_out([args, kwargs], repr)
+            needs = {need.id: need for need in outputs_among(found)[0]}
+        options = self._encoded_options()
+        whole = [add_options(body, options) for body in bodies]
+        parts: list[Any]
+        ids = self._task.app.ids
+        if self._plain:
+            place = _PLACE_BYTES + (len(msgspec.json.encode(fills[0])) if fills else 0)
+            parts = [*cut(self._lane, whole, ids.first, place)]
+        else:
+            parts = [self._make(body, b"{}", ids=ids) for body in whole]
+        shared = fills[:1] if all(each == fills[0] for each in fills) else fills
+        task = self._task
+        given = Given(tuple(needs.values()), tuple(shared), self._chosen.on_failure)
+        id = ids.first()
+        made = Provisional(id) if ids.clock is GUESSED_CLOCK else None
+        return Jobs(task.app, task.name, id, parts, given if needs else None, provisional=made)
+
+    def _encode_each(
+        self, items: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Iterator[tuple[bytes, Given | None]]:
+        """A body per item. Outputs among the other arguments are looked for once, not each time."""
+        beside, shared = None, None
+        for item in items:
+            if beside is not None:
+                try:
+                    yield beside(item), shared
+                    continue
+                except HasOutput:  # in this item, as well
+                    pass
+            body, given = self._encode((item, *args), kwargs)
+            yield body, given
+            if given is not None and beside is None and not _holds_output(item):
+                beside, shared = self._task.codec.beside(body), given
+
+    def _encode(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[bytes, Given | None]:
+        """The arguments, and what of them other jobs give."""
+        codec = self._task.codec
+        try:
+            return codec.encode(args, kwargs), None
+        except HasOutput:
+            body, found = codec.encode_around_outputs(args, kwargs)
+        needs, fills = outputs_among(found)
+        return body, Given(tuple(needs), (fills,), self._chosen.on_failure) if needs else None
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Store a job; once this returned it will run, whatever happens to this process."""
+        app = self._task.app
+        connection = app.connection_for(self._chosen.connection)
+        body, given = self._encode(args, kwargs)
+        alone = connection is not None
+        app.know_time()
+        job = self._make(body, self._encoded_options(), alone=alone, given=given)
+        return app.enqueue([job], connection=connection)[0]
+
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `enqueue`, without holding up the event loop."""
+        app, connection = self._task.app, self._chosen.connection
+        body, given = self._encode(args, kwargs)
+        alone = connection is not None
+        await app.know_time_async()
+        job = self._make(body, self._encoded_options(), alone=alone, given=given)
+        return (await app.enqueue_async([job], connection=connection))[0]
+
+    def enqueue_many(
+        self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None = None
+    ) -> Batch:
+        """Store a job per row of arguments (tuples or dicts), with one commit per 10,000.
+
+        With an `id` the call may be made again, with the same rows: it goes on where it stopped.
+        Without one each call stores its rows anew. Returns how many rows are stored under the id.
+        """
+        if self._chosen.unique is not None:
+            raise Refused("enqueue_many: options(unique=...) would let only the first row through")
+        check_text("id", id)
+        tracing = self._task.app.tracing
+        if tracing is None:
+            return self._enqueue_many(rows, id)
+        with tracing.sending_many(self._lane) as sending:
+            batch = self._enqueue_many(rows, id, sending.stamped)
+            sending.jobs = batch.count
+            return batch
+
+    def _enqueue_many(
+        self,
+        rows: Iterable[tuple[Any, ...] | Mapping[str, Any]],
+        id: str | None,
+        stamped: Callable[[bytes], bytes] | None = None,
+    ) -> Batch:
+        broker, connection = self._task.app.broker_for(self._chosen.connection)
+        options = self._encoded_options()
+        count = self._rows_before(broker, id, connection)
+        example = "rows of arguments, as enqueue_many([(1, 2), (3, 4)])"
+        remaining = _iterated(rows, "enqueue_many", example)
+        skipped = sum(1 for _ in islice(remaining, count))
+        if skipped < count:
+            raise Refused(
+                f"batch {id!r}: {count} rows are stored, but only {skipped} were given now"
+            )
+        while chunk := list(islice(remaining, ROWS_PER_COMMIT)):
+            bodies = self._task.codec.encode_many(chunk, count)
+            if options != b"{}":
+                bodies = [add_options(body, options) for body in bodies]
+            if stamped is not None:
+                bodies = [stamped(body) for body in bodies]
+            jobs = (
+                cut(self._lane, bodies, self._task.app.ids.first)
+                if self._plain
+                else [self._make(body, b"{}") for body in bodies]
+            )
+            self._send_rows(broker, jobs, Batch(id, count) if id else None, connection)
+            count += len(bodies)
+        return Batch(id or "", count)
+
+    def _rows_before(self, broker: Broker, id: str | None, connection: Any) -> int:
+        """How many rows an earlier call stored under this id."""
+        if id is None:
+            return 0
+        empty = Batch(id)
+        if connection is not None:
+            with self._task.app.patience.asked_once():
+                return broker.enqueue([], batch=empty, connection=connection).batch
+        return self._task.app.ask(lambda: broker.enqueue([], batch=empty).batch)
+
+    def _send_rows(
+        self, broker: Broker, jobs: list[Any], batch: Batch | None, connection: Any
+    ) -> None:
+        app, sent = self._task.app, False
+        if connection is not None:
+            with app.patience.asked_once():
+                broker.enqueue(jobs, batch=batch, connection=connection)
+            return
+
+        def send() -> None:
+            nonlocal sent
+            # A batch is not sent again whose answer alone was lost: it would be refused.
+            before = broker.enqueue([], batch=Batch(batch.id)).batch if sent and batch else None
+            if batch is not None and before not in {None, batch.count}:
+                return
+            sent = True
+            broker.enqueue(jobs, batch=batch)
+
+        app.ask(send)
+
+    def _encoded_options(self) -> bytes:
+        """What goes into the body beside the arguments; hooks may add headers, once per call."""
+        self._task.app.queues.check_key(self._lane.queue, self._chosen.key)
+        hooks = self._task.app.enqueue_hooks
+        if not hooks:
+            return self._options
+        headers = dict(self._chosen.body.headers)
+        for hook in hooks:
+            hook(headers, self._task)
+        headers = check_texts("headers", headers)
+        return msgspec.json.encode(msgspec.structs.replace(self._chosen.body, headers=headers))
+
+    def _make(
+        self,
+        body: bytes,
+        options: bytes,
+        *,
+        alone: bool = False,
+        given: Given | None = None,
+        ids: Ids | None = None,
+    ) -> Job[R]:
+        task, chosen, lane = self._task, self._chosen, self._lane
+        app = task.app
+        ids = ids or app.ids  # whose clock is that of all its times, also if the store opens now
+        run_at, expires_at = chosen.at, None
+        if chosen.delay is not None:
+            run_at = ids.clock.now() + chosen.delay
+        if chosen.expires is not None:
+            expires_at = ids.clock.now() + chosen.expires
+        # Joined, it is not committed for a while: neighbours would have to wait for that.
+        id = ids.first() if alone else ids.next(self._neighbours)
+        guessed = ids.clock is GUESSED_CLOCK
+        return Job(
+            task=lane.task,
+            body=add_options(body, options),
+            id=id,
+            queue=lane.queue,
+            version=lane.version,
+            priority=lane.priority,
+            run_at=run_at,
+            key=chosen.key,
+            unique=chosen.unique,
+            runs_on=lane.runs_on,
+            tags=chosen.tags,
+            search=_searched(task.search, body) if task.search else {},
+            expires_at=expires_at,
+            at_most_once=task.at_most_once,
+            app=app,
+            given=given,
+            provisional=Provisional(id, chosen.delay is not None) if guessed else None,
+        )
+
+
+def _iterated(rows: Iterable[Any], what: str, example: str) -> Iterator[Any]:
+    try:
+        return iter(rows)
+    except TypeError:
+        raise Refused(f"{what}({rows!r}): {example}") from None
+
+
+def _holds_output(item: Any) -> bool:
+    _, found = taken_out([item], repr)
+    return bool(found)
+
+
+def _searched(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
+    arguments = msgspec.json.decode(body)["args"]
+    found = {path: argument_text(arguments, path) for path in paths}
+    return {path: text for path, text in found.items() if text is not None}
+
+
+def check_name(what: str, name: object) -> str:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise Refused(
+            f"{what} {name!r}: 1 to 200 characters out of letters, digits and _ . : / - are allowed"
+        )
+    return name
+
+
+def check_task(what: str, name: object) -> str:
+    """The name of a task: one that is no path."""
+    name = check_name(what, name)
+    check_no_path(what, name)
+    return name
+
+
+def check_text(what: str, text: object) -> str | None:
+    if text is None:
+        return None
+    if not isinstance(text, str) or not 0 < len(text) <= 500 or "\x00" in text:
+        raise Refused(f"{what}={text!r}: a text of 1 to 500 characters")
+    return text
+
+
+def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    checked = check_texts("tags", tags)
+    for name, value in checked.items():
+        check_name("tag", name)
+        check_text(f"tag {name}", value)
+    return checked
+
+
+def check_texts(what: str, texts: Mapping[str, str] | None) -> dict[str, str]:
+    if texts is not None and not isinstance(texts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+        raise Refused(f'{what}={texts!r}: a dict of texts, as {what}={{"tenant": "a"}}')
+    checked = dict(texts or {})
+    for name, value in checked.items():
+        if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+            raise Refused(f"{what}: {name!r}: {value!r}: both must be texts; write str(...)")
+        if fault := fault_in(name, f"{what}: a name") or fault_in(value, f"{what}: {name}"):
+            raise Refused(fault)
+    return checked
+
+
+def check_priority(priority: object) -> int:
+    if type(priority) is not int or not -100 <= priority <= 100:
+        raise Refused(f"priority={priority!r}: a whole number from -100 to 100, higher goes first")
+    return priority
+
+
+def check_seconds(what: str, value: float | timedelta | None) -> float | None:
+    """A span of time, in seconds."""
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  as above
+        raise Refused(f"{what}={value!r}: seconds as a number, or a timedelta")
+    if not 0 <= seconds <= _LONGEST:
+        raise Refused(f"{what}={value!r}: seconds, 0 or more, and at most a thousand years")
+    return float(seconds)
+
+
+def check_timeout(timeout: float | timedelta | None) -> float | None:
+    seconds = check_seconds("timeout", timeout)
+    if seconds == 0:
+        raise Refused(f"timeout={timeout!r}: more than 0 seconds; leave it out for no limit")
+    return seconds
+
+
+def check_moment(what: str, moment: datetime | None) -> float | None:
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  as above
+        raise Refused(f"{what}={moment!r}: a datetime; for a span of time use delay")
+    if moment.tzinfo is None:
+        raise Refused(
+            f"{what}={moment!r}: has no time zone; write datetime(..., tzinfo=UTC) or .astimezone()"
+        )
+    return moment.timestamp()
+
+
+def check_strategy(what: str, strategy: object) -> None:
+    if strategy not in (None, "keep", "delete") and not isinstance(strategy, Repeat):
+        raise Refused(f'{what}={strategy!r}: "keep", "delete" or Repeat(...)')
+
+
+def check_on_failure(on_failure: object) -> OnFailure | None:
+    if on_failure not in (None, "cancel", "continue"):
+        raise Refused(f'on_failure={on_failure!r}: "cancel" or "continue"')
+    return on_failure
+
+
+def check_unique(key: str | None, until: str, seconds: float | None) -> Unique | None:
+    if key is None:
+        if seconds is not None or until != "ended":
+            raise Refused(
+                "unique_for and unique_until say how long unique=... holds; give that, too"
+            )
+        return None
+    check_text("unique", key)
+    if until not in ("started", "ended", "time"):
+        raise Refused(f'unique_until={until!r}: "started", "ended" or "time"')
+    if until == "time" and seconds is None:
+        raise Refused('unique_until="time" needs unique_for=..., the seconds that it holds')
+    return Unique(key, until, seconds)

@@ -1,0 +1,367 @@
+"""Task: a function that can run later, with its policy.
+
+    task(...)            a plain call, runs here           task.job(...)      a Job, a value
+    task.enqueue(...)    stored, and type-checked alike    task.options(...)  the same, with options
+
+A task is code; a job only names it. Its annotations are read at the first job, not at the
+definition, so that they may mention what is defined further down.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, ParamSpec, TypeVar
+
+from penstock.app.resources import resources_of
+from penstock.enqueue.codec import (
+    ArgumentCodec,
+    JobOptions,
+    ResultCodec,
+    read_body,
+    retry_numbers,
+)
+from penstock.errors import Refused
+from penstock.flows.flow import OnFailure
+from penstock.job import DETACHED, Job
+from penstock.run.decide import Policy
+from penstock.task.options import (
+    Chosen,
+    Prepared,
+    check_moment,
+    check_name,
+    check_on_failure,
+    check_priority,
+    check_seconds,
+    check_strategy,
+    check_tags,
+    check_task,
+    check_text,
+    check_texts,
+    check_timeout,
+    check_unique,
+)
+from penstock.task.retry import NO_RETRY, Retry, Strategy
+from penstock.task.signature import hints_of, name_of, signature_text
+
+if TYPE_CHECKING:
+    from penstock.app.app import App
+    from penstock.task.backfill import Backfill, Partition, Step
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Mode = Literal["async", "thread", "process"]
+
+
+class Task(Prepared[P, R]):
+    """A function with its policy; made by `@app.task`. Its jobs return an R."""
+
+    def __init__(
+        self,
+        app: App,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        mode: Literal["thread", "process"] | None = None,
+        version: int = 1,
+        aliases: Collection[str] = (),
+        runs_on: Collection[str] = (),
+        search: Collection[str] = (),
+        secret: Collection[str] = (),
+        keep: float | timedelta | None = None,
+        at_most_once: bool = False,
+        detached: bool = False,
+        max_memory: int | None = None,
+        max_cpu: float | timedelta | None = None,
+        on_success: Strategy = "keep",
+        on_error: Strategy = "keep",
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+        declared: bool = False,
+        names: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.app = app
+        self.function = function
+        self.declared = declared  # its code lives elsewhere
+        self.name = check_task("task", name or _own_name(function))
+        self.version = _check_version(self.name, version)
+        self.aliases = tuple(check_task("alias", alias) for alias in _several("aliases", aliases))
+        self.runs_on = tuple(
+            sorted(check_name("runs_on", tag) for tag in _several("runs_on", runs_on))
+        )
+        self.search = _several("search", search)
+        self.secret = _several("secret", secret)
+        self.at_most_once = bool(at_most_once)
+        self.detached = bool(detached)
+        self.max_memory = max_memory
+        self.max_cpu = check_seconds("max_cpu", max_cpu)
+        if max_memory is not None and (type(max_memory) is not int or max_memory <= 0):
+            raise Refused(f"task {self.name}: max_memory={max_memory!r}: bytes, as 2 * 1024**3")
+        if not detached and not (max_memory is max_cpu is None):
+            raise Refused(
+                f"task {self.name}: max_memory and max_cpu are for detached tasks, which have a"
+                " process of their own: detached=True"
+            )
+        # So that a store finds these jobs without the code; in the tags, which it has indexed.
+        self._marks: dict[str, str] = dict(DETACHED) if detached else {}
+        self.keep = check_seconds("keep", keep)
+        self.timeout = check_timeout(timeout)
+        self.mode: Mode = _check_mode(self.name, function, mode)
+        self.resources = resources_of(function)
+        self._check_fields()
+        for what, strategy in (
+            ("on_success", on_success),
+            ("on_error", on_error),
+            ("on_timeout", on_timeout),
+        ):
+            check_strategy(what, strategy)
+        self.policy = Policy(
+            retry=_check_retry(retry) or NO_RETRY,
+            on_success=on_success,
+            on_error=on_error,
+            on_timeout=on_timeout,
+            keep=self.keep,
+        )
+        self._names = names or {}
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+        chosen = Chosen(
+            queue=check_name("queue", queue),
+            priority=check_priority(priority),
+            tags={**check_tags(tags), **self._marks},
+            body=JobOptions(secret=self.secret),
+        )
+        self.queue = chosen.queue
+        super().__init__(self, chosen)
+
+    if TYPE_CHECKING:  # each of the two kinds below says what its call gives
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    @cached_property
+    def signature_text(self) -> str:
+        """The call as a person writes it, without resources."""
+        return signature_text(self.function, self.resources)
+
+    @cached_property
+    def codec(self) -> ArgumentCodec:
+        """How its arguments are stored."""
+        return ArgumentCodec(self.function, self.resources, self._names)
+
+    @cached_property
+    def results(self) -> ResultCodec:
+        """How its results are stored."""
+        annotation = hints_of(self.function, self._names, ("return",)).get("return", Any)
+        return ResultCodec(None if annotation in (Never, NoReturn) else annotation)
+
+    def timeout_of(self, job: Job[Any]) -> float | None:
+        """How long this job may run, in seconds; None is for ever."""
+        if b'"timeout"' in job.body:
+            try:
+                timeout = read_body(job.body).timeout
+            except Refused:
+                timeout = None
+            if timeout is not None:
+                return timeout
+        return self.timeout
+
+    def options(
+        self,
+        *,
+        delay: float | timedelta | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        unique: str | None = None,
+        unique_for: float | timedelta | None = None,
+        unique_until: Literal["started", "ended", "time"] = "ended",
+        queue: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        on_success: Strategy | None = None,
+        on_error: Strategy | None = None,
+        on_timeout: Strategy | None = None,
+        tags: Mapping[str, str] | None = None,
+        expires: float | timedelta | None = None,
+        timeout: float | timedelta | None = None,
+        retry: Retry | None = None,
+        connection: Any = None,
+        on_failure: OnFailure | None = None,
+    ) -> Prepared[P, R]:
+        """The task with options for its next jobs.
+
+        `delay` and `expires` are seconds or a timedelta from now, `at` is a datetime with its zone.
+        While the job under the key `unique` stands, no second one is stored: until it "ended" or
+        "started", or, with "time", for `unique_for` seconds. `connection` joins the caller's
+        transaction: the job is there if, and only if, that commits. When a job that it needs did
+        not succeed, `on_failure` says whether it is cancelled or runs with what there is.
+        """
+        if delay is not None and at is not None:
+            raise Refused("delay and at both say when the job runs: give one of them")
+        for what, strategy in (
+            ("on_success", on_success),
+            ("on_error", on_error),
+            ("on_timeout", on_timeout),
+        ):
+            check_strategy(what, strategy)
+        own = self._chosen
+        chosen = Chosen(
+            queue=own.queue if queue is None else check_name("queue", queue),
+            priority=own.priority if priority is None else check_priority(priority),
+            delay=check_seconds("delay", delay),
+            at=check_moment("at", at),
+            key=check_text("key", key),
+            unique=check_unique(unique, unique_until, check_seconds("unique_for", unique_for)),
+            tags={**own.tags, **check_tags(tags), **self._marks},
+            expires=check_seconds("expires", expires),
+            body=JobOptions(
+                headers=check_texts("headers", headers),
+                timeout=check_timeout(timeout),
+                retry=None if retry is None else retry_numbers(self._own_retry(retry)),
+                on_success=on_success,
+                on_error=on_error,
+                on_timeout=on_timeout,
+                secret=self.secret,
+            ),
+            connection=connection,
+            on_failure=check_on_failure(on_failure),
+        )
+        return Prepared(self, chosen)
+
+    def backfill(
+        self,
+        start: Partition | str,
+        end: Partition | str,
+        *,
+        max_running: int | None = 4,
+        skip_done: bool = True,
+        step: Step | None = None,
+    ) -> Backfill:
+        """A job for each partition from `start` to `end`, both included; printed it is a grid.
+
+        A partition is the first argument: a date (given as such or as "2026-01-31"), a datetime or
+        an int, `step` apart (a day, an hour, 1). Asked again, also by several at once, no partition
+        has two jobs: what waits or runs is left alone, what failed is tried again, and what is done
+        stays done, or with `skip_done=False` runs once more. At most `max_running` of them run at a
+        time over all workers, by a limit per key that stays with the task.
+        """
+        from penstock.task.backfill import backfill
+
+        return backfill(self, start, end, max_running=max_running, skip_done=skip_done, step=step)
+
+    def _own_retry(self, retry: Retry) -> Retry:
+        checked = _check_retry(retry) or NO_RETRY
+        for name in ("on", "never"):
+            given = getattr(checked, name)
+            if given not in (getattr(NO_RETRY, name), getattr(self.policy.retry, name)):
+                raise Refused(
+                    f"options(retry=Retry({name}=...)): exception classes are code and stay with"
+                    f" the task; set {name} there, and the numbers here"
+                )
+        return checked
+
+    def _check_fields(self) -> None:
+        arguments = inspect.signature(self.function).parameters.keys() - self.resources.keys()
+        searched = [("search", path, path.partition(".")[0]) for path in self.search]
+        hidden = [("secret", name, name) for name in self.secret]
+        for what, given, argument in (*searched, *hidden):
+            if argument not in arguments:
+                raise Refused(
+                    f"task {self.name}: {what}={given!r} names no argument of"
+                    f" {signature_text(self.function, self.resources)}"
+                )
+        for _, path, argument in searched:
+            if argument in self.secret:
+                raise Refused(
+                    f"task {self.name}: search={path!r} is of a secret argument: what is searched"
+                    " for stands in an index, as it is"
+                )
+
+
+class PlainTask(Task[P, R]):
+    """A task over a plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """A plain call: runs here and now, with its resources filled in."""
+        if not self.resources:
+            return self.function(*args, **kwargs)
+        missing = _missing(self, args, kwargs)
+        return self.function(*args, **kwargs, **self.app.resources.fill(missing))
+
+
+class AsyncTask(Task[P, R]):
+    """A task over an `async def` function; a plain call is awaited."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        missing = _missing(self, args, kwargs) if self.resources else {}
+        return await self.function(*args, **kwargs, **await self.app.resources.fill_async(missing))
+
+
+def _missing(
+    task: Task[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    given = inspect.signature(task.function).bind_partial(*args, **kwargs).arguments
+    return {name: each for name, each in task.resources.items() if name not in given}
+
+
+def stub(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with the same signature that cannot be called: the code lives elsewhere."""
+
+    def elsewhere(*_: Any, **__: Any) -> NoReturn:
+        raise Refused(
+            f"task {name} is only declared here, its code lives elsewhere;"
+            " enqueue it, and a worker that has the code will run it"
+        )
+
+    elsewhere.__wrapped__ = function  # pyright: ignore[reportFunctionMemberAccess]  inspect follows it to the signature
+    for attribute in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
+        setattr(elsewhere, attribute, getattr(function, attribute))
+    return elsewhere
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    if function.__name__ == "<lambda>":
+        raise Refused('a lambda has no name that jobs could mention; give it one: name="mail:send"')
+    return name_of(function)
+
+
+def _several(what: str, names: Collection[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise Refused(f'{what}={names!r}: several names, write {what}=("{names}",)')
+    return tuple(names)
+
+
+def _check_retry(retry: object) -> Retry | None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise Refused(f"retry={retry!r}: write Retry(limit=3, delay=10)")
+    return retry
+
+
+def _check_version(name: str, version: object) -> int:
+    if type(version) is not int or version < 1:
+        raise Refused(f"task {name}: version={version!r}: a whole number from 1 up")
+    return version
+
+
+def _check_mode(name: str, function: Callable[..., Any], mode: str | None) -> Mode:
+    if inspect.iscoroutinefunction(function):
+        if mode not in (None, "async"):
+            raise Refused(f"task {name}: mode={mode!r}, but an `async def` runs on the event loop")
+        return "async"
+    if mode not in (None, "thread", "process"):
+        raise Refused(
+            f'task {name}: mode={mode!r}: "thread" or "process"; an `async def` is async by itself'
+        )
+    return "process" if mode == "process" else "thread"

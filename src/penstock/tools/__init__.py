@@ -1,0 +1,1 @@
+"""Behind `penstock bench` and `penstock demo`."""

@@ -1,0 +1,120 @@
+"""What a claim costs with millions of jobs around those that are claimed.
+
+The crowd stands in a thousand queues, a tenth of it delayed and a tenth of it paused. What stands
+alone has a store of its own, and the two are asked in turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from statistics import median
+
+from penstock.broker.protocol import Broker, WorkerRow
+from penstock.brokers import open_broker
+from penstock.errors import PenstockError
+from penstock.job import succeeded
+from penstock.rules.rule import Rule, RuleKind
+from penstock.tools.bench import measure
+from penstock.tools.bench.measure import TEXT, Say
+from penstock.tools.bench.postgres.databases import Place
+from penstock.tools.bench.tasks import app, held, other, wanted
+
+QUEUES = 1000
+_ROUNDS = 6
+_CLAIMS = 20  # in each round
+_CLAIM = 100
+_DAY = 86400.0
+
+
+def crowd(place: Place, pending: int, say: Say) -> dict[str, float]:
+    """Milliseconds: claims of 100 alone, in the crowd, of the crowd; count, pause and resume."""
+    with place.database() as alone, place.database() as crowded:
+        _fill(crowded, pending, say)
+        say(f"claims of {_CLAIM}, alone and with {pending:,} others around")
+        looked = [_first_claim(crowded) for _ in range(5)]
+        small, large = open_broker(alone), open_broker(crowded)
+        try:
+            for broker in (small, large):
+                _claims(broker, ("wanted",))  # the first ones warm up both
+            times: dict[Broker, list[float]] = {small: [], large: []}
+            for number in range(_ROUNDS):
+                for broker in (small, large) if number % 2 else (large, small):
+                    times[broker] += _claims(broker, ("wanted",))
+            anywhere = _claims(large, None)
+            counted = [_timed(large.count) for _ in range(5)]
+            rules = [_pause_and_resume(large, f"crowd-{number}") for number in range(5)]
+        finally:
+            small.close()
+            large.close()
+    return {
+        "pending": pending,
+        "queues": QUEUES,
+        "claim_alone_ms": 1000 * median(times[small]),
+        "claim_crowded_ms": 1000 * median(times[large]),
+        "claim_any_ms": 1000 * median(anywhere),
+        "look_ms": 1000 * median(looked),
+        "count_ms": 1000 * median(counted),
+        "pause_ms": 1000 * median(pause for pause, _ in rules),
+        "resume_ms": 1000 * median(resume for _, resume in rules),
+    }
+
+
+def _fill(url: str, pending: int, say: Say) -> None:
+    each = pending // QUEUES
+    tenth = [(number, TEXT) for number in range(each // 10)]
+    most = [(number, TEXT) for number in range(each - 2 * len(tenth))]
+    with measure.store(url):
+        for number in range(QUEUES):
+            if number % 100 == 0:
+                say(f"{number * each:,} of {pending:,} pending jobs")
+            queue = f"crowd-{number}"
+            other.options(queue=queue).enqueue_many(most)
+            held.options(queue=queue).enqueue_many(tenth)
+            other.options(queue=queue, delay=_DAY).enqueue_many(tenth)
+        app.broker.set_rule(Rule(RuleKind.PAUSE, task=held.name))
+
+
+def _first_claim(url: str) -> float:
+    """Seconds of a new worker's first claim, which looks at all lanes."""
+    broker = open_broker(url)
+    try:
+        broker.enqueue([wanted.job(0, TEXT)])
+        worker = WorkerRow(id="bench-first", tasks=app.known_tasks())
+        began = time.perf_counter()
+        jobs = broker.claim(worker, ("wanted",), _CLAIM)
+        seconds = time.perf_counter() - began
+        broker.settle([(job, succeeded()) for job in jobs])
+        return seconds
+    finally:
+        broker.close()
+
+
+def _claims(broker: Broker, queues: Collection[str] | None) -> list[float]:
+    """Seconds of each claim of 100."""
+    worker = WorkerRow(id="bench", tasks=app.known_tasks())
+    if queues is not None:
+        broker.enqueue([wanted.job(number, TEXT) for number in range(_CLAIMS * _CLAIM)])
+    times: list[float] = []
+    for _ in range(_CLAIMS):
+        began = time.perf_counter()
+        jobs = broker.claim(worker, queues, _CLAIM)
+        times.append(time.perf_counter() - began)
+        if len(jobs) != _CLAIM:
+            raise PenstockError(f"the benchmark claimed {len(jobs)} jobs instead of {_CLAIM}")
+        broker.settle([(job, succeeded()) for job in jobs])
+    return times
+
+
+def _pause_and_resume(broker: Broker, queue: str) -> tuple[float, float]:
+    rule = Rule(RuleKind.PAUSE, queue=queue)
+    return (
+        _timed(lambda: broker.set_rule(rule)),
+        _timed(lambda: broker.clear_rule(RuleKind.PAUSE, queue=queue)),
+    )
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began

@@ -1,0 +1,56 @@
+"""What a measurement cost the server: WAL, transactions, and statements where they are counted.
+
+Read before and after, on a connection of its own. Transactions and WAL are the server's own
+figures; WAL is that of the whole server, so nothing else may run on it meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, LiteralString, NamedTuple
+
+import psycopg
+
+from penstock.tools.bench.postgres.statements import sql
+
+_SETTLE_SECONDS = 0.3  # a session's figures are added when it has ended
+
+
+class Reading(NamedTuple):
+    wal_bytes: int
+    full_pages: int
+    transactions: int
+    statements: int | None  # None: nobody counts them on this server
+
+
+def read(url: str) -> Reading:
+    """As it stands now."""
+    time.sleep(_SETTLE_SECONDS)
+    with psycopg.connect(url, autocommit=True) as connection:
+        wal, pages, transactions = _row(connection, sql.meter)
+        counted = _row(connection, sql.has_statements)[0]
+        statements = _row(connection, sql.calls)[0] if counted else None
+    return Reading(wal, pages, transactions, statements)
+
+
+def cost(name: str, before: Reading, after: Reading, jobs: int) -> dict[str, float]:
+    """Of one job: bytes of WAL, transactions, statements."""
+    figures = {
+        f"{name}_wal_bytes_per_job": (after.wal_bytes - before.wal_bytes) / jobs,
+        f"{name}_full_pages": float(after.full_pages - before.full_pages),
+        f"{name}_transactions_per_job": (after.transactions - before.transactions) / jobs,
+    }
+    if before.statements is not None and after.statements is not None:
+        figures[f"{name}_statements_per_job"] = (after.statements - before.statements) / jobs
+    return figures
+
+
+def facts(url: str) -> dict[str, str]:
+    """The server's settings that the figures depend on."""
+    with psycopg.connect(url) as connection:
+        return dict(connection.execute(sql.facts).fetchall())
+
+
+def _row(connection: psycopg.Connection[Any], statement: LiteralString) -> tuple[Any, ...]:
+    row = connection.execute(statement).fetchone()
+    return tuple(row or ())

@@ -1,0 +1,42 @@
+"""The limits of the server itself: rows of a job's size through the driver, and nothing around."""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+
+from penstock.enqueue.ids import Ids, to_bytes
+from penstock.tools.bench.postgres.statements import sql
+
+ROWS_PER_COMMIT = 100_000
+_BODY = b'{"args":{"number":1234567,"text":"' + b"x" * 60 + b'"}}'
+
+
+def copy(url: str, rows: int) -> float:
+    """Rows per second by COPY and `write_row`, 100,000 per commit."""
+    ids = Ids()
+    values = [(to_bytes(ids.next()), 7, _BODY) for _ in range(rows)]
+    with psycopg.connect(url) as connection:
+        connection.execute(sql.raw_table)
+        connection.commit()
+        began = time.perf_counter()
+        for first in range(0, rows, ROWS_PER_COMMIT):
+            with connection.cursor() as cursor, cursor.copy(sql.raw_copy) as lines:
+                lines.set_types(("bytea", "int8", "bytea"))
+                for row in values[first : first + ROWS_PER_COMMIT]:
+                    lines.write_row(row)
+            connection.commit()
+        return rows / (time.perf_counter() - began)
+
+
+def single(url: str, rows: int) -> float:
+    """Commits per second of one row each, prepared."""
+    ids = Ids()
+    values = [(to_bytes(ids.next()), 7, _BODY) for _ in range(rows)]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.raw_table)
+        began = time.perf_counter()
+        for row in values:
+            connection.execute(sql.raw_insert, row, prepare=True)
+        return rows / (time.perf_counter() - began)

@@ -1,0 +1,136 @@
+"""Full load while somebody's snapshot is open: a dump, a report, a session that was forgotten.
+
+The load is a real worker and a process that keeps its backlog standing. Claims are timed beside
+it: out of that backlog, and of jobs that have just come into a queue where there were none.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from statistics import median
+from typing import NamedTuple
+
+import psycopg
+
+from penstock.broker.protocol import Broker, WorkerRow
+from penstock.brokers import open_broker
+from penstock.errors import PenstockError
+from penstock.job import succeeded
+from penstock.tools.bench import measure
+from penstock.tools.bench.measure import TEXT, Say
+from penstock.tools.bench.postgres.databases import Place
+from penstock.tools.bench.postgres.statements import sql
+from penstock.tools.bench.tasks import app, wanted
+
+_BACKLOG = 100_000
+# Linux lets what is written lie for 30 s. Only then does writing back begin, which costs a machine
+# with few cores a fifth of its throughput, whatever snapshots are open.
+_WARM_SECONDS = 40.0
+_WINDOW_SECONDS = 10.0
+_CLAIM = 100
+_PAUSE_SECONDS = 0.05
+
+
+class Claims(NamedTuple):
+    """Seconds of each claim of 100."""
+
+    backlog: list[float]  # where there is always more
+    news: list[float]  # where there was nothing the moment before
+
+
+def held_open(place: Place, seconds: float, say: Say) -> dict[str, float]:
+    """Jobs per second and the median claim, before and at the end of a snapshot's time."""
+    window = min(_WINDOW_SECONDS, seconds / 2)
+    with place.database() as url:
+        broker = open_broker(url)
+        try:
+            with _feeder(url), measure.worker(url, "--queues", "bench"):
+                warm = min(_WARM_SECONDS, seconds)
+                say(f"full load, for {warm:.0f} s")
+                _wait_for_load(broker)
+                _probe(broker, warm)
+                began = time.time()
+                before = _probe(broker, window)
+                with _snapshot(url):
+                    say(f"a snapshot is open for {seconds:.0f} s")
+                    _probe(broker, seconds - window)
+                    late = time.time()
+                    during = _probe(broker, window)
+        finally:
+            broker.close()
+        load_before, load_held = _ended(url, began, window), _ended(url, late, window)
+    return {
+        "snapshot_seconds": seconds,
+        "load_before": load_before,
+        "load_held": load_held,
+        "claim_before_ms": 1000 * median(before.backlog),
+        "claim_held_ms": 1000 * median(during.backlog),
+        "claim_news_before_ms": 1000 * median(before.news),
+        "claim_news_held_ms": 1000 * median(during.news),
+    }
+
+
+@contextmanager
+def _feeder(url: str) -> Generator[None]:
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.tools.bench.postgres.backlog_feeder",
+        url,
+        str(_BACKLOG),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def _snapshot(url: str) -> Generator[None]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("begin isolation level repeatable read")
+        connection.execute(sql.snapshot)
+        yield
+        connection.execute("rollback")
+
+
+def _wait_for_load(broker: Broker) -> None:
+    until = time.monotonic() + 60
+    while not any(row.alive and row.running for row in broker.workers()):
+        if time.monotonic() > until:
+            raise PenstockError("the benchmark's worker does not start")
+        time.sleep(0.05)
+
+
+def _probe(broker: Broker, seconds: float) -> Claims:
+    """Claims of 100, for so long."""
+    times = Claims([], [])
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        times.backlog.append(_claim(broker, "bench"))
+        broker.enqueue([wanted.job(number, TEXT) for number in range(_CLAIM)])
+        times.news.append(_claim(broker, "wanted"))
+        time.sleep(_PAUSE_SECONDS)
+    return times
+
+
+def _claim(broker: Broker, queue: str) -> float:
+    # A worker each, as one would have it: what one knows of its queue is not the other's.
+    worker = WorkerRow(id=f"bench-{queue}", tasks=app.known_tasks(), queues=(queue,))
+    began = time.perf_counter()
+    jobs = broker.claim(worker, (queue,), _CLAIM)
+    seconds = time.perf_counter() - began
+    broker.settle([(job, succeeded()) for job in jobs])
+    return seconds
+
+
+def _ended(url: str, since: float, seconds: float) -> float:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(sql.ended, (since, since + seconds)).fetchone()
+    return (row or (0,))[0] / seconds

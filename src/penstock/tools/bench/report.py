@@ -1,0 +1,174 @@
+"""The order of the measurements, and how they are shown."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.app.version import release
+from penstock.cli import output
+from penstock.tools.bench import measure, raw
+from penstock.tools.bench.claim import claim as measure_claim
+from penstock.tools.bench.fan_in import Stores, fan_in
+
+SINGLE_JOBS = 2000
+LATENCY_JOBS = 200
+LATENCY_RATE = 50
+
+
+def bench(  # the one entry, called by the command line
+    broker: str,
+    jobs: int,
+    *,
+    claim: bool = False,
+    around: int = 1_000_000,
+    folder: Path | None = None,
+    json: bool = False,
+) -> dict[str, Any]:
+    """Measure, show, and give the figures."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=folder) as made:
+        place = Path(made)
+        figures: dict[str, Any] = {"broker": broker, "jobs": jobs, "machine": _machine(place)}
+        ticker = output.Ticker(quiet=json)
+        say = _say(ticker, json=json)
+        say(f"raw limit: {jobs:,} rows")
+        figures["raw_bulk"] = raw.bulk(place, jobs)
+        figures |= measure.backlog(f"sqlite:///{place / 'backlog.db'}", jobs, say)
+        figures |= fan_in(_stores(place), jobs, say)
+        single, waited = min(SINGLE_JOBS, jobs // 2), min(LATENCY_JOBS, jobs // 20)
+        say(f"{single:,} single enqueues")
+        figures["raw_single"] = raw.single(place, single)
+        figures["single_enqueue"] = measure.single(f"sqlite:///{place / 'single.db'}", single)
+        say(f"latency: {waited} jobs at {LATENCY_RATE} a second")
+        slept = measure.waits(f"sqlite:///{place / 'latency.db'}", waited, LATENCY_RATE)
+        figures |= measure.percentiles(slept)
+        if claim:
+            figures |= measure_claim(place, around, say)
+        ticker.done()
+    if json:
+        output.put_json(figures)
+    else:
+        _put(figures)
+    return figures
+
+
+def _stores(place: Path) -> Stores:
+    numbers = itertools.count(1)
+
+    @contextmanager
+    def store() -> Generator[str]:
+        path = place / f"store-{next(numbers)}.db"
+        yield f"sqlite:///{path}"
+        path.unlink(missing_ok=True)
+
+    return store
+
+
+def _say(ticker: output.Ticker, *, json: bool) -> measure.Say:
+    def say(text: str) -> None:
+        ticker.done()
+        if not json:
+            output.aside(f"... {text}")
+
+    return say
+
+
+def _machine(place: Path) -> dict[str, Any]:
+    return {
+        "penstock": release(),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "file_system": _file_system(place),
+        "journal_mode": "wal",
+        "synchronous": "full",
+        "history": True,
+        "implementation": sys.implementation.name,
+    }
+
+
+def _file_system(place: Path) -> str:
+    """The kind of file system below a path: on tmpfs a commit waits for no disk."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    best, kind = "", "unknown"
+    for mount in mounts:
+        _, where, what, *_ = mount.split()
+        inside = str(place.resolve()).startswith(where.rstrip("/") + "/")
+        if inside and len(where) >= len(best):
+            best, kind = where, what
+    return kind
+
+
+def _put(figures: dict[str, Any]) -> None:
+    machine = figures["machine"]
+    made = output.table("measure", "figure", "unit", "what bounds it", right=("figure",))
+    bulk, single = figures["raw_bulk"], figures["raw_single"]
+    share = figures["bulk_enqueue"] / bulk
+    wall = figures["processing_wall_seconds"]
+    rows = [
+        ("raw limit: executemany", f"{bulk:,.0f}", "rows/s", "SQLite, one row per job"),
+        (
+            "bulk enqueue",
+            f"{figures['bulk_enqueue']:,.0f}",
+            "jobs/s",
+            f"encoding and checking arguments; {share:.1f} times the raw limit, by parcels",
+        ),
+        (
+            "processing, one process",
+            f"{figures['processing']:,.0f}",
+            "jobs/s",
+            f"the interpreter: one core; {wall:.1f} s with start and end of the worker",
+        ),
+        (
+            "fan-in, one process",
+            f"{figures['fan_in']:,.0f}",
+            "jobs/s",
+            f"{figures['fan_in_ratio']:.2f} of as many plain jobs; with one that takes all outputs",
+        ),
+        ("raw single commits", f"{single:,.0f}", "commits/s", "fsync of the disk"),
+        (
+            "single enqueue",
+            f"{figures['single_enqueue']:,.0f}",
+            "jobs/s",
+            f"fsync of the disk; {figures['single_enqueue'] / single:.0%} of the raw commits",
+        ),
+    ]
+    for words, name in (("enqueue called", "call"), ("enqueue returned", "return")):
+        p50, p99 = figures[f"{name}_to_start_p50_ms"], figures[f"{name}_to_start_p99_ms"]
+        bound = "fsync, then waking the worker" if name == "call" else "waking the worker"
+        rows.append((f"{words} to task start", f"{p50:.2f} / {p99:.2f}", "ms p50/p99", bound))
+    if "claim_ratio" in figures:
+        around = f"{figures['around']:,} each pending, delayed, paused around"
+        rows += [
+            ("claim 100 alone", f"{figures['claim_alone_ms']:.2f}", "ms", "median of 5"),
+            ("claim 100 crowded", f"{figures['claim_crowded_ms']:.2f}", "ms", around),
+            (
+                "crowded / alone",
+                f"{figures['claim_ratio']:.2f}",
+                "",
+                "medians of 5 alternating runs",
+            ),
+            ("pause", f"{figures['pause_ms']:.2f}", "ms", "one commit"),
+            ("resume", f"{figures['resume_ms']:.2f}", "ms", "one commit"),
+        ]
+    for row in rows:
+        made.add_row(*row)
+    output.console().print(made)
+    output.say(
+        f"Penstock {machine['penstock']}, Python {machine['python']}, SQLite {machine['sqlite']}, "
+        f"{machine['system']}, {machine['cores']} cores, {machine['file_system']}; "
+        f"WAL, synchronous FULL, history on; {figures['jobs']:,} jobs of about 100 bytes",
+        "dim",
+    )

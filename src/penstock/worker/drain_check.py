@@ -1,0 +1,38 @@
+"""Is anything left for a worker to run, now or later? What `--drain` waits for."""
+
+from __future__ import annotations
+
+from penstock.broker.filter import Filter
+from penstock.broker.protocol import Broker, WorkerRow
+from penstock.broker.views import Count
+from penstock.job import State
+
+_LOOK_AT = 100
+
+
+def anything_left(broker: Broker, worker: WorkerRow) -> bool:
+    """Whether this worker may still be needed. Asked after a claim came back empty.
+
+    Scheduled jobs count, and those that run elsewhere: they may come back. Paused ones do not, nor
+    those that only another worker can run, nor those behind a failed one of their key.
+    """
+    return any(_left(broker, worker, count) for count in broker.count())
+
+
+def _left(broker: Broker, worker: WorkerRow, count: Count) -> bool:
+    if count.task not in worker.tasks:
+        return False
+    if worker.queues is not None and count.queue not in worker.queues:
+        return False
+    if count.scheduled or count.waiting or count.running:
+        return True
+    if not count.ready and not count.limited:
+        return False
+    # Ready, and yet not handed out: perhaps for workers with other tags, or with newer code.
+    wanted = Filter(task=(count.task,), queue=(count.queue,), state=(State.READY,))
+    return any(
+        job.version <= worker.tasks[count.task]
+        and worker.tags.issuperset(job.runs_on)
+        and (job.key is None or broker.why(job.id).cause != "stuck")
+        for job in broker.find(wanted, limit=_LOOK_AT).jobs
+    )
