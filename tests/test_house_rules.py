@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -153,3 +154,30 @@ def test_no_module_is_a_drawer_for_the_rest():
     names = {path.stem for path in MODULES}
 
     assert not names & {"utils", "util", "helpers", "helper", "common", "misc"}
+
+
+def test_every_module_of_the_core_is_listed_as_pure_or_as_not():
+    with (HOUSE / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    [pure] = [each for each in contracts if each["id"] == "pure"]
+    folders = ("app", "broker", "enqueue", "flows", "rules", "run", "schedules", "task")
+    modules = {
+        f"penstock.{folder}.{path.stem}"
+        for folder in folders
+        for path in (SOURCE / folder).glob("*.py")
+        if path.stem != "__init__"
+    }
+
+    assert modules <= set(pure["source_modules"]) | set(pure["forbidden_modules"])
+    assert not set(pure["source_modules"]) & set(pure["forbidden_modules"])
+
+
+def test_the_root_of_the_tree_fits_on_one_screen():
+    surfaces = {"cli", "web", "spark", "integrations", "testing", "tools"}
+    entries = {
+        path.stem
+        for path in SOURCE.iterdir()
+        if path.suffix in {".py", ""} and not path.name.startswith("__")
+    }
+
+    assert len(entries - surfaces) <= 14

@@ -14,7 +14,7 @@ def test_the_demo_proves_that_nothing_is_lost(cli):
     assert "Nothing was lost, nothing was settled twice." in said
     assert "unexpected keyword argument 'currency'" in said
     assert "Queue mail is paused by you" in said
-    assert "penstock find task:penstock.demo.tasks:unlucky --url sqlite:///" in said
+    assert "penstock find task:penstock.tools.demo.tasks:unlucky --url sqlite:///" in said
     assert "4242 4242" not in said
 
 

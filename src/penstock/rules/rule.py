@@ -3,7 +3,7 @@
 A rule stands beside the jobs, never in them: pausing a million jobs is one write. `pause` is the
 user's, `block` is the operator's and wins: resuming leaves a block in force. `limit` bounds how
 many run, and how many start in a time, over all workers together: `Limits` is the arithmetic.
-`order` says whose turn it is in a queue; see `penstock.order`.
+`order` says whose turn it is in a queue; see `penstock.rules.key_order`.
 """
 
 from __future__ import annotations

@@ -267,6 +267,6 @@ def tell(jobs: int, *, json: bool = False) -> int:
         figures = {**msgspec.structs.asdict(proof), "holds": proof.holds, "store": story.url}
         output.put_json(figures)
     narrator.step(f"That took {time.monotonic() - began:.0f} seconds. The store is still there:")
-    for words in ("find task:penstock.demo.tasks:unlucky", "history", "doctor"):
+    for words in ("find task:penstock.tools.demo.tasks:unlucky", "history", "doctor"):
         narrator.tell(f"{output.program()} {words} --url {story.url}", "cyan")
     return 0 if proof.holds else 1

@@ -1,6 +1,6 @@
 """Keeps a backlog of no-op jobs standing, in a process of its own.
 
-python -m penstock.bench.postgres.feed URL BACKLOG
+python -m penstock.tools.bench.postgres.feed URL BACKLOG
 """
 
 from __future__ import annotations
