@@ -30,7 +30,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "penstock"
 PAGES = sorted(DOCS.rglob("*.md"))
-OUTSIDE = [ROOT / name for name in ("README.md", "AGENTS.md", "CHANGELOG.md", "SECURITY.md")]
+OUTSIDE = [
+    ROOT / name
+    for name in ("README.md", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+]
 EVERYTHING = [*OUTSIDE, ROOT / "llms.txt", *PAGES]
 COMMANDS: dict[str, Any] = typer.main.get_command(root).commands  # pyright: ignore[reportAttributeAccessIssue]
 
