@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "penstock"
@@ -88,7 +88,7 @@ class Trace:
     def __init__(self) -> None:
         self.seen: dict[str, None] = {}
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> Self:
         threading.setprofile(self._look)
         sys.setprofile(self._look)
         return self
@@ -111,8 +111,8 @@ class Trace:
 def functions_of_one_job(url: str) -> list[str]:
     """What one job passes from `enqueue` to its history row, on a store that is warm already."""
     from penstock import App
-    from penstock.run.attempt import run
     from penstock.broker.views import WorkerRow
+    from penstock.run.attempt import run
 
     app = App(url)
 
