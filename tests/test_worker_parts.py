@@ -16,15 +16,15 @@ from penstock.app.locate import load_app, target_of
 from penstock.broker.protocol import WorkerRow
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Job
-from penstock.worker.claim_plan import Claims
-from penstock.worker.claim_size import MOST_IN_LEASE, Pace
+from penstock.worker.claim_plan import ClaimPlan
+from penstock.worker.claim_size import MOST_IN_LEASE, ClaimSize
 from penstock.worker.drain_check import anything_left
 from penstock.worker.health import serve
-from penstock.worker.running_slots import Flag, Slots, Vitals
+from penstock.worker.running_slots import Flag, RunningSlots, Vitals
 
 
 def test_a_lease_doubles_while_it_ends_quickly_and_is_full():
-    pace = Pace(10)
+    pace = ClaimSize(10)
 
     for _ in range(20):
         pace.lease_ended(0.01, full=True)
@@ -33,7 +33,7 @@ def test_a_lease_doubles_while_it_ends_quickly_and_is_full():
 
 
 def test_a_lease_that_took_long_is_halved_down_to_one():
-    pace = Pace(10)
+    pace = ClaimSize(10)
 
     for _ in range(10):
         pace.lease_ended(0.2, full=True)
@@ -42,7 +42,7 @@ def test_a_lease_that_took_long_is_halved_down_to_one():
 
 
 def test_a_lease_that_was_not_full_says_nothing():
-    pace = Pace(10)
+    pace = ClaimSize(10)
 
     pace.lease_ended(0.01, full=False)
 
@@ -50,7 +50,7 @@ def test_a_lease_that_was_not_full_says_nothing():
 
 
 def test_quick_jobs_are_taken_together_and_slow_ones_alone():
-    quick, medium, slow, unknown = Pace(10), Pace(10), Pace(10), Pace(10)
+    quick, medium, slow, unknown = ClaimSize(10), ClaimSize(10), ClaimSize(10), ClaimSize(10)
     quick.ran(100, 0.001)
     medium.ran(10, 0.01)
     slow.ran(1, 0.5)
@@ -62,7 +62,7 @@ def test_quick_jobs_are_taken_together_and_slow_ones_alone():
 
 
 def test_a_request_asks_for_as_many_as_there_are_free_hands():
-    claims = Claims(10, 100, processes=False, apart=False)
+    claims = ClaimPlan(10, 100, processes=False, apart=False)
     claims.know({"plain": "thread", "other": "async"})
     [first] = claims.wants(0.0)
     assert (first.kind.name, first.limit, first.sizes) == ("any", 10, None)
@@ -77,7 +77,7 @@ def test_a_request_asks_for_as_many_as_there_are_free_hands():
 
 
 def test_jobs_that_lapsed_before_travel_alone_and_in_a_process_of_their_own():
-    claims = Claims(10, 100, processes=True, apart=False)
+    claims = ClaimPlan(10, 100, processes=True, apart=False)
     claims.know({"plain": "thread"})
     [want] = claims.wants(0.0)
     jobs = [Job(task="plain", lapses=lapses, attempt=1) for lapses in (0, 1, 0)]
@@ -93,7 +93,7 @@ def test_jobs_that_lapsed_before_travel_alone_and_in_a_process_of_their_own():
 
 @pytest.mark.parametrize(("apart", "wanted"), [(False, []), (True, [20])])
 def test_a_store_that_works_apart_is_asked_for_more_while_quick_jobs_run(apart, wanted):
-    claims = Claims(10, 100, processes=False, apart=apart)
+    claims = ClaimPlan(10, 100, processes=False, apart=apart)
     claims.know({"quick": "thread"})
     [first] = claims.wants(0.0)
     for chunk in claims.take([Job(task="quick", attempt=1) for _ in range(10)], first, 0, 0.0):
@@ -108,8 +108,8 @@ def test_a_store_that_works_apart_is_asked_for_more_while_quick_jobs_run(apart, 
 
 
 def test_slots_are_seen_through_their_descriptor():
-    ours = Slots.make(3)
-    theirs = Slots(3, os.dup(ours.descriptor))
+    ours = RunningSlots.make(3)
+    theirs = RunningSlots(3, os.dup(ours.descriptor))
     job = Job(task="send", attempt=7, at_most_once=True)
 
     theirs.hold(1, job, 12.5)

@@ -19,7 +19,7 @@ from penstock.testing.clock import Clock
 from penstock.worker import Worker
 from penstock.worker.claim_plan import Kind, Want
 from penstock.worker.health import Health
-from penstock.worker.store_link import Line
+from penstock.worker.store_link import StoreLink
 from tests.workers import SOON, attempts, drain, until, working
 
 
@@ -191,7 +191,7 @@ def test_a_claim_that_is_carried_out_after_it_was_given_up_strands_nothing():
 
 def test_every_trouble_begins_with_a_short_pause():
     broker = Shaky()
-    line = Line(broker, Health(broker.clock))
+    line = StoreLink(broker, Health(broker.clock))
     want, row = Want(Kind("hands"), 1, None), WorkerRow(id="worker-1")
     pauses: list[float] = []
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Targets: where an app is, as text that another process can follow.
+"""Finds and imports an app by its target, the text that `penstock worker` takes.
 
     shop.tasks:app      an attribute of a module
     shop.tasks          the one App in a module

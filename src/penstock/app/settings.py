@@ -121,7 +121,7 @@ def _shown(field: re.Match[str]) -> str:
 
 def calling_file() -> Path | None:
     """The file of the first caller outside of this package; None at a prompt."""
-    here = str(Path(__file__).parent) + os.sep
+    here = str(Path(__file__).parents[1]) + os.sep
     frame = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know who calls
     while frame is not None:
         file = frame.f_code.co_filename

@@ -149,8 +149,8 @@ class Broker(Protocol):
         Higher priority first, with ageing: a minute of waiting is worth one step of priority.
         Between equals the oldest first; first in, first out per lane. A queue under an order is
         handed out by key in turn, and under "wait" and "skip" one job of a key at a time, by id,
-        whoever else claims: see `penstock.rules.key_order`. `sizes` bounds the number per task. A job that
-        lapsed before, and an at-most-once job, come in a lease of their own.
+        whoever else claims: see `penstock.rules.key_order`. `sizes` bounds the number per task. A
+        job that lapsed before, and an at-most-once job, come in a lease of their own.
         Registers or renews the worker's row on the way.
         """
         ...

@@ -1,4 +1,4 @@
-"""A share of a store: how much those who only look may ask of a server that workers need.
+"""Rate-limits dashboard reads to a third of one server CPU.
 
     with share.within():      # what this thread reads from now on
         broker.find(...)

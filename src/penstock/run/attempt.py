@@ -43,7 +43,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock")
 
 LONGEST_TRACEBACK = 16 * 1024
-_HERE = os.path.dirname(__file__)  # noqa: PTH120  compared with the text of code objects
+# Folders whose frames say nothing to a user: compared with the text of code objects.
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+_OURS = frozenset(
+    f"{_PACKAGE}{os.sep}{folder}"
+    for folder in ("app", "broker", "enqueue", "flows", "rules", "run", "schedules", "task")
+)
 
 LastLook = Callable[[Job[Any]], Outcome | None]
 Call = tuple[JobOptions, tuple[Any, ...], dict[str, Any]]
@@ -354,7 +359,7 @@ def _leave_out_our_frames(described: traceback.TracebackException | None, seen: 
     if described is None or id(described) in seen:
         return
     seen.add(id(described))
-    kept = [frame for frame in described.stack if os.path.dirname(frame.filename) != _HERE]  # noqa: PTH120
+    kept = [frame for frame in described.stack if os.path.dirname(frame.filename) not in _OURS]  # noqa: PTH120
     described.stack = traceback.StackSummary.from_list(kept)
     _leave_out_our_frames(described.__cause__, seen)
     _leave_out_our_frames(described.__context__, seen)

@@ -21,7 +21,7 @@ from penstock.run.attempt import run_async
 from penstock.run.batch import run_together_async
 from penstock.task.batch import BatchTask, as_batch_task
 from penstock.worker.chunk import Chunk
-from penstock.worker.hand_context import Bench
+from penstock.worker.hand_context import HandContext
 from penstock.worker.hands import begin_together, cut_short, leave_out, once
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class AsyncHands:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: HandContext,
         count: int,
         first_slot: int,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Gathering: jobs of batch tasks that wait for company, until their call is made.
+"""Jobs of batch tasks that wait for others of their batch, until the call is made.
 
 They are claimed as all others are, and held: in a chunk that no hand has yet, so that a worker that
 stops puts them back, and grows until it is full or has waited long enough. Used by the loop alone.

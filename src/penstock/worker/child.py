@@ -25,7 +25,7 @@ from penstock.app.locate import load_app
 from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.errors import StoreFull, StoreUnreachable
 from penstock.worker.loop import Worker
-from penstock.worker.running_slots import Slots
+from penstock.worker.running_slots import RunningSlots
 
 log = logging.getLogger("penstock.worker")
 
@@ -69,7 +69,7 @@ def main(config: ChildConfig) -> None:
         grace=config.grace,
         drain=config.drain,
         heartbeat=False,
-        slots=Slots(config.threads + config.async_slots, config.slots),
+        slots=RunningSlots(config.threads + config.async_slots, config.slots),
         target=config.target,
         retention=config.retention,
         on_stuck=lambda _: None,

@@ -12,7 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from penstock.worker.child import ChildConfig
-from penstock.worker.running_slots import Flag, Slots
+from penstock.worker.running_slots import Flag, RunningSlots
 
 _COMMAND = (sys.executable, "-m", "penstock.worker", "child")
 
@@ -24,7 +24,7 @@ class Child:
 
     def __init__(self, config: ChildConfig, started_at: float) -> None:
         self.id = config.id
-        self.slots = Slots.make(config.threads + config.async_slots)
+        self.slots = RunningSlots.make(config.threads + config.async_slots)
         self.started_at = started_at
         self.began = monotonic()
         self.pulse = -1

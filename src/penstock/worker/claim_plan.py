@@ -1,4 +1,4 @@
-"""Claims: what to ask the store for next, and how to cut what it gave into chunks.
+"""What to ask the store for next, and how to cut what it gave into chunks.
 
 Kinds of request, so that one cannot take another's place: `ahead` for tasks whose jobs are
 quick (many at once, for hands that will be free in a moment), `hands` for all others (as many as
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from penstock.job import Job
 from penstock.worker.batch_gathering import BatchSize, Gathering
 from penstock.worker.chunk import Chunk, Lease
-from penstock.worker.claim_size import Pace
+from penstock.worker.claim_size import ClaimSize
 
 START_SECONDS = 1.0  # a job that has not begun so long after its claim is put back
 _PATIENCE_SECONDS = 0.05
@@ -56,7 +56,7 @@ class Want(NamedTuple):
     sizes: Mapping[str, int] | None
 
 
-class Claims:
+class ClaimPlan:
     """The worker's view of what it holds and what it could take."""
 
     def __init__(self, threads: int, async_slots: int, *, processes: bool, apart: bool) -> None:
@@ -71,7 +71,7 @@ class Claims:
         self._leases = 2 if apart else 1  # of quick jobs: one that runs while one is on its way
         self._threads = threads
         self._async_slots = async_slots
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, ClaimSize] = {}
         self._wait_until = 0.0
 
     def know(
@@ -282,11 +282,13 @@ class Claims:
         if chunk.left <= 0:
             self.live.pop(id(chunk), None)
 
-    def pace(self, task: str) -> Pace:
+    def pace(self, task: str) -> ClaimSize:
         pace = self._paces.get(task)
         if pace is None:
             asynchronous = self._modes.get(task) == "async"
-            pace = self._paces[task] = Pace(self._async_slots if asynchronous else self._threads)
+            pace = self._paces[task] = ClaimSize(
+                self._async_slots if asynchronous else self._threads
+            )
         return pace
 
     def holding(self) -> set[str]:

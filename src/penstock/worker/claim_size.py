@@ -1,4 +1,4 @@
-"""Pace: how many jobs of a task to claim at once, and how many one hand takes together.
+"""How many jobs of a task to claim at once, and how many one hand takes together.
 
 A claim costs a transaction and a hand-over costs a thread switch, whatever they carry: quick jobs
 travel in large numbers, slow ones alone, so that none waits here while another worker is free.
@@ -16,7 +16,7 @@ _CPU_SECONDS = 0.000_1  # jobs quicker than this do not wait for anything: threa
 _WEIGHT = 0.3  # of the newest measurement in the average
 
 
-class Pace:
+class ClaimSize:
     """What is known of one task in this process."""
 
     __slots__ = ("average", "first", "size")

@@ -1,4 +1,4 @@
-"""The crew: all that runs jobs in a worker, and the monitor over it."""
+"""All that runs jobs in a worker (threads, event loop, processes), and the monitor over it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection
 
 from penstock.worker.async_hands import AsyncHands
 from penstock.worker.chunk import Chunk
-from penstock.worker.hand_context import Bench
+from penstock.worker.hand_context import HandContext
 from penstock.worker.hands import Hands, all_among, cut_short
 from penstock.worker.monitor import Monitor
 
 
-class Crew:
+class HandPool:
     """Threads and an event loop; `stuck` hears of jobs that do not end, `beat` comes regularly."""
 
     def __init__(
         self,
-        bench: Bench,
+        bench: HandContext,
         threads: int,
         async_slots: int,
         stuck: Callable[[str], None],

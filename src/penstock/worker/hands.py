@@ -25,7 +25,7 @@ from penstock.run.attempt import fire, run, run_async, timed_out
 from penstock.run.batch import run_together
 from penstock.task.batch import BatchTask, as_batch_task
 from penstock.worker.chunk import Chunk
-from penstock.worker.hand_context import Bench
+from penstock.worker.hand_context import HandContext
 from penstock.worker.interrupt import forget, interrupt
 from penstock.worker.job_process import JobProcess, ProcessGone, ProcessUnstartable
 
@@ -45,7 +45,7 @@ class Hands:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: HandContext,
         count: int,
     ) -> None:
         self.bench = bench
@@ -319,7 +319,7 @@ class Hand(threading.Thread):
 
 
 def begin_together(
-    bench: Bench, chunk: Chunk, task: BatchTask[Any, Any]
+    bench: HandContext, chunk: Chunk, task: BatchTask[Any, Any]
 ) -> tuple[list[Job[Any]], float]:
     """The jobs of a chunk that may start in one call, and the deadline of that call, the first."""
     now = monotonic()

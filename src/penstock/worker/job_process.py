@@ -196,13 +196,13 @@ def main(number: int, parent: int, target: str, *output: str) -> None:
     """The process's end: run jobs one by one until the line ends."""
     from penstock.app.locate import load_app
     from penstock.run.attempt import run, run_async
-    from penstock.worker.start_check import Gate
+    from penstock.worker.start_check import StartCheck
 
     die_with_parent(parent)
     if output:
         log_to_stderr(LogOutput(*output))
     app = load_app(target)
-    gate = Gate(app.broker)
+    gate = StartCheck(app.broker)
     line = socket.socket(fileno=number)
     reader = _Reader(line)
     reader.start()

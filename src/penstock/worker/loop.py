@@ -33,17 +33,17 @@ from penstock.run.batch import most_together
 from penstock.task.batch import as_batch_task
 from penstock.worker.batch_gathering import BatchSize
 from penstock.worker.chunk import Chunk
-from penstock.worker.claim_plan import Claims, Want
+from penstock.worker.claim_plan import ClaimPlan, Want
 from penstock.worker.drain_check import anything_left
 from penstock.worker.failures import Failures
-from penstock.worker.hand_context import Bench
-from penstock.worker.hand_pool import Crew
+from penstock.worker.hand_context import HandContext
+from penstock.worker.hand_pool import HandPool
 from penstock.worker.health import Health
 from penstock.worker.memory_use import memory_of
 from penstock.worker.outbox import Outbox
-from penstock.worker.running_slots import Flag, Slots, Vitals
-from penstock.worker.start_check import Gate
-from penstock.worker.store_link import Line
+from penstock.worker.running_slots import Flag, RunningSlots, Vitals
+from penstock.worker.start_check import StartCheck
+from penstock.worker.store_link import StoreLink
 from penstock.worker.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Worker:
         drain: bool = False,
         id: str | None = None,
         heartbeat: bool = True,
-        slots: Slots | None = None,
+        slots: RunningSlots | None = None,
         target: str | None = None,
         retention: float | None = RETENTION_SECONDS,
         on_stuck: Callable[[str], None] | None = None,
@@ -125,20 +125,20 @@ class Worker:
         self._stops = 0
         self._until = 0.0  # when this phase ends
         self._own_slots = slots is None
-        self._slots = slots or Slots(threads + async_slots)
+        self._slots = slots or RunningSlots(threads + async_slots)
         self._done: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._listening = False
-        self._gate = Gate(self.broker)
-        self._line = Line(self.broker, self.health)
+        self._gate = StartCheck(self.broker)
+        self._line = StoreLink(self.broker, self.health)
         self._target = target or target_of(app)
         processes, apart = self._target is not None, self.broker.apart
-        self._claims = Claims(threads, async_slots, processes=processes, apart=apart)
+        self._claims = ClaimPlan(threads, async_slots, processes=processes, apart=apart)
         clock, declared = self.broker.clock, app.schedules.declared
         self._upkeep = Upkeep(
             self.broker, clock, self.id, retention, lease, declared=declared, sending=app.sending
         )
-        bench = Bench(app, self._slots, self._gate, self._report, self._target)
-        self._crew = Crew(bench, threads, async_slots, self._stuck, self._publish)
+        bench = HandContext(app, self._slots, self._gate, self._report, self._target)
+        self._crew = HandPool(bench, threads, async_slots, self._stuck, self._publish)
         self._failures = Failures(app)
         self._outbox = Outbox(self._failures.tell)
         self._tasks: dict[str, int] = {}

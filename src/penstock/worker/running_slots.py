@@ -1,4 +1,4 @@
-"""Slots: what a child runs at this moment, in memory that it shares with its supervisor.
+"""What a child runs at this moment, in memory that it shares with its supervisor.
 
 A child that was killed, or that never lets go of the interpreter, cannot be asked; this is what it
 left behind. Written before every start, so `hold` must stay cheap (0.15 us).
@@ -65,7 +65,7 @@ class Vitals(NamedTuple):
     flags: int = 0
 
 
-class Slots:
+class RunningSlots:
     """`count` slots and a header, in memory made by `make` and found again through its number."""
 
     def __init__(self, count: int, descriptor: int | None = None) -> None:
@@ -77,7 +77,7 @@ class Slots:
         self._memory = mmap.mmap(-1 if descriptor is None else descriptor, size)
 
     @classmethod
-    def make(cls, count: int) -> Slots:
+    def make(cls, count: int) -> RunningSlots:
         """Memory that a child can be handed by its descriptor."""
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("penstock-slots")

@@ -1,4 +1,4 @@
-"""The gate: a look before a job starts, and a last one when its call is all but made.
+"""The check before a job starts (is it paused, blocked, cancelled?), and a last one at its call.
 
 A claim obeys the rules of its moment; between the claim and the start they may change, the job may
 be cancelled, or its turn may have come too late. The last look comes after `started_at` was taken:
@@ -25,7 +25,7 @@ class _Known(NamedTuple):
     rules: list[Rule]
 
 
-class Gate:
+class StartCheck:
     """Lets a job start, or says what becomes of it instead."""
 
     def __init__(self, broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""The line to the store: settles what ended, claims what is wanted, and survives the store.
+"""The link to the store: settles what ended, claims what is wanted, reconnects after an outage.
 
 Losing the store is never the end. What could not be sent is kept and sent again; nothing is claimed
 meanwhile, so what is kept stays bounded. Used by one thread, the worker's loop.
@@ -36,7 +36,7 @@ log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
 
 
-class Line:
+class StoreLink:
     """Sends outcomes and requests; `retry_at` says when to try again after trouble."""
 
     def __init__(self, broker: Broker, health: Health) -> None:

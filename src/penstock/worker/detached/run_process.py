@@ -215,7 +215,7 @@ class _Verdicts(threading.Thread):
 def main(number: int, parent: int, target: str, *output: str) -> None:
     """The process's end: run one job."""
     from penstock.app.locate import load_app
-    from penstock.worker.start_check import Gate
+    from penstock.worker.start_check import StartCheck
 
     die_with_parent(parent)
     log_to_stderr(LogOutput(*output))
@@ -225,7 +225,7 @@ def main(number: int, parent: int, target: str, *output: str) -> None:
     line = socket.socket(fileno=number)
     app = load_app(target)
     app.patience = Patience(math.inf)
-    gate = Gate(app.broker)
+    gate = StartCheck(app.broker)
     try:
         send(line, b"")
         job, rules = _given.decode(receive(line))

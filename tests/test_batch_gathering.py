@@ -9,7 +9,7 @@ import pytest
 
 from penstock.job import Job
 from penstock.worker.batch_gathering import BatchSize, Gathering
-from penstock.worker.claim_plan import START_SECONDS, Claims
+from penstock.worker.claim_plan import START_SECONDS, ClaimPlan
 
 
 def gathering(most: int = 3, linger: float = 1.0, *, by_key: bool = False) -> Gathering:
@@ -84,7 +84,7 @@ def test_what_is_withdrawn_is_not_called_and_what_is_empty_is_forgotten():
 
 @pytest.mark.parametrize("mode", ["thread", "async"])
 def test_a_call_takes_one_hand_or_slot_whatever_it_is_for(mode: str):
-    claims = Claims(2, 2, processes=False, apart=True)
+    claims = ClaimPlan(2, 2, processes=False, apart=True)
     claims.know({"push": mode}, {"push": BatchSize(10, 0.0, by_key=False)})
     [want] = claims.wants(0.0)
     assert (want.limit, want.sizes) == (10, {"push": 10})
@@ -101,7 +101,7 @@ def test_a_call_takes_one_hand_or_slot_whatever_it_is_for(mode: str):
 
 def test_one_that_failed_or_lapsed_before_is_called_alone():
     """G34: a poison is never with others again, see docs/decisions/0007."""
-    claims = Claims(10, 10, processes=False, apart=True)
+    claims = ClaimPlan(10, 10, processes=False, apart=True)
     claims.know({"push": "thread"}, {"push": BatchSize(10, 60.0, by_key=False)})
     [want] = claims.wants(0.0)
 
@@ -112,7 +112,7 @@ def test_one_that_failed_or_lapsed_before_is_called_alone():
 
 
 def test_with_no_free_hand_nothing_is_gathered():
-    claims = Claims(1, 1, processes=False, apart=True)
+    claims = ClaimPlan(1, 1, processes=False, apart=True)
     claims.know({"push": "thread"}, {"push": BatchSize(10, 0.0, by_key=False)})
     claims.busy = 1
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.brokers.memory import MemoryBroker
 from penstock.rules.rule import Rule, RuleKind
-from penstock.worker.start_check import Gate
+from penstock.worker.start_check import StartCheck
 from tests.factories import a_job, claim
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
@@ -33,7 +33,7 @@ def claimed(memory_broker: MemoryBroker, clock):
     ids=str,
 )
 def test_a_rule_that_came_since_the_claim_is_obeyed(memory_broker, claimed, rule, reason):
-    gate = Gate(memory_broker)
+    gate = StartCheck(memory_broker)
     version = gate.version()
 
     memory_broker.set_rule(rule)
@@ -47,7 +47,7 @@ def test_a_job_under_a_rate_begins_soon_after_its_claim_or_is_put_back(memory_br
     memory_broker.set_rule(Rule(RuleKind.LIMIT, "default", rate=(5, 1.0)))
     memory_broker.enqueue([a_job(clock)])
     [job] = claim(memory_broker)
-    gate = Gate(memory_broker)
+    gate = StartCheck(memory_broker)
 
     clock.advance(seconds=0.09)
     assert gate.last_look(gate.version(), job) is None
