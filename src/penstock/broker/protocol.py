@@ -198,7 +198,7 @@ class Broker(Protocol):
         """Keep a note of a running job; False if this attempt no longer holds it.
 
         One of the kind "state" is a JSON object, and is merged into the state of the job's flow as
-        it stands at that moment (see flow_state); False also if there is no such flow any more.
+        it stands at that moment (see flows.state); False also if there is no such flow any more.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Flow: how far a flow is, drawn from its first jobs to its last.
 
-What there is to draw is found in `flow_look`.
+What there is to draw is found in `flows.status`.
 """
 
 from __future__ import annotations

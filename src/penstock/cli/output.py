@@ -1,7 +1,7 @@
 """What commands print: tables and sentences for people, JSON for programs.
 
 Results go to stdout, everything said in passing to stderr: what is piped on is only the result.
-What programs read is made in `as_json`.
+What programs read is made in `operate.to_json`.
 """
 
 from __future__ import annotations

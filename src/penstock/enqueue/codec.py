@@ -2,7 +2,7 @@
 
 A job's body is one JSON object: `{"args": {...}}`, then whatever was set for this one job. What is
 encoded is decoded again at once with the typed decoder that the worker will use: that round trip
-is the type check. Values are walked only when there is reason to, see `faults`.
+is the type check. Values are walked only when there is reason to, see `json_faults`.
 """
 
 from __future__ import annotations

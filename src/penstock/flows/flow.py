@@ -61,7 +61,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # the id of the job that was enqueued: the last one
     nodes: tuple[Node, ...]
     name: str = ""
-    find: Mapping[str, Any] = {}  # properties that it is found by, see flow_state
+    find: Mapping[str, Any] = {}  # properties that it is found by, see flows.state
     state: bytes = b"{}"  # a JSON object, which its members read and merge into
 
     @property

@@ -2,7 +2,7 @@
 
 To everybody else a batch task is a task of one argument: `function` is a call for a single job,
 made of the one for many, so that jobs are stored, tried alone and tested as those of any other
-task. Only a worker that has gathered several makes the call of `many`, see `run_together`.
+task. Only a worker that has gathered several makes the call of `many`, see `run.batch`.
 """
 
 from __future__ import annotations
