@@ -33,7 +33,7 @@ R = TypeVar("R")
 EMPTY_BODY = b'{"args":{}}'
 PARCEL_BYTES = 64 * 1024
 
-# Tags that are ours: of every job of a detached task, and of what its tree enqueues (see operate.job_tree).
+# Our own tags: on every job of a detached task, and on what it enqueues (see operate.job_tree).
 DETACHED: Mapping[str, str] = {"detached": "yes"}
 PARENT = "penstock.parent"  # a name that no program has for a tag of its own
 

@@ -26,7 +26,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     Kinds beside it: cancel, retry, delete, signal, rule, schedule, progress; enqueue, backfill and
     operation, of people (see `RECORDED`); event, of a name that the job gives it, and of a detached
-    job "queued" and "started"; gauge, see `gauge`; lake, see `mark_data` in lake_mark; and flow, of a
+    job "queued" and "started"; gauge, see `gauge`; lake, see `lake_mark`; and flow, of a
     flow as a whole, under the flow's id: `data` has `says` (queued, ended, cancel, retry, delete),
     `jobs`, and the flow's name and properties, if it has any.
     """

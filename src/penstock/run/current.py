@@ -129,7 +129,7 @@ class CurrentJob:
         return self._notebook
 
     def ask(self, question: Callable[[], T]) -> T:
-        """What the store says to this, which may be said twice; it is waited for, see app.store_retry."""
+        """The store's answer. A call may be sent twice: see app.store_retry."""
         return self._app.patience.ask(question, self.deadline())
 
     def deadline(self) -> float:
