@@ -30,7 +30,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock import App
-from penstock.broker.protocol import Broker, WorkerRow
+from penstock.broker.protocol import Broker
+from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.enqueue.ids import Ids
 from penstock.job import Lane, cut, failed, succeeded

@@ -7,8 +7,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from penstock.broker.protocol import Broker, Enqueued, WorkerRow
-from penstock.broker.views import Event
+from penstock.broker.protocol import Broker
+from penstock.broker.values import Enqueued
+from penstock.broker.views import Event, WorkerRow
 from penstock.enqueue.ids import Ids
 from penstock.flows.flow import Flow, Member, Node, NodeRow, OnFailure
 from penstock.job import Job, Outcome, State, pack

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import App, Job, Refused, StoreFull, UnknownOutcome
-from penstock.broker.protocol import Enqueued
+from penstock.broker.values import Enqueued
 from penstock.brokers.memory import MemoryBroker
 from penstock.enqueue.coalesce import Coalescer, ToStore
 

@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from penstock import App, Job, Progress, Refused, StaleLease, StoreUnreachable, current_job
-from penstock.broker.protocol import Broker, Note
+from penstock.broker.protocol import Broker
+from penstock.broker.views import Note
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Outcome, State, put_back
 from penstock.run.attempt import run, run_async

@@ -13,8 +13,7 @@ import pytest
 
 from penstock import App, Refused, Retry
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Note
-from penstock.broker.views import Event
+from penstock.broker.views import Event, Note
 from penstock.job import Job, Outcome, State, failed, lapsed, put_back, succeeded
 from penstock.worker.detached.after_death import after_death, gets_on
 from penstock.worker.detached.exit_codes import Exit, code_of, said

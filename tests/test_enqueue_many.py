@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import App, Batch, Refused, UnknownOutcome
-from penstock.broker.protocol import Enqueued
+from penstock.broker.values import Enqueued
 from penstock.brokers.memory import MemoryBroker
 from penstock.enqueue.codec import read_body
 from penstock.job import Lane, Parcel

@@ -13,17 +13,29 @@ from types import ModuleType
 import pytest
 
 import penstock
+from penstock.broker import protocol
+from penstock.broker.bulk import Bulk
+from penstock.broker.control import Control
+from penstock.broker.core import Core
+from penstock.broker.look import Look
 from penstock.broker.protocol import Broker
 from penstock.cli.root import root
 
 HOUSE = Path(__file__).parents[1]
 SOURCE = HOUSE / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
-VERBS = [
-    name
-    for name, member in vars(Broker).items()
-    if inspect.isfunction(member) and not name.startswith("_")
-]
+GROUPS = (Core, Control, Look, Bulk)
+
+
+def verbs_of(group: type) -> list[str]:
+    return [
+        name
+        for name, member in vars(group).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    ]
+
+
+VERBS = [verb for group in GROUPS for verb in verbs_of(group)]
 COMMANDS = [str(command.name) for command in root.registered_commands]
 LONGEST_MODULE = 500
 PLAIN_SQL = re.compile(r"\s*(begin|commit|rollback|savepoint|release|pragma)\b", re.IGNORECASE)
@@ -59,6 +71,16 @@ def calls(tree: ast.AST) -> Iterator[tuple[int, str, list[ast.expr]]]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_of_a_broker_has_its_test_file(verb):
     assert (HOUSE / "tests" / "brokers" / f"test_{verb}.py").is_file()
+
+
+def test_the_first_page_of_the_protocol_says_how_many_verbs_there_are():
+    page = protocol.__doc__ or ""
+
+    assert f"\n{len(VERBS)} verbs in four groups:" in page
+    for group in GROUPS:
+        assert re.search(rf"^    {group.__name__} +{len(verbs_of(group))}  ", page, re.MULTILINE)
+    assert set(Broker.__mro__) >= set(GROUPS)
+    assert verbs_of(Broker) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)

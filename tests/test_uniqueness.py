@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from penstock import App, Handle, Refused, RetryLater, State, Task, current_job
-from penstock.broker.protocol import Broker, WorkerRow
+from penstock.broker.protocol import Broker
+from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
 from penstock.testing.clock import Clock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.job import Job, State
 from penstock.operate.why import explain, moment, span
 from penstock.rules.rule import Rule, RuleKind

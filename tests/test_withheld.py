@@ -6,7 +6,8 @@ import inspect
 
 import pytest
 
-from penstock.broker.protocol import Broker, Note
+from penstock.broker.protocol import Broker
+from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.run.dry_run import _READ, _WORK, WithholdingBroker

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import App, Refused
 from penstock.app.locate import load_app, target_of
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Job
 from penstock.worker.claim_plan import ClaimPlan

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from penstock import App, State, current_job
-from penstock.broker.protocol import Renewed, WorkerRow
+from penstock.broker.values import Renewed
+from penstock.broker.views import WorkerRow
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import StoreUnreachable
 from penstock.job import Job, Outcome

@@ -2,7 +2,7 @@
 
 from penstock.app.app import App
 from penstock.app.resources import use
-from penstock.broker.protocol import Batch
+from penstock.broker.values import Batch
 from penstock.broker.views import Why
 from penstock.enqueue.handle import Handle
 from penstock.errors import (

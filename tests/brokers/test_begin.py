@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import State, put_back, succeeded
 from tests.factories import claim, enqueue_and_claim, history_of, settle, some_jobs

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from penstock.job import State, failed, succeeded
 from tests.factories import (
     a_job,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import DETACHED, Outcome, State, Unique, failed, lapsed, put_back, succeeded
 from tests.factories import a_flow, a_job, a_worker, begun, enqueue_and_claim, part

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Batch
+from penstock.broker.values import Batch
 from penstock.enqueue.ids import Ids, derived_id, time_of
 from penstock.errors import Refused
 from penstock.job import Lane, Parcel, State, Unique, succeeded, try_again

@@ -7,7 +7,7 @@ import threading
 import msgspec
 import pytest
 
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.flows.state import MOST_STATE_BYTES, merged
 from penstock.job import State, failed, succeeded

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import failed, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind

@@ -17,7 +17,7 @@ from tests.factories import a_flow, a_worker, ids_of, part
 ROUNDS = 50
 PROGRAM = """
 import sys
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import failed, succeeded
 

@@ -24,7 +24,8 @@ from hypothesis.stateful import (
 
 from penstock.broker.filter import Filter, parse_filter
 from penstock.broker.lake_mark import Mark
-from penstock.broker.protocol import Broker, Note
+from penstock.broker.protocol import Broker
+from penstock.broker.views import Note
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Job, Outcome, State, Unique, failed, lapsed, put_back, succeeded
 from penstock.rules.rule import Rule, RuleKind

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from penstock.job import put_back, succeeded
 from tests.factories import a_job, claim, enqueue_and_claim, history_of, settle, some_jobs
 

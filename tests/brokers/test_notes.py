@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from tests.factories import a_job, enqueue_and_claim
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock import App, State, chain
-from penstock.broker.protocol import RETENTION_SECONDS, WorkerRow
+from penstock.broker.values import RETENTION_SECONDS
+from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import Job, put_back

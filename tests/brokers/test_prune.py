@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Batch, Note
+from penstock.broker.values import Batch
+from penstock.broker.views import Note
 from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
 from penstock.job import Outcome, State, failed, succeeded

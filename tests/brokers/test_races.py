@@ -170,7 +170,7 @@ def test_cancels_race_with_claims_and_one_of_them_wins(broker, clock):
 
 WORKER = """
 import json, sys
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import Job, succeeded
 

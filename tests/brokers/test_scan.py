@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Note
 from penstock.broker.slice import Selection
+from penstock.broker.views import Note
 from penstock.job import failed, succeeded, try_again
 from tests.factories import a_job, begun, claim, enqueue_and_claim, ids_of, settle, some_jobs
 

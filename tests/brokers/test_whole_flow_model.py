@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from tests.brokers.agreeing import a_maker, agree
 from tests.brokers.test_flow_model import FlowAgreement, shown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from penstock.job import State, failed, put_back, succeeded
 from tests.factories import a_flow, a_job, a_worker, claim, end_all, ids_of, part, settle
 

@@ -12,7 +12,7 @@ import sys
 import psycopg
 import pytest
 
-from penstock.broker.protocol import Note, WorkerRow
+from penstock.broker.views import Note, WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import State, failed, succeeded
 from penstock.rules.rule import RuleKind

@@ -15,7 +15,7 @@ import termios
 
 import pytest
 
-from penstock.broker.protocol import Note, WorkerRow
+from penstock.broker.views import Note, WorkerRow
 from penstock.job import Outcome, State
 from penstock.worker.detached.exit_codes import Exit
 from penstock.worker.detached.state_folder import Folder, state_folder

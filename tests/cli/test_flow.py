@@ -7,7 +7,7 @@ import re
 import pytest
 
 from penstock import App
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 
 FLOWS = """
 from penstock import App

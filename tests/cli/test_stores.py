@@ -6,7 +6,7 @@ import sqlite3
 
 import psycopg
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.job import Job
 
 

@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Identifier
 
 from penstock import App, State, current_job
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import RETENTION_SECONDS
+from penstock.broker.values import RETENTION_SECONDS
 
 app = App("memory:")
 # What a store knows of itself and of tasks, whose number does not grow with the jobs.

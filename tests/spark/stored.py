@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.protocol import Broker, Note
+from penstock.broker.protocol import Broker
+from penstock.broker.views import Note
 from penstock.job import failed, succeeded, try_again
 from penstock.testing.clock import Clock
 from tests.factories import a_job, begun, claim, enqueue_and_claim, settle, some_jobs

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from penstock import App, RetryLater
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.run.current import CurrentJob
 from penstock.spark import application
 from penstock.spark.application import Application, end_former, name_of

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from penstock import State
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.worker.detached.exit_codes import Exit
 from penstock.worker.detached.keeper import KeeperConfig
 from penstock.worker.detached.log_file import MOST_BYTES

@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 
 from penstock import App
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.testing.postgres import Server
 from tests.stories.conftest import TASKS_FILE, Story, eventually
 

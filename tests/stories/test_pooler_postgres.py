@@ -16,7 +16,7 @@ import pytest
 
 from penstock import App, RetryLater, State, StoreUnreachable
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Note
+from penstock.broker.views import Note
 from penstock.enqueue.handle import Handle
 from penstock.job import failed, succeeded
 from penstock.rules.rule import Rule, RuleKind

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from penstock import App, State, StoreUnreachable
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
 from penstock.testing.postgres import Server
 from tests.stories.conftest import Load, Story, eventually

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import App, State
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.rules.rule import Rule, RuleKind
 
 GARBAGE = b"\x00\xff\xfe{[\x80"

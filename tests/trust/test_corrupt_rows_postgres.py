@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from penstock import App, State
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.rules.rule import Rule, RuleKind
 from tests.trust.test_corrupt_rows import enqueue, everything_can_be_looked_at
 

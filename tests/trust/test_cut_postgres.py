@@ -16,7 +16,7 @@ import pytest
 
 from penstock import App, Refused, State, StoreUnreachable, UnknownOutcome
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Batch
+from penstock.broker.values import Batch
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job, failed, put_back, succeeded, try_again
 from penstock.schedules.timetable import Timetable

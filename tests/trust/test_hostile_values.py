@@ -10,7 +10,7 @@ import pytest
 
 from penstock import App, JobFailed, Refused, State
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.job import Job, succeeded
 from tests.factories import a_job
 

@@ -15,7 +15,8 @@ import pytest
 
 from penstock.broker.filter import Filter
 from penstock.broker.lake_mark import Mark
-from penstock.broker.protocol import Batch, Note
+from penstock.broker.values import Batch
+from penstock.broker.views import Note
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import Unique, failed, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import Job, succeeded
 from tests.stories.conftest import eventually

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from penstock import App
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.job import failed, succeeded
 from penstock.operate.backfill_status import look_at_backfill, partition_of
 from penstock.web.access import Role

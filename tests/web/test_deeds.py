@@ -16,7 +16,8 @@ import pytest
 from penstock import App, wait_for
 from penstock.app.clock import SYSTEM_CLOCK
 from penstock.broker.lake_mark import Mark
-from penstock.broker.protocol import Broker, WorkerRow
+from penstock.broker.protocol import Broker
+from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import State, failed
 from penstock.operate.audit import Deed, Wanted, read_audit

@@ -21,7 +21,8 @@ from penstock.app.registry import Registry
 from penstock.app.resources import Resources
 from penstock.app.settings import ResolvedUrl, calling_file, mask, resolve_url
 from penstock.app.store_retry import Patience
-from penstock.broker.protocol import Broker, Enqueued
+from penstock.broker.protocol import Broker
+from penstock.broker.values import Enqueued
 from penstock.brokers import open_broker
 from penstock.enqueue.caller_connection import join_async
 from penstock.enqueue.coalesce import Coalescer, Sending, ToStore

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from penstock.broker.protocol import Broker, WorkerRow
+    from penstock.broker.protocol import Broker
+    from penstock.broker.views import WorkerRow
     from penstock.job import Job
     from penstock.run.job_notes import Progress
     from penstock.spark.application import Application

@@ -26,7 +26,8 @@ from penstock.cli.options import (
 from penstock.errors import JobCancelled, JobFailed, Refused, ResultGone
 
 if TYPE_CHECKING:
-    from penstock.broker.protocol import Batch, Broker
+    from penstock.broker.protocol import Broker
+    from penstock.broker.values import Batch
     from penstock.enqueue.handle import Handle
     from penstock.job import Job
     from penstock.task.options import Prepared

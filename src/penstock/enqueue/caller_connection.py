@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
-from penstock.broker.protocol import Enqueued
+from penstock.broker.values import Enqueued
 from penstock.errors import Refused
 from penstock.flows.flow import Flow
 from penstock.job import Job, Parcel

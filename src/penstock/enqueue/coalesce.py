@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.broker.protocol import Enqueued
+from penstock.broker.values import Enqueued
 from penstock.errors import SchemaTooNew, StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.flows.flow import Flow
 from penstock.job import Job, Parcel

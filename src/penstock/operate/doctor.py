@@ -18,8 +18,8 @@ from penstock.errors import PenstockError
 from penstock.operate.why import span
 
 if TYPE_CHECKING:
-    from penstock.broker.protocol import Broker, WorkerRow
-    from penstock.broker.views import Count
+    from penstock.broker.protocol import Broker
+    from penstock.broker.views import Count, WorkerRow
     from penstock.brokers.condition import StoreCondition
 
 _CLOCK_SECONDS = 60

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from penstock.broker.protocol import WorkerRow
-from penstock.broker.views import Why
+from penstock.broker.views import Why, WorkerRow
 from penstock.flows.flow import WAIT_TASK, NodeRow
 from penstock.flows.signals import TAG
 from penstock.job import Job, State

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from penstock.broker.protocol import RETENTION_SECONDS
+from penstock.broker.values import RETENTION_SECONDS
 from penstock.enqueue.codec import JobOptions, read_body
 from penstock.enqueue.secrets import has_secrets, redact_text
 from penstock.errors import (

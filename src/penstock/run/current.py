@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from penstock.broker.protocol import Note, Transaction
+from penstock.broker.values import Transaction
+from penstock.broker.views import Note
 from penstock.enqueue.codec import ResultCodec, decode_value, encode_value
 from penstock.errors import Refused
 from penstock.flows.compose import Group, Jobs, Spawn, spawnable

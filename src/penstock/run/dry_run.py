@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from penstock.broker.protocol import Batch, Broker, Enqueued, Note, Transaction
-from penstock.broker.views import who_and_why
+from penstock.broker.protocol import Broker
+from penstock.broker.values import Batch, Enqueued, Transaction
+from penstock.broker.views import Note, who_and_why
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowRow, member_of
 from penstock.flows.state import merged

@@ -17,7 +17,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from penstock.broker.checks import legible
-from penstock.broker.protocol import Broker, Note
+from penstock.broker.protocol import Broker
+from penstock.broker.views import Note
 from penstock.errors import PenstockError, StaleLease
 from penstock.job import Job
 

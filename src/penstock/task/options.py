@@ -18,7 +18,8 @@ import msgspec
 from penstock.app.clock import GUESSED_CLOCK
 from penstock.broker.checks import check_no_path
 from penstock.broker.filter import argument_text
-from penstock.broker.protocol import Batch, Broker
+from penstock.broker.protocol import Broker
+from penstock.broker.values import Batch
 from penstock.enqueue.codec import JobOptions, add_options
 from penstock.enqueue.ids import Ids
 from penstock.enqueue.json_faults import fault_in

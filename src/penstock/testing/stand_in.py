@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.errors import JobInterrupted, JobTimeout, Refused
 from penstock.job import Job, Outcome, State, lapsed, put_back
 from penstock.run.attempt import run, run_async

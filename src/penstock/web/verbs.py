@@ -18,8 +18,8 @@ from penstock.broker.checks import legible
 from penstock.broker.filter import Filter
 from penstock.broker.gauge import Gauge, last_gauges
 from penstock.broker.lake_mark import Mark
-from penstock.broker.protocol import Broker, Note, WorkerRow
-from penstock.broker.views import Count, Event, Page, Why
+from penstock.broker.protocol import Broker
+from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow
 from penstock.enqueue.copy import enqueue_copy
 from penstock.enqueue.ids import Ids, parse_id
 from penstock.enqueue.secrets import HIDDEN, redact, without_arguments

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import Broker, WorkerRow
-from penstock.broker.views import Count
+from penstock.broker.protocol import Broker
+from penstock.broker.views import Count, WorkerRow
 from penstock.job import State
 
 _LOOK_AT = 100

@@ -25,8 +25,8 @@ import msgspec
 
 from penstock.app.locate import loading, target_of
 from penstock.app.version import release
-from penstock.broker.protocol import RETENTION_SECONDS, WorkerRow
-from penstock.broker.views import LEASE_SECONDS
+from penstock.broker.values import RETENTION_SECONDS
+from penstock.broker.views import LEASE_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, Outcome, State, put_back
 from penstock.run.batch import most_together

@@ -14,7 +14,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.protocol import Broker, Renewed, WorkerRow
+from penstock.broker.protocol import Broker
+from penstock.broker.values import Renewed
+from penstock.broker.views import WorkerRow
 from penstock.errors import Refused, StoreFull, StoreUnreachable
 from penstock.job import Job, Outcome, State
 from penstock.worker.claim_plan import Want

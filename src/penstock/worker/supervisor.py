@@ -23,8 +23,8 @@ import msgspec
 
 from penstock.app.locate import load_app
 from penstock.app.version import release
-from penstock.broker.protocol import RETENTION_SECONDS, WorkerRow
-from penstock.broker.views import LEASE_SECONDS
+from penstock.broker.values import RETENTION_SECONDS
+from penstock.broker.views import LEASE_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.run.attempt import fire, timed_out

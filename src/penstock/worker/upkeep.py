@@ -16,7 +16,8 @@ from contextlib import nullcontext
 
 from penstock.app.clock import Clock
 from penstock.broker.gauge import MINUTE
-from penstock.broker.protocol import RETENTION_SECONDS, Broker
+from penstock.broker.protocol import Broker
+from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS
 from penstock.errors import PenstockError
 from penstock.schedules.schedule import Schedule

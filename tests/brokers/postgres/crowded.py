@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psycopg
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres import PostgresBroker
 from penstock.enqueue.ids import Ids
 from penstock.job import Job

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from penstock.broker.protocol import Note, WorkerRow
+from penstock.broker.views import Note, WorkerRow
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import DETACHED, Job, failed, succeeded
 

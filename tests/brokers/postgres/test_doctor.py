@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from penstock.app.version import release
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.connection import connect

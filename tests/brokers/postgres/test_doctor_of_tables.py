@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.app.version import release
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.condition import Trouble
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.doctor_checks import tables, version_skew

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock.broker.lake_mark import Mark
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers import migrate_store
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.brokers.postgres.connection import Connection, connect

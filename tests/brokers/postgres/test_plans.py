@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from penstock.broker.protocol import Filter
+from penstock.broker.filter import Filter
 from penstock.brokers.postgres import PostgresBroker
 from penstock.enqueue.ids import Ids
 from penstock.flows.flow import WAIT_TASK

@@ -12,7 +12,7 @@ from psycopg import errors
 
 from penstock.broker.filter import parse_filter
 from penstock.broker.lake_mark import Mark
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.errors import Refused

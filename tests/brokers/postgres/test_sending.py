@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.broker.protocol import Enqueued
+from penstock.broker.values import Enqueued
 from penstock.brokers.postgres.enqueuing import _Lost
 from penstock.enqueue.ids import Ids
 from penstock.errors import Refused, StoreFull, StoreUnreachable

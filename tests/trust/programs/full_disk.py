@@ -8,7 +8,7 @@ import signal
 import sys
 
 from penstock import App, StoreFull
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
 
 path, room = sys.argv[1], int(sys.argv[2])

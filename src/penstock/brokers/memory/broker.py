@@ -16,9 +16,9 @@ from penstock.app.clock import SYSTEM_CLOCK, Clock
 from penstock.broker.filter import Filter
 from penstock.broker.lake_mark import Mark
 from penstock.broker.newest_first import below, made
-from penstock.broker.protocol import RETENTION_SECONDS, Batch, Enqueued, Note, Renewed, WorkerRow
 from penstock.broker.slice import check_last
-from penstock.broker.views import Count, Event, Page, Why, recorded, who_and_why
+from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued, Renewed
+from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow, recorded, who_and_why
 from penstock.brokers.memory.containers import lane_of, may_take
 from penstock.brokers.memory.flows import known_flow
 from penstock.brokers.memory.job_actions import Act, LookingAfter

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.protocol import Enqueued
+from penstock.broker.values import Enqueued
 from penstock.errors import Refused
 from penstock.flows.flow import (
     Flow,

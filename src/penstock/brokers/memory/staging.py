@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.app.clock import Clock
 from penstock.broker.checks import check_age, check_job, check_lane, check_stage, check_staged
-from penstock.broker.protocol import STAGED_SECONDS
+from penstock.broker.values import STAGED_SECONDS
 from penstock.brokers.memory.store import Store, unpacked
 from penstock.job import Job, Parcel
 

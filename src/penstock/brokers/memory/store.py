@@ -13,9 +13,9 @@ import msgspec
 
 from penstock.app.clock import Clock
 from penstock.broker.gauge import Gauged
-from penstock.broker.protocol import Batch, Note, WorkerRow
 from penstock.broker.settlement import leaves_history, settled
-from penstock.broker.views import QUEUED, Event
+from penstock.broker.values import Batch
+from penstock.broker.views import QUEUED, Event, Note, WorkerRow
 from penstock.brokers.memory.containers import Keys, Line, Worker, lane_of
 from penstock.brokers.memory.flows import Flows, StoredNode
 from penstock.enqueue.ids import time_of

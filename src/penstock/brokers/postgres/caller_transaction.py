@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.protocol import Batch, Enqueued
+from penstock.broker.values import Batch, Enqueued
 from penstock.brokers.postgres.enqueue_values import Handed, flow_values, job_values, parcel_values
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import CHANNEL, RING_SECONDS, Store

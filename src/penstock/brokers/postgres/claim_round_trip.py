@@ -11,7 +11,7 @@ import msgspec
 import psycopg
 
 from penstock.app.clock import Clock
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.binary_arrays import bigs, floats_or_none, ints, uuids
 from penstock.brokers.postgres.claimable_lanes import Offer, Offers
 from penstock.brokers.postgres.connection import Connection

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.function_calls import Answer, to_int
 from penstock.brokers.tables.rows import made_at
 from penstock.brokers.tables.worker_rows import can_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.claim_round_trip import LastOfNode, Taking, Wanted
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.settling import Pair, Settling

@@ -12,7 +12,7 @@ from psycopg import errors
 
 from penstock.app.clock import Clock
 from penstock.broker.checks import check_age, check_lane
-from penstock.broker.protocol import RETENTION_SECONDS, Batch, Enqueued
+from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued
 from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
 from penstock.brokers.postgres.caller_transaction import Bell, Join
 from penstock.brokers.postgres.claimable_lanes import Offers

@@ -14,8 +14,8 @@ from typing import Any
 from psycopg import errors
 
 from penstock.broker.lake_mark import Mark
-from penstock.broker.protocol import STAGED_SECONDS
 from penstock.broker.slice import FARTHEST_POSITION, check_last
+from penstock.broker.values import STAGED_SECONDS
 from penstock.broker.views import Event
 from penstock.brokers.postgres.binary_arrays import uuids
 from penstock.brokers.postgres.connection import Connection

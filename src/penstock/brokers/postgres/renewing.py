@@ -9,7 +9,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from penstock.broker.protocol import Renewed, WorkerRow
+from penstock.broker.values import Renewed
+from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.binary_arrays import floats, floats_or_none
 from penstock.brokers.postgres.pruning import Pruning
 from penstock.brokers.postgres.statements import sql

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, cast
 
-from penstock.broker.protocol import Note
 from penstock.broker.settlement import kept_until
+from penstock.broker.views import Note
 from penstock.brokers.postgres.binary_arrays import blobs, floats, floats_or_none, ints, uuids
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.enqueuing import HandOver

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import Store
 from penstock.brokers.tables.db import Db

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite.claim_rules import Picking
 from penstock.brokers.sqlite.claimable_lanes import Offer
 from penstock.brokers.sqlite.db import SqliteDb

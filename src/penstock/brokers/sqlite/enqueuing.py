@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.app.clock import Clock
 from penstock.broker.checks import check_age, check_lane
-from penstock.broker.protocol import RETENTION_SECONDS, Batch, Enqueued
+from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued
 from penstock.broker.views import QUEUED
 from penstock.brokers.sqlite.claimable_lanes import Offers
 from penstock.brokers.sqlite.statements import sql

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from penstock.broker.protocol import STAGED_SECONDS
+from penstock.broker.values import STAGED_SECONDS
 from penstock.brokers.sqlite.staging import Staging
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from penstock.broker.protocol import Renewed, WorkerRow
+from penstock.broker.values import Renewed
+from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite.enqueuing import HandOver
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change

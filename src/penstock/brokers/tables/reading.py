@@ -10,9 +10,8 @@ import msgspec
 from penstock.broker.filter import Filter
 from penstock.broker.gauge import queue_in
 from penstock.broker.newest_first import below, made
-from penstock.broker.protocol import Note, WorkerRow
 from penstock.broker.slice import FARTHEST_POSITION, check_last
-from penstock.broker.views import PLACES, Count, Event, Page, Why
+from penstock.broker.views import PLACES, Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.finding import Newest
 from penstock.brokers.tables.flow_needs import ids_between, names_between, node_row, place_of

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.broker.protocol import Note
 from penstock.broker.settlement import leaves_history, settled
+from penstock.broker.views import Note
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, Store
 from penstock.brokers.tables.flow_needs import lock_flows, place_of, spawned_places

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flow_needs import lock_flows, place_of

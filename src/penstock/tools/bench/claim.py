@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.errors import PenstockError
 from penstock.job import succeeded
 from penstock.rules.rule import Rule, RuleKind

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from penstock.broker.protocol import RETENTION_SECONDS
+from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS
 from penstock.operate.doctor import Colour
 from penstock.web.request import Asked

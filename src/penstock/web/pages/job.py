@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.responses import Response
 
-from penstock.broker.protocol import Note
-from penstock.broker.views import Event
+from penstock.broker.views import Event, Note
 from penstock.enqueue.copy import COPY_OF
 from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused

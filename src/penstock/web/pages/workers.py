@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from penstock.app.version import age_order, release
 from penstock.broker.filter import Filter
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.job import Job, State
 from penstock.operate.why import span
 from penstock.web.request import Asked

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.broker.protocol import Note
-from penstock.broker.views import Event
+from penstock.broker.views import Event, Note
 from penstock.enqueue.codec import read_body
 from penstock.errors import ProcessDied, Refused
 from penstock.job import Job, Outcome, State, lapsed

@@ -24,7 +24,7 @@ import msgspec
 from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.app.store_retry import until_it_answers
 from penstock.app.version import release
-from penstock.broker.protocol import Note, WorkerRow
+from penstock.broker.views import Note, WorkerRow
 from penstock.errors import Refused
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.run.attempt import fire

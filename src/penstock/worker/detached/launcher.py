@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.app.version import release
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, State, put_back
 from penstock.worker.detached.after_death import gets_on, spared

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.app.version import release
-from penstock.broker.protocol import WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, put_back
 from penstock.worker.detached.exit_codes import Exit

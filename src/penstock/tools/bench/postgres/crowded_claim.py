@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Collection
 from statistics import median
 
-from penstock.broker.protocol import Broker, WorkerRow
+from penstock.broker.protocol import Broker
+from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.job import succeeded

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import psycopg
 
-from penstock.broker.protocol import Broker, WorkerRow
+from penstock.broker.protocol import Broker
+from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.job import succeeded

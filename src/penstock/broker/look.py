@@ -1,0 +1,60 @@
+"""What people see, beside `get`, `count`, `history` and `why` of Core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from penstock.broker.filter import Filter
+from penstock.broker.lake_mark import Mark
+from penstock.broker.views import Note, Page, WorkerRow
+from penstock.flows.flow import FlowPage, FlowRow, Gift
+from penstock.rules.rule import Rule
+from penstock.schedules.schedule import Schedule
+
+
+class Look(Protocol):
+    """What people see, beside `get`, `count`, `history` and `why` of Core."""
+
+    def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
+        """What the job noted, oldest first."""
+        ...
+
+    def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
+        """Jobs that match, newest first, ended ones included while they are kept."""
+        ...
+
+    def flow(self, flow_id: str) -> FlowRow | None:
+        """A flow and its nodes, needs before those who need them; None if it is not known."""
+        ...
+
+    def flows(
+        self,
+        name: str | None = None,
+        find: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        """Flows of this name that have all of these properties, newest id first.
+
+        A property that is a list is found by each of its elements. Costs the same among a million.
+        """
+        ...
+
+    def gifts(self, node: str) -> list[Gift]:
+        """The outputs of a node's jobs, in their order."""
+        ...
+
+    def rules(self) -> list[Rule]: ...
+
+    def schedules(self) -> list[Schedule]:
+        """Every schedule as it is kept, by name."""
+        ...
+
+    def marks(self) -> list[Mark]:
+        """How far every lake has this history, by its name."""
+        ...
+
+    def workers(self) -> list[WorkerRow]:
+        """Every worker row, those that lapsed included until they are recovered."""
+        ...

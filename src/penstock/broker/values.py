@@ -1,0 +1,54 @@
+"""What brokers answer with, and how long they remember."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from penstock.job import Job, Outcome
+
+RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
+STAGED_SECONDS = 86400.0  # how long a write that nobody adds to or publishes is kept
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """How far a bulk enqueue got: `count` rows under this id are stored."""
+
+    id: str
+    count: int = 0
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """What became of an enqueue: all is stored, now or before, but for the `standing` ones."""
+
+    known: frozenset[str] = frozenset()  # ids that were stored before, and were left as they are
+    standing: Mapping[str, str] = {}  # not stored: id -> the job that holds its unique key
+    batch: int = 0  # rows stored so far under the batch's id
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    """What a worker hears when it renews."""
+
+    cancelled: frozenset[str] = frozenset()  # jobs it holds that somebody asked to cancel
+    lapsed: frozenset[str] = frozenset()  # its workers that had been given up in the meantime
+
+
+class Transaction(Protocol):
+    """A transaction of the broker's own database: a job's effects and its end commit together."""
+
+    connection: Any  # the driver's own connection, inside the transaction
+
+    def settle(self, job: Job[Any], outcome: Outcome) -> bool:
+        """Apply the outcome and commit everything; False, and nothing, if the attempt is stale."""
+        ...
+
+    def rollback(self) -> None: ...
+
+    def broken_by(self, error: BaseException) -> bool:
+        """Whether this error, raised inside, is the store's: a lost connection, no room left.
+
+        What the database says about the statements themselves is not.
+        """
+        ...
