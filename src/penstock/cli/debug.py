@@ -49,9 +49,8 @@ def debug(
     from penstock.run.debug import hidden_arguments, job_to_debug, run_here
 
     job_id = parse_id(id)
-    if (
-        app is None
-    ):  # the job names a task, and whoever stored it chose the name: it is not imported
+    # Whoever stored the job chose the name of its task: that is looked up, and never imported.
+    if app is None:
         raise Refused(
             "debug runs code, and a stored job does not say which: name it with --app, for example "
             f"penstock debug {job_id} --app myapp:app"
