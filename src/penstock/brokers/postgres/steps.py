@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.brokers.postgres.statements import functions
+from penstock.brokers.postgres.statements import functions, sql
 from penstock.release import age_order, release
 
 _FOLDER = Path(__file__).parent / "migrations"
@@ -91,5 +91,6 @@ def steps_in(folder: Path) -> tuple[Step, ...]:
 
 @cache
 def this_plan() -> Plan:
-    """What this Penstock brings."""
-    return Plan(steps_in(_FOLDER), functions(), release())
+    """What this Penstock brings; until the first release the schema is its only step."""
+    steps = steps_in(_FOLDER) or (Step(1, "schema.sql", False, sql.schema),)
+    return Plan(steps, functions(), release())
