@@ -1,4 +1,7 @@
-"""Migrations: the numbered steps lead to schema.sql, whoever goes first, from any earlier step."""
+"""Migrations of a file: the schema, whoever goes first, and a made-up step after it.
+
+There was no release yet: schema.sql is the only step that there is.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,15 @@ import threading
 
 import pytest
 
-from penstock.broker.lake_mark import Mark
+from penstock.brokers import migrate_store, migration_sql, store_condition
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.statements import migrations, sql
-from penstock.errors import PenstockError, SchemaTooNew
+from penstock.brokers.tables.statements import migrations as steps_in
+from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreUnreachable
 from tests.factories import a_job
+
+NEXT = migrations()[-1][0] + 1
+COLOUR = (NEXT, "alter table penstock_batch add column colour text;")
 
 
 def shape_of(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
@@ -23,20 +30,6 @@ def shape_of(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
         ).replace("  ", " ")
         for kind, name, text in rows
     }
-
-
-def test_migrations_lead_to_the_schema(tmp_path):
-    migrated = sqlite3.connect(tmp_path / "migrated.db")
-    for _, script in migrations():
-        migrated.executescript(script)
-    written = sqlite3.connect(tmp_path / "written.db")
-    written.executescript(sql.schema)
-
-    assert shape_of(migrated) == shape_of(written)
-    assert ("table", "penstock_job") in shape_of(migrated)
-
-    migrated.close()
-    written.close()
 
 
 def test_a_store_that_the_broker_made_has_the_schema(tmp_path):
@@ -51,10 +44,12 @@ def test_a_store_that_the_broker_made_has_the_schema(tmp_path):
     written.close()
 
 
-def test_migrations_are_numbered_in_order():
-    numbers = [number for number, _ in migrations()]
+def test_steps_are_read_in_the_order_of_their_numbers(tmp_path):
+    for name in ("0010_c.sql", "0002_b.sql", "0001_a.sql", "notes.txt"):
+        (tmp_path / name).write_text(f"-- {name}")
 
-    assert numbers == sorted(set(numbers))
+    assert steps_in(tmp_path) == [(1, "-- 0001_a.sql"), (2, "-- 0002_b.sql"), (10, "-- 0010_c.sql")]
+    assert steps_in(tmp_path / "none") == []
 
 
 def test_many_that_open_a_new_file_at_once_migrate_it_once(tmp_path):
@@ -135,33 +130,93 @@ def test_an_sqlite_that_is_too_old_is_refused_in_a_sentence(tmp_path, monkeypatc
     assert not (tmp_path / "jobs.db").exists()
 
 
-@pytest.mark.parametrize("steps", range(1, len(migrations())))
-def test_a_store_of_any_earlier_step_is_brought_forward(tmp_path, clock, steps):
-    """With what it holds: a job from before is run, and lakes hold its history as any other."""
+def test_a_store_of_the_step_before_is_brought_forward_with_what_it_holds(tmp_path, clock):
     path = tmp_path / "jobs.db"
-    older = sqlite3.connect(path)
-    for number, script in migrations()[:steps]:
-        older.executescript(script)
-        older.execute(
-            "insert or replace into penstock_meta values ('schema', ?), ('store', 'x')",
-            (str(number),),
-        )
-    older.execute(
-        "insert into penstock_history (kind, at) values ('event', ?)", (clock.now() - 86400,)
-    )
-    older.commit()
-    older.close()
-
     broker = SqliteBroker(path, clock=clock)
-    broker.enqueue([a_job(clock)])
-    broker.set_mark(Mark(lake="a"))
-    broker.prune(clock.now())
+    broker.enqueue([job := a_job(clock)])
 
-    assert [row.kind for row in broker.history()] == ["event", "lake"]
+    stands = broker.store.migrate([*migrations(), COLOUR])
+
+    assert stands == NEXT
+    assert broker.store.migrate([*migrations(), COLOUR]) == NEXT  # once, however often
+    assert broker.get(job.id) is not None
+    broker.close()
+    raw = sqlite3.connect(path)
+    written = sqlite3.connect(":memory:")
+    written.executescript(sql.schema + COLOUR[1])
+    assert shape_of(raw) == shape_of(written)
+    raw.close()
+    written.close()
+
+
+def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path, clock):
+    path = tmp_path / "jobs.db"
+    broker = SqliteBroker(path, clock=clock)
+    raw = sqlite3.connect(path)
+    before = list(raw.iterdump())
+    broken = (NEXT + 1, "alter table penstock_no_such add column colour text;")
+
+    with pytest.raises(StoreUnreachable, match="penstock_no_such"):
+        broker.store.migrate([*migrations(), COLOUR, broken])
+
+    assert list(raw.iterdump()) == before
+    raw.close()
+    broker.close()
+
+
+@pytest.fixture
+def unreleased(tmp_path):
+    """What a development version left: numbered higher than anything that there is now."""
+    path = tmp_path / "jobs.db"
+    raw = sqlite3.connect(path)
+    raw.executescript(
+        "create table penstock_meta (name text primary key, value text not null);"
+        "insert into penstock_meta values ('schema', '11'), ('store', 'x');"
+        "create table penstock_job (id blob primary key);"
+    )
+    raw.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        SqliteBroker,
+        lambda path: migrate_store(f"sqlite:///{path}"),
+        lambda path: migration_sql(f"sqlite:///{path}"),
+    ],
+    ids=["open", "migrate", "sql"],
+)
+def test_a_store_of_a_development_version_is_refused_with_the_way_out(unreleased, attempt):
+    raw = sqlite3.connect(unreleased)
+    before = list(raw.iterdump())
+
+    with pytest.raises(Refused) as refusal:
+        attempt(unreleased)
+
+    sentence = str(refusal.value)
+    assert f"the store {unreleased} was made by a development version" in sentence
+    assert "(schema 11)" in sentence
+    assert "move the file away" in sentence
+    assert "drop its tables that begin with penstock_" in sentence
+    assert list(raw.iterdump()) == before
+    raw.close()
+
+
+def test_the_doctor_names_a_store_of_a_development_version(unreleased):
+    found = store_condition(f"sqlite:///{unreleased}")
+
+    assert found.unseen is not None
+    assert "made by a development version of Penstock (schema 11)" in found.unseen.says
+
+
+def test_after_its_tables_were_dropped_a_new_store_is_made_in_their_place(unreleased, clock):
+    raw = sqlite3.connect(unreleased)
+    raw.executescript("drop table penstock_meta; drop table penstock_job;")
+    raw.close()
+
+    broker = SqliteBroker(unreleased, clock=clock)
+    broker.enqueue([a_job(clock)])
+
     assert sum(count.ready for count in broker.count()) == 1
     broker.close()
-    made, written = sqlite3.connect(path), sqlite3.connect(":memory:")
-    written.executescript(sql.schema)
-    assert shape_of(made) == shape_of(written)
-    made.close()
-    written.close()

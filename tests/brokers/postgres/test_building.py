@@ -9,16 +9,33 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from penstock.brokers import migrate_store, migration_sql
+from penstock.brokers import migrate_store
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.brokers.postgres.connection import connect
 from penstock.brokers.postgres.index_building import build_parts
-from penstock.brokers.postgres.migration_steps import this_plan
+from penstock.brokers.postgres.migration_steps import Plan, Step, this_plan
 from penstock.errors import StoreUnreachable
 from tests.brokers.postgres.catalogue import catalogue
 from tests.brokers.postgres.test_migrations import psql
 
-BEFORE = 9  # the last step without these indexes
+NEXT = this_plan().newest + 1
+# As a migration has to say it: where there are rows already, the parts are built after it.
+INDEX = """
+do $$
+begin
+    execute format(
+        'create index history_told on %s penstock.history (kind, position)'
+        ' where kind <> ''attempt''',
+        case when exists (select 1 from penstock.history) then 'only' else '' end
+    );
+    execute format(
+        'create index history_derived on %s penstock.history (enqueued_at, job)'
+        ' where job >= ''ff000000-0000-0000-0000-000000000000''',
+        case when exists (select 1 from penstock.history) then 'only' else '' end
+    );
+end
+$$;
+"""
 DAY = 86_400
 WRITE = "insert into penstock.history (kind, at) values ('event', extract(epoch from now()))"
 INDEXES = """
@@ -38,10 +55,10 @@ def watching(postgres_url):
 @pytest.fixture
 def old(postgres_url, watching):
     """A store from before these indexes, with rows of two days and some of no day."""
-    plan = this_plan()
-    steps = tuple(step for step in plan.steps if step.number <= BEFORE)
     with connect(postgres_url, prepare=True) as connection:
-        migrating.migrate(connection, "here", plan=replace(plan, steps=steps))
+        migrating.migrate(connection, "here")
+    for index in ("history_told", "history_derived"):
+        watching.execute(f"drop index penstock.{index}")
     for days in (0, 1, -400):
         watching.execute(
             "insert into penstock.history (kind, at, job, enqueued_at)"
@@ -52,6 +69,18 @@ def old(postgres_url, watching):
     return postgres_url
 
 
+def with_the_indexes() -> Plan:
+    """What a later Penstock would bring."""
+    plan = this_plan()
+    return replace(plan, steps=(*plan.steps, Step(NEXT, "indexes.sql", False, INDEX)))
+
+
+def open_it(url: str) -> None:
+    """As whoever opens the store does: the migration, then the parts."""
+    with connect(url, prepare=True) as connection:
+        migrating.open_schema(connection, "here", create=False, plan=with_the_indexes())
+
+
 def is_whole(watching) -> bool:
     rows = watching.execute(INDEXES).fetchall()
     days = watching.execute("select count(*) from pg_partition_tree('penstock.history')").fetchone()
@@ -60,14 +89,16 @@ def is_whole(watching) -> bool:
 
 
 def test_whoever_opens_the_store_builds_them(old, watching, migrated_postgres):
-    PostgresBroker(old).close()
+    open_it(old)
 
     assert is_whole(watching)
     assert catalogue(old) == catalogue(migrated_postgres.url)
 
 
 def test_what_sql_prints_builds_them_too(old, watching, migrated_postgres):
-    result = psql(old, migration_sql(old))
+    with connect(old, prepare=False) as connection:
+        meta = migrating.read_meta(connection)
+    result = psql(old, migrating.migration_sql(meta, plan=with_the_indexes()))
 
     assert result.returncode == 0, result.stderr
     assert is_whole(watching)
@@ -83,6 +114,9 @@ def test_a_store_without_rows_has_nothing_to_build(postgres_url, watching):
 def test_others_write_meanwhile(old, watching):
     """One who builds waits for a reader here, and keeps no writer waiting."""
     done = threading.Event()
+
+    with connect(old, prepare=True) as connection:
+        migrating.migrate(connection, "here", plan=with_the_indexes())
 
     def migrate():
         migrate_store(old)
@@ -110,7 +144,7 @@ def test_who_is_ended_in_the_middle_leaves_it_to_the_next_one(old, watching):
     with psycopg.connect(old) as reader:
         reader.execute("set transaction isolation level repeatable read")
         reader.execute("select 1 from penstock.history limit 1")
-        PostgresBroker(old).close()  # waits for the reader, but not for long
+        open_it(old)  # waits for the reader, but not for long
         assert not is_whole(watching)
         unfinished = [name for name, valid in watching.execute(INDEXES) if not valid]
         assert any(name.endswith("_idx") for name in unfinished), unfinished
@@ -123,7 +157,7 @@ def test_who_is_ended_in_the_middle_leaves_it_to_the_next_one(old, watching):
 
 def test_one_at_a_time_builds_and_the_others_do_not_wait(old, watching):
     with connect(old, prepare=True) as first, connect(old, prepare=True) as second:
-        migrating.migrate(first, "here")
+        migrating.migrate(first, "here", plan=with_the_indexes())
         first.execute("select pg_advisory_lock(4855284205)")
 
         assert not build_parts(second)
@@ -137,7 +171,7 @@ def test_one_at_a_time_builds_and_the_others_do_not_wait(old, watching):
 
 def test_days_that_are_made_meanwhile_have_their_part(old, watching):
     with connect(old, prepare=True) as connection:
-        migrating.migrate(connection, "here")
+        migrating.migrate(connection, "here", plan=with_the_indexes())
     watching.execute("select penstock.make_day(floor(extract(epoch from now()) / 86400)::int + 30)")
 
     PostgresBroker(old).close()
@@ -147,7 +181,7 @@ def test_days_that_are_made_meanwhile_have_their_part(old, watching):
 
 def test_a_login_that_may_not_build_goes_on_without(old, watching):
     with connect(old, prepare=True) as owner:
-        migrating.migrate(owner, "here")
+        migrating.migrate(owner, "here", plan=with_the_indexes())
     watching.execute("create role penstock_guest_of_a_test login")
     try:
         for grant in ("usage on schema penstock", "select on all tables in schema penstock"):

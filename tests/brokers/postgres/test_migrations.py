@@ -1,4 +1,7 @@
-"""Migrations on PostgreSQL: they lead to the schema, each step once, old and new side by side."""
+"""Migrations on PostgreSQL: the schema, then made-up steps, each once, old and new side by side.
+
+There was no release yet: schema.sql is the only step that there is.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pytest
 
 from penstock.broker.lake_mark import Mark
 from penstock.broker.views import WorkerRow
-from penstock.brokers import migrate_store
+from penstock.brokers import migrate_store, migration_sql, store_condition
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.brokers.postgres.connection import Connection, connect
 from penstock.brokers.postgres.migration_steps import Plan, Step, steps_in, this_plan
@@ -62,19 +65,13 @@ def psql(url: str, script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_migrations_lead_to_the_schema(postgres_url, migrated_postgres):
+def test_a_store_that_the_broker_made_has_the_schema(postgres_url, migrated_postgres):
     with psycopg.connect(postgres_url) as written:
         written.execute(sql.schema)
         written.execute(functions())
 
     assert catalogue(migrated_postgres.url) == catalogue(postgres_url)
     assert any("penstock.claim" in name for name, _ in catalogue(postgres_url)["functions"])
-
-
-def test_steps_are_numbered_in_order():
-    numbers = [(step.number, step.post) for step in this_plan().steps]
-
-    assert numbers == sorted(set(numbers))
 
 
 def test_steps_are_read_in_order_and_told_apart(tmp_path):
@@ -370,20 +367,65 @@ def test_what_somebody_else_put_into_the_schema_is_named_and_left_alone(
         assert tables.fetchone() == (1,)
 
 
-def test_a_store_of_the_step_before_is_brought_forward(
-    connection, postgres_url, migrated_postgres, clock
-):
+def test_a_store_of_the_step_before_is_brought_forward(connection, postgres_url, clock):
     """With what it holds: its history waits for lakes as any other."""
-    plan = this_plan()
-    migrating.migrate(connection, "here", plan=replace(plan, steps=plan.steps[:-1]))
+    migrating.migrate(connection, "here")
     connection.execute(
         "insert into penstock.history (kind, at) values ('event', %s)", (clock.now() - 86400,)
     )
 
+    migrating.open_schema(connection, "here", create=False, plan=next_release(ADD))
+
+    assert "colour" in columns(connection, "batch")
     broker = PostgresBroker(postgres_url, clock=clock)
     broker.set_mark(Mark(lake="a"))
     broker.prune(clock.now())
-
     assert [row.kind for row in broker.history()] == ["event", "lake"]
     broker.close()
-    assert catalogue(postgres_url) == catalogue(migrated_postgres.url)
+
+
+@pytest.fixture
+def unreleased(postgres_url: str) -> str:
+    """What a development version left: numbered higher than anything that there is now."""
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("create schema penstock")
+        connection.execute(
+            "create table penstock.meta (name text primary key, value text not null)"
+        )
+        connection.execute("insert into penstock.meta values ('schema', '11'), ('store', 'x')")
+        connection.execute("create table penstock.job (id uuid primary key)")
+    return postgres_url
+
+
+@pytest.mark.parametrize(
+    "attempt", [PostgresBroker, migrate_store, migration_sql], ids=["open", "migrate", "sql"]
+)
+def test_a_store_of_a_development_version_is_refused_with_the_way_out(unreleased, attempt):
+    before = catalogue(unreleased)
+
+    with pytest.raises(Refused) as refusal:
+        attempt(unreleased)
+
+    sentence = str(refusal.value)
+    assert "was made by a development version of Penstock (schema 11)" in sentence
+    assert "drop schema penstock cascade" in sentence
+    assert "name another database with --url" in sentence
+    assert catalogue(unreleased) == before
+
+
+def test_the_doctor_names_a_store_of_a_development_version(unreleased):
+    found = store_condition(unreleased)
+
+    assert found.unseen is not None
+    assert "made by a development version of Penstock (schema 11)" in found.unseen.says
+
+
+def test_after_its_schema_was_dropped_a_new_store_is_made_in_its_place(unreleased, clock):
+    with psycopg.connect(unreleased) as connection:
+        connection.execute("drop schema penstock cascade")
+
+    broker = PostgresBroker(unreleased, clock=clock)
+    broker.enqueue([a_job(clock)])
+
+    assert sum(count.ready for count in broker.count()) == 1
+    broker.close()

@@ -21,10 +21,14 @@ from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.index_building import are_parts_missing, build_parts, building_sql
 from penstock.brokers.postgres.migration_steps import Meta, Plan, this_plan
 from penstock.brokers.postgres.statements import sql
+from penstock.brokers.tables.unreleased import check_released
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
 
 PATIENCE_SECONDS = 3600.0
 _TRIES = 5
+_START_ANEW = (
+    "run `drop schema penstock cascade` there as its owner, or name another database with --url"
+)
 _PAUSE_SECONDS = 0.5  # between two tries; whoever waits behind our lock gets a turn
 
 
@@ -191,6 +195,7 @@ def read_meta(connection: psycopg.Connection[Any]) -> dict[str, str]:
         raise _foreign(connection, "is empty")
     if "store" not in meta or not str(meta.get("schema")).isdecimal():
         raise _foreign(connection, "names no store and no schema")
+    check_released(meta, f"in database {connection.info.dbname}", _START_ANEW)
     return meta
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.app.version import age_order, release
-from penstock.brokers.postgres.statements import functions
+from penstock.brokers.postgres.statements import functions, sql
 
 _FOLDER = Path(__file__).parent / "migrations"
 Meta = Mapping[str, str]  # what a store says of itself
@@ -91,5 +91,6 @@ def steps_in(folder: Path) -> tuple[Step, ...]:
 
 @cache
 def this_plan() -> Plan:
-    """What this Penstock brings."""
-    return Plan(steps_in(_FOLDER), functions(), release())
+    """What this Penstock brings; until the first release the schema is its only step."""
+    steps = steps_in(_FOLDER) or (Step(1, "schema.sql", False, sql.schema),)
+    return Plan(steps, functions(), release())

@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 from penstock.brokers.condition import StoreCondition, Trouble
 from penstock.brokers.sqlite.statements import migrations, sql
-from penstock.brokers.sqlite.store import Store
+from penstock.brokers.sqlite.store import START_ANEW, Store
 from penstock.brokers.sqlite.wake import Bell, Waiter
-from penstock.errors import PenstockError
+from penstock.brokers.tables.unreleased import check_released
+from penstock.errors import PenstockError, Refused
 
 PROMISE = (
     "an accepted job survives kill -9 of any process and a power cut (WAL, synchronous=FULL); "
@@ -28,11 +29,14 @@ def condition(path: str | Path) -> StoreCondition:
     trouble: list[Trouble] = []
     settings: dict[str, str] = {"sqlite": sqlite3.sqlite_version}
     schema: int | None = None
+    unseen: Trouble | None = None
     if file.exists():
         try:
             schema = _schema(file)
             if schema == newest:
                 settings |= _settings(file)
+        except Refused as error:
+            unseen = Trouble(str(error), "move it away, or name another file with --url")
         except (sqlite3.Error, PenstockError) as error:
             trouble.append(Trouble(f"it cannot be read: {error}", "name another file with --url"))
         trouble += _out_of_reach(file)
@@ -61,6 +65,7 @@ def condition(path: str | Path) -> StoreCondition:
         pending=tuple(f"step {number}" for number, _ in migrations() if number > (schema or 0)),
         too_new=schema is not None and schema > newest,
         settings=settings,
+        unseen=unseen,
         trouble=tuple(trouble),
     )
 
@@ -71,7 +76,9 @@ def _schema(file: Path) -> int:
     try:
         if not connection.execute(sql.has_meta).fetchone()[0]:
             return 0
-        return int(dict(connection.execute(sql.meta).fetchall()).get("schema", 0))
+        meta = dict(connection.execute(sql.meta).fetchall())
+        check_released(meta, str(file), START_ANEW)
+        return int(meta.get("schema", 0))
     finally:
         connection.close()
 

@@ -10,11 +10,15 @@ from pathlib import Path
 
 from penstock.brokers.sqlite.condition import condition
 from penstock.brokers.sqlite.statements import migrations, sql
+from penstock.errors import Refused
 
 
 def migration_sql(path: str | Path) -> str:
     """What an open would run, all of it or nothing."""
-    found = condition(path).schema or 0
+    stands = condition(path)
+    if stands.unseen is not None:
+        raise Refused(stands.unseen.says)
+    found = stands.schema or 0
     parts: list[str] = []
     for number, script in migrations():
         if number > found:

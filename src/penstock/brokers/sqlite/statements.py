@@ -104,5 +104,5 @@ def many(statement: str, rows: int) -> str:
 
 
 def migrations() -> list[tuple[int, str]]:
-    """The numbered steps that lead to schema.sql."""
-    return statements.migrations(_FOLDER / "migrations")
+    """The numbered steps that lead to schema.sql; until the first release it is the only one."""
+    return statements.migrations(_FOLDER / "migrations") or [(1, sql.schema)]

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,12 +29,17 @@ from penstock.broker.read_budget import my_share
 from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.unreleased import check_released
 from penstock.enqueue.caller_connection import driver_connection
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
 from penstock.job import Lane
 
 BUSY_SECONDS = 30.0
 _MIGRATE_SECONDS = 5.0
+START_ANEW = (
+    "move the file away (in a database of your own: drop its tables that begin with penstock_), or "
+    "name another one with --url"
+)
 _BUSY_LOOK_SECONDS = 0.000_5
 _STARTING_SECONDS = 0.005
 _OLDEST_SQLITE = (3, 37)  # which has strict tables
@@ -310,9 +315,9 @@ class Store:
                 if self._reader.in_transaction:
                     self._reader.execute("rollback")
 
-    def migrate(self) -> int:
+    def migrate(self, steps: Sequence[tuple[int, str]] | None = None) -> int:
         """Bring the schema forward; returns the number it stands at. A newer one is refused."""
-        steps = migrations()
+        steps = steps or migrations()
         newest = steps[-1][0]
         found = self._schema()
         if found < newest:
@@ -343,7 +348,9 @@ class Store:
         db = SqliteDb(self._writer)
         if not db.execute(sql.has_meta).fetchone()[0]:
             return {}
-        return {row["name"]: row["value"] for row in db.execute(sql.meta)}
+        meta = {row["name"]: row["value"] for row in db.execute(sql.meta)}
+        check_released(meta, str(self.path), START_ANEW)
+        return meta
 
     def lease_time(self) -> float:
         """Monotonic: `boot` says which one it started with."""

@@ -159,7 +159,7 @@ class Statements(SqlFiles):
 
 
 def migrations(folder: Path) -> list[tuple[int, str]]:
-    """The numbered steps that lead to schema.sql."""
+    """The numbered steps of a folder, in order; none if it is not there."""
     return [
         (int(path.name[:4]), path.read_text(encoding="utf-8"))
         for path in sorted(folder.glob("[0-9]*.sql"))

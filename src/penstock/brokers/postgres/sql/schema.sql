@@ -27,6 +27,8 @@ create policy meta_set on penstock.meta for insert
 create policy meta_change on penstock.meta for update
     using (name in ('pruned_before', 'gauged'))
     with check (name in ('pruned_before', 'gauged'));
+-- Stores of development versions do not have this row, and are refused by that.
+insert into penstock.meta (name, value) values ('format', '1');
 
 -- One (queue, task, version, priority, required tags); the key is a hash of the five.
 create table penstock.lane (

@@ -10,6 +10,8 @@ create table penstock_meta (
     name text primary key,
     value text not null
 ) without rowid, strict;
+-- Stores of development versions do not have this row, and are refused by that.
+insert into penstock_meta (name, value) values ('format', '1');
 
 -- One (queue, task, version, priority, required tags); the key is a hash of the five.
 create table penstock_lane (
