@@ -20,7 +20,7 @@ from penstock.broker.views import Note
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Outcome, State, put_back
 from penstock.run.attempt import run, run_async
-from penstock.run.job_notes import LOG_LINES, Line
+from penstock.run.job_notes import LOG_LINES, LogLine
 from penstock.testing.clock import Clock
 from tests.factories import a_worker
 
@@ -228,9 +228,9 @@ def test_events_go_to_the_history(app: App, work: Work) -> None:
     assert b"mail_sent" in event.data
 
 
-def lines_of(app: App, id: str) -> list[Line]:
+def lines_of(app: App, id: str) -> list[LogLine]:
     notes = app.broker.notes(id, "log")
-    return [line for note in notes for line in msgspec.json.decode(note.value, type=list[Line])]
+    return [line for note in notes for line in msgspec.json.decode(note.value, type=list[LogLine])]
 
 
 def test_log_lines_are_kept_with_the_job_in_order(

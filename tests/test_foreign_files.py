@@ -15,7 +15,7 @@ from penstock.app.private_files import open_below
 from penstock.app.settings import project_root, resolve_url
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
-from penstock.brokers.sqlite.wake import Bell, Waiter
+from penstock.brokers.sqlite.wake import Waiter, WakeSender
 from penstock.cli.pipeline import _write
 from penstock.errors import Refused
 from penstock.job import Job
@@ -236,7 +236,7 @@ def shared_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("where", ["the store's", "all stores'"])
 def test_waking_removes_nothing_behind_a_link(tmp_path, shared_tmp, where):
-    bell = Bell(tmp_path / "jobs.db")
+    bell = WakeSender(tmp_path / "jobs.db")
     aim = shared_tmp / "x" / bell.folder.name
     aim.mkdir(parents=True)
     (aim / "passwd").write_text("root")
@@ -254,7 +254,7 @@ def test_waking_removes_nothing_behind_a_link(tmp_path, shared_tmp, where):
 
 
 def test_waking_uses_no_folder_that_somebody_else_made_first(tmp_path, shared_tmp):
-    bell = Bell(tmp_path / "jobs.db")
+    bell = WakeSender(tmp_path / "jobs.db")
     bell.folder.mkdir(parents=True)
     (bell.folder / "passwd").write_text("root")
     if given_away(bell.folder.parent):
@@ -268,7 +268,7 @@ def test_waking_uses_no_folder_that_somebody_else_made_first(tmp_path, shared_tm
 
 
 def test_waking_removes_the_sockets_of_the_dead_and_no_file(tmp_path, shared_tmp):
-    bell = Bell(tmp_path / "jobs.db")
+    bell = WakeSender(tmp_path / "jobs.db")
     bell.folder.mkdir(parents=True, mode=0o700)
     (bell.folder / "a file").touch()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:

@@ -203,3 +203,13 @@ def test_the_root_of_the_tree_fits_on_one_screen():
     }
 
     assert len(entries - surfaces) <= 14
+
+
+def test_no_two_public_classes_have_one_name():
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(named(path))
+
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}

@@ -10,7 +10,7 @@ import pytest
 from penstock.broker.filter import parse_filter
 from penstock.errors import Refused
 from penstock.rules.rule import Rule, RuleKind
-from penstock.run.job_notes import Line, Notebook, Progress
+from penstock.run.job_notes import LogLine, Notebook, Progress
 from tests.factories import a_job, enqueue_and_claim
 
 HOSTILE = "a\x00b\ud800c\U0001f980"
@@ -44,7 +44,7 @@ def test_what_a_job_leaves_behind(broker, clock):
     notebook = Notebook(lambda: broker, job)
 
     notebook.progress(Progress(0.5, HOSTILE))
-    notebook.line(Line(clock.now(), "info", HOSTILE))
+    notebook.line(LogLine(clock.now(), "info", HOSTILE))
     notebook.write("event", HOSTILE, b"null")
     notebook.flush()
 

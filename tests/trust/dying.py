@@ -7,11 +7,11 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.brokers.sqlite import SqliteBroker
 
 
-def act(path: Path, clock: Clock, verb: Callable[[SqliteBroker], object], die_at: int) -> int:
+def act(path: Path, clock: AnyClock, verb: Callable[[SqliteBroker], object], die_at: int) -> int:
     """Do it in a process of its own that dies before its n-th statement; how it ended."""
     child = os.fork()
     if not child:

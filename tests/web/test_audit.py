@@ -15,7 +15,7 @@ from penstock.broker.views import RECORDED
 from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
 from penstock.job import succeeded
-from penstock.operate.audit import KINDS, Deed, Wanted, read_audit
+from penstock.operate.audit import KINDS, AuditQuery, Deed, read_audit
 from penstock.operate.audit_text import told_of
 from penstock.operate.why import moment
 from penstock.rules.rule import Rule, RuleKind
@@ -211,8 +211,8 @@ def test_a_look_is_bounded_and_says_how_far_it_went(broker, clock):
     for job in jobs:
         broker.cancel([job.id], "ada" if job is jobs[0] else "bob")
 
-    first = read_audit(broker, Wanted(author="ada"), None, 10, 15)
-    second = read_audit(broker, Wanted(author="ada"), first.before, 10, 100)
+    first = read_audit(broker, AuditQuery(author="ada"), None, 10, 15)
+    second = read_audit(broker, AuditQuery(author="ada"), first.before, 10, 100)
 
     assert (first.deeds, first.looked) == ([], 15)
     assert [deed.job for deed in second.deeds] == [jobs[0].id]

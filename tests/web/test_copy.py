@@ -7,7 +7,7 @@ import pytest
 from penstock.app.app import App
 from penstock.broker.filter import parse_filter
 from penstock.job import State, Unique, failed
-from penstock.operate.audit import Wanted, read_audit
+from penstock.operate.audit import AuditQuery, read_audit
 from penstock.operate.audit_text import told_of
 from penstock.web.access import Role
 from tests.factories import a_flow, a_job, begun, claim, part, settle
@@ -39,7 +39,7 @@ def test_a_copy_is_a_new_job_with_the_same_arguments_to_the_letter(web: Web, bro
     assert copy.tags == {"tenant": "a"}
     assert copy.body.startswith(BODY[:-1])
     assert broker.get(job.id).state is State.FAILED
-    [deed] = read_audit(broker, Wanted()).deeds
+    [deed] = read_audit(broker, AuditQuery()).deeds
     assert (deed.author, deed.reason) == ("otto", "once more")
     assert str(told_of(deed)) == f"enqueued job {copy.id} a copy of {job.id} (mail:send in slow)"
     said = text_of(web.client(Role.VIEW).get(f"/jobs/{copy.id}").text)

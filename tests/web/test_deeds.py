@@ -20,7 +20,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import State, failed
-from penstock.operate.audit import Deed, Wanted, read_audit
+from penstock.operate.audit import AuditQuery, Deed, read_audit
 from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
 from penstock.web.routes import ROUTES
@@ -265,7 +265,7 @@ OVER_REST = {route.name for route in ROUTES if route.path.startswith(V1)}
 
 
 def deeds(broker: Broker) -> list[Deed]:
-    return read_audit(broker, Wanted(), None, 1000).deeds
+    return read_audit(broker, AuditQuery(), None, 1000).deeds
 
 
 def test_every_route_that_changes_something_is_among_these():
@@ -338,14 +338,14 @@ def test_the_entry_of_many_jobs_comes_before_all_that_it_is_about(memory_place: 
     ids = [a_failed_job(memory_place) for _ in range(40)]
     broker.retry(ids, "otto", WHY, part_of="operation X")
 
-    running = read_audit(broker, Wanted(), None, 10, 20)
+    running = read_audit(broker, AuditQuery(), None, 10, 20)
     broker.record("operation", "otto", WHY, {"operation": "X", "verb": "retry", "jobs": 40})
-    ended = read_audit(broker, Wanted(), None, 10, 20)
+    ended = read_audit(broker, AuditQuery(), None, 10, 20)
 
     assert len(running.deeds) == 10  # under way, or killed: each job tells for itself
     assert [deed.says["jobs"] for deed in ended.deeds] == [40]
     assert (ended.looked, ended.before is not None) == (20, True)
-    assert read_audit(broker, Wanted(), ended.before, 10).deeds == []
+    assert read_audit(broker, AuditQuery(), ended.before, 10).deeds == []
 
 
 def test_what_changes_nothing_leaves_no_entry(place: Place):

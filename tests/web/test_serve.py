@@ -12,7 +12,7 @@ import pytest
 
 from penstock.web import dashboard
 from penstock.web.access import Role, Tokens, new_token
-from penstock.web.serve import Server, listening
+from penstock.web.serve import DashboardServer, listening
 
 TOKEN, TEXT = new_token("ada", Role.ADMIN)
 ENTER = b"POST /enter HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
@@ -23,7 +23,7 @@ def port(memory_broker) -> Iterator[int]:
     """A dashboard that has little patience."""
     site = dashboard(memory_broker, access=Tokens([TOKEN]))
     with listening("127.0.0.1", 0) as heard:
-        server = Server(site, patience=1.0)
+        server = DashboardServer(site, patience=1.0)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [heard]})
         thread.start()
         try:

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
-from penstock.app.clock import GUESSED_CLOCK, Clock, RemoteClock
-from penstock.app.queue_options import Queues
+from penstock.app.clock import GUESSED_CLOCK, AnyClock, RemoteClock
+from penstock.app.queue_options import DeclaredQueues
 from penstock.app.registry import Registry
 from penstock.app.resources import Resources
 from penstock.app.settings import ResolvedUrl, calling_file, mask, resolve_url
@@ -68,7 +68,7 @@ class App(Registry):
     """
 
     def __init__(
-        self, url: str | None = None, *, broker: Broker | None = None, clock: Clock | None = None
+        self, url: str | None = None, *, broker: Broker | None = None, clock: AnyClock | None = None
     ) -> None:
         if url is not None and broker is not None:
             raise Refused(
@@ -84,7 +84,7 @@ class App(Registry):
         self._moved_by: float | None = None  # the seconds that the guess was off by
         self._lock = threading.Lock()
         self._coalescer = Coalescer(self._send)
-        self.queues = Queues()
+        self.queues = DeclaredQueues()
         self.schedules = Schedules(self)
         self.schedule = self.schedules.decorate
         self.resources = Resources()
@@ -127,7 +127,7 @@ class App(Registry):
         return broker
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> AnyClock:
         """The store's clock; the store is opened if its time was never asked for."""
         if self._clock is GUESSED_CLOCK:
             self._open()

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 
-class Clock(Protocol):
+class AnyClock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch."""
         ...
@@ -28,7 +28,7 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
 
-SYSTEM_CLOCK: Clock = SystemClock()
+SYSTEM_CLOCK: AnyClock = SystemClock()
 
 TICKING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

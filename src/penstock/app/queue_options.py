@@ -25,7 +25,7 @@ class Options(NamedTuple):
         return ", ".join([said(self.policy), f"relaxed={self.relaxed}"])
 
 
-class Queues:
+class DeclaredQueues:
     """The queues that a program registered."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.values import Batch, Enqueued, Renewed, Transaction
 from penstock.broker.views import Count, Event, Note, Why, WorkerRow
 from penstock.flows.flow import Flow
@@ -15,7 +15,7 @@ from penstock.job import Job, Outcome, Parcel
 class Core(Protocol):
     """What a producer and a worker need: hand over, claim, settle, and what keeps leases honest."""
 
-    clock: Clock
+    clock: AnyClock
 
     # Queues whose jobs need not be on the disk when enqueue or settle returns: a crash of the
     # machine may lose the last that were enqueued, and run the last that ended again.

@@ -17,7 +17,7 @@ DERIVED = to_bytes("ff000000-0000-0000-0000-000000000000")  # all ids from here 
 _ABOVE_ALL = b"\xff" * 16  # no id: they have a version
 
 
-class Made(NamedTuple):
+class MadeAt(NamedTuple):
     """When a job was made: of two jobs the greater one is the newer, whatever their ids.
 
     The time of a derived id is told in the form of the others, and is above all ids of its tick.
@@ -47,11 +47,11 @@ class Below(NamedTuple):
         return (job.enqueued_at, raw) < (self.at, self.derived)
 
 
-def made(job: Job[Any]) -> Made:
+def made(job: Job[Any]) -> MadeAt:
     """When this job was made."""
     if not is_derived(job.id):
-        return Made(job.id)
-    return Made(time_text(tick_of(job.enqueued_at)) + "-f", job.enqueued_at, job.id)
+        return MadeAt(job.id)
+    return MadeAt(time_text(tick_of(job.enqueued_at)) + "-f", job.enqueued_at, job.id)
 
 
 def below(after: str | None) -> Below:

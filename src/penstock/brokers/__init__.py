@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from urllib.parse import parse_qsl, unquote
 
-from penstock.app.clock import SYSTEM_CLOCK, Clock
+from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.app.settings import mask
 from penstock.broker.protocol import Broker
 from penstock.brokers.condition import StoreCondition
@@ -15,7 +15,7 @@ _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
 
 
-def open_broker(url: str, clock: Clock | None = None, *, create: bool = True) -> Broker:
+def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True) -> Broker:
     """The broker that a URL names: `sqlite:///path`, `postgresql://...` or `memory:`.
 
     `create=False` refuses where there is no store yet: for those who only look.

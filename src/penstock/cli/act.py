@@ -27,7 +27,7 @@ from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
-    from penstock.operate.bulk_actions import Act
+    from penstock.operate.bulk_actions import BulkVerb
 
 Words = Annotated[
     list[str] | None,
@@ -152,7 +152,7 @@ def delete(
 
 def _act(
     broker: Broker,
-    verb: Act,
+    verb: BulkVerb,
     words: list[str],
     reason: str,
     *,
@@ -181,7 +181,7 @@ def _act(
         _by_filter(broker, verb, words, reason, yes=yes, json=json)
 
 
-def _whole_flow(broker: Broker, verb: Act, wanted: str, reason: str, *, json: bool) -> None:
+def _whole_flow(broker: Broker, verb: BulkVerb, wanted: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
     from penstock.flows.status import flow_with
 
@@ -197,7 +197,7 @@ def _whole_flow(broker: Broker, verb: Act, wanted: str, reason: str, *, json: bo
     output.say(f"flow {found.id}: {len(done):,} {several} {verb.done}{told}")
 
 
-def _by_ids(broker: Broker, verb: Act, ids: list[str], reason: str, *, json: bool) -> None:
+def _by_ids(broker: Broker, verb: BulkVerb, ids: list[str], reason: str, *, json: bool) -> None:
     from penstock.cli import output
 
     done = getattr(broker, verb.name)(ids, author(), reason)
@@ -216,7 +216,7 @@ def _by_ids(broker: Broker, verb: Act, ids: list[str], reason: str, *, json: boo
 
 
 def _by_filter(
-    broker: Broker, verb: Act, words: list[str], reason: str, *, yes: bool, json: bool
+    broker: Broker, verb: BulkVerb, words: list[str], reason: str, *, yes: bool, json: bool
 ) -> None:
     from penstock.cli import output
     from penstock.enqueue.ids import Ids

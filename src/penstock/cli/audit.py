@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.broker.filter import parse_time
-from penstock.operate.audit import Deed, Wanted, check_kinds, deed_json, read_audit
+from penstock.operate.audit import AuditQuery, Deed, check_kinds, deed_json, read_audit
 from penstock.operate.audit_text import told_of
 from penstock.operate.why import moment
 
@@ -23,7 +23,7 @@ def put_audit(broker: Broker, asked: Asked, before: int | None, limit: int, *, j
 
     kinds, author, since, until = asked
     now = broker.clock.now()
-    wanted = Wanted(
+    wanted = AuditQuery(
         kinds=check_kinds(kinds),
         author=author,
         since=None if since is None else parse_time(since, now),

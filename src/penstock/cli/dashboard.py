@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from penstock.app.app import App
     from penstock.broker.protocol import Broker
-    from penstock.web.serve import Keys
+    from penstock.web.serve import DashboardTokens
 
 
 def dashboard(
@@ -73,7 +73,7 @@ def dashboard(
     log_to_stderr(LogOutput("warning", log_format))
     need_web()
     from penstock.web.access import Tokens
-    from penstock.web.serve import Server, check_bind, keys_for, listening
+    from penstock.web.serve import DashboardServer, check_bind, keys_for, listening
 
     def serve(store: App | Broker, where: str) -> None:
         keys = keys_for(where, author(), file=token_file, anew=new_token)
@@ -98,7 +98,7 @@ def dashboard(
                 ticket = None if keys.kept is None else access.ticket(keys.tokens[0])
                 typer.launch(address if ticket is None else f"{address}?token={ticket}")
             try:
-                Server(site).run(sockets=[heard])
+                DashboardServer(site).run(sockets=[heard])
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
             finally:
@@ -147,7 +147,7 @@ def _app(target: str, url: str | None, *, quiet: bool) -> App:
 
 
 def _say(
-    heard: socket.socket, wanted: int, keys: Keys, prefix: str, *, where: str, json: bool
+    heard: socket.socket, wanted: int, keys: DashboardTokens, prefix: str, *, where: str, json: bool
 ) -> str:
     """Say where it is; the address without its token."""
     from penstock.cli import output as shown

@@ -29,7 +29,7 @@ _FOLLOW_SECONDS = 0.2
 _MOST = 1000
 
 
-class Act(StrEnum):
+class DetachedCommand(StrEnum):
     LIST = "list"
     LOG = "log"
     CANCEL = "cancel"
@@ -38,8 +38,9 @@ class Act(StrEnum):
 
 def detached(
     act: Annotated[
-        Act, typer.Argument(metavar="list|log|cancel|run", help="What to do.", show_default=False)
-    ] = Act.LIST,
+        DetachedCommand,
+        typer.Argument(metavar="list|log|cancel|run", help="What to do.", show_default=False),
+    ] = DetachedCommand.LIST,
     id: Annotated[
         str | None, typer.Argument(metavar="ID", help="A job's id.", show_default=False)
     ] = None,
@@ -64,14 +65,14 @@ def detached(
     from penstock.cli.store_choice import opened
     from penstock.enqueue.ids import parse_id
 
-    if (act is Act.LIST) is not (id is None):
+    if (act is DetachedCommand.LIST) is not (id is None):
         raise Refused("list takes no id; log, cancel and run take one: penstock detached log ID")
-    if act is Act.RUN:
+    if act is DetachedCommand.RUN:
         raise typer.Exit(_run(parse_id(id or ""), url, profile, app))
     with opened(url, profile, app) as broker:
-        if act is Act.LIST:
+        if act is DetachedCommand.LIST:
             _list(broker, every=all, json=json)
-        elif act is Act.CANCEL:
+        elif act is DetachedCommand.CANCEL:
             _cancel(broker, parse_id(id or ""), reason, json=json)
         else:
             _log(broker, parse_id(id or ""), _folder(url, profile, app), follow=follow)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.broker.protocol import Broker
     from penstock.flows.flow import FlowRow, NodeRow
-    from penstock.flows.status import Look
+    from penstock.flows.status import JobsByNode
 
 
 def flow(
@@ -117,7 +117,7 @@ def _summary(flow: FlowRow, now: float) -> str:
     return f"flow{name} {flow.id}: {jobs - left:,} of {jobs:,} jobs ended, since {since}"
 
 
-def _lines(flow: FlowRow, look: Look, now: float) -> list[rich.text.Text]:
+def _lines(flow: FlowRow, look: JobsByNode, now: float) -> list[rich.text.Text]:
     import rich.text
 
     from penstock.cli import output

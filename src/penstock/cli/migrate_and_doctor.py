@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.brokers.condition import StoreCondition
 
 
-class Step(StrEnum):
+class MigrateCommand(StrEnum):
     UP = "up"
     STATUS = "status"
     SQL = "sql"
@@ -24,9 +24,9 @@ class Step(StrEnum):
 
 def migrate(
     step: Annotated[
-        Step,
+        MigrateCommand,
         typer.Argument(metavar="[up|status|sql|roles]", help="up, or only look, or print."),
-    ] = Step.UP,
+    ] = MigrateCommand.UP,
     *,
     post: Annotated[
         bool,
@@ -57,18 +57,18 @@ def migrate(
     resolved = store_url(url, profile, app)
     if resolved.url.startswith("memory:"):
         raise Refused("a memory: store has no schema, and nobody else can look")
-    if json and step in {Step.SQL, Step.ROLES}:
+    if json and step in {MigrateCommand.SQL, MigrateCommand.ROLES}:
         raise Refused(f"migrate {step} prints SQL: leave out --json")
-    if step is Step.SQL:
+    if step is MigrateCommand.SQL:
         sys.stdout.write(migration_sql(resolved.url, post=post))
         return
-    if step is Step.ROLES:
+    if step is MigrateCommand.ROLES:
         sys.stdout.write(roles_sql(resolved.url, login or [], admin or []))
         return
     if url is None:
         say_where(resolved)
     before = store_condition(resolved.url)
-    if step is Step.UP:
+    if step is MigrateCommand.UP:
         migrate_store(resolved.url, post=post)
     _put_stand(before, store_condition(resolved.url), json=json)
 

@@ -24,7 +24,7 @@ _ROWS = 15  # of a table; the page has more
 _NAMED = 20  # refused jobs that are named one by one
 
 
-class Step(StrEnum):
+class PipelineCommand(StrEnum):
     RUN = "run"
     REPORT = "report"
     REPLAY = "replay"
@@ -34,10 +34,10 @@ class Step(StrEnum):
 
 
 _STOPPED = {
-    Step.RUN: "what was taken before is in the lake, and the next run goes on from there",
-    Step.COMPACT: "the lake has the same rows as before",
-    Step.REPORT: "no page was written",
-    Step.REPLAY: "what was enqueued stays; the same --name again enqueues the others",
+    PipelineCommand.RUN: "what was taken before is in the lake; the next run goes on from there",
+    PipelineCommand.COMPACT: "the lake has the same rows as before",
+    PipelineCommand.REPORT: "no page was written",
+    PipelineCommand.REPLAY: "what was enqueued stays; the same --name again enqueues the others",
 }
 
 
@@ -48,7 +48,7 @@ class Source(StrEnum):
 
 def pipeline(
     step: Annotated[
-        Step,
+        PipelineCommand,
         typer.Argument(
             metavar="run|report|replay|compact|lakes|forget",
             help="What to do.",
@@ -102,27 +102,27 @@ def pipeline(
 
     Example: penstock pipeline run --lake ./lake
     """
-    if (step is Step.REPLAY) is not (where is not None):
+    if (step is PipelineCommand.REPLAY) is not (where is not None):
         raise Refused("--where says which jobs are replayed: it goes with replay, and only there")
-    if hold is not None and step is not Step.RUN:
+    if hold is not None and step is not PipelineCommand.RUN:
         raise Refused("--hold says how long a store waits for a lake: it goes with run alone")
-    if step in {Step.LAKES, Step.FORGET}:
+    if step in {PipelineCommand.LAKES, PipelineCommand.FORGET}:
         from penstock.cli.lakes import forget_lake, put_lakes
         from penstock.cli.store_choice import opened
 
         with opened(url, profile, app) as broker:
-            if step is Step.LAKES:
+            if step is PipelineCommand.LAKES:
                 put_lakes(broker, json=json)
             else:
                 forget_lake(broker, lake, reason, json=json)
         return
     command = _Command(lake, master, url, profile, app, json=json)
     try:
-        if step is Step.RUN:
+        if step is PipelineCommand.RUN:
             command.run(None if hold is None else span_of(hold, "--hold"))
-        elif step is Step.COMPACT:
+        elif step is PipelineCommand.COMPACT:
             command.compact()
-        elif step is Step.REPORT:
+        elif step is PipelineCommand.REPORT:
             command.report(page or Path("penstock-report.html"), source)
         else:
             command.replay(where or "", name, reason, dry_run=dry_run)

@@ -24,7 +24,7 @@ _MOST_ROWS = 5_000  # of the history, in one look
 _FAILED = 5
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class TopLook(msgspec.Struct, frozen=True, kw_only=True):
     """One look at a store; rates are per second since the look before, None in the first."""
 
     at: str
@@ -71,7 +71,7 @@ def top(
             raise typer.Exit(130) from None
 
 
-def _draw_on(watch: _Watch, look: Look, every: float) -> None:
+def _draw_on(watch: _Watch, look: TopLook, every: float) -> None:
     import rich.live
 
     from penstock.cli import output
@@ -98,7 +98,7 @@ class _Watch:
         self._position = last[-1].position if last else 0
         self._looked_at: float | None = None
 
-    def look(self) -> Look:
+    def look(self) -> TopLook:
         from penstock.broker.filter import Filter
         from penstock.broker.views import by_queue
         from penstock.job import State
@@ -114,7 +114,7 @@ class _Watch:
         ended = [row for row in rows if row.kind == "attempt"]
         bad = sum(row.state is State.FAILED for row in ended)
         jobs = broker.find(Filter(state=(State.FAILED,)), limit=_FAILED).jobs
-        return Look(
+        return TopLook(
             at=iso(broker.clock.now()) or "",
             queues=[_queue(count) for count in _ranked(by_queue(broker.count()))],
             workers=_workers(broker),
@@ -155,7 +155,7 @@ def _failure(job: Job[Any]) -> dict[str, Any]:
     }
 
 
-def _drawn(look: Look, height: int | None) -> rich.console.Group:
+def _drawn(look: TopLook, height: int | None) -> rich.console.Group:
     import rich.console
     import rich.text
 

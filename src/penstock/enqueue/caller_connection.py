@@ -21,14 +21,14 @@ from penstock.job import Job, Parcel
 _SQLALCHEMY, _DJANGO = "sqlalchemy", "django"
 
 
-class Ask(NamedTuple):
+class JoinStatement(NamedTuple):
     """A statement with one column and one row, and the one value it takes, at %s."""
 
     statement: str
     value: str | None = None
 
 
-Conversation = Generator[Ask, Any, Enqueued]
+Conversation = Generator[JoinStatement, Any, Enqueued]
 
 
 class Join(Protocol):
@@ -63,7 +63,7 @@ class Caller:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def ask(self, ask: Ask) -> Any:
+    def ask(self, ask: JoinStatement) -> Any:
         """The answer, on a connection that is not asynchronous."""
         del ask
         raise Refused(
@@ -71,7 +71,7 @@ class Caller:
             "`await task.options(connection=...).enqueue_async(...)`"
         )
 
-    async def ask_async(self, ask: Ask) -> Any:
+    async def ask_async(self, ask: JoinStatement) -> Any:
         """The answer, on an asynchronous connection."""
         del ask
         raise Refused(
@@ -165,7 +165,7 @@ def driver_connection(connection: Any) -> Any:
 
 
 class _Psycopg(Caller):
-    def ask(self, ask: Ask) -> Any:
+    def ask(self, ask: JoinStatement) -> Any:
         from psycopg import Cursor
         from psycopg.rows import tuple_row
 
@@ -175,7 +175,7 @@ class _Psycopg(Caller):
 
 
 class _PsycopgAsync(Caller):
-    async def ask_async(self, ask: Ask) -> Any:
+    async def ask_async(self, ask: JoinStatement) -> Any:
         from psycopg import AsyncCursor
         from psycopg.rows import tuple_row
 
@@ -185,7 +185,7 @@ class _PsycopgAsync(Caller):
 
 
 class _Psycopg2(Caller):
-    def ask(self, ask: Ask) -> Any:
+    def ask(self, ask: JoinStatement) -> Any:
         plain: Any = sys.modules["psycopg2.extensions"]
         with self.driver.cursor(cursor_factory=plain.cursor) as cursor:
             cursor.execute(*_with_percent(ask))
@@ -193,7 +193,7 @@ class _Psycopg2(Caller):
 
 
 class _Asyncpg(Caller):
-    async def ask_async(self, ask: Ask) -> Any:
+    async def ask_async(self, ask: JoinStatement) -> Any:
         values = () if ask.value is None else (ask.value,)
         return await self.driver.fetchval(ask.statement.replace("%s", "$1"), *values)
 
@@ -206,7 +206,7 @@ class _SqlAlchemy(Caller):
         self._connection = connection
         self._session = session
 
-    def ask(self, ask: Ask) -> Any:
+    def ask(self, ask: JoinStatement) -> Any:
         return self._connection.execute(*_with_names(ask)).scalar_one()
 
     def after_commit(self, key: object, ring: Callable[[], None]) -> None:
@@ -221,7 +221,7 @@ class _SqlAlchemyAsync(Caller):
         self._connection = connection
         self._session = session
 
-    async def ask_async(self, ask: Ask) -> Any:
+    async def ask_async(self, ask: JoinStatement) -> Any:
         return (await self._connection.execute(*_with_names(ask))).scalar_one()
 
     def after_commit(self, key: object, ring: Callable[[], None]) -> None:
@@ -236,7 +236,7 @@ class _Django(Caller):
         self.hooked = bool(wrapper.in_atomic_block or wrapper.get_autocommit())
         self._wrapper = wrapper
 
-    def ask(self, ask: Ask) -> Any:
+    def ask(self, ask: JoinStatement) -> Any:
         with self._wrapper.cursor() as cursor:
             cursor.execute(*_with_percent(ask))
             return _only(cursor.fetchone())
@@ -294,11 +294,11 @@ def _only(row: Any) -> Any:
     return row[0]
 
 
-def _with_percent(ask: Ask) -> tuple[Any, ...]:
+def _with_percent(ask: JoinStatement) -> tuple[Any, ...]:
     return (ask.statement,) if ask.value is None else (ask.statement, (ask.value,))
 
 
-def _with_names(ask: Ask) -> tuple[Any, ...]:
+def _with_names(ask: JoinStatement) -> tuple[Any, ...]:
     from sqlalchemy import text
 
     statement = text(ask.statement.replace("%s", ":value"))

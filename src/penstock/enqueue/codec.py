@@ -27,7 +27,7 @@ from penstock.enqueue.json_faults import (
 )
 from penstock.errors import Refused
 from penstock.flows.flow import Member
-from penstock.flows.outputs import HasOutput, Output, Path, taken_out
+from penstock.flows.outputs import Output, OutputInside, Path, taken_out
 from penstock.task.retry import Retry, Strategy
 from penstock.task.signature import hints_of, signature_text, type_text
 
@@ -90,7 +90,7 @@ def add_options(body: bytes, options: bytes) -> bytes:
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, Output):
-        raise HasOutput
+        raise OutputInside
     if is_pydantic(kind_of(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     for plain in (str, int, float):
@@ -268,7 +268,7 @@ class ArgumentCodec:
             if len(encoded) > LARGEST_BODY:
                 _not_too_large(encoded, self.text)
             back = self._decode(encoded)
-        except (Refused, HasOutput):
+        except (Refused, OutputInside):
             raise
         except Exception as error:
             raise self._refusal(args, kwargs, error) from error
@@ -318,7 +318,7 @@ class ArgumentCodec:
         def encode(first: Any) -> bytes:
             try:
                 encoded = _encode(first)
-            except HasOutput:
+            except OutputInside:
                 raise
             except Exception as error:
                 raise self._refusal((first,), rest, error) from error
@@ -355,7 +355,7 @@ class ArgumentCodec:
                     add(encode((), row))
                 else:
                     raise Refused(f"{row!r:.100}: a row is a tuple or a dict of arguments")
-            except (Refused, HasOutput) as error:
+            except (Refused, OutputInside) as error:
                 raise Refused(f"row {first + len(bodies)}: {error}") from error
         return bodies
 

@@ -18,7 +18,7 @@ import threading
 import uuid
 from collections.abc import Hashable
 
-from penstock.app.clock import SYSTEM_CLOCK, Clock
+from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.errors import Refused
 
 MOST_IN_PARCEL = 128
@@ -34,7 +34,7 @@ _PREFIX = 33  # of the 36 characters, all but the offset
 class Ids:
     """Makes ids from one clock; safe between threads, and after a fork."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, clock: AnyClock = SYSTEM_CLOCK) -> None:
         self.clock = clock
         self._lock = threading.Lock()
         self._last = 0

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr
 
-from penstock.app.clock import GUESSED_CLOCK, Clock
+from penstock.app.clock import GUESSED_CLOCK, AnyClock
 from penstock.enqueue.ids import moved_id
 from penstock.flows.compose import Given, Jobs, gathered
 from penstock.job import Job, Parcel
@@ -32,7 +32,7 @@ class Provisional(msgspec.Struct, frozen=True):
     delayed: bool = False  # run_at was a delay; else it was said as a moment, and stays
 
 
-def guess_was_off(clock: Clock) -> float:
+def guess_was_off(clock: AnyClock) -> float:
     """The seconds that provisional times are moved by, now that this is the store's clock."""
     off = clock.now() - GUESSED_CLOCK.now()
     return off if abs(off) > CLOSE_SECONDS else 0.0

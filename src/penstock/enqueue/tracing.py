@@ -96,7 +96,7 @@ class Tracing:
                 one.span.set_attribute("messaging.message.id", jobs[0].id)
             yield [one.told(job) for job in jobs]
 
-    def sending_many(self, lane: Lane) -> AbstractContextManager[Sending]:
+    def sending_many(self, lane: Lane) -> AbstractContextManager[SendingSpan]:
         """As `sending`, of a call that stores its jobs piece by piece, and counts them itself."""
         return self._send({lane.queue}, {lane.task})
 
@@ -106,7 +106,9 @@ class Tracing:
             return told
 
     @contextmanager
-    def _send(self, queues: set[str], tasks: set[str], within: Any = None) -> Generator[Sending]:
+    def _send(
+        self, queues: set[str], tasks: set[str], within: Any = None
+    ) -> Generator[SendingSpan]:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         told = _told("send", queues, tasks)
@@ -116,7 +118,11 @@ class Tracing:
         )
         headers: dict[str, str] = {}
         self._carrier.inject(headers, set_span_in_context(span))
-        one, measured, began = Sending(span, headers.get(HEADER, "")), _measured(told), monotonic()
+        one, measured, began = (
+            SendingSpan(span, headers.get(HEADER, "")),
+            _measured(told),
+            monotonic(),
+        )
         try:
             yield one
             self._sent.add(one.jobs, measured)
@@ -129,7 +135,7 @@ class Tracing:
             raise
         self._end(one, began, measured)
 
-    def _end(self, one: Sending, began: float, measured: dict[str, str]) -> None:
+    def _end(self, one: SendingSpan, began: float, measured: dict[str, str]) -> None:
         if one.jobs != 1:
             one.span.set_attribute("messaging.batch.message_count", one.jobs)
         one.span.end()
@@ -190,7 +196,7 @@ class Tracing:
         return [Link(origin)] if origin.is_valid else []
 
 
-class Sending:
+class SendingSpan:
     """One call that enqueues: its span, and how many jobs it stores."""
 
     def __init__(self, span: Span, header: str) -> None:

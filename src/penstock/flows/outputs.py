@@ -47,7 +47,7 @@ class Output:
         )
 
 
-class HasOutput(Exception):
+class OutputInside(Exception):
     """Among the values is the output of another job, which nobody knows yet."""
 
     def __init__(self) -> None:

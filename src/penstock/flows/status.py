@@ -70,7 +70,7 @@ class FlowJson(TypedDict):
     nodes: list[NodeJson]
 
 
-class Look(NamedTuple):
+class JobsByNode(NamedTuple):
     """Jobs of a flow by their node; of those that run, the ones that began first in front."""
 
     running: Jobs
@@ -97,9 +97,9 @@ def flow_with(broker: Broker, wanted: str) -> FlowRow | None:
     return found
 
 
-def look_at(broker: Broker, flow: FlowRow) -> Look:
+def look_at(broker: Broker, flow: FlowRow) -> JobsByNode:
     """What runs, what failed, and which signals are waited for."""
-    return Look(*_by_node(broker, flow), _awaited(broker, flow))
+    return JobsByNode(*_by_node(broker, flow), _awaited(broker, flow))
 
 
 def _by_node(broker: Broker, flow: FlowRow) -> tuple[Jobs, Jobs]:
@@ -202,7 +202,7 @@ def _in(job: Job[Any], flow: FlowRow, node: str) -> bool:
     return place is not None and (place.id, place.node) == (flow.id, node)
 
 
-def flow_json(flow: FlowRow, look: Look) -> FlowJson:
+def flow_json(flow: FlowRow, look: JobsByNode) -> FlowJson:
     """A flow for programs."""
     levels = levels_of(flow.nodes)
     return {

@@ -33,7 +33,7 @@ _SLACK_SECONDS = 60.0  # how far the times of rows may be out of the order they 
 _OF_FLOWS = frozenset({"cancel", "retry", "delete"})
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which deeds are wanted. Empty means any."""
 
     kinds: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Deeds(msgspec.Struct, frozen=True):
 
 def read_audit(
     broker: Broker,
-    wanted: Wanted,
+    wanted: AuditQuery,
     before: int | None = None,
     limit: int = 100,
     most_looked: int = MOST_LOOKED,
@@ -168,7 +168,7 @@ def _of_a_person(kind: str, told: dict[str, Any], ended: _Ended) -> bool:
             return True
 
 
-def _matches(deed: Deed, wanted: Wanted) -> bool:
+def _matches(deed: Deed, wanted: AuditQuery) -> bool:
     return (
         (not wanted.author or deed.author == wanted.author)
         and (wanted.since is None or deed.at >= wanted.since)

@@ -17,7 +17,7 @@ from penstock.operate.why import moment
 from penstock.rules.rule import Rule, RuleKind
 
 
-class Told(NamedTuple):
+class AuditSentence(NamedTuple):
     """`did` and `what` and `more` are one sentence; `thing` is what a page can lead to."""
 
     did: str
@@ -51,29 +51,31 @@ _LAKES = {
 }
 
 
-def told_of(deed: Deed) -> Told:
+def told_of(deed: Deed) -> AuditSentence:
     """The deed in words."""
     tell = _TELL.get(deed.kind)
     try:
         found = None if tell is None else tell(deed)
     except (PenstockError, TypeError, ValueError, KeyError, AttributeError):
         found = None
-    return found or Told(deed.kind, _named(deed), _rest(deed.says), _thing(deed))
+    return found or AuditSentence(deed.kind, _named(deed), _rest(deed.says), _thing(deed))
 
 
-def _act(deed: Deed) -> Told | None:
+def _act(deed: Deed) -> AuditSentence | None:
     if deed.job is None:
         return None
     more = " in ".join(word for word in (deed.task, deed.queue) if word)
-    return Told(_ACTS[deed.kind], f"job {deed.job}", f"({more})" if more else "", _thing(deed))
+    return AuditSentence(
+        _ACTS[deed.kind], f"job {deed.job}", f"({more})" if more else "", _thing(deed)
+    )
 
 
-def _flow(deed: Deed) -> Told:
+def _flow(deed: Deed) -> AuditSentence:
     name, jobs = deed.says.get("name") or deed.job, deed.says.get("jobs")
-    return Told(_ACTS[deed.says["says"]], f"flow {name}", _jobs(jobs), _thing(deed))
+    return AuditSentence(_ACTS[deed.says["says"]], f"flow {name}", _jobs(jobs), _thing(deed))
 
 
-def _rule(deed: Deed) -> Told:
+def _rule(deed: Deed) -> AuditSentence:
     says = deed.says
     tag, rate = says.get("tag"), says.get("rate")
     rule = Rule(
@@ -91,55 +93,55 @@ def _rule(deed: Deed) -> Told:
     )
     did, undid = _SET[rule.kind]
     if not says.get("set", True):
-        return Told(undid, rule.target, "", _thing(deed))
+        return AuditSentence(undid, rule.target, "", _thing(deed))
     bounds = {RuleKind.LIMIT: f"to {rule.bound}", RuleKind.ORDER: f"({rule.policy})"}
     ends = "" if rule.until is None else f"until {moment(rule.until)}"
     more = " ".join(part for part in (bounds.get(rule.kind, ""), ends) if part)
-    return Told(did, rule.target, more, _thing(deed))
+    return AuditSentence(did, rule.target, more, _thing(deed))
 
 
-def _schedule(deed: Deed) -> Told:
+def _schedule(deed: Deed) -> AuditSentence:
     name = deed.says["schedule"]
-    return Told(_SCHEDULES[deed.says["says"]], f"schedule {name}", "", ("schedule", name))
+    return AuditSentence(_SCHEDULES[deed.says["says"]], f"schedule {name}", "", ("schedule", name))
 
 
-def _lake(deed: Deed) -> Told:
+def _lake(deed: Deed) -> AuditSentence:
     says = deed.says
     rows = says.get("rows")
     more = f"({rows:,} rows)" if isinstance(rows, int) else ""
-    return Told(_LAKES[says["says"]], f"lake {says.get('place') or says['lake']}", more)
+    return AuditSentence(_LAKES[says["says"]], f"lake {says.get('place') or says['lake']}", more)
 
 
-def _enqueued(deed: Deed) -> Told:
+def _enqueued(deed: Deed) -> AuditSentence:
     says = deed.says
     if "replay" in says:
-        return Told("replayed", str(says["replay"]), _jobs(says.get("jobs")))
+        return AuditSentence("replayed", str(says["replay"]), _jobs(says.get("jobs")))
     what = " in ".join(word for word in (deed.task, deed.queue) if word)
     if deed.job is not None:
         other = says.get("copy_of")
         more = f"({what})" if other is None else f"a copy of {other} ({what})"
-        return Told("enqueued", f"job {deed.job}", more, ("job", deed.job))
-    return Told("enqueued", _counted(says.get("jobs")), f"of {what}", _thing(deed))
+        return AuditSentence("enqueued", f"job {deed.job}", more, ("job", deed.job))
+    return AuditSentence("enqueued", _counted(says.get("jobs")), f"of {what}", _thing(deed))
 
 
-def _backfilled(deed: Deed) -> Told:
+def _backfilled(deed: Deed) -> AuditSentence:
     says = deed.says
     ends = f"from {says['first']} to {says['last']} {_jobs(says.get('jobs'))}"
-    return Told("ran a backfill of", deed.task or "", ends, ("backfill", deed.task or ""))
+    return AuditSentence("ran a backfill of", deed.task or "", ends, ("backfill", deed.task or ""))
 
 
-def _operation(deed: Deed) -> Told:
+def _operation(deed: Deed) -> AuditSentence:
     says = deed.says
     if says["verb"] == "stop":
-        return Told("stopped", "an operation", "", ("operation", says["operation"]))
+        return AuditSentence("stopped", "an operation", "", ("operation", says["operation"]))
     jobs = _counted(says.get("jobs")) + (" or more" if says.get("more") else "")
     ends = {"cancelled": ", until it was stopped", "failed": ", until it failed"}
     more = f"that matched {says['filter']}{ends.get(says.get('state', ''), '')}"
-    return Told(_ACTS[says["verb"]], jobs, more, ("operation", says["operation"]))
+    return AuditSentence(_ACTS[says["verb"]], jobs, more, ("operation", says["operation"]))
 
 
-def _signal(deed: Deed) -> Told:
-    return Told("sent the signal", deed.says["signal"], _jobs(deed.says.get("jobs")))
+def _signal(deed: Deed) -> AuditSentence:
+    return AuditSentence("sent the signal", deed.says["signal"], _jobs(deed.says.get("jobs")))
 
 
 _TELL = {

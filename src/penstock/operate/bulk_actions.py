@@ -18,7 +18,7 @@ from penstock.job import State
 PAGE = 1000
 
 
-class Act(NamedTuple):
+class BulkVerb(NamedTuple):
     """One of the three verbs that take jobs by filter."""
 
     name: str
@@ -26,9 +26,9 @@ class Act(NamedTuple):
     states: tuple[State, ...]  # what a filter means when it names none
 
 
-CANCEL = Act("cancel", "cancelled", (State.WAITING, State.READY, State.RUNNING))
-RETRY = Act("retry", "ready again", (State.FAILED, State.CANCELLED))
-DELETE = Act(
+CANCEL = BulkVerb("cancel", "cancelled", (State.WAITING, State.READY, State.RUNNING))
+RETRY = BulkVerb("retry", "ready again", (State.FAILED, State.CANCELLED))
+DELETE = BulkVerb(
     "delete",
     "deleted",
     (State.WAITING, State.READY, State.SUCCEEDED, State.FAILED, State.CANCELLED),
@@ -36,7 +36,7 @@ DELETE = Act(
 ACTS = {act.name: act for act in (CANCEL, RETRY, DELETE)}
 
 
-def meant_by(words: Sequence[str], act: Act, now: float) -> Filter:
+def meant_by(words: Sequence[str], act: BulkVerb, now: float) -> Filter:
     """The filter; where it says nothing of states, those that the verb can apply to."""
     wanted = parse_filter(words, now)
     named = wanted.state or wanted.due

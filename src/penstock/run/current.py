@@ -28,7 +28,7 @@ from penstock.flows.compose import Group, Jobs, Spawn, spawnable
 from penstock.flows.flow import WAIT_TASK, member_of
 from penstock.job import PARENT, Job, Parcel
 from penstock.run.current_flow import CurrentFlow
-from penstock.run.job_notes import Line, Notebook, Progress
+from penstock.run.job_notes import LogLine, Notebook, Progress
 from penstock.task.signature import hints_of
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class JobLog(logging.LoggerAdapter[logging.Logger]):
         text = _line_of(level, msg, args, kwargs.get("exc_info"))
         now = self._current._app.clock.now()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  two halves of one thing
         self._current.notebook.line(
-            Line(now, logging.getLevelName(level).lower(), text[:LONGEST_LINE])
+            LogLine(now, logging.getLevelName(level).lower(), text[:LONGEST_LINE])
         )
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         super().log(level, msg, *args, **kwargs)

@@ -40,7 +40,7 @@ class Progress(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
-class Line(msgspec.Struct, frozen=True):
+class LogLine(msgspec.Struct, frozen=True):
     """One line that a job logged."""
 
     at: float
@@ -63,7 +63,7 @@ class Notebook:
         self._ask = ask
         self._lock = threading.Lock()
         self._progress: Progress | None = None
-        self._lines: list[Line] = []
+        self._lines: list[LogLine] = []
         self._batches = 0
         self._progress_due = 0.0  # in monotonic seconds; 0: never written yet
         self._lines_due = 0.0
@@ -95,7 +95,7 @@ class Notebook:
             self._progress = progress
             self._gathered(self._progress_due)
 
-    def line(self, line: Line) -> None:
+    def line(self, line: LogLine) -> None:
         line = msgspec.structs.replace(line, text=legible(line.text))
         with self._lock:
             self._lines.append(line)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.protocol import Broker
 from penstock.enqueue.tracing import NotSent
 from penstock.errors import Refused
@@ -52,7 +52,7 @@ class Timetable:
     def __init__(
         self,
         broker: Broker,
-        clock: Clock,
+        clock: AnyClock,
         declared: Callable[[], Mapping[str, Schedule]],
         worker_id: str = "",
         sending: Sending = nullcontext,

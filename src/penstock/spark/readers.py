@@ -52,7 +52,7 @@ _OF_BODIES = frozenset({"arguments", "headers", "flow", "node", "result"})
 Offset = dict[str, int]  # the store's id: the position that is read
 
 
-class Part(InputPartition):
+class SlicePartition(InputPartition):
     """A slice, and the store that it was cut from."""
 
     def __init__(self, store: str, part: Slice) -> None:
@@ -61,7 +61,7 @@ class Part(InputPartition):
         self.part = part
 
 
-class Place:
+class StoreOptions:
     """The options that say which store is meant."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -88,12 +88,12 @@ class Place:
             broker.close()
 
 
-class Reading:
+class SliceReading:
     """What a batch and a stream read alike: the rows of a slice."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         _check_options(options)
-        self._place = Place(options)
+        self._place = StoreOptions(options)
         self._schema = schema
         self._slices = _number(options, "slices") or SLICES
         table = table_named(options.get("table", ""))
@@ -112,7 +112,7 @@ class Reading:
             raise Refused('options "flow" and "node" are for the tables jobs and results')
 
     def read(self, partition: Any) -> Iterator[Any]:
-        if not isinstance(partition, Part):  # of nothing at all Spark makes one, too
+        if not isinstance(partition, SlicePartition):  # of nothing at all Spark makes one, too
             return
         table = self._selection.table
         types: Any = import_module("pyspark.sql.pandas.types")
@@ -123,7 +123,7 @@ class Reading:
             for stored in broker.scan(partition.part):
                 yield shape.batch(_of_flow(self._narrowing.rows_of(stored), narrow))
 
-    def parts(self, broker: Broker, after: int, until: int | None) -> list[Part]:
+    def parts(self, broker: Broker, after: int, until: int | None) -> list[SlicePartition]:
         """What is to be read, in about as many parts as were asked for."""
         selection, at_most = self._selection, self._slices
         if selection.table in HISTORY:
@@ -131,10 +131,12 @@ class Reading:
             last = broker.reach(_MOST, after, patience=0).position if until is None else until
             at_most = 1 if few >= last else at_most
         store = _store_of(broker)
-        return [Part(store, part) for part in broker.slices(selection, after, until, at_most)]
+        return [
+            SlicePartition(store, part) for part in broker.slices(selection, after, until, at_most)
+        ]
 
 
-class TableReader(Reading, DataSourceReader):
+class TableReader(SliceReading, DataSourceReader):
     """A table as it is now."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -142,12 +144,12 @@ class TableReader(Reading, DataSourceReader):
         self._after = _number(options, "after") or 0
         self._until = _number(options, "until") if is_position(options.get("until")) else None
 
-    def partitions(self) -> Sequence[Part]:
+    def partitions(self) -> Sequence[SlicePartition]:
         with self._place.open() as broker:
             return self.parts(broker, self._after, self._until)
 
 
-class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TableStream(SliceReading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A table of the history as it grows; never beyond where somebody may still write."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -180,7 +182,7 @@ class TableStream(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
             last = reach.position if self._last is None else min(reach.position, self._last)
             return {reach.store: max(after, last)}
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[Part]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[SlicePartition]:
         with self._place.open() as broker:
             after, until = _position(broker, start), _position(broker, end)
             return self.parts(broker, after, until) if until > after else []

@@ -111,7 +111,7 @@ class Switchboard:
                     self._lines.pop(line, None)
 
 
-class Line:
+class SlotChannel:
     """A slot's end. `told` hears the driver's words; what cannot be said is left unsaid."""
 
     def __init__(self, address: Address, slot: int, told: Callable[[str], None]) -> None:

@@ -20,7 +20,7 @@ from penstock.app.version import release
 from penstock.broker.views import LEASE_SECONDS
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
-from penstock.spark.slot_channel import Address, Line
+from penstock.spark.slot_channel import Address, SlotChannel
 from penstock.worker.supervisor import Supervisor
 
 _REPORT_SECONDS = 1.0
@@ -111,7 +111,7 @@ class _Watch(threading.Thread):
         self._supervisor = supervisor
         self._until = config.until
         self._over = threading.Event()
-        self._line = Line(config.address, slot, self._told)
+        self._line = SlotChannel(config.address, slot, self._told)
         self._handler = _Handler(self._line)
         logger = logging.getLogger("penstock.worker")
         logger.addHandler(self._handler)
@@ -140,7 +140,7 @@ class _Watch(threading.Thread):
 class _Handler(logging.Handler):
     """Log lines of the slot's supervisor, over the line."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: SlotChannel) -> None:
         super().__init__()
         self._line = line
 

@@ -27,7 +27,7 @@ from penstock.enqueue.provisional import Provisional
 from penstock.errors import Refused
 from penstock.flows.compose import Given, Jobs, outputs_among
 from penstock.flows.flow import Fill, OnFailure
-from penstock.flows.outputs import HasOutput, Output, taken_out
+from penstock.flows.outputs import Output, OutputInside, taken_out
 from penstock.job import Job, Lane, Unique, cut
 from penstock.task.retry import Repeat
 
@@ -163,7 +163,7 @@ class Prepared(Generic[P, R]):
                 try:
                     yield beside(item), shared
                     continue
-                except HasOutput:  # in this item, as well
+                except OutputInside:  # in this item, as well
                     pass
             body, given = self._encode((item, *args), kwargs)
             yield body, given
@@ -177,7 +177,7 @@ class Prepared(Generic[P, R]):
         codec = self._task.codec
         try:
             return codec.encode(args, kwargs), None
-        except HasOutput:
+        except OutputInside:
             body, found = codec.encode_around_outputs(args, kwargs)
         needs, fills = outputs_among(found)
         return body, Given(tuple(needs), (fills,), self._chosen.on_failure) if needs else None

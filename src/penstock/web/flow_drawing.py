@@ -42,7 +42,7 @@ class Rest(NamedTuple):
     y: int
 
 
-class Line(NamedTuple):
+class DrawnLine(NamedTuple):
     """From a need to who needs it."""
 
     x1: int
@@ -60,7 +60,7 @@ class Drawing(NamedTuple):
     height: int
     boxes: list[Box]
     rests: list[Rest]
-    lines: list[Line]
+    lines: list[DrawnLine]
     first: int
     next: int | None
     columns: int
@@ -136,9 +136,9 @@ def _box(node: NodeRow, x: int, y: int) -> Box:
     return Box(node, short(node.task), x, y, max(0, ended - bad), bad)
 
 
-def _lines(boxes: Sequence[Box]) -> list[Line]:
+def _lines(boxes: Sequence[Box]) -> list[DrawnLine]:
     at = {box.node.id: box for box in boxes}
-    lines: list[Line] = []
+    lines: list[DrawnLine] = []
     for box in boxes:
         for need in box.node.needs:
             start = at.get(need)
@@ -147,6 +147,8 @@ def _lines(boxes: Sequence[Box]) -> list[Line]:
             x1, x2 = start.x + WIDTH, box.x
             middle = HEIGHT // 2
             lines.append(
-                Line(x1, start.y + middle, x2, box.y + middle, x2 - ACROSS // 2, start.node.bad > 0)
+                DrawnLine(
+                    x1, start.y + middle, x2, box.y + middle, x2 - ACROSS // 2, start.node.bad > 0
+                )
             )
     return lines

@@ -33,7 +33,7 @@ _MOST_CONNECTIONS = 500
 PATIENCE_SECONDS = 15.0  # for a request to be said to its end
 
 
-class Keys(NamedTuple):
+class DashboardTokens(NamedTuple):
     """The tokens of a dashboard; `text` is that of one that was made just now."""
 
     tokens: list[Token]
@@ -41,23 +41,23 @@ class Keys(NamedTuple):
     kept: Path | None  # where its hash is kept, if it is one of ours
 
 
-def keys_for(store: str, author: str, *, file: Path | None, anew: bool) -> Keys:
+def keys_for(store: str, author: str, *, file: Path | None, anew: bool) -> DashboardTokens:
     """The tokens that somebody said, or else the one that was made at the first start."""
     said = os.environ.get(TOKENS)
     if file is not None:
-        return Keys(read_tokens(file), None, None)
+        return DashboardTokens(read_tokens(file), None, None)
     if said:
-        return Keys(parse_tokens(said, TOKENS), None, None)
+        return DashboardTokens(parse_tokens(said, TOKENS), None, None)
     kept = _state_folder() / f"dashboard-{hashlib.sha256(store.encode()).hexdigest()[:16]}.tokens"
     _make_folder(kept)
     if (kept.is_symlink() or kept.exists()) and not anew:
         try:
-            return Keys(read_tokens(kept, follow=False), None, kept)
+            return DashboardTokens(read_tokens(kept, follow=False), None, kept)
         except Refused as error:
             raise Refused(f"{error}; --new-token makes another") from error
     token, text = new_token(author)
     _keep(kept, f"# The dashboard of {mask(store)}\n{token.line}\n")
-    return Keys([token], text, kept)
+    return DashboardTokens([token], text, kept)
 
 
 def _state_folder() -> Path:
@@ -92,7 +92,7 @@ def _unkept(file: Path, error: OSError) -> Refused:
     )
 
 
-def check_bind(bind: str, keys: Keys) -> None:
+def check_bind(bind: str, keys: DashboardTokens) -> None:
     """Refuse to be heard by other machines before somebody said who may come in."""
     if not is_loopback(bind) and keys.kept is not None:
         raise Refused(
@@ -167,7 +167,7 @@ class _Line(H11Protocol):
             self._hanging_up = None
 
 
-class Server(uvicorn.Server):
+class DashboardServer(uvicorn.Server):
     """Serves until Ctrl-C or SIGTERM; streams are ended first, for they would go on for ever."""
 
     def __init__(self, site: Dashboard, *, patience: float = PATIENCE_SECONDS) -> None:

@@ -58,7 +58,7 @@ _STATUS: tuple[tuple[type[PenstockError], int], ...] = (
 T = TypeVar("T")
 
 
-class Busy(Exception):
+class SiteBusy(Exception):
     """More requests wait than the dashboard takes on."""
 
 
@@ -164,7 +164,7 @@ class Dashboard:
     async def run(self, work: Callable[[], T]) -> T:
         """Do this on the pool, with the dashboard's share of the store."""
         if self._waiting >= MOST_WAITING:
-            raise Busy
+            raise SiteBusy
 
         def shared() -> T:
             with self._share.within():
@@ -213,7 +213,7 @@ class Dashboard:
                 answer = await self._answer(route, request)
             except TooLarge:
                 return self.refuse(request, Refusal(413, "the body is too large"))
-            except Busy:
+            except SiteBusy:
                 return self.refuse(request, Refusal(503, "The dashboard is busy: try again."))
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody is there to read it

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.app.app import App
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.checks import legible
 from penstock.broker.filter import Filter
 from penstock.broker.gauge import Gauge, last_gauges
@@ -26,9 +26,9 @@ from penstock.enqueue.secrets import HIDDEN, redact, without_arguments
 from penstock.errors import Refused
 from penstock.flows.flow import FlowPage, FlowRow, NodeRow
 from penstock.flows.signals import check_signal
-from penstock.flows.status import Look, Took, flow_with, jobs_of, look_at, times_of
+from penstock.flows.status import JobsByNode, Took, flow_with, jobs_of, look_at, times_of
 from penstock.job import Job, State
-from penstock.operate.audit import MOST_LOOKED, Deeds, Wanted, read_audit
+from penstock.operate.audit import MOST_LOOKED, AuditQuery, Deeds, read_audit
 from penstock.operate.backfill_status import (
     Looked,
     backfilled_tasks,
@@ -83,7 +83,7 @@ class Verbs:
             raise NeedsPost(f"{verb} changes something: send it with POST")
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> AnyClock:
         return self._broker.clock
 
     @property
@@ -128,7 +128,7 @@ class Verbs:
     @_needs(Role.VIEW)
     def audit(
         self,
-        wanted: Wanted,
+        wanted: AuditQuery,
         before: int | None = None,
         limit: int = 100,
         most_looked: int = MOST_LOOKED,
@@ -194,7 +194,7 @@ class Verbs:
         return None if found is None else self._flow_shown(found)
 
     @_needs(Role.VIEW)
-    def look_at_flow(self, flow: FlowRow) -> Look:
+    def look_at_flow(self, flow: FlowRow) -> JobsByNode:
         """What of a flow runs, failed, and is waited for."""
         return look_at(self._broker, flow)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 
 RED_AFTER = 30.0
 
@@ -23,7 +23,7 @@ RED_AFTER = 30.0
 class Health:
     """When the store last answered, and what that means."""
 
-    def __init__(self, clock: Clock, red_after: float = RED_AFTER) -> None:
+    def __init__(self, clock: AnyClock, red_after: float = RED_AFTER) -> None:
         self.red_after = red_after
         self.draining = False
         self._clock = clock

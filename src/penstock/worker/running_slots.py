@@ -43,7 +43,7 @@ class Flag(IntFlag):
     DRAINED = 4  # it ends because nothing is left to do
 
 
-class Held(NamedTuple):
+class HeldJob(NamedTuple):
     """One job that runs."""
 
     id: str
@@ -121,15 +121,17 @@ class RunningSlots:
             self.free(place)
         self._places.extend(places)
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldJob]:
         """What runs now, or ran when the child died."""
-        found: list[Held] = []
+        found: list[HeldJob] = []
         for index in range(self.count + _PLACES):
             attempt, once, deadline, job_id = _SLOT.unpack_from(
                 self._memory, _STRIDE + index * _STRIDE
             )
             if attempt:
-                found.append(Held(job_id.decode("ascii", "replace"), attempt, deadline, bool(once)))
+                found.append(
+                    HeldJob(job_id.decode("ascii", "replace"), attempt, deadline, bool(once))
+                )
         return found
 
     @property

@@ -33,7 +33,7 @@ from penstock.worker.child_process import Child, ending
 from penstock.worker.failures import Failures
 from penstock.worker.health import RED_AFTER, Answer, serve
 from penstock.worker.memory_use import memory_of
-from penstock.worker.running_slots import Flag, Held
+from penstock.worker.running_slots import Flag, HeldJob
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -306,7 +306,7 @@ class Supervisor:
             child.retired = True
             child.leave_until = now + self._config.grace + _LEAVE_SECONDS
 
-    def _end_frozen(self, child: Child, overdue: list[Held]) -> None:
+    def _end_frozen(self, child: Child, overdue: list[HeldJob]) -> None:
         """A job holds the interpreter beyond its time: only the end of the process ends it."""
         log.error(
             "child %d: job %s holds the interpreter beyond its timeout; the process is killed",
@@ -322,7 +322,7 @@ class Supervisor:
             except Exception as error:
                 self._say_lost(error)
 
-    def _settle_timed_out(self, held: Held) -> None:
+    def _settle_timed_out(self, held: HeldJob) -> None:
         broker = self.app.broker
         job = broker.get(held.id)
         task = None if job is None else self.app.task_named(job.task)
@@ -432,7 +432,7 @@ class Supervisor:
         return {"draining": self.draining, "children": children}
 
 
-def _named(held: list[Held], most: int = 5) -> str:
+def _named(held: list[HeldJob], most: int = 5) -> str:
     """The jobs of a child that is gone, for the log."""
     ids = ", ".join(job.id for job in held[:most])
     more = f" and {len(held) - most} more" if len(held) > most else ""

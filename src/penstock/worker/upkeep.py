@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.gauge import MINUTE
 from penstock.broker.protocol import Broker
 from penstock.broker.values import RETENTION_SECONDS
@@ -45,7 +45,7 @@ class Upkeep:
     def __init__(
         self,
         broker: Broker,
-        clock: Clock,
+        clock: AnyClock,
         worker_id: str,
         retention: float | None = RETENTION_SECONDS,
         lease: float = LEASE_SECONDS,

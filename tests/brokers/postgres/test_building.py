@@ -13,7 +13,7 @@ from penstock.brokers import migrate_store
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.brokers.postgres.connection import connect
 from penstock.brokers.postgres.index_building import build_parts
-from penstock.brokers.postgres.migration_steps import Plan, Step, this_plan
+from penstock.brokers.postgres.migration_steps import MigrationPlan, MigrationStep, this_plan
 from penstock.errors import StoreUnreachable
 from tests.brokers.postgres.catalogue import catalogue
 from tests.brokers.postgres.test_migrations import psql
@@ -69,10 +69,10 @@ def old(postgres_url, watching):
     return postgres_url
 
 
-def with_the_indexes() -> Plan:
+def with_the_indexes() -> MigrationPlan:
     """What a later Penstock would bring."""
     plan = this_plan()
-    return replace(plan, steps=(*plan.steps, Step(NEXT, "indexes.sql", False, INDEX)))
+    return replace(plan, steps=(*plan.steps, MigrationStep(NEXT, "indexes.sql", False, INDEX)))
 
 
 def open_it(url: str) -> None:

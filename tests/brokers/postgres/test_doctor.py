@@ -14,7 +14,12 @@ from penstock.broker.views import WorkerRow
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.connection import connect
-from penstock.brokers.postgres.doctor_checks import Look, open_transactions, server, wal_and_notify
+from penstock.brokers.postgres.doctor_checks import (
+    DoctorCheck,
+    open_transactions,
+    server,
+    wal_and_notify,
+)
 from penstock.brokers.postgres.migrating import read_meta
 from penstock.brokers.postgres.migration_steps import this_plan
 from penstock.enqueue.ids import Ids
@@ -142,7 +147,7 @@ def test_a_prepared_transaction_is_named(own_postgres):
     run(url, "begin", "create table own (id integer)", "prepare transaction 'lost'")
 
     with connect(url, prepare=False) as connection:
-        look = Look(connection, url, False, read_meta(connection), this_plan())
+        look = DoctorCheck(connection, url, False, read_meta(connection), this_plan())
         found = [
             each for each in open_transactions.horizon(look, long=0.0) if isinstance(each, Trouble)
         ]

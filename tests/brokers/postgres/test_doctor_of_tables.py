@@ -12,7 +12,7 @@ from penstock.broker.views import WorkerRow
 from penstock.brokers.condition import Trouble
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.doctor_checks import tables, version_skew
-from penstock.brokers.postgres.migration_steps import Step
+from penstock.brokers.postgres.migration_steps import MigrationStep
 from penstock.operate.doctor import Colour
 from tests.brokers.postgres.examined import bad, findings, run
 
@@ -63,7 +63,7 @@ def test_functions_of_another_release_are_named(look, by, says):
 
 
 def test_post_steps_that_wait_are_named(look):
-    post = Step(2, "0002_colour.post.sql", True, "select 1;")
+    post = MigrationStep(2, "0002_colour.post.sql", True, "select 1;")
     plan = replace(look.plan, steps=(*look.plan.steps, post))
 
     [trouble] = version_skew.post_steps(look._replace(plan=plan))

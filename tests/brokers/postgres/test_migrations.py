@@ -19,7 +19,12 @@ from penstock.broker.views import WorkerRow
 from penstock.brokers import migrate_store, migration_sql, store_condition
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.brokers.postgres.connection import Connection, connect
-from penstock.brokers.postgres.migration_steps import Plan, Step, steps_in, this_plan
+from penstock.brokers.postgres.migration_steps import (
+    MigrationPlan,
+    MigrationStep,
+    steps_in,
+    this_plan,
+)
 from penstock.brokers.postgres.statements import functions, sql
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
 from penstock.testing.postgres.programs import find_programs
@@ -28,11 +33,11 @@ from tests.factories import a_job
 
 KNOWN = this_plan().newest
 NEXT = KNOWN + 1
-ADD = Step(NEXT, "colour.sql", False, "alter table penstock.batch add column colour text;")
-DROP = Step(NEXT, "colour.post.sql", True, "alter table penstock.batch drop column at;")
+ADD = MigrationStep(NEXT, "colour.sql", False, "alter table penstock.batch add column colour text;")
+DROP = MigrationStep(NEXT, "colour.post.sql", True, "alter table penstock.batch drop column at;")
 
 
-def next_release(*steps: Step, functions: str | None = None) -> Plan:
+def next_release(*steps: MigrationStep, functions: str | None = None) -> MigrationPlan:
     """What a later Penstock would bring."""
     plan = this_plan()
     return replace(
@@ -210,7 +215,9 @@ def test_many_that_open_a_new_database_at_once_migrate_it_once(postgres_url):
 
 def test_two_that_bring_a_store_forward_at_once_apply_each_step_once(connection, postgres_url):
     migrating.migrate(connection, "here")
-    slow = Step(NEXT, "slow.sql", False, "select pg_sleep(0.3); create table penstock.extra ();")
+    slow = MigrationStep(
+        NEXT, "slow.sql", False, "select pg_sleep(0.3); create table penstock.extra ();"
+    )
     errors: list[BaseException] = []
 
     def forward() -> None:
@@ -233,7 +240,7 @@ def test_two_that_bring_a_store_forward_at_once_apply_each_step_once(connection,
 def test_a_migration_that_is_killed_leaves_nothing_half_done(connection, postgres_url):
     migrating.migrate(connection, "here")
     before, meta = catalogue(postgres_url), migrating.read_meta(connection)
-    slow = Step(NEXT + 1, "slow.sql", False, "select pg_sleep(60);")
+    slow = MigrationStep(NEXT + 1, "slow.sql", False, "select pg_sleep(60);")
     errors: list[BaseException] = []
 
     def forward() -> None:

@@ -13,7 +13,7 @@ import pytest
 from penstock import App
 from penstock.app.clock import ticks
 from penstock.brokers.postgres import PostgresBroker
-from penstock.brokers.postgres.claimable_lanes import Offer, Offers
+from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes, PostgresLaneOffer
 from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock
 from penstock.errors import StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
@@ -124,7 +124,7 @@ def test_a_cancel_finds_a_job_however_often_its_parcel_is_cut(
 
 def test_offers_may_be_used_by_many_threads_at_once():
     """A worker's own thread claims, and so may a caller's."""
-    offers = Offers()
+    offers = PostgresClaimableLanes()
     lanes = [Lane("mail", f"mail:{n}") for n in range(50)]
     rows = [[lane.hash.to_bytes(8, "big", signed=True), None, None, None, None] for lane in lanes]
     names = {lane.hash: lane for lane in lanes}
@@ -158,14 +158,14 @@ def test_offers_may_be_used_by_many_threads_at_once():
 
 
 def test_a_look_that_was_slow_once_does_not_put_off_the_next_for_long():
-    offers = Offers()
+    offers = PostgresClaimableLanes()
     offers.learn([], lambda _: Lane("mail", "mail:send"), 1.0, seconds=30.0, bottom=True)
 
     assert offers._bottom_at - time.monotonic() <= 1.0
 
 
 def test_an_offer_knows_how_many_parcels_to_ask_for():
-    offer = Offer(7, Lane("mail", "mail:send"))
+    offer = PostgresLaneOffer(7, Lane("mail", "mail:send"))
     offer.per_parcel = 100.0
 
     assert [offer.guess(want) for want in (1, 100, 250)] == [1, 2, 3]

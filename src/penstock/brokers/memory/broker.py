@@ -12,7 +12,7 @@ from typing import Any, Never
 
 import msgspec
 
-from penstock.app.clock import SYSTEM_CLOCK, Clock
+from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.broker.filter import Filter
 from penstock.broker.lake_mark import Mark
 from penstock.broker.newest_first import below, made
@@ -21,15 +21,15 @@ from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued, Renewed
 from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow, recorded, who_and_why
 from penstock.brokers.memory.containers import lane_of, may_take
 from penstock.brokers.memory.flows import known_flow
-from penstock.brokers.memory.job_actions import Act, LookingAfter
+from penstock.brokers.memory.job_actions import Act, MemoryJobActions
 from penstock.brokers.memory.key_turns import Turns
 from penstock.brokers.memory.lake_marks import Marks
-from penstock.brokers.memory.reading import Reading
-from penstock.brokers.memory.rules import Rules
-from penstock.brokers.memory.schedules import Schedules
+from penstock.brokers.memory.reading import MemoryReading
+from penstock.brokers.memory.rules import MemoryRules
+from penstock.brokers.memory.schedules import MemorySchedules
 from penstock.brokers.memory.signals import signal
-from penstock.brokers.memory.staging import Staging
-from penstock.brokers.memory.store import Store
+from penstock.brokers.memory.staging import MemoryStaging
+from penstock.brokers.memory.store import MemoryStore
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowPage, FlowRow, Gift, check_flow
 from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
@@ -42,24 +42,26 @@ MOST_FOUND = 1000
 _LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)
 
 
-class MemoryBroker(Staging, Reading):
+class MemoryBroker(MemoryStaging, MemoryReading):
     """Jobs in this process; safe between threads, gone when the process ends."""
 
     apart = False
     poll_seconds = 0.5  # how late a delayed job may start
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, retention: float = RETENTION_SECONDS) -> None:
+    def __init__(
+        self, clock: AnyClock = SYSTEM_CLOCK, retention: float = RETENTION_SECONDS
+    ) -> None:
         super().__init__()
         self.clock = clock
         self.retention = retention
         self.relaxed: frozenset[str] = frozenset()  # nothing here is on a disk
         # Re-entrant: a signal handler may call wake() while this thread is inside a verb.
         self._lock = threading.Condition(threading.RLock())
-        self._store = Store(clock)
-        self._schedules = Schedules(self._store)
-        self._rules = Rules(self._store)
+        self._store = MemoryStore(clock)
+        self._schedules = MemorySchedules(self._store)
+        self._rules = MemoryRules(self._store)
         self._marks = Marks(self._store)
-        self._look_after = LookingAfter(self._store)
+        self._look_after = MemoryJobActions(self._store)
         self._turns = Turns(self._store)
         self._seen = threading.local()
 

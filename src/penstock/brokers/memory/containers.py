@@ -36,7 +36,7 @@ def may_take(
     )
 
 
-class Line:
+class WaitingLine:
     """The ready jobs of one lane, first in, first out by the time they are due.
 
     Jobs that were enqueued without a time stand apart: they are due whatever the clock says.
@@ -81,7 +81,7 @@ class Line:
         return self._timed, (job.run_at, job.id)
 
 
-class Standing(NamedTuple):
+class UniqueHolder(NamedTuple):
     """The job that holds a unique key, and how long."""
 
     job: str
@@ -89,11 +89,11 @@ class Standing(NamedTuple):
     ends_at: float | None
 
 
-class Keys:
+class UniqueKeys:
     """Unique keys, each with the job that holds it."""
 
     def __init__(self) -> None:
-        self._standing: dict[str, Standing] = {}
+        self._standing: dict[str, UniqueHolder] = {}
 
     def holder(self, key: str, now: float) -> str | None:
         standing = self._standing.get(key)
@@ -104,7 +104,7 @@ class Keys:
     def take(self, job: Job[Any], now: float) -> None:
         if unique := job.unique:
             ends_at = None if unique.seconds is None else now + unique.seconds
-            self._standing[unique.key] = Standing(job.id, unique.until, ends_at)
+            self._standing[unique.key] = UniqueHolder(job.id, unique.until, ends_at)
 
     def release(self, job: Job[Any], *scopes: str) -> None:
         """Let go of the job's key, if it holds it in one of these scopes."""
@@ -114,7 +114,7 @@ class Keys:
 
 
 @dataclass
-class Worker:
+class HeldByWorker:
     """A worker row, with its lease on the monotonic clock."""
 
     row: WorkerRow

@@ -67,7 +67,7 @@ class StoredFlow:
     ended_at: float | None = None
 
 
-class Flows:
+class MemoryFlows:
     """Every flow that is stored, by its id, and every node.
 
     `says` writes down what the history is to say of a flow: its id, and the event's data.

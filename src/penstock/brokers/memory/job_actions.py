@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.brokers.memory.store import Store, renewed
+from penstock.brokers.memory.store import MemoryStore, renewed
 from penstock.flows.flow import WAIT_TASK, Node
 from penstock.job import ENDED, Job, State
 
@@ -18,10 +18,10 @@ Act = Callable[[Sequence[str], dict[str, str], str | None], list[str]]
 _BAD = frozenset({State.FAILED, State.CANCELLED})
 
 
-class LookingAfter:
+class MemoryJobActions:
     """Cancel, retry, delete."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
     def cancel(self, ids: Sequence[str], data: dict[str, str], flow: str | None) -> list[str]:

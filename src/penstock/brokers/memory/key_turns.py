@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.brokers.memory.store import Store
+from penstock.brokers.memory.store import MemoryStore
 from penstock.job import Job, Lane, State
 from penstock.rules.key_order import holds
 
@@ -18,7 +18,7 @@ from penstock.rules.key_order import holds
 class Turns:
     """Where the claims of this process are in the keys of each lane."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._last: dict[Lane, str] = {}
 

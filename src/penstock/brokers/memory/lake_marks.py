@@ -16,13 +16,13 @@ from penstock.broker.lake_mark import (
     widened,
 )
 from penstock.broker.views import Event
-from penstock.brokers.memory.store import Store
+from penstock.brokers.memory.store import MemoryStore
 
 
 class Marks:
     """How far every lake has the history."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._kept: dict[str, Mark] = {}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.gauge import MINUTE, gauges_of, minute_at
 from penstock.broker.slice import (
     HISTORY,
@@ -22,16 +22,16 @@ from penstock.broker.slice import (
 )
 from penstock.broker.views import Count, Event
 from penstock.brokers.arrow import event_batches, job_batches, selected_job
-from penstock.brokers.memory.store import Store
+from penstock.brokers.memory.store import MemoryStore
 from penstock.job import State
 
 
-class Reading(ABC):
+class MemoryReading(ABC):
     """Gauge, reach, slices, scan."""
 
-    clock: Clock
+    clock: AnyClock
     _lock: threading.Condition
-    _store: Store
+    _store: MemoryStore
 
     @abstractmethod
     def count(self) -> list[Count]: ...

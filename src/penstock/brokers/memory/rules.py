@@ -9,15 +9,15 @@ from collections.abc import Hashable
 
 import msgspec
 
-from penstock.brokers.memory.store import Store
+from penstock.brokers.memory.store import MemoryStore
 from penstock.rules.key_order import check_same
 from penstock.rules.rule import Rule
 
 
-class Rules:
+class MemoryRules:
     """Every rule that was set and not taken back; `version` changes with them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._kept: dict[Hashable, Rule] = {}
         self.version = 0

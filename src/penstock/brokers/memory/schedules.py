@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.broker.checks import check_name, check_no_path
-from penstock.brokers.memory.store import Store
+from penstock.brokers.memory.store import MemoryStore
 from penstock.job import Job
 from penstock.schedules.schedule import Decision, Schedule, decided, event_data, holds, replaced
 
 
-class Schedules:
+class MemorySchedules:
     """Every schedule as it is kept."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._kept: dict[str, Schedule] = {}
 

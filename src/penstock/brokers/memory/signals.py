@@ -5,12 +5,12 @@ As everything here it does not lock: the broker does, around the verb.
 
 from __future__ import annotations
 
-from penstock.brokers.memory.store import Store
+from penstock.brokers.memory.store import MemoryStore
 from penstock.enqueue.secrets import redact
 from penstock.flows.signals import awaits, check_signal, signalled, told
 
 
-def signal(store: Store, name: str, value: bytes, author: str, reason: str) -> list[str]:
+def signal(store: MemoryStore, name: str, value: bytes, author: str, reason: str) -> list[str]:
     """End what waits for this signal; returns the ids."""
     check_signal(name)
     now = store.clock.now()

@@ -6,20 +6,20 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_age, check_job, check_lane, check_stage, check_staged
 from penstock.broker.values import STAGED_SECONDS
-from penstock.brokers.memory.store import Store, unpacked
+from penstock.brokers.memory.store import MemoryStore, unpacked
 from penstock.job import Job, Parcel
 
 
-class Staging:
+class MemoryStaging:
     """Stage, publish and discard; whoever inherits has the store and its lock."""
 
-    clock: Clock
+    clock: AnyClock
     retention: float
     _lock: threading.Condition
-    _store: Store
+    _store: MemoryStore
 
     def __init__(self) -> None:
         self._staged: dict[str, dict[str, dict[str, Job[Any]]]] = {}

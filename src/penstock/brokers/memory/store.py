@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.gauge import Gauged
 from penstock.broker.settlement import leaves_history, settled
 from penstock.broker.values import Batch
 from penstock.broker.views import QUEUED, Event, Note, WorkerRow
-from penstock.brokers.memory.containers import Keys, Line, Worker, lane_of
-from penstock.brokers.memory.flows import Flows, StoredNode
+from penstock.brokers.memory.containers import HeldByWorker, UniqueKeys, WaitingLine, lane_of
+from penstock.brokers.memory.flows import MemoryFlows, StoredNode
 from penstock.enqueue.ids import time_of
 from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
@@ -26,23 +26,23 @@ from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.rules.rule import Limits, Rule, Use, slack_of
 
 
-class Store:
+class MemoryStore:
     """Dictionaries of jobs by id, and of everything that points at them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: AnyClock) -> None:
         self.clock = clock
         self.jobs: dict[str, Job[Any]] = {}
-        self.lines: dict[Lane, Line] = {}
+        self.lines: dict[Lane, WaitingLine] = {}
         self.held: dict[str, dict[str, None]] = defaultdict(dict)  # worker -> the jobs it holds
         self.asked: set[str] = set()  # running jobs that somebody asked to cancel
         self.expiring: set[str] = set()  # jobs not started that may expire
         self.sent: dict[str, float] = {}
         self.pruned_before = 0.0  # ids from before are not remembered any more
-        self.keys = Keys()
-        self.flows = Flows(self._flow_says)
+        self.keys = UniqueKeys()
+        self.flows = MemoryFlows(self._flow_says)
         self.batches: dict[str, tuple[int, float]] = {}
         self.published: dict[str, tuple[int, float]] = {}
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, HeldByWorker] = {}
         self.given_up: dict[str, float] = {}
         self.notes: dict[str, dict[tuple[str, str], Note]] = defaultdict(dict)
         self.history: list[Event] = []
@@ -87,7 +87,7 @@ class Store:
 
     def make_ready(self, job: Job[Any]) -> None:
         self.jobs[job.id] = job
-        self.lines.setdefault(lane_of(job), Line()).add(job)
+        self.lines.setdefault(lane_of(job), WaitingLine()).add(job)
         if job.expires_at is not None:
             self.expiring.add(job.id)
         self.hints += 1
@@ -342,7 +342,7 @@ class Store:
         if before is not None:
             claimed_at = claimed_at or before.row.claimed_at
         unbroken = before is not None and before.alive(monotonic)
-        self.workers[row.id] = Worker(
+        self.workers[row.id] = HeldByWorker(
             msgspec.structs.replace(row, claimed_at=claimed_at or row.claimed_at),
             alive_since=before.alive_since if before and unbroken else monotonic,
             alive_until=monotonic + row.lease,

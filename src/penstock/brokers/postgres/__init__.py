@@ -6,10 +6,10 @@ over, claim, prune, renew. The schema is sql/schema.sql; the hot path is in func
 trip for each call; every other statement is in the file of its verb in sql/.
 """
 
-from penstock.brokers.postgres.scanning import Scanning
+from penstock.brokers.postgres.scanning import PostgresScanning
 
 
-class PostgresBroker(Scanning):
+class PostgresBroker(PostgresScanning):
     """A Broker over a schema of its own in a PostgreSQL database."""
 
 

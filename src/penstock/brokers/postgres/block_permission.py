@@ -6,14 +6,14 @@ sentence of it. A delete would otherwise find nothing, and say that nothing was 
 
 from __future__ import annotations
 
-from penstock.brokers.postgres.renewing import Renewing
+from penstock.brokers.postgres.renewing import PostgresRenewing
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
 from penstock.errors import Refused
 from penstock.rules.rule import Rule, RuleKind
 
 
-class Ruling(Renewing):
+class Ruling(PostgresRenewing):
     """Set and clear rules."""
 
     def set_rule(self, rule: Rule) -> Rule:

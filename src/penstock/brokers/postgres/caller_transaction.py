@@ -21,9 +21,9 @@ import msgspec
 from penstock.broker.values import Batch, Enqueued
 from penstock.brokers.postgres.enqueue_values import Handed, flow_values, job_values, parcel_values
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import CHANNEL, RING_SECONDS, Store
+from penstock.brokers.postgres.store import CHANNEL, RING_SECONDS, PostgresStore
 from penstock.brokers.tables.enqueue_packing import partly_known
-from penstock.enqueue.caller_connection import Ask, Caller, Conversation
+from penstock.enqueue.caller_connection import Caller, Conversation, JoinStatement
 from penstock.errors import PenstockError, Refused
 
 # Cast, and not "::", which SQLAlchemy would take for the name of a value.
@@ -35,17 +35,17 @@ _IDLE_SECONDS = 5.0
 _found: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
-class Join:
+class PostgresJoin:
     """Jobs on their way into a caller's transaction."""
 
     def __init__(
         self,
-        store: Store,
+        store: PostgresStore,
         handed: Handed,
         now: float,
         *,
         prepare: Callable[[], Any] | None,
-        bell: Bell,
+        bell: NotifyAfterCommit,
         whole: Collection[str] = (),
         batch: Batch | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class Join:
                 "Django's"
             )
         if _known(caller.driver) != store.store_id:
-            usable = yield Ask(sql.joinable)
+            usable = yield JoinStatement(sql.joinable)
             if usable is None:
                 raise _another(store)
             if not usable:
@@ -84,7 +84,7 @@ class Join:
                     "`penstock migrate roles` shows what to grant. Nothing was written"
                 )
         notify = store.notify_in_transaction and not caller.hooked
-        said = yield Ask(_SEND, self._payload(notify=notify))
+        said = yield JoinStatement(_SEND, self._payload(notify=notify))
         answer: dict[str, Any] = msgspec.json.decode(said)
         if refused := answer.get("refused"):
             raise self._refusal(refused, answer)
@@ -127,7 +127,7 @@ class Join:
         return _another(self._store)
 
 
-def _another(store: Store) -> Refused:
+def _another(store: PostgresStore) -> Refused:
     return Refused(
         f"connection belongs to another database than the app's, {store.where}; jobs can be "
         "committed only with data of the same database. Nothing was written"
@@ -141,14 +141,14 @@ def _known(driver: Any) -> str | None:
         return None
 
 
-class Bell:
+class NotifyAfterCommit:
     """Rings for what others have committed.
 
     On a thread of its own, because neither a commit nor an event loop is to wait for it; it ends
     when there is nothing to ring for.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._begin()
 

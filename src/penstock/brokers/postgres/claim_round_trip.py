@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import msgspec
 import psycopg
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.binary_arrays import bigs, floats_or_none, ints, uuids
-from penstock.brokers.postgres.claimable_lanes import Offer, Offers
+from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes, PostgresLaneOffer
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.function_calls import (
     BIGS,
@@ -37,7 +37,7 @@ from penstock.brokers.postgres.function_calls import (
 )
 from penstock.brokers.postgres.settling import SETTLED
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb, Store
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.flow_needs import Place
 from penstock.brokers.tables.rows import ids_after, job_of, made_at, split
 from penstock.enqueue.ids import OFFSETS, from_bytes, offset_of, prefix_of
@@ -61,15 +61,15 @@ class LastOfNode(Exception):
 class Desk(Protocol):
     """What a claim asks of the broker it is made at."""
 
-    clock: Clock
-    store: Store
-    offers: Offers
+    clock: AnyClock
+    store: PostgresStore
+    offers: PostgresClaimableLanes
     registered: dict[str, tuple[WorkerRow, float]]  # the workers that introduced themselves, when
 
     def heard_news(self, news: str, now: float) -> None: ...
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ClaimRequest(msgspec.Struct, frozen=True):
     """What a worker asks for."""
 
     worker: WorkerRow
@@ -81,7 +81,7 @@ class Wanted(msgspec.Struct, frozen=True):
 class Taking:
     """As many round trips as it takes: a look, if the last is too long ago, and claims."""
 
-    def __init__(self, desk: Desk, connection: Connection, wanted: Wanted) -> None:
+    def __init__(self, desk: Desk, connection: Connection, wanted: ClaimRequest) -> None:
         self.broker = desk
         self.connection = connection
         self.worker = wanted.worker
@@ -132,7 +132,7 @@ class Taking:
             if not offers:
                 return
 
-    def _offers(self) -> list[Offer]:
+    def _offers(self) -> list[PostgresLaneOffer]:
         offers = self.broker.offers
         if not self.looked and not offers.fresh(self.now):
             self._look(bottom=offers.bottom())
@@ -194,7 +194,7 @@ class Taking:
             msgspec.structs.replace(worker, tags=frozenset(sorted(worker.tags)))
         ).decode()
 
-    def _parameters(self, offers: Sequence[Offer]) -> tuple[bytes | None, ...]:
+    def _parameters(self, offers: Sequence[PostgresLaneOffer]) -> tuple[bytes | None, ...]:
         declared = self._declared()
         if declared is not None:
             self.broker.registered[self.worker.id] = (self.worker, self.now)
@@ -222,7 +222,7 @@ class Taking:
             return self.left
         return max(0, min(self.left, self.sizes.get(task, self.left)))
 
-    def _take_over(self, rows: Answer, offers: Sequence[Offer]) -> None:
+    def _take_over(self, rows: Answer, offers: Sequence[PostgresLaneOffer]) -> None:
         known = {offer.hash: offer for offer in offers}
         taken: dict[int, tuple[int, int]] = {}
         self.said = True
@@ -257,7 +257,7 @@ class Taking:
             self.broker.offers.forget()
 
     def _take(
-        self, offer: Offer, packed: Sequence[Any], job_rows: bytes | None, *, turn: bool
+        self, offer: PostgresLaneOffer, packed: Sequence[Any], job_rows: bytes | None, *, turn: bool
     ) -> tuple[int, int]:
         """How many jobs came out of a lane, and out of how many parcels."""
         before = len(self.jobs)
@@ -271,7 +271,7 @@ class Taking:
         self._take_parcels(offer, to_int(lease), firsts, counts, (lengths, bodies))
         return len(self.jobs) - before, len(firsts) // 16
 
-    def _take_rows(self, offer: Offer, ids: bytes) -> None:
+    def _take_rows(self, offer: PostgresLaneOffer, ids: bytes) -> None:
         db = PostgresDb(self.connection)
         rows = db.execute(sql.claimed_rows, (ids,)).fetchall()
         jobs = [job_of(offer.lane, row) for row in rows]
@@ -279,14 +279,19 @@ class Taking:
         self.jobs += jobs
         offer.row_floor = max(offer.row_floor, jobs[-1].run_at or 0.0) if jobs else offer.row_floor
 
-    def _take_turns(self, offer: Offer, ids: bytes) -> None:
+    def _take_turns(self, offer: PostgresLaneOffer, ids: bytes) -> None:
         """As they were picked; keys that had no turn yet have older ones: the floor stays."""
         rows = PostgresDb(self.connection).execute(sql.claimed_rows, (ids,)).fetchall()
         jobs = {row["id"]: job_of(offer.lane, row) for row in rows}
         self.jobs += [jobs[raw] for raw in to_ids(ids)]
 
     def _take_parcels(
-        self, offer: Offer, lease: int, firsts: bytes, counts: bytes, packed: tuple[bytes, bytes]
+        self,
+        offer: PostgresLaneOffer,
+        lease: int,
+        firsts: bytes,
+        counts: bytes,
+        packed: tuple[bytes, bytes],
     ) -> None:
         numbers = array("H", counts)
         numbers.byteswap()

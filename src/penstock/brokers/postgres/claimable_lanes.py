@@ -28,7 +28,7 @@ _LOWEST = bytes(16)
 _ENDS = 10_000  # lanes whose end is remembered
 
 
-class Offer:
+class PostgresLaneOffer:
     """One lane, as far as this worker knows it."""
 
     __slots__ = (
@@ -63,11 +63,11 @@ class Offer:
         return -(self.lane.priority + max(0.0, now - self.head) / 60), self.head, self.hash
 
 
-class Offers:
+class PostgresClaimableLanes:
     """The lanes that have work."""
 
     def __init__(self) -> None:
-        self.lanes: dict[int, Offer] = {}
+        self.lanes: dict[int, PostgresLaneOffer] = {}
         self.next_due: float | None = None  # when the earliest job that waits for its time is due
         self._stale = True
         self._looked = -1.0
@@ -94,7 +94,7 @@ class Offers:
         with self._lock:
             self.next_due = at if self.next_due is None else min(at, self.next_due)
 
-    def exhausted(self, offer: Offer) -> None:
+    def exhausted(self, offer: PostgresLaneOffer) -> None:
         """Nothing more was found in there."""
         with self._lock:
             if self.lanes.get(offer.hash) is offer:
@@ -137,7 +137,7 @@ class Offers:
         bottom: bool,
     ) -> None:
         """Take over what a look found, and how long that took."""
-        known, found = self.lanes, dict[int, Offer]()
+        known, found = self.lanes, dict[int, PostgresLaneOffer]()
         next_due: float | None = None
         for lane, first, jobs, run_at, news in rows:
             if lane is None:
@@ -145,7 +145,7 @@ class Offers:
             number = to_int(lane)
             offer = found.get(number)
             if offer is None:
-                offer = found[number] = Offer(number, lane_of(number))
+                offer = found[number] = PostgresLaneOffer(number, lane_of(number))
                 offer.head = float("inf")
             offer.policy = news.decode() if news else None
             before = known.get(number)
@@ -177,7 +177,7 @@ class Offers:
         queues: Collection[str] | None,
         sizes: Mapping[str, int] | None,
         now: float,
-    ) -> list[Offer]:
+    ) -> list[PostgresLaneOffer]:
         """The lanes to try next."""
         with self._lock:
             known = list(self.lanes.values())

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.broker.views import WorkerRow
-from penstock.brokers.postgres.claim_round_trip import LastOfNode, Taking, Wanted
+from penstock.brokers.postgres.claim_round_trip import ClaimRequest, LastOfNode, Taking
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.settling import Pair, Settling
+from penstock.brokers.postgres.settling import Pair, PostgresSettling
 from penstock.brokers.postgres.store import in_our_words
 from penstock.brokers.postgres.transaction import PostgresTransaction
 from penstock.brokers.tables.change import Change
@@ -19,7 +19,7 @@ _MEMBERS = 16  # of fewer jobs of a node it is too likely that they are the last
 _LOOKED_SECONDS = 2.5  # so long a look that found no lapsed worker stands for another
 
 
-class Claiming(Settling):
+class PostgresClaiming(PostgresSettling):
     """Claim, settle and claim, wait, begin."""
 
     apart = True
@@ -53,7 +53,7 @@ class Claiming(Settling):
         sizes: Mapping[str, int] | None = None,
     ) -> tuple[list[bool], list[Job[Any]]]:
         with self.store.lend(self.store.work_seconds) as connection:
-            wanted = Wanted(worker, queues, limit, sizes)
+            wanted = ClaimRequest(worker, queues, limit, sizes)
             own = limit > 0 and bool(pairs) and pairs[0][0].worker == worker.id
             claim = self._exchange(connection, pairs, wanted) if own else None
             woken: Collection[int] = ()
@@ -77,7 +77,7 @@ class Claiming(Settling):
             return claim.accepted, claim.jobs
 
     def _exchange(
-        self, connection: Connection, pairs: Sequence[Pair], wanted: Wanted
+        self, connection: Connection, pairs: Sequence[Pair], wanted: ClaimRequest
     ) -> Taking | None:
         """Settle and begin to claim, in one round trip; None if these cannot be settled so."""
         place: Place | None = None

@@ -9,7 +9,7 @@ from penstock.app.settings import mask
 from penstock.brokers.condition import Fact, StoreCondition, Trouble
 from penstock.brokers.postgres.connection import connect
 from penstock.brokers.postgres.doctor_checks import (
-    Look,
+    DoctorCheck,
     open_transactions,
     server,
     tables,
@@ -50,7 +50,7 @@ def condition(url: str, *, thorough: bool = False) -> StoreCondition:
         with connect(conninfo, prepare=False) as connection:
             settings["postgresql"] = connection.info.parameter_status("server_version") or ""
             meta = read_meta(connection)
-            look = Look(connection, conninfo, pooled, meta, plan)
+            look = DoctorCheck(connection, conninfo, pooled, meta, plan)
             if thorough:
                 found += take("server", look, server.server)
                 if meta:
@@ -98,10 +98,10 @@ def _unseen(error: psycopg.Error) -> Trouble:
     )
 
 
-def examined(look: Look) -> list[Trouble | Fact]:
+def examined(look: DoctorCheck) -> list[Trouble | Fact]:
     """Everything that there is to look at in a store, one after the other."""
     found: list[Trouble | Fact] = []
-    marks: list[wal_and_notify.Mark] = []
+    marks: list[wal_and_notify.WalMark] = []
     found += take("wal", look, lambda look: iter(marks.append(wal_and_notify.mark(look)) or ()))
     for name, each in (
         ("schema", version_skew.missing),

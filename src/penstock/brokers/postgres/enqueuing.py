@@ -10,12 +10,12 @@ import msgspec
 import psycopg
 from psycopg import errors
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_age, check_lane
 from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued
 from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
-from penstock.brokers.postgres.caller_transaction import Bell, Join
-from penstock.brokers.postgres.claimable_lanes import Offers
+from penstock.brokers.postgres.caller_transaction import NotifyAfterCommit, PostgresJoin
+from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.enqueue_values import Handed, flow_values, job_values, span_of
 from penstock.brokers.postgres.function_calls import (
@@ -35,7 +35,7 @@ from penstock.brokers.postgres.function_calls import (
     integer,
 )
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb, Store, again
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore, again
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.enqueue_packing import (
     arranged,
@@ -63,22 +63,22 @@ LOCK_SECONDS = 2.0  # others wait behind an enqueue: it had better fail and be t
 _TRIES = 3  # two senders of one id at the same moment: the later one sees it at its second try
 
 
-class HandOver(Scheduling[Store]):
+class PostgresEnqueuing(Scheduling[PostgresStore]):
     """Enqueue, and the jobs of schedules."""
 
     def __init__(
         self,
         url: str,
-        clock: Clock | None = None,
+        clock: AnyClock | None = None,
         *,
         retention: float = RETENTION_SECONDS,
         create: bool = True,
     ) -> None:
-        super().__init__(Store(url, clock, create=create))
+        super().__init__(PostgresStore(url, clock, create=create))
         self.retention = retention
-        self.offers = Offers()
+        self.offers = PostgresClaimableLanes()
         self.ear = self.store.ear
-        self.bell = Bell(self.store)
+        self.bell = NotifyAfterCommit(self.store)
 
     def _look_again(self) -> None:
         self.offers.forget()
@@ -122,10 +122,10 @@ class HandOver(Scheduling[Store]):
         jobs: Sequence[Job[Any] | Parcel],
         batch: Batch | None = None,
         flow: Flow | None = None,
-    ) -> Join:
+    ) -> PostgresJoin:
         """These jobs as a value, to be written on a connection of the caller's."""
         handed, now = self._handed(jobs, flow)
-        return Join(
+        return PostgresJoin(
             self.store,
             handed,
             now,

@@ -26,7 +26,7 @@ from penstock.brokers.postgres.statements import sql
 from penstock.job import Lane
 
 if TYPE_CHECKING:
-    from penstock.brokers.postgres.store import Store
+    from penstock.brokers.postgres.store import PostgresStore
 
 POLL_SECONDS = 2.0  # how long nobody need look for work while it can be heard of
 DEAF_SECONDS = 0.5  # and while it cannot
@@ -47,7 +47,7 @@ News = frozenset[int] | None  # lanes; None: anything
 class Ear:
     """Hears what is committed elsewhere."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self.hears = False
         self.heard = 0  # changes of the rules

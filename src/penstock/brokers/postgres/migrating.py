@@ -19,7 +19,7 @@ from psycopg import sql as compose
 from penstock.app.version import age_order
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.index_building import are_parts_missing, build_parts, building_sql
-from penstock.brokers.postgres.migration_steps import Meta, Plan, this_plan
+from penstock.brokers.postgres.migration_steps import Meta, MigrationPlan, this_plan
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.tables.unreleased import check_released
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
@@ -33,7 +33,7 @@ _PAUSE_SECONDS = 0.5  # between two tries; whoever waits behind our lock gets a 
 
 
 def open_schema(
-    connection: Connection, where: str, *, create: bool, plan: Plan | None = None
+    connection: Connection, where: str, *, create: bool, plan: MigrationPlan | None = None
 ) -> str:
     """The store's id; the schema is made or brought forward if need be.
 
@@ -55,7 +55,7 @@ def open_schema(
     return meta["store"]
 
 
-def check_known(meta: Meta, where: str, plan: Plan) -> None:
+def check_known(meta: Meta, where: str, plan: MigrationPlan) -> None:
     """Refuse a store that a newer Penstock has moved on from what this one needs."""
     if not plan.knows(meta):
         raise SchemaTooNew(
@@ -65,7 +65,7 @@ def check_known(meta: Meta, where: str, plan: Plan) -> None:
 
 
 def migrate(
-    connection: Connection, where: str, *, plan: Plan | None = None, post: bool = False
+    connection: Connection, where: str, *, plan: MigrationPlan | None = None, post: bool = False
 ) -> Meta:
     """Apply what is missing, one process at a time; returns what the store then says of itself."""
     plan = plan or this_plan()
@@ -95,7 +95,7 @@ def migrate(
     raise AssertionError
 
 
-def _migrate(connection: Connection, where: str, plan: Plan, *, post: bool) -> Meta:
+def _migrate(connection: Connection, where: str, plan: MigrationPlan, *, post: bool) -> Meta:
     connection.execute("begin")
     try:
         connection.execute(sql.migrate_lock.encode())
@@ -114,7 +114,7 @@ def _migrate(connection: Connection, where: str, plan: Plan, *, post: bool) -> M
     return meta
 
 
-def migration_sql(meta: Meta, *, plan: Plan | None = None, post: bool = False) -> str:
+def migration_sql(meta: Meta, *, plan: MigrationPlan | None = None, post: bool = False) -> str:
     """What `migrate` would run, fit to be run by hand with psql: all of it, or nothing."""
     plan = plan or this_plan()
     parts = list(_parts(meta, plan, post=post))
@@ -127,7 +127,7 @@ def migration_sql(meta: Meta, *, plan: Plan | None = None, post: bool = False) -
     return "\n".join([begin, guard, *parts, "commit;\n", building_sql()])
 
 
-def _parts(meta: Meta, plan: Plan, *, post: bool) -> Iterator[str]:
+def _parts(meta: Meta, plan: MigrationPlan, *, post: bool) -> Iterator[str]:
     steps = plan.pending(meta) + (plan.pending_post(meta) if post else [])
     for step in steps:
         yield f"-- {step.name}\n{step.script}"
@@ -152,7 +152,7 @@ def _filled(statement: str, **values: str) -> str:
     return compose.SQL(statement).format(**literals).as_string(None)  # pyright: ignore[reportArgumentType]  a file, not a literal
 
 
-def _check_workers(connection: Connection, plan: Plan) -> None:
+def _check_workers(connection: Connection, plan: MigrationPlan) -> None:
     """Refuse while a worker is alive that may need what is to go."""
     rows = connection.execute(sql.look_workers.encode()).fetchall()
     older = [
@@ -167,7 +167,7 @@ def _check_workers(connection: Connection, plan: Plan) -> None:
         )
 
 
-def _no_right(meta: Meta, where: str, plan: Plan) -> str:
+def _no_right(meta: Meta, where: str, plan: MigrationPlan) -> str:
     if not meta:
         return (
             f"there is no store in {where}, and this login may not make one: have the database's "

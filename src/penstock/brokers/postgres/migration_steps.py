@@ -22,7 +22,7 @@ _FOLDER = Path(__file__).parent / "migrations"
 Meta = Mapping[str, str]  # what a store says of itself
 
 
-class Step(NamedTuple):
+class MigrationStep(NamedTuple):
     number: int
     name: str  # the file's
     post: bool
@@ -30,10 +30,10 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class MigrationPlan:
     """The steps and the functions of one release."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[MigrationStep, ...]
     functions: str
     release: str
 
@@ -47,14 +47,14 @@ class Plan:
         """Tells one set of functions from another."""
         return hashlib.blake2b(self.functions.encode(), digest_size=8).hexdigest()
 
-    def pending(self, meta: Meta) -> list[Step]:
+    def pending(self, meta: Meta) -> list[MigrationStep]:
         """What an open applies: in a store that is new, everything in order."""
         if "schema" not in meta:
             return list(self.steps)
         found = int(meta["schema"])
         return [step for step in self.steps if not step.post and step.number > found]
 
-    def pending_post(self, meta: Meta) -> list[Step]:
+    def pending_post(self, meta: Meta) -> list[MigrationStep]:
         """What is to be applied once the workers of the release before are gone."""
         if "schema" not in meta:
             return []
@@ -75,10 +75,10 @@ class Plan:
         return not self.pending(meta) and not self.brings_functions(meta)
 
 
-def steps_in(folder: Path) -> tuple[Step, ...]:
+def steps_in(folder: Path) -> tuple[MigrationStep, ...]:
     """The steps of a folder, in order."""
     found = [
-        Step(
+        MigrationStep(
             int(path.name[:4]),
             path.name,
             path.name.endswith(".post.sql"),
@@ -90,7 +90,7 @@ def steps_in(folder: Path) -> tuple[Step, ...]:
 
 
 @cache
-def this_plan() -> Plan:
+def this_plan() -> MigrationPlan:
     """What this Penstock brings; until the first release the schema is its only step."""
-    steps = steps_in(_FOLDER) or (Step(1, "schema.sql", False, sql.schema),)
-    return Plan(steps, functions(), release())
+    steps = steps_in(_FOLDER) or (MigrationStep(1, "schema.sql", False, sql.schema),)
+    return MigrationPlan(steps, functions(), release())

@@ -19,7 +19,7 @@ from penstock.broker.values import STAGED_SECONDS
 from penstock.broker.views import Event
 from penstock.brokers.postgres.binary_arrays import uuids
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.staging import Staging
+from penstock.brokers.postgres.staging import PostgresStaging
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, again
 from penstock.brokers.tables.change import Change
@@ -38,7 +38,7 @@ _LOOK_SECONDS = 0.005
 _BRIEFLY = 0.1
 
 
-class Pruning(Staging):
+class PostgresPruning(PostgresStaging):
     """Prune, recover's chores, and history as readers need it."""
 
     _folded_at = -1.0

@@ -12,7 +12,7 @@ import msgspec
 from penstock.broker.values import Renewed
 from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.binary_arrays import floats, floats_or_none
-from penstock.brokers.postgres.pruning import Pruning
+from penstock.brokers.postgres.pruning import PostgresPruning
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb
 from penstock.brokers.tables.change import Change
@@ -21,7 +21,7 @@ from penstock.job import put_back
 from penstock.rules.rule import Rule
 
 
-class Renewing(Pruning):
+class PostgresRenewing(PostgresPruning):
     """Renew."""
 
     @property

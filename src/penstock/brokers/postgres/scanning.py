@@ -35,7 +35,7 @@ _ENOUGH = 50  # rows seen for each part, to go by them
 _READ_SECONDS = 600.0  # the most that the server may take for the next rows
 
 
-class Scanning(Ruling):
+class PostgresScanning(Ruling):
     """Gauge, reach, slices, scan."""
 
     def gauge(self) -> int:

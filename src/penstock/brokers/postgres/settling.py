@@ -9,7 +9,7 @@ from penstock.broker.settlement import kept_until
 from penstock.broker.views import Note
 from penstock.brokers.postgres.binary_arrays import blobs, floats, floats_or_none, ints, uuids
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.enqueuing import HandOver
+from penstock.brokers.postgres.enqueuing import PostgresEnqueuing
 from penstock.brokers.postgres.function_calls import (
     BIG,
     BLOBS,
@@ -45,7 +45,7 @@ _SUCCEED_ROWS = Call(
 )
 
 
-class Settling(HandOver):
+class PostgresSettling(PostgresEnqueuing):
     """Settle."""
 
     @again

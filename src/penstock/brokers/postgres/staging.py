@@ -17,11 +17,11 @@ from psycopg import errors
 
 from penstock.broker.checks import check_stage, check_staged
 from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
-from penstock.brokers.postgres.claiming import Claiming
+from penstock.brokers.postgres.claiming import PostgresClaiming
 from penstock.brokers.postgres.enqueue_values import Handed, job_values
 from penstock.brokers.postgres.enqueuing import refuse
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import Busy, Contended, PostgresDb, again
+from penstock.brokers.postgres.store import Contended, PostgresDb, StoreBusy, again
 from penstock.brokers.tables.rows import ids_after, lengths_of, packed_jobs
 from penstock.enqueue.ids import to_bytes
 from penstock.errors import StoreUnreachable, UnknownOutcome
@@ -35,7 +35,7 @@ _SIZE = struct.Struct(">i").pack
 _ROWS = 500  # staged with one statement: up to 32 MB of parcels
 
 
-class Staging(Claiming):
+class PostgresStaging(PostgresClaiming):
     """Stage, publish and discard."""
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
@@ -94,7 +94,7 @@ class Staging(Claiming):
         check_stage(write)
         try:
             jobs = self._publish(write, parts)
-        except Busy:
+        except StoreBusy:
             raise
         except StoreUnreachable:
             # It may be published, and the answer lost: whoever asks again is told.

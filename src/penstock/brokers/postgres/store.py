@@ -22,7 +22,7 @@ from psycopg import errors, pq
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
-from penstock.app.clock import Clock, ticks
+from penstock.app.clock import AnyClock, ticks
 from penstock.app.settings import mask
 from penstock.broker.read_budget import LONGEST_QUESTION, Spent, my_share
 from penstock.brokers.postgres import migrating
@@ -107,19 +107,19 @@ class _MeteredDb(PostgresDb):
             self._spent.seconds += time.monotonic() - began
 
 
-class Store:
+class PostgresStore:
     """A schema in a database. `create=False` refuses where there is none, instead of making it."""
 
     sql = sql
     boot = ""
     work_seconds = 5.0  # for a worker's own calls: it had better try again than wait
 
-    def __init__(self, url: str, clock: Clock | None = None, *, create: bool = True) -> None:
+    def __init__(self, url: str, clock: AnyClock | None = None, *, create: bool = True) -> None:
         self.url = url
         self.where = mask(url)
         self.conninfo, self.pooled, self.notify_in_transaction = conninfo_of(url)
         self.store_clock = StoreClock(self._refresh_time)
-        self.clock: Clock = clock or self.store_clock
+        self.clock: AnyClock = clock or self.store_clock
         self.store_id = ""
         self.lanes: dict[int, Lane] = {}
         self.searched: dict[int, str] = {}
@@ -364,7 +364,7 @@ class Store:
         self._idle = []
 
 
-_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
@@ -408,7 +408,7 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
     )
 
 
-class Busy(StoreUnreachable):
+class StoreBusy(StoreUnreachable):
     """Another transaction keeps what this needs, for too long; nothing was written."""
 
 
@@ -448,7 +448,7 @@ def in_our_words(where: str) -> Generator[None]:
         )
         raise StoreUnreachable(message) from error
     except errors.LockNotAvailable as error:
-        raise Busy(
+        raise StoreBusy(
             f"the store {where}: another transaction holds what this needs, for too long: the same "
             "job, or a job with the same unique key. Nothing was written; try again"
         ) from error

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from penstock.brokers.postgres.store import FULL, PostgresDb, Store, in_our_words
+from penstock.brokers.postgres.store import FULL, PostgresDb, PostgresStore, in_our_words
 from penstock.brokers.tables.change import Change
 from penstock.job import Job, Outcome
 
@@ -41,7 +41,9 @@ class EffectsConnection(psycopg.Connection[Any]):
 class PostgresTransaction:
     """One transaction on a session of its own: nothing a task sets there outlives it."""
 
-    def __init__(self, store: Store, settle: Settle, tell: Callable[[Change], None]) -> None:
+    def __init__(
+        self, store: PostgresStore, settle: Settle, tell: Callable[[Change], None]
+    ) -> None:
         self._store = store
         self._own = own = store.connect()
         self._settle = settle

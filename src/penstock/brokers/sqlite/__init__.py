@@ -6,10 +6,10 @@ hand over, claim, prune. The schema is sql/schema.sql; every other statement is 
 the file of its verb beside it.
 """
 
-from penstock.brokers.sqlite.scanning import Scanning
+from penstock.brokers.sqlite.scanning import SqliteScanning
 
 
-class SqliteBroker(Scanning):
+class SqliteBroker(SqliteScanning):
     """A Broker over one file, which is made if it is not there."""
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.brokers.sqlite.claimable_lanes import Offer
+from penstock.brokers.sqlite.claimable_lanes import SqliteLaneOffer
 from penstock.brokers.sqlite.key_turns import Picked, Turning
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import SqliteDb, Store
+from penstock.brokers.sqlite.store import SqliteDb, SqliteStore
 from penstock.brokers.tables.db import Row
 from penstock.brokers.tables.limit_usage import Usage, limit_place, limited
 from penstock.job import Job, Lane
@@ -54,7 +54,7 @@ class WrittenUsage(Usage):
 class Picking:
     """The rules and limits of one claim."""
 
-    def __init__(self, store: Store, db: SqliteDb, rules: list[Rule], now: float) -> None:
+    def __init__(self, store: SqliteStore, db: SqliteDb, rules: list[Rule], now: float) -> None:
         self._db = db
         self._rules = rules
         self._now = now
@@ -90,7 +90,7 @@ class Picking:
             if rule.version in {None, lane.version} and rule.holds(lane.queue, lane.task, self._now)
         ]
 
-    def due(self, offer: Offer, want: int) -> list[tuple[float, bytes]]:
+    def due(self, offer: SqliteLaneOffer, want: int) -> list[tuple[float, bytes]]:
         """The first due rows of a lane that nothing keeps back."""
         if not offer.loose:
             return []
@@ -114,12 +114,14 @@ class Picking:
             chosen.append(at)
         return chosen
 
-    def in_turn(self, offer: Offer, want: int, packed: int, cursors: dict[int, str]) -> Picked:
+    def in_turn(
+        self, offer: SqliteLaneOffer, want: int, packed: int, cursors: dict[int, str]
+    ) -> Picked:
         """Rows of a lane whose queue is handed out by key, and how many jobs without one."""
         policy = self.policies[offer.lane.queue]
         return self._turning.pick(offer, policy, want, packed, cursors)
 
-    def _room_of(self, offer: Offer, want: int, key: str) -> int:
+    def _room_of(self, offer: SqliteLaneOffer, want: int, key: str) -> int:
         if any(rule.key == key and rule.tag is None for rule in self._over(offer.lane)):
             return 0
         if self._limits is None:
@@ -129,7 +131,9 @@ class Picking:
             self._note(room)
         return room.jobs
 
-    def _next_due(self, offer: Offer, after: tuple[float, bytes], full: list[str]) -> Row | None:
+    def _next_due(
+        self, offer: SqliteLaneOffer, after: tuple[float, bytes], full: list[str]
+    ) -> Row | None:
         parameters = {
             "lane": offer.hash,
             "now": self._now,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Store
+from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.rows import made_at
 from penstock.brokers.tables.worker_rows import can_run
@@ -22,7 +22,7 @@ _FRESH_SECONDS = 0.05
 _SHARE = 20  # looking takes at most a twentieth of the time
 
 
-class Offer(NamedTuple):
+class SqliteLaneOffer(NamedTuple):
     rank: float
     head: float
     hash: int
@@ -30,11 +30,11 @@ class Offer(NamedTuple):
     loose: bool  # it has rows of its own, beside parcels
 
 
-class Offers:
+class SqliteClaimableLanes:
     """The lanes that one worker may be handed jobs from."""
 
     def __init__(self) -> None:
-        self.lanes: list[Offer] = []
+        self.lanes: list[SqliteLaneOffer] = []
         self.cursors: dict[int, str] = {}  # the key that had the last turn in a lane
         self.free_at: float | None = None  # when a limit lets more start than at the last claim
         self._for: Any = None
@@ -51,7 +51,12 @@ class Offers:
         )
 
     def refresh(
-        self, store: Store, db: Db, worker: WorkerRow, queues: Collection[str] | None, now: float
+        self,
+        store: SqliteStore,
+        db: Db,
+        worker: WorkerRow,
+        queues: Collection[str] | None,
+        now: float,
     ) -> None:
         """Look again, from the bottom."""
         began = time.perf_counter()
@@ -65,7 +70,9 @@ class Offers:
                 loose.add(number)
         self.lanes = sorted(
             # Ageing: a minute of waiting is worth one step of priority. Sorted ascending.
-            Offer(-(lane.priority + max(0.0, now - head) / 60), head, number, lane, number in loose)
+            SqliteLaneOffer(
+                -(lane.priority + max(0.0, now - head) / 60), head, number, lane, number in loose
+            )
             for number, head in heads.items()
             if can_run(worker, queues, lane := store.lane(db, number))
         )

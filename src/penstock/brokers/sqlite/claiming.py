@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite.claim_rules import Picking
-from penstock.brokers.sqlite.claimable_lanes import Offer
+from penstock.brokers.sqlite.claimable_lanes import SqliteLaneOffer
 from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.key_turns import Place
-from penstock.brokers.sqlite.renewing import Renewing
+from penstock.brokers.sqlite.renewing import SqliteRenewing
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import FULL, Store, in_our_words
+from penstock.brokers.sqlite.store import FULL, SqliteStore, in_our_words
 from penstock.brokers.sqlite.wake import Waiter
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
@@ -24,7 +24,7 @@ from penstock.job import Job, Outcome, State
 from penstock.rules.key_order import in_turn
 
 
-class Claiming(Renewing):
+class SqliteClaiming(SqliteRenewing):
     """Claim, wait, begin; and close, because who waits holds a socket."""
 
     apart = False
@@ -114,7 +114,12 @@ class Claiming(Renewing):
         return jobs
 
     def _take(
-        self, change: Change, offer: Offer, want: int, worker: WorkerRow, picking: Picking | None
+        self,
+        change: Change,
+        offer: SqliteLaneOffer,
+        want: int,
+        worker: WorkerRow,
+        picking: Picking | None,
     ) -> list[Job[Any]]:
         """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
         db = cast("SqliteDb", change.db)
@@ -142,7 +147,7 @@ class Claiming(Renewing):
 
     @staticmethod
     def _merged(
-        db: SqliteDb, offer: Offer, due: Sequence[Place], want: int
+        db: SqliteDb, offer: SqliteLaneOffer, due: Sequence[Place], want: int
     ) -> tuple[int, list[sqlite3.Row]]:
         """So many of the due rows come before others, with these parcels."""
         rows, left = 0, want
@@ -164,7 +169,7 @@ class Claiming(Renewing):
     def _take_rows(
         self,
         change: Change,
-        offer: Offer,
+        offer: SqliteLaneOffer,
         limit: int,
         worker: WorkerRow,
         picked: Sequence[bytes] | None,
@@ -191,7 +196,7 @@ class Claiming(Renewing):
     def _take_parcels(
         self,
         change: Change,
-        offer: Offer,
+        offer: SqliteLaneOffer,
         parcels: Sequence[sqlite3.Row],
         limit: int,
         worker: WorkerRow,
@@ -292,7 +297,9 @@ class Claiming(Renewing):
         self.store.close_connections()
 
 
-def _most(offer: Offer, want: int, left: Mapping[str, int] | None, picking: Picking | None) -> int:
+def _most(
+    offer: SqliteLaneOffer, want: int, left: Mapping[str, int] | None, picking: Picking | None
+) -> int:
     """How many jobs to take from a lane: no more than are left for its task, or rules leave."""
     if left is not None:
         want = min(want, left.get(offer.lane.task, want))
@@ -304,7 +311,7 @@ class SqliteTransaction:
 
     def __init__(
         self,
-        store: Store,
+        store: SqliteStore,
         settle: Callable[[Change, Sequence[tuple[Job[Any], Outcome]]], list[bool]],
         tell: Callable[[Change], None],
     ) -> None:

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from penstock.brokers.condition import StoreCondition, Trouble
 from penstock.brokers.sqlite.statements import migrations, sql
-from penstock.brokers.sqlite.store import START_ANEW, Store
-from penstock.brokers.sqlite.wake import Bell, Waiter
+from penstock.brokers.sqlite.store import START_ANEW, SqliteStore
+from penstock.brokers.sqlite.wake import Waiter, WakeSender
 from penstock.brokers.tables.unreleased import check_released
 from penstock.errors import PenstockError, Refused
 
@@ -41,7 +41,7 @@ def condition(path: str | Path) -> StoreCondition:
             trouble.append(Trouble(f"it cannot be read: {error}", "name another file with --url"))
         trouble += _out_of_reach(file)
     trouble += _weak(settings)
-    bell = Bell(file)
+    bell = WakeSender(file)
     bell.close()
     ear = Waiter(bell.folder, lambda: 0)
     ear.close()
@@ -85,7 +85,7 @@ def _schema(file: Path) -> int:
 
 def _settings(file: Path) -> dict[str, str]:
     """As the broker's own connections have them: synchronous is not kept in the file."""
-    store = Store(file, create=False)
+    store = SqliteStore(file, create=False)
     try:
         connection = store.connect()
         journal = connection.execute("pragma journal_mode").fetchone()[0]

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_age, check_lane
 from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued
 from penstock.broker.views import QUEUED
-from penstock.brokers.sqlite.claimable_lanes import Offers
+from penstock.brokers.sqlite.claimable_lanes import SqliteClaimableLanes
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import Store
-from penstock.brokers.sqlite.wake import Bell, Waiter
+from penstock.brokers.sqlite.store import SqliteStore
+from penstock.brokers.sqlite.wake import Waiter, WakeSender
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.enqueue_packing import (
@@ -37,21 +37,21 @@ from penstock.job import Job, Lane, Parcel, State
 from penstock.schedules.schedule import Decision, Schedule
 
 
-class HandOver(Scheduling[Store]):
+class SqliteEnqueuing(Scheduling[SqliteStore]):
     """Enqueue, and the jobs of schedules."""
 
     def __init__(
         self,
         path: str | Path,
-        clock: Clock | None = None,
+        clock: AnyClock | None = None,
         *,
         retention: float = RETENTION_SECONDS,
         create: bool = True,
     ) -> None:
-        super().__init__(Store(path, clock, create=create))
+        super().__init__(SqliteStore(path, clock, create=create))
         self.retention = retention
-        self.bell = Bell(self.store.path)
-        self.offers = Offers()
+        self.bell = WakeSender(self.store.path)
+        self.offers = SqliteClaimableLanes()
         self._waiters: dict[int, Waiter] = {}
 
     def _look_again(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from penstock.broker.values import STAGED_SECONDS
-from penstock.brokers.sqlite.staging import Staging
+from penstock.brokers.sqlite.staging import SqliteStaging
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
@@ -16,7 +16,7 @@ PRUNED_AT_ONCE = 1000  # about 10 ms
 PRUNE_REST_SECONDS = 0.001
 
 
-class Pruning(Staging):
+class SqlitePruning(SqliteStaging):
     """Prune."""
 
     def prune(self, before: float) -> int:

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.broker.values import Renewed
 from penstock.broker.views import WorkerRow
-from penstock.brokers.sqlite.enqueuing import HandOver
+from penstock.brokers.sqlite.enqueuing import SqliteEnqueuing
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
@@ -17,7 +17,7 @@ from penstock.enqueue.ids import from_bytes
 from penstock.job import put_back
 
 
-class Renewing(HandOver):
+class SqliteRenewing(SqliteEnqueuing):
     """Renew."""
 
     def _keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:

@@ -28,7 +28,7 @@ from penstock.brokers.arrow import (
     selected_job,
 )
 from penstock.brokers.sqlite.db import SqliteDb
-from penstock.brokers.sqlite.pruning import Pruning
+from penstock.brokers.sqlite.pruning import SqlitePruning
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import in_our_words
 from penstock.brokers.tables.gauging import gauge
@@ -44,7 +44,7 @@ from penstock.enqueue.ids import from_bytes
 from penstock.job import Job, State
 
 
-class Scanning(Pruning):
+class SqliteScanning(SqlitePruning):
     """Gauge, reach, slices, scan."""
 
     def gauge(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.checks import check_age, check_stage, check_staged
-from penstock.brokers.sqlite.claiming import Claiming
+from penstock.brokers.sqlite.claiming import SqliteClaiming
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Job[Any]).decode
 
 
-class Staging(Claiming):
+class SqliteStaging(SqliteClaiming):
     """Stage, publish and discard."""
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.app.clock import SYSTEM_CLOCK, Clock
+from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.app.private_files import open_regular
 from penstock.broker.read_budget import my_share
 from penstock.brokers.sqlite.db import SqliteDb
@@ -52,13 +52,13 @@ _CLOSED_FOR_FORK = 0  # no process has this number
 _RULES, _WAITING, _SHARED_BYTES = slice(0, 8), slice(8, 16), 16
 
 
-class Store:
+class SqliteStore:
     """The open file. `create=False` refuses a path where there is none, instead of making one."""
 
     sql = sql
 
     def __init__(
-        self, path: str | Path, clock: Clock | None = None, *, create: bool = True
+        self, path: str | Path, clock: AnyClock | None = None, *, create: bool = True
     ) -> None:
         self.path = Path(os.path.realpath(path))
         self.clock = clock or SYSTEM_CLOCK
@@ -419,9 +419,9 @@ class Store:
             self._shared = None
 
 
-_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 _inherited: list[Any] = []
-_forking: list[Store] = []
+_forking: list[SqliteStore] = []
 _one_fork = threading.Lock()  # held while `_forking` and what its stores hold belong to one thread
 
 

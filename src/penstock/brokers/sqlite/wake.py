@@ -116,7 +116,7 @@ def _unlink_socket(name: str, folder: int) -> None:
             os.unlink(name, dir_fd=folder)
 
 
-class Bell:
+class WakeSender:
     """Tells the waiters of a store, in every process, that something was committed."""
 
     def __init__(self, store: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.brokers.tables import flow_needs
-from penstock.brokers.tables.db import Db, Store
+from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.rows import text_of
 from penstock.enqueue.ids import to_bytes
 from penstock.job import Job, Outcome, State
@@ -29,7 +29,7 @@ class Change:
         *("readied", "rows", "spawned", "sql", "store", "successes", "tally", "woken"),
     )
 
-    def __init__(self, store: Store, db: Db, now: float) -> None:
+    def __init__(self, store: TableStore, db: Db, now: float) -> None:
         self.store = store
         self.sql = store.sql
         self.db = db

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from penstock.app.clock import Clock
+from penstock.app.clock import AnyClock
 from penstock.brokers.tables.statements import Statements
 from penstock.job import Lane
 
@@ -52,14 +52,14 @@ class Db(Protocol):
         ...
 
 
-class Store(Protocol):
+class TableStore(Protocol):
     """The database behind a broker."""
 
     @property
     def sql(self) -> Statements: ...
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> AnyClock: ...
 
     @property
     def boot(self) -> str:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.broker.filter import Filter
-from penstock.broker.newest_first import Below, Made, made
-from penstock.brokers.tables.db import Db, Row, Store
+from penstock.broker.newest_first import Below, MadeAt, made
+from penstock.brokers.tables.db import Db, Row, TableStore
 from penstock.brokers.tables.rows import (
     contents,
     indexed,
@@ -37,14 +37,14 @@ Get = Callable[[Db, bytes], Job[Any] | None]
 class _Place(NamedTuple):
     """Where a merge is in one source; without a job, that what follows is not newer than this."""
 
-    made: Made
+    made: MadeAt
     job: Job[Any] | None = None
 
 
 class Newest:
     """One look at a store; `get` reads a job by its id."""
 
-    def __init__(self, store: Store, db: Db, get: Get) -> None:
+    def __init__(self, store: TableStore, db: Db, get: Get) -> None:
         self._store, self._db, self._get = store, db, get
 
     def jobs(self, filter: Filter, older: Below) -> Iterator[Job[Any]]:
@@ -170,7 +170,7 @@ class Newest:
 
     def _from_lease(self, lease: int, newest: bytes, below: bytes) -> Iterator[_Place]:
         """A lease is large, and mostly older than what one looks for: it is opened in its turn."""
-        yield _Place(Made(from_bytes(newest)))
+        yield _Place(MadeAt(from_bytes(newest)))
         row = self._db.execute(self._store.sql.lease, (lease,)).fetchone()
         jobs = [job for _, job in leased_jobs(self._store.lane(self._db, row["lane"]), row)]
         older = [job for job in jobs if to_bytes(job.id) < below]

@@ -48,7 +48,7 @@ Touched = tuple[Job[Any], int]  # a job as it stands now, and its lane
 Act = Callable[[Change, Sequence[bytes]], dict[bytes, Touched]]
 
 
-class LookingAfter(Working[StoreT]):
+class JobActions(Working[StoreT]):
     """Recover, what cancel, retry and delete do to jobs one by one, and rules."""
 
     def recover(

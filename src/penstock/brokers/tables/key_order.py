@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.brokers.tables.db import Db, Store
+from penstock.brokers.tables.db import Db, TableStore
 from penstock.enqueue.ids import to_bytes
 from penstock.job import Job, State
 from penstock.rules.key_order import policies
@@ -16,7 +16,7 @@ from penstock.rules.rule import Rule
 class Lines:
     """The lines of a store's ordered queues, one for each key."""
 
-    def __init__(self, store: Store, db: Db) -> None:
+    def __init__(self, store: TableStore, db: Db) -> None:
         self._store = store
         self._db = db
         self._lanes: dict[str, str] = {}
@@ -37,7 +37,7 @@ class Lines:
         return self._lanes[queue]
 
 
-def behind(store: Store, db: Db, rules: list[Rule], job: Job[Any]) -> bytes | None:
+def behind(store: TableStore, db: Db, rules: list[Rule], job: Job[Any]) -> bytes | None:
     """The job that this ready one waits for, if its queue is ordered."""
     policy = policies(rules).get(job.queue)
     if policy in {None, "fair"} or not job.key or job.state is not State.READY:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.brokers.tables.db import Db, Store
+from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.rows import SETTLED
 from penstock.job import Lane
 from penstock.rules.rule import Limits, Rule, RuleKind, Use
@@ -21,7 +21,7 @@ _AHEAD_SECONDS = 1.0  # a start so far in the future is one of before a clock wa
 class Usage:
     """What stands against the limits of a store."""
 
-    def __init__(self, store: Store, db: Db, now: float) -> None:
+    def __init__(self, store: TableStore, db: Db, now: float) -> None:
         self._store = store
         self._db = db
         self._now = now
@@ -69,10 +69,10 @@ class Usage:
         return {worker: jobs for worker, jobs in found.items() if jobs}
 
 
-class Standing:
+class LimitStanding:
     """How due jobs fare under the rules and limits of a store: for counting them."""
 
-    def __init__(self, store: Store, db: Db, now: float, rules: list[Rule]) -> None:
+    def __init__(self, store: TableStore, db: Db, now: float, rules: list[Rule]) -> None:
         self._store = store
         self._db = db
         self._parameters = {"now": now}

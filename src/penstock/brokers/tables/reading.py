@@ -16,7 +16,7 @@ from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.finding import Newest
 from penstock.brokers.tables.flow_needs import ids_between, names_between, node_row, place_of
 from penstock.brokers.tables.key_order import behind
-from penstock.brokers.tables.limit_usage import Standing, Usage, limited
+from penstock.brokers.tables.limit_usage import LimitStanding, Usage, limited
 from penstock.brokers.tables.rows import (
     SETTLED,
     job_of,
@@ -110,7 +110,7 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
                     place[_PAUSED] += jobs - later
                 else:
                     due[row["lane"]] += jobs - later
-            standing = Standing(self.store, db, now, rules)
+            standing = LimitStanding(self.store, db, now, rules)
             for lane, paused, limited, ready in standing.sort(due):
                 place = places[lane.queue, lane.task]
                 place[_PAUSED] += paused

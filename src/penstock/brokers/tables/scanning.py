@@ -13,13 +13,13 @@ import msgspec
 
 from penstock.broker.slice import FARTHEST_ID, Selection, Slice, slices_between
 from penstock.brokers.arrow import selected_job
-from penstock.brokers.tables.db import Db, Store
+from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.rows import contents, leased_jobs, packed_jobs, run_of
 from penstock.enqueue.ids import to_bytes
 from penstock.job import ENDED, Job, State
 
 
-def parameters_of(store: Store, db: Db, part: Slice) -> dict[str, Any]:
+def parameters_of(store: TableStore, db: Db, part: Slice) -> dict[str, Any]:
     """What the statements of a scan are told, beside the ends of the slice."""
     selection = part.selection
     lanes = None
@@ -47,7 +47,7 @@ def wanted_states(selection: Selection) -> set[State]:
     return {state for state in every if not selection.state or state in selection.state}
 
 
-def packed_in(store: Store, db: Db, part: Slice) -> Iterator[Job[Any]]:
+def packed_in(store: TableStore, db: Db, part: Slice) -> Iterator[Job[Any]]:
     """The jobs of a slice that are in parcels, and those that run out of them."""
     wanted, after, until = wanted_states(part.selection), _raw(part.after), _raw(part.until)
     if State.READY in wanted:
@@ -65,7 +65,7 @@ def packed_in(store: Store, db: Db, part: Slice) -> Iterator[Job[Any]]:
                     yield job
 
 
-def job_slices(store: Store, selection: Selection, at_most: int) -> list[Slice]:
+def job_slices(store: TableStore, selection: Selection, at_most: int) -> list[Slice]:
     """Jobs by their ids; those of a flow lie close together."""
     after, until = 0, FARTHEST_ID
     with store.reading() as db:

@@ -11,7 +11,7 @@ import msgspec
 from penstock.broker.settlement import leaves_history, settled
 from penstock.broker.views import Note
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db, Row, Store
+from penstock.brokers.tables.db import Db, Row, TableStore
 from penstock.brokers.tables.flow_needs import lock_flows, place_of, spawned_places
 from penstock.brokers.tables.rows import (
     ASKED,
@@ -28,7 +28,7 @@ from penstock.enqueue.secrets import redact
 from penstock.flows.state import merged
 from penstock.job import ENDED, Job, Outcome, State
 
-StoreT = TypeVar("StoreT", bound=Store)
+StoreT = TypeVar("StoreT", bound=TableStore)
 
 
 class Settling(Generic[StoreT]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.job_actions import LookingAfter
+from penstock.brokers.tables.job_actions import JobActions
 from penstock.brokers.tables.rows import job_of, text_of
 from penstock.brokers.tables.settling import StoreT
 from penstock.enqueue.ids import to_bytes
@@ -19,7 +19,7 @@ from penstock.flows.signals import TAG, awaits, check_signal, signalled, told
 from penstock.job import Job, State
 
 
-class Signalling(LookingAfter[StoreT]):
+class Signalling(JobActions[StoreT]):
     """Signal."""
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:

@@ -17,7 +17,7 @@ from penstock.broker.views import who_and_why
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.flow_needs import ids_between, lock_flows, node_row
-from penstock.brokers.tables.job_actions import LookingAfter, Touched
+from penstock.brokers.tables.job_actions import JobActions, Touched
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
@@ -43,7 +43,7 @@ _MOVING = (State.READY, State.RUNNING)
 _STILL = (State.WAITING, State.FAILED, State.CANCELLED)
 
 
-class WholeFlows(LookingAfter[StoreT]):
+class WholeFlows(JobActions[StoreT]):
     """Cancel, retry, delete; flow and flows."""
 
     def cancel(

@@ -30,7 +30,7 @@ _SHOWN = 300  # characters of a row that a refusal shows
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
-class Made(NamedTuple):
+class MadeJobs(NamedTuple):
     """What became of the rows of a batch."""
 
     jobs: list[Job[Any] | Parcel]
@@ -53,7 +53,7 @@ class Recipe(NamedTuple):
         return not (self.tags or self.search or self.at_most_once)
 
 
-class Told(msgspec.Struct, frozen=True):
+class RecipeText(msgspec.Struct, frozen=True):
     """A recipe as text, for executors that cannot import the app."""
 
     lane: Lane
@@ -67,7 +67,7 @@ def recipe_text(task: Task[..., Any]) -> str:
     """What the jobs of a task have in common, as an option."""
     recipe = _recipe_of(task)
     fields = (recipe.lane, recipe.options, recipe.tags, recipe.search, recipe.at_most_once)
-    return msgspec.json.encode(Told(*fields)).decode()
+    return msgspec.json.encode(RecipeText(*fields)).decode()
 
 
 def _recipe_of(
@@ -103,7 +103,7 @@ class Maker:
         self._mixed = bool({"task", "queue", "priority"} & layout.roles.keys())
         self._left: list[bytes] = []  # rows that wait for others to fill a job
 
-    def make(self, batch: Any) -> Made:
+    def make(self, batch: Any) -> MadeJobs:
         """The jobs of these rows, and the rows that cannot become one."""
         faults: Faults = {}
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -115,13 +115,13 @@ class Maker:
         recipes = self._recipes_of(about, len(bodies), faults)
         self._check(bodies, recipes, faults)
         jobs = self._jobs(bodies, recipes, about, faults)
-        return Made(jobs, len(bodies) - len(faults), faults)
+        return MadeJobs(jobs, len(bodies) - len(faults), faults)
 
-    def make_rest(self) -> Made:
+    def make_rest(self) -> MadeJobs:
         """The last rows, which fill no job."""
         rows, self._left = self._left, []
         groups = [rows] if rows else []
-        return Made(self._filled(groups), len(groups), {})
+        return MadeJobs(self._filled(groups), len(groups), {})
 
     def shown(self, batch: Any, row: int) -> str:
         """A row as a refusal shows it, without what its task declares secret."""
@@ -190,7 +190,7 @@ class Maker:
     def _new_recipe(self, task: str | None, queue: str | None, priority: int | None) -> Recipe:
         options = self._options
         if options.recipe is not None:
-            told = msgspec.json.decode(options.recipe, type=Told)
+            told = msgspec.json.decode(options.recipe, type=RecipeText)
             return Recipe(told.lane, told.options, None, told.tags, told.search, told.at_most_once)
         name = check_task("task", task or options.task)
         queue = queue or options.queue
@@ -277,7 +277,7 @@ class Maker:
             at_most_once=recipe.at_most_once,
         )
 
-    def _make_grouped(self, rows: list[Any], faults: Faults) -> Made:
+    def _make_grouped(self, rows: list[Any], faults: Faults) -> MadeJobs:
         """As many rows in a job as `rows_per_job` says, or as fit into one."""
         lines = _encode_lines(rows).split(b"\n")[:-1]
         [recipe] = self._recipes_of({}, len(lines), faults)
@@ -296,7 +296,7 @@ class Maker:
             self._left.append(line)
             size += len(line)
         jobs = self._filled(groups)
-        return Made(jobs, len(groups), faults)
+        return MadeJobs(jobs, len(groups), faults)
 
     def _fault_alone(self, recipe: Recipe, line: bytes) -> str | None:
         """What is wrong with a row, as the only one of a job."""

@@ -27,7 +27,7 @@ from penstock.brokers import open_broker
 from penstock.enqueue.ids import Ids
 from penstock.errors import PenstockError, Refused
 from penstock.spark.sink.columns import lay_out, tasks_of
-from penstock.spark.sink.make_jobs import Made, Maker
+from penstock.spark.sink.make_jobs import MadeJobs, Maker
 from penstock.spark.sink.options import SinkOptions, parse_options
 from penstock.spark.sink.rejects import Rejects, anchored, forget, show, sweep
 from penstock.spark.store_choice import named_store
@@ -37,7 +37,7 @@ _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class Part(WriterCommitMessage):
+class WrittenPart(WriterCommitMessage):
     """What one task attempt wrote."""
 
     write: str
@@ -59,7 +59,7 @@ class _Sink:
         self._schema = schema
         self._options = chosen
 
-    def _write_rows(self, write: str, batches: Iterator[Any]) -> Part:
+    def _write_rows(self, write: str, batches: Iterator[Any]) -> WrittenPart:
         """Stage the jobs of these rows as a part of the write that is this attempt's alone."""
         options = self._options
         context = TaskContext.get()
@@ -70,7 +70,7 @@ class _Sink:
         with _opened(options) as broker:
             maker = Maker(options, lay_out(self._schema, options, app), app, Ids(broker.clock))
             jobs = rows = size = 0
-            ready: list[Made] = []
+            ready: list[MadeJobs] = []
             for batch in batches:
                 made = maker.make(batch)
                 if made.faults and rejects is None:
@@ -90,9 +90,9 @@ class _Sink:
                     ready, size = [], 0
             ready.append(maker.make_rest())
             jobs += self._hand_over(broker, write, part, ready)
-        return Part(write, part, jobs, None if rejects is None else rejects.close())
+        return WrittenPart(write, part, jobs, None if rejects is None else rejects.close())
 
-    def _hand_over(self, broker: Broker, write: str, part: str, ready: Sequence[Made]) -> int:
+    def _hand_over(self, broker: Broker, write: str, part: str, ready: Sequence[MadeJobs]) -> int:
         jobs = [job for made in ready for job in made.jobs]
         if not jobs:
             return 0
@@ -102,7 +102,7 @@ class _Sink:
         broker.stage(write, part, jobs)
         return sum(made.number for made in ready)
 
-    def _publish(self, parts: Sequence[Part]) -> None:
+    def _publish(self, parts: Sequence[WrittenPart]) -> None:
         path, names = self._options.rejects, _rejected(parts)
         if path is not None:
             show(path, names)
@@ -113,7 +113,7 @@ class _Sink:
             if path is not None:
                 sweep(path, write)
 
-    def _discard(self, write: str, parts: Sequence[Part]) -> None:
+    def _discard(self, write: str, parts: Sequence[WrittenPart]) -> None:
         """Forget what was staged; what is not forgotten here is pruned after a day.
 
         So this never fails: Spark would show that, under a stack of Java's, and not why the write
@@ -134,7 +134,7 @@ class BatchSink(_Sink, DataSourceArrowWriter):
         super().__init__(schema, options, overwrite=overwrite)
         self._write = self._options.write or f"spark/{uuid.uuid4()}"
 
-    def write(self, iterator: Iterator[Any]) -> Part:
+    def write(self, iterator: Iterator[Any]) -> WrittenPart:
         return self._write_rows(self._write, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -152,7 +152,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         if self._options.write is not None:
             raise Refused("a stream names its writes itself, by query and epoch: leave out write")
 
-    def write(self, iterator: Iterator[Any]) -> Part:
+    def write(self, iterator: Iterator[Any]) -> WrittenPart:
         context = TaskContext.get()
         said = [context and context.getLocalProperty(name) for name in (_QUERY, _EPOCH)]
         if not all(said):
@@ -185,9 +185,9 @@ def _opened(options: SinkOptions) -> Generator[Broker]:
         broker.close()
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
-    return [message for message in messages if isinstance(message, Part)]
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenPart]:
+    return [message for message in messages if isinstance(message, WrittenPart)]
 
 
-def _rejected(parts: Sequence[Part]) -> list[str]:
+def _rejected(parts: Sequence[WrittenPart]) -> list[str]:
     return [part.rejects for part in parts if part.rejects is not None]

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from penstock.broker.filter import parse_time
 from penstock.errors import Refused
-from penstock.operate.audit import KINDS, Deed, Deeds, Wanted, check_kinds, deed_json
-from penstock.operate.audit_text import Told, told_of
+from penstock.operate.audit import KINDS, AuditQuery, Deed, Deeds, check_kinds, deed_json
+from penstock.operate.audit_text import AuditSentence, told_of
 from penstock.web.request import Asked
 
 PAGE = 50
@@ -68,11 +68,11 @@ def table(asked: Asked) -> Response:
     return _file(out.getvalue().encode(), "text/csv; charset=utf-8", "audit.csv", found)
 
 
-def _wanted(asked: Asked) -> Wanted:
+def _wanted(asked: Asked) -> AuditQuery:
     now = asked.verbs.now
     kind = asked.word("kind").strip()
     since, until = asked.word("since").strip(), asked.word("until").strip()
-    return Wanted(
+    return AuditQuery(
         kinds=check_kinds([kind] if kind else []),
         author=asked.word("author").strip(),
         since=parse_time(since, now) if since else None,
@@ -86,7 +86,7 @@ def _exported(asked: Asked) -> Deeds:
     return asked.verbs.audit(_wanted(asked), before or None, limit, MOST_LOOKED)
 
 
-def _row(asked: Asked, deed: Deed) -> tuple[Deed, Told, str | None]:
+def _row(asked: Asked, deed: Deed) -> tuple[Deed, AuditSentence, str | None]:
     """A deed, the same in words, and the page of what it is about."""
     told = told_of(deed)
     kind, name = told.thing or ("", "")

@@ -15,7 +15,7 @@ from penstock.errors import Refused
 from penstock.flows.flow import FlowRow, NodeRow, member_of
 from penstock.job import ENDED, PARENT, Job, State
 from penstock.operate.to_json import decoded
-from penstock.run.job_notes import Line, Progress
+from penstock.run.job_notes import LogLine, Progress
 from penstock.web.request import Asked, Conflict, NotFound
 
 MOST_EVENTS = 200
@@ -40,7 +40,7 @@ class Attempt(NamedTuple):
     due: float = 0.0  # from where on it waited
 
 
-class Step(NamedTuple):
+class PlaceInFlow(NamedTuple):
     """Where a job is in its flow."""
 
     flow: FlowRow
@@ -216,7 +216,7 @@ def _placed(each: Attempt, first: float, whole: float, now: float) -> Attempt:
     )
 
 
-def _step(asked: Asked, job: Job[Any]) -> Step | None:
+def _step(asked: Asked, job: Job[Any]) -> PlaceInFlow | None:
     place = member_of(job.body)
     flow = None if place is None else asked.verbs.flow(place.id)
     if place is None or flow is None:
@@ -226,7 +226,7 @@ def _step(asked: Asked, job: Job[Any]) -> Step | None:
     if node is None:
         return None
     needs = [nodes[need] for need in node.needs[:MOST_NEEDS] if need in nodes]
-    return Step(flow, node, needs)
+    return PlaceInFlow(flow, node, needs)
 
 
 def _an_id(text: object) -> str | None:
@@ -271,12 +271,12 @@ def _progress(notes: Sequence[Note]) -> Progress | None:
         return None
 
 
-def _lines(notes: Sequence[Note]) -> list[Line]:
-    lines: list[Line] = []
+def _lines(notes: Sequence[Note]) -> list[LogLine]:
+    lines: list[LogLine] = []
     for note in notes:
         if note.kind == "log":
             try:
-                lines += msgspec.json.decode(note.value, type=list[Line])
+                lines += msgspec.json.decode(note.value, type=list[LogLine])
             except msgspec.MsgspecError:
                 continue
     return lines

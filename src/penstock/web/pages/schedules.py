@@ -27,7 +27,7 @@ MOST_JOBS = 10
 MOST_LOOKED_THROUGH = 1000  # decisions, of all schedules
 
 
-class Row(NamedTuple):
+class ScheduleLine(NamedTuple):
     """A schedule in the list."""
 
     schedule: Schedule
@@ -135,9 +135,9 @@ def _named(asked: Asked, name: str) -> Schedule:
     return found
 
 
-def _row(schedule: Schedule, now: float) -> Row:
+def _row(schedule: Schedule, now: float) -> ScheduleLine:
     following = slots_to_come(schedule, now, 1)
-    return Row(
+    return ScheduleLine(
         schedule,
         state_of(schedule, now),
         cron_in_words(schedule),

@@ -49,7 +49,7 @@ class Again(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Filled(msgspec.Struct):
+class BackfillAnswer(msgspec.Struct):
     """How many partitions the range has."""
 
     partitions: int
@@ -71,9 +71,9 @@ def one(asked: Asked) -> Partitions:
     )
 
 
-def again(asked: Asked) -> Filled:
+def again(asked: Asked) -> BackfillAnswer:
     given = asked.json(Again)
     if asked.site.app is None:
         raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
     made = asked.verbs.fill_again(asked.site.app, given.task, given.first, given.last, given.reason)
-    return Filled(made)
+    return BackfillAnswer(made)

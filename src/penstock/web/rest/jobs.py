@@ -99,7 +99,7 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Enqueued(msgspec.Struct):
+class EnqueueAnswer(msgspec.Struct):
     """The job that is stored."""
 
     id: str
@@ -196,7 +196,7 @@ def _act(asked: Asked, verb: str) -> Acted:
     return Acted(done, [id for id in wanted if id not in set(done)])
 
 
-def enqueue(asked: Asked) -> Enqueued:
+def enqueue(asked: Asked) -> EnqueueAnswer:
     given = asked.json(NewJob)
     if asked.site.app is None:
         raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
@@ -208,15 +208,15 @@ def enqueue(asked: Asked) -> Enqueued:
     }
     arguments = msgspec.json.encode(given.args)
     made = asked.verbs.enqueue(asked.site.app, given.task, arguments, options, given.reason)
-    return Enqueued(made)
+    return EnqueueAnswer(made)
 
 
-def copy(asked: Asked) -> Enqueued:
+def copy(asked: Asked) -> EnqueueAnswer:
     given, id = asked.json(Copy), job_id(asked)
     if asked.verbs.get(id) is None:
         raise NotFound(asked.verbs.why(id).sentence)
     args = None if given.args is None else msgspec.json.encode(given.args).decode()
-    return Enqueued(asked.verbs.copy(id, asked.site.app, args, given.reason))
+    return EnqueueAnswer(asked.verbs.copy(id, asked.site.app, args, given.reason))
 
 
 def signal(asked: Asked) -> Signalled:

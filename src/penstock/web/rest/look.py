@@ -12,7 +12,7 @@ from penstock.broker.views import Count, by_queue
 from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.flows.status import FlowJson, flow_json
-from penstock.operate.audit import Wanted, check_kinds, deed_json
+from penstock.operate.audit import AuditQuery, check_kinds, deed_json
 from penstock.operate.doctor import Finding
 from penstock.operate.to_json import RuleJson, iso, rule_json
 from penstock.rules.rule import RuleKind, rule_over
@@ -247,7 +247,7 @@ def forget(asked: Asked) -> Forgotten:
 def audit(asked: Asked) -> Audit:
     now, kind = asked.verbs.now, asked.word("kind")
     since, until = asked.word("since"), asked.word("until")
-    wanted = Wanted(
+    wanted = AuditQuery(
         kinds=check_kinds([kind] if kind else []),
         author=asked.word("author"),
         since=parse_time(since, now) if since else None,

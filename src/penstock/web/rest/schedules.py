@@ -46,7 +46,7 @@ class NewSchedule(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Schedules(msgspec.Struct):
+class ScheduleList(msgspec.Struct):
     """Every schedule."""
 
     schedules: list[ScheduleJson]
@@ -64,7 +64,7 @@ class Removed(msgspec.Struct):
     removed: bool
 
 
-def every(asked: Asked) -> Schedules:
+def every(asked: Asked) -> ScheduleList:
     count, now = asked.number("next", 1, 0, MOST_SLOTS), asked.verbs.now
     name = asked.word("name")
     found = [each for each in asked.verbs.schedules() if not name or each.name == name]
@@ -72,7 +72,7 @@ def every(asked: Asked) -> Schedules:
         raise NotFound(f"there is no schedule {name[:200]!r}")
     # To find the slots of thousands, a hundred each, would take minutes.
     count = min(count, max(1, MOST_SLOTS_IN_ALL // max(1, len(found))))
-    return Schedules([schedule_json(each, now, count) for each in found])
+    return ScheduleList([schedule_json(each, now, count) for each in found])
 
 
 def put(asked: Asked) -> ScheduleJson:

@@ -30,7 +30,7 @@ from penstock.job import ENDED, Job, Outcome, State
 from penstock.run.attempt import fire
 from penstock.worker.detached.after_death import after_death
 from penstock.worker.detached.exit_codes import Exit, code_of
-from penstock.worker.detached.limits import Limits
+from penstock.worker.detached.limits import ProcessLimits
 from penstock.worker.detached.log_file import cut_to_size
 from penstock.worker.detached.processes import end_descendants, let_strays_go, take_in_strays
 from penstock.worker.detached.run_process import RunProcess
@@ -89,7 +89,7 @@ class Keeper:
         self._deadline: float | None = None
         self._began = monotonic()
         self.began = False  # from then on it gives back the lock by itself
-        self._limits = Limits()
+        self._limits = ProcessLimits()
         self._doubtful = False  # the row had been given up: perhaps the job is somebody else's
         self._stale = False
         self._said_at: float | None = None
@@ -112,7 +112,7 @@ class Keeper:
             return Exit.LOCKED
         self.began = True
         self._note_start(app, job)
-        self._limits = Limits.of(task)
+        self._limits = ProcessLimits.of(task)
         runner = threading.Thread(target=self._have_it_run, args=(task, job), daemon=True)
         beat = threading.Thread(target=self._beat, args=(app,), daemon=True)
         runner.start()

@@ -17,14 +17,14 @@ from penstock.worker.memory_use import memory_of
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Limits(NamedTuple):
+class ProcessLimits(NamedTuple):
     """What a task allows its jobs; None is any amount."""
 
     memory: int | None = None  # bytes
     cpu: float | None = None  # seconds
 
     @classmethod
-    def of(cls, task: Any) -> Limits:
+    def of(cls, task: Any) -> ProcessLimits:
         return cls(task.max_memory, task.max_cpu)
 
     def exceeded(self, root: int) -> str | None:

@@ -19,7 +19,7 @@ _CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _TRY_SECONDS = 10.0
 
 
-class Place(NamedTuple):
+class StartPlace(NamedTuple):
     """How a detached process is started here, and what it outlives."""
 
     command: tuple[str, ...]  # put before its own
@@ -29,18 +29,20 @@ class Place(NamedTuple):
 
 
 @cache
-def place_here() -> Place:
+def place_here() -> StartPlace:
     """How a detached process is started by this one; found out once."""
     service = _service()
     if service is None:
         lost = "a replaced container takes it along, and the job is resumed elsewhere"
         gone = f"; {lost}" if any(mark.exists() for mark in _CONTAINERS) else ""
-        return Place((), "session", f"it outlives the worker and its whole process group{gone}")
+        return StartPlace(
+            (), "session", f"it outlives the worker and its whole process group{gone}"
+        )
     user = ("--user",) if "user@" in service else ()
     command = ("systemd-run", *user, "--scope", "--collect", "--quiet")
     if shutil.which("systemd-run") and _works(command):
-        return Place(command, "unit", f"it outlives a restart of {service.rpartition('/')[2]}")
-    return Place(
+        return StartPlace(command, "unit", f"it outlives a restart of {service.rpartition('/')[2]}")
+    return StartPlace(
         (),
         "session",
         f"a restart of {service.rpartition('/')[2]} takes it along, and the job is resumed",

@@ -15,19 +15,19 @@ from psycopg.rows import dict_row
 
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.migration_steps import Meta, Plan
+from penstock.brokers.postgres.migration_steps import Meta, MigrationPlan
 
 Found = Iterator[Trouble | Fact]
 
 
-class Look(NamedTuple):
+class DoctorCheck(NamedTuple):
     """One store, as it is looked at."""
 
     connection: Connection
     conninfo: str
     pooled: bool  # as the URL says
     meta: Meta
-    plan: Plan
+    plan: MigrationPlan
 
     def rows(self, statement: str, parameters: Any = None) -> list[dict[str, Any]]:
         cursor = self.connection.cursor(row_factory=dict_row)
@@ -37,7 +37,9 @@ class Look(NamedTuple):
         return self.rows(statement, parameters)[0]
 
 
-def take(name: str, look: Look, found: Callable[[Look], Found]) -> list[Trouble | Fact]:
+def take(
+    name: str, look: DoctorCheck, found: Callable[[DoctorCheck], Found]
+) -> list[Trouble | Fact]:
     """What one look found; what it may not see is a fact as well."""
     seen: list[Trouble | Fact] = []
     try:

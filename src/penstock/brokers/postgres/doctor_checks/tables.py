@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.brokers.condition import Fact, Trouble
-from penstock.brokers.postgres.doctor_checks import Found, Look
+from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
 from penstock.brokers.postgres.statements import sql
 from penstock.operate.why import span
 
@@ -13,7 +13,7 @@ COMING_DAYS = 3
 _MOST_COUNTED = 10_000
 
 
-def dead_rows(look: Look) -> Found:
+def dead_rows(look: DoctorCheck) -> Found:
     """Rows that are gone and still take room, against those that are there."""
     rows = look.rows(sql.look_dead)
     for row in rows:
@@ -36,7 +36,7 @@ def _vacuumed(seconds: float | None) -> str:
     return "never vacuumed" if seconds is None else f"last vacuumed {span(seconds)} ago"
 
 
-def partitions(look: Look) -> Found:
+def partitions(look: DoctorCheck) -> Found:
     """Whether the coming days have partitions, and whether rows lie beside them."""
     missing = [row["day"] for row in look.rows(sql.look_days, {"days": COMING_DAYS})]
     if missing:
@@ -61,7 +61,7 @@ def partitions(look: Look) -> Found:
             )
 
 
-def counts(look: Look) -> Found:
+def counts(look: DoctorCheck) -> Found:
     """Whether somebody adds up what each transaction adds to the counts."""
     left = look.row(sql.look_tally)["unfolded"]
     if left > MANY_UNFOLDED:
@@ -75,7 +75,7 @@ def counts(look: Look) -> Found:
         yield Fact("counts", f"{left:,} to be added up")
 
 
-def positions(look: Look) -> Found:
+def positions(look: DoctorCheck) -> Found:
     """Whether the history counts by the transactions of this server."""
     row = look.row(sql.look_positions)
     if row["newest"] >= row["next"]:

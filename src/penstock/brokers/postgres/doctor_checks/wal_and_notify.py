@@ -9,7 +9,7 @@ from typing import NamedTuple
 import psycopg
 
 from penstock.brokers.condition import Fact, Trouble
-from penstock.brokers.postgres.doctor_checks import Found, Look
+from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
 from penstock.brokers.postgres.statements import sql
 
 MUCH_WAL = 10_000
@@ -18,7 +18,7 @@ _LOOK_SECONDS = 1.0
 _ECHO_SECONDS = 1.0
 
 
-class Mark(NamedTuple):
+class WalMark(NamedTuple):
     """Where the WAL and the history stood, and when."""
 
     at: float
@@ -27,12 +27,12 @@ class Mark(NamedTuple):
     position: int
 
 
-def mark(look: Look) -> Mark:
+def mark(look: DoctorCheck) -> WalMark:
     row = look.row(sql.look_wal)
-    return Mark(time.monotonic(), row["wal"], row["full_pages"], row["position"])
+    return WalMark(time.monotonic(), row["wal"], row["full_pages"], row["position"])
 
 
-def wal_per_job(look: Look, before: Mark) -> Found:
+def wal_per_job(look: DoctorCheck, before: WalMark) -> Found:
     """Bytes of WAL since `before`, of the whole server, for each attempt that ended since.
 
     Two looks, and not totals: those would count what the server did before there were jobs.
@@ -63,7 +63,7 @@ def wal_per_job(look: Look, before: Mark) -> Found:
         yield Fact("wal", says)
 
 
-def echo(look: Look) -> Found:
+def echo(look: DoctorCheck) -> Found:
     """Whether what is notified is heard on the same line."""
     if look.pooled:
         yield Fact("notifications", "a pooler is in between, as the URL says: workers poll")

@@ -18,7 +18,7 @@ from penstock.job import succeeded
 from penstock.rules.rule import Rule, RuleKind
 from penstock.tools.bench import measure
 from penstock.tools.bench.measure import TEXT, Say
-from penstock.tools.bench.postgres.databases import Place
+from penstock.tools.bench.postgres.databases import BenchDatabase
 from penstock.tools.bench.tasks import app, held, other, wanted
 
 QUEUES = 1000
@@ -28,7 +28,7 @@ _CLAIM = 100
 _DAY = 86400.0
 
 
-def crowd(place: Place, pending: int, say: Say) -> dict[str, float]:
+def crowd(place: BenchDatabase, pending: int, say: Say) -> dict[str, float]:
     """Milliseconds: claims of 100 alone, in the crowd, of the crowd; count, pause and resume."""
     with place.database() as alone, place.database() as crowded:
         _fill(crowded, pending, say)

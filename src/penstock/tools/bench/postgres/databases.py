@@ -21,7 +21,7 @@ from penstock.testing.postgres import Server, create_database, drop_database
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeout": "15min"}
 
 
-class Place:
+class BenchDatabase:
     """A server on which databases can be made."""
 
     def __init__(self, url: str) -> None:
@@ -46,10 +46,10 @@ class Place:
 
 
 @contextmanager
-def place(url: str | None, folder: Path | None) -> Generator[Place]:
+def place(url: str | None, folder: Path | None) -> Generator[BenchDatabase]:
     """The server that was named, else one of our own, durable as by default."""
     if url is not None:
-        yield Place(url)
+        yield BenchDatabase(url)
         return
     with Server(SETTINGS, folder=folder) as server:
-        yield Place(server.url())
+        yield BenchDatabase(server.url())

@@ -16,24 +16,24 @@ from penstock.tools.bench.postgres.statements import sql
 _SETTLE_SECONDS = 0.3  # a session's figures are added when it has ended
 
 
-class Reading(NamedTuple):
+class MeterReading(NamedTuple):
     wal_bytes: int
     full_pages: int
     transactions: int
     statements: int | None  # None: nobody counts them on this server
 
 
-def read(url: str) -> Reading:
+def read(url: str) -> MeterReading:
     """As it stands now."""
     time.sleep(_SETTLE_SECONDS)
     with psycopg.connect(url, autocommit=True) as connection:
         wal, pages, transactions = _row(connection, sql.meter)
         counted = _row(connection, sql.has_statements)[0]
         statements = _row(connection, sql.calls)[0] if counted else None
-    return Reading(wal, pages, transactions, statements)
+    return MeterReading(wal, pages, transactions, statements)
 
 
-def cost(name: str, before: Reading, after: Reading, jobs: int) -> dict[str, float]:
+def cost(name: str, before: MeterReading, after: MeterReading, jobs: int) -> dict[str, float]:
     """Of one job: bytes of WAL, transactions, statements."""
     figures = {
         f"{name}_wal_bytes_per_job": (after.wal_bytes - before.wal_bytes) / jobs,

@@ -14,7 +14,7 @@ from penstock.cli import output
 from penstock.tools.bench import measure
 from penstock.tools.bench.fan_in import pair
 from penstock.tools.bench.postgres import meter
-from penstock.tools.bench.postgres.databases import Place, place
+from penstock.tools.bench.postgres.databases import BenchDatabase, place
 from penstock.tools.bench.postgres.rounds import CALLERS, Figures, round_of
 from penstock.tools.bench.postgres.sink import LEAST, through_spark
 
@@ -92,7 +92,7 @@ def bench(  # the one entry, called by the command line
     return figures
 
 
-def _rounds(server: Place, jobs: int, runs: int, say: measure.Say) -> dict[str, Any]:
+def _rounds(server: BenchDatabase, jobs: int, runs: int, say: measure.Say) -> dict[str, Any]:
     rounds: list[Figures] = []
     waited: list[tuple[float, float]] = []
     singles = max(jobs // 10, 200)
@@ -109,7 +109,7 @@ def _rounds(server: Place, jobs: int, runs: int, say: measure.Say) -> dict[str, 
     return medians
 
 
-def _machine(server: Place) -> dict[str, Any]:
+def _machine(server: BenchDatabase) -> dict[str, Any]:
     return {
         "penstock": release(),
         "python": platform.python_version(),

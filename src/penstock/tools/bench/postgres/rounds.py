@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.tools.bench import measure
 from penstock.tools.bench.measure import TEXT, Say
 from penstock.tools.bench.postgres import meter, raw
-from penstock.tools.bench.postgres.databases import Place
+from penstock.tools.bench.postgres.databases import BenchDatabase
 from penstock.tools.bench.postgres.statements import sql
 from penstock.tools.bench.tasks import app, nothing
 
@@ -19,7 +19,7 @@ CALLERS = 128
 Figures = dict[str, float]
 
 
-def round_of(place: Place, jobs: int, singles: int, say: Say) -> Figures:
+def round_of(place: BenchDatabase, jobs: int, singles: int, say: Say) -> Figures:
     """The figures of one round; `singles` are enqueued one by one, `jobs` in bulk."""
     figures: Figures = {}
     with place.database() as url:

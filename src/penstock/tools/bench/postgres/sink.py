@@ -12,13 +12,13 @@ from typing import Any
 
 from penstock.tools.bench.measure import Say
 from penstock.tools.bench.postgres import raw
-from penstock.tools.bench.postgres.databases import Place
+from penstock.tools.bench.postgres.databases import BenchDatabase
 
 LEAST = 0.8  # of COPY, on any machine
 _WARM = 200_000
 
 
-def through_spark(server: Place, rows: int, runs: int, say: Say) -> dict[str, Any]:
+def through_spark(server: BenchDatabase, rows: int, runs: int, say: Say) -> dict[str, Any]:
     """Rows per second into a store, and into a plain table; medians, and of their ratios."""
     import penstock.spark
 
@@ -40,7 +40,7 @@ def through_spark(server: Place, rows: int, runs: int, say: Say) -> dict[str, An
     }
 
 
-def _round(server: Place, frame: Any, rows: int) -> dict[str, float]:
+def _round(server: BenchDatabase, frame: Any, rows: int) -> dict[str, float]:
     with server.database() as url:
         copied = raw.copy(url, rows)
     with server.database() as url:

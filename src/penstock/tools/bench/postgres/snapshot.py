@@ -23,7 +23,7 @@ from penstock.errors import PenstockError
 from penstock.job import succeeded
 from penstock.tools.bench import measure
 from penstock.tools.bench.measure import TEXT, Say
-from penstock.tools.bench.postgres.databases import Place
+from penstock.tools.bench.postgres.databases import BenchDatabase
 from penstock.tools.bench.postgres.statements import sql
 from penstock.tools.bench.tasks import app, wanted
 
@@ -43,7 +43,7 @@ class Claims(NamedTuple):
     news: list[float]  # where there was nothing the moment before
 
 
-def held_open(place: Place, seconds: float, say: Say) -> dict[str, float]:
+def held_open(place: BenchDatabase, seconds: float, say: Say) -> dict[str, float]:
     """Jobs per second and the median claim, before and at the end of a snapshot's time."""
     window = min(_WINDOW_SECONDS, seconds / 2)
     with place.database() as url:
