@@ -151,7 +151,7 @@ def test_a_state_folder_that_is_a_link_is_refused_and_nothing_is_written(tmp_pat
     (tmp_path / "theirs").mkdir()
     (tmp_path / "store").symlink_to(tmp_path / "theirs")
 
-    with pytest.raises(Refused, match=r"store.*PENSTOCK_STATE"):
+    with pytest.raises(Refused, match=r"store is a link.*PENSTOCK_STATE"):
         Folder(tmp_path / "store").try_out()
 
     assert names_in(tmp_path / "theirs") == []
@@ -234,12 +234,19 @@ def shared_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(made)
 
 
+def dead_socket(path: Path) -> None:
+    """What a process that was killed leaves behind."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
+        dead.bind(str(path))
+
+
 @pytest.mark.parametrize("where", ["the store's", "all stores'"])
 def test_waking_removes_nothing_behind_a_link(tmp_path, shared_tmp, where):
     bell = WakeSender(tmp_path / "jobs.db")
     aim = shared_tmp / "x" / bell.folder.name
     aim.mkdir(parents=True)
     (aim / "passwd").write_text("root")
+    dead_socket(aim / "dead")
     if where == "the store's":
         bell.folder.parent.mkdir(mode=0o700)
         bell.folder.symlink_to(aim)
@@ -251,19 +258,20 @@ def test_waking_removes_nothing_behind_a_link(tmp_path, shared_tmp, where):
     bell.close()
 
     assert (aim / "passwd").read_text() == "root"
+    assert (aim / "dead").exists() or where == "all stores'"  # a folder of ours, and a socket
 
 
 def test_waking_uses_no_folder_that_somebody_else_made_first(tmp_path, shared_tmp):
     bell = WakeSender(tmp_path / "jobs.db")
     bell.folder.mkdir(parents=True)
-    (bell.folder / "passwd").write_text("root")
+    dead_socket(bell.folder / "dead")
     if given_away(bell.folder.parent):
         given_away(bell.folder)
         waiter = Waiter(bell.folder, lambda: 0)
         bell.ring()
         waiter.close()
         assert not waiter.listens
-        assert names_in(bell.folder) == ["passwd"]
+        assert names_in(bell.folder) == ["dead"]
     bell.close()
 
 
@@ -271,8 +279,7 @@ def test_waking_removes_the_sockets_of_the_dead_and_no_file(tmp_path, shared_tmp
     bell = WakeSender(tmp_path / "jobs.db")
     bell.folder.mkdir(parents=True, mode=0o700)
     (bell.folder / "a file").touch()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
-        dead.bind(str(bell.folder / "dead"))
+    dead_socket(bell.folder / "dead")
 
     bell.ring()
     bell.close()
