@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import uuid
@@ -337,3 +338,13 @@ def test_a_parcel_made_before_is_handed_on():
     parcel = Parcel(Ids().first(), Lane("q", "a"), [b"1", b"2"])
 
     assert pack([parcel]) == ([parcel], [])
+
+
+def test_hashes_that_are_stored_never_change():
+    """The first bytes of SHA-256, which PostgreSQL has as well: SQL makes the same lanes."""
+    lane = Lane("default", "task", 2, -1, ("gpu", "x86"))
+    name = b'["default","task",2,-1,["gpu","x86"]]'
+
+    assert lane.hash == int.from_bytes(hashlib.sha256(name).digest()[:8], "big", signed=True)
+    assert lane.hash == -1872924128129153841
+    assert derived_id("schedule", "nightly", "0.000000") == "ff788af6-213f-8dc2-a0c7-0da0ef40c399"

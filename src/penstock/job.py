@@ -82,7 +82,7 @@ def _hash(lane: Lane) -> int:
     name = msgspec.json.encode(
         [lane.queue, lane.task, lane.version, lane.priority, sorted(lane.runs_on)]
     )
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(hashlib.sha256(name).digest()[:8], "big", signed=True)
 
 
 # gc=False: made once, of what was there before, a job or an outcome is never part of a cycle, and

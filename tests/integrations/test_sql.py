@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
 import string
 import uuid
 from collections.abc import Iterator
@@ -203,14 +201,6 @@ def test_the_number_of_a_lane_is_the_same_in_sql_and_in_python(db, lane):
         ).fetchone()
 
     assert row == (lane.hash,)
-
-
-@pytest.mark.parametrize("length", [0, 1, 127, 128, 129, 256, 257, 1000])
-def test_blake2b_is_that_of_the_standard_library(db, length):
-    text = random.Random(length).randbytes(length)
-    want = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)
-
-    assert db.execute("select penstock.blake2b(%s)", (text,)).fetchone() == (want,)
 
 
 def test_ids_of_sql_have_the_layout_of_python(app, db):

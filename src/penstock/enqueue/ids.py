@@ -131,7 +131,7 @@ def moved_id(job_id: str, seconds: float) -> str:
 
 def derived_id(*parts: str) -> str:
     """The id that these parts always lead to."""
-    digest = bytearray(hashlib.blake2b("\x00".join(parts).encode(), digest_size=16).digest())
+    digest = bytearray(hashlib.sha256("\x00".join(parts).encode()).digest()[:16])
     digest[0] = 0xFF
     digest[6] = 0x80 | (digest[6] & 0x0F)
     digest[8] = 0x80 | (digest[8] & 0x3F)

@@ -119,7 +119,7 @@ def _version_of(java: Path) -> int | None:
 
 def _places(environment: Mapping[str, str], runtime: Path) -> Iterator[Path]:
     # One per runtime: two environments of this user may have two of them.
-    name = f"java-{hashlib.blake2b(str(runtime).encode(), digest_size=6).hexdigest()}"
+    name = f"java-{hashlib.sha256(str(runtime).encode()).hexdigest()[:12]}"
     cache = environment.get("XDG_CACHE_HOME")
     yield (Path(cache) if cache else Path.home() / ".cache") / "penstock" / name
     yield Path(tempfile.mkdtemp(prefix="penstock-")) / name  # a known name could be somebody else's

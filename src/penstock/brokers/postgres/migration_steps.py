@@ -45,7 +45,7 @@ class MigrationPlan:
     @property
     def digest(self) -> str:
         """Tells one set of functions from another."""
-        return hashlib.blake2b(self.functions.encode(), digest_size=8).hexdigest()
+        return hashlib.sha256(self.functions.encode()).hexdigest()[:16]
 
     def pending(self, meta: Meta) -> list[MigrationStep]:
         """What an open applies: in a store that is new, everything in order."""

@@ -120,7 +120,7 @@ class WakeSender:
     """Tells the waiters of a store, in every process, that something was committed."""
 
     def __init__(self, store: Path) -> None:
-        name = hashlib.blake2b(str(store).encode(), digest_size=8).hexdigest()
+        name = hashlib.sha256(str(store).encode()).hexdigest()[:16]
         # Not beside the file: a socket's path is limited to about 100 characters.
         self.folder = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)

@@ -74,7 +74,7 @@ def state_folder(url: str) -> Path:
 
     Under PENSTOCK_STATE, else under the state folder of the user; stores do not meet in it.
     """
-    store = hashlib.blake2b(mask(url).encode(), digest_size=8).hexdigest()
+    store = hashlib.sha256(mask(url).encode()).hexdigest()[:16]
     if given := os.environ.get(SETTING):
         return Path(given).absolute() / store
     home = os.environ.get("XDG_STATE_HOME")

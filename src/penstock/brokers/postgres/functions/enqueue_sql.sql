@@ -149,11 +149,12 @@ begin
      where l.task = p_task and l.queue = p_queue and l.version = p_version
        and l.priority = p_priority and l.runs_on = array_to_string(p_runs_on, ',');
     if not found then
-        v_hash := penstock.blake2b(convert_to(format(
+        -- As Lane.hash does: the first eight bytes, the big end first, signed.
+        v_hash := ('x' || encode(substring(sha256(convert_to(format(
             '["%s","%s",%s,%s,[%s]]', p_queue, p_task, p_version, p_priority,
             (select string_agg('"' || r.tag || '"', ',' order by r.place)
                from unnest(p_runs_on) with ordinality as r (tag, place))
-        ), 'UTF8'));
+        ), 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint;
         insert into penstock.lane (hash, queue, task, version, priority, runs_on, search)
         values (v_hash, p_queue, p_task, p_version, p_priority, array_to_string(p_runs_on, ','), '')
             on conflict do nothing;
