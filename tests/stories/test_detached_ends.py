@@ -151,13 +151,15 @@ def test_nothing_is_claimed_while_the_folder_has_no_room(story: DetachedStory):
     assert "the store does not answer" not in fleet.output()
 
 
-def test_a_start_that_finds_its_disk_full_is_not_counted(story: DetachedStory):
-    """TRUST 5: a job that has not begun has not failed, however often that is so."""
+def test_a_start_that_cannot_write_its_files_is_not_counted(story: DetachedStory):
+    """TRUST 5: a job that has not begun has not failed, however often that is so.
+
+    A full disk is one reason; here a folder stands where its file is to be.
+    """
     handle = story.task("travel").enqueue(0)
     story.files.make()
-    drafts = [story.files.path / f"{handle.id}.{attempt}.draft" for attempt in range(1, 4)]
-    for draft in drafts:
-        draft.symlink_to("/dev/full")
+    for attempt in range(1, 4):
+        (story.files.path / f"{handle.id}.{attempt}.draft").mkdir()
 
     story.start()
 
