@@ -323,7 +323,7 @@ def test_a_log_that_is_not_there_is_not_cut(tmp_path):
 
 _TAKES_IN_A_STRAY = """
 import os, subprocess, sys, time
-from penstock.worker.detached.limits import Limits
+from penstock.worker.detached.limits import ProcessLimits
 from penstock.worker.detached.processes import let_strays_go, take_in_strays
 
 take_in_strays()
@@ -332,8 +332,8 @@ start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!
 subprocess.run([sys.executable, "-c", start], check=True)
 os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
 let_strays_go(own=0)
-print(Limits(cpu=0.25).exceeded(os.getpid()))
-print(Limits(cpu=60).exceeded(os.getpid()))
+print(ProcessLimits(cpu=0.25).exceeded(os.getpid()))
+print(ProcessLimits(cpu=60).exceeded(os.getpid()))
 """
 
 

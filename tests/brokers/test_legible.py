@@ -41,7 +41,7 @@ def test_whose_rule_it_is_and_why(broker):
 
 def test_what_a_job_leaves_behind(broker, clock):
     job = enqueue_and_claim(broker, clock)
-    notebook = Notebook(lambda: broker, job)
+    notebook = Notebook(lambda: broker, job, lambda question: question())
 
     notebook.progress(Progress(0.5, HOSTILE))
     notebook.line(LogLine(clock.now(), "info", HOSTILE))

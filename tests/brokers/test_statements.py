@@ -33,8 +33,8 @@ class Two(SqlFiles):
         (Statements, "brokers/tables"),
         (SqliteStatements, "brokers/sqlite"),
         (PostgresStatements, "brokers/postgres"),
-        (BenchStatements, "bench/postgres"),
-        (RawStatements, "bench"),
+        (BenchStatements, "tools/bench/postgres"),
+        (RawStatements, "tools/bench"),
     ],
     ids=lambda each: each if isinstance(each, str) else each.__name__,
 )

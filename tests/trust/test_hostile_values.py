@@ -263,7 +263,7 @@ NAMES = {
     "200 characters": "n" * 200,
     "right to left": "\u05e9\u05dc\u05d5\u05dd-\u0645\u0631\u062d\u0628\u0627",
     "emoji": "queue-\U0001f980",
-    "a path": "../../mail/%2e%2e?x=1&y=#frag",
+    "a path": "mail/../../%2e%2e?x=1&y=#frag",
     "quotes": "'; drop table penstock_job; --",
     "spaces": " a b ",
 }

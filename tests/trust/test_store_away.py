@@ -478,7 +478,8 @@ def test_a_timeout_ends_the_wait(away, asynchronous):
         def late() -> None:
             meet()
 
-    with working(app):
+    stuck: list[str] = []
+    with working(app, on_stuck=stuck.append):
         job = away.ended(late.enqueue().id)
 
     assert (job.state, job.reason) == (State.FAILED, "timeout"), job.error
@@ -486,6 +487,7 @@ def test_a_timeout_ends_the_wait(away, asynchronous):
         event for event in away.beside.broker.history(job=job.id) if event.kind == "attempt"
     ]
     assert attempt.at - attempt.started_at < 6
+    assert stuck == []  # its process, with all the others in it, need not be replaced
 
 
 def test_a_worker_that_stops_hands_the_job_back(away):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from penstock.broker.protocol import Broker
+from penstock.broker.bulk import Bulk
+from penstock.broker.control import Control
+from penstock.broker.core import Core
+from penstock.broker.look import Look
 from penstock.cli.root import root
 from penstock.web.routes import ROUTES
 
@@ -26,7 +29,8 @@ def commands() -> set[str]:
 
 def verbs() -> set[str]:
     fields = {"clock", "relaxed", "apart", "poll_seconds"}
-    return {name for name in vars(Broker) if not name.startswith("_")} - fields
+    groups = (Core, Control, Look, Bulk)
+    return {name for group in groups for name in vars(group) if not name.startswith("_")} - fields
 
 
 def named(cells: list[str]) -> set[str]:

@@ -238,7 +238,7 @@ def test_an_earlier_grant_of_everything_is_taken_back(plain, logins):
 @pytest.mark.parametrize(
     "statement",
     [
-        "delete from penstock.rules.rule",
+        "delete from penstock.rule",
         "delete from penstock.rule where kind = 'block'",
         "update penstock.rule set until = 0",
         "update penstock.rule set kind = 'pause' where kind = 'block'",
@@ -255,7 +255,7 @@ def test_raw_sql_does_not_reach_a_block(plain, logins, statement):
 
     assert blocks(plain) == [("block", "mail", "fraud")]
     with psycopg.connect(plain) as connection:
-        assert connection.execute("select until from penstock.rules.rule").fetchall() == [(None,)]
+        assert connection.execute("select until from penstock.rule").fetchall() == [(None,)]
 
 
 def test_an_admin_blocks_and_unblocks(admin):
@@ -356,7 +356,7 @@ def test_a_table_in_the_place_of_the_catalogs_makes_nobody_an_admin(plain, login
         )
         connection.execute("set search_path = pg_temp, public, pg_catalog")
         assert connection.execute("select penstock.may_block()").fetchone() == (False,)
-        assert connection.execute("delete from penstock.rules.rule").rowcount == 0
+        assert connection.execute("delete from penstock.rule").rowcount == 0
 
     assert blocks(plain) == [("block", "mail", "fraud")]
 
