@@ -18,9 +18,9 @@ _ABOVE_ALL = b"\xff" * 16  # no id: they have a version
 
 
 class MadeAt(NamedTuple):
-    """When a job was made: of two jobs the greater one is the newer, whatever their ids.
+    """Sort key, newest first. Derived ids carry no time, so they sort by `enqueued_at`.
 
-    The time of a derived id is told in the form of the others, and is above all ids of its tick.
+    That time is written as the ids of its tick begin, and sorts above all of them.
     """
 
     tick: str

@@ -85,7 +85,7 @@ def resume(
     app: AppTarget = None,
     json: Json = False,
 ) -> None:
-    """Take a pause back: the same words as it was set with.
+    """Remove a pause. Give the same queue, task, tag or key it was set with.
 
     Example: penstock resume mail
     """

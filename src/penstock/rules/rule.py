@@ -378,7 +378,7 @@ class Limits:
                     free_in = at + window - self._now
                     break
             left.append(Room(max(0, jobs - used), rule, free_in))
-        # Of two that leave nothing the one that ends with no known time says more.
+        # If both limits are exhausted, report the one with no known end.
         return min(left, key=lambda room: (room.jobs, -_waits(room)))
 
 

@@ -24,7 +24,7 @@ class NeedsGone(Exception):
 
 
 def has_room(body: bytes) -> bool:
-    """Whether something is to be filled in: quick, and wrong at most for a body that says so."""
+    """Whether an output is to be filled in: a substring test; a false positive is harmless."""
     return b'"fill":' in body
 
 

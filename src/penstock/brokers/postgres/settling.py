@@ -160,7 +160,7 @@ class PostgresSettling(PostgresEnqueuing):
         return [bool(mark) for mark in marks or b""]
 
     def successes(self, pairs: Sequence[Pair]) -> tuple[bytes | None, ...] | None:
-        """As the function below says; None as well if others wait for one, or follow from it."""
+        """As the function below; None for flow members and for jobs that spawned others."""
         if any(b'"flow":' in job.body or outcome.spawned for job, outcome in pairs):
             return None
         relaxed = not self._durable(job.queue for job, _ in pairs)

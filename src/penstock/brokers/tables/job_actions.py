@@ -263,7 +263,7 @@ class JobActions(Working[StoreT]):
 
     def _locked_rows(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Row]:
         """The jobs' own rows, in the order asked for."""
-        # Locked in the order of ids: two callers with ids in common cannot wait for each other. But
+        # Locked in the order of ids: two callers with ids in common cannot deadlock. But
         # those in flows after the locks of these, which come after the rows of jobs that run.
         later = self._members_among(db, wanted)
         first = self._in_order(db, [raw for raw in wanted if raw not in later])

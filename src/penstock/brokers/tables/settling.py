@@ -95,7 +95,7 @@ class Settling(Generic[StoreT]):
             settled_now = self._settle_rows(change, [pairs[index] for index in rows])
             for index, fresh in zip(rows, settled_now, strict=True):
                 accepted[index] = fresh
-        # In order, here and below: two that lock the same ones in two orders wait for each other.
+        # Locked in id order, here and below, so that two settlements cannot deadlock.
         numbers = sorted(leases)
         marks = change.db.each(self.store.sql.lease_marks, [(number,) for number in numbers])
         for number, found in zip(numbers, marks, strict=True):

@@ -137,7 +137,7 @@ REST: tuple[Route, ...] = (
     _post("/delete", "delete", jobs.delete, "Forget jobs.", jobs.Acted, jobs.Act),
     _post("/signal", "signal", jobs.signal, "End whoever waits.", jobs.Signalled, jobs.Signal),
     _post("/pause", "pause", rules.pause, "Hold jobs back.", rules.Set, rules.About),
-    _post("/resume", "resume", rules.resume, "Take a pause back.", rules.Cleared, rules.Gone),
+    _post("/resume", "resume", rules.resume, "Remove a pause.", rules.Cleared, rules.Gone),
     _post(
         "/block", "block", rules.block, "Hold jobs back.", rules.Set, rules.About, role=Role.ADMIN
     ),

@@ -55,7 +55,7 @@ def server(look: DoctorCheck) -> Found:
     if settings.get("idle_in_transaction_session_timeout") == "0":
         yield Fact(
             "settings",
-            "a session may stay idle in a transaction for ever, and hold the horizon",
+            "idle_in_transaction_session_timeout is off: one forgotten transaction can stop vacuum",
             "set idle_in_transaction_session_timeout, for example to 10min",
         )
 
