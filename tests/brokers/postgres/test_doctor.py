@@ -69,7 +69,11 @@ def test_a_database_that_does_not_wait_for_its_disk_is_red(store):
 
 
 def test_a_session_may_stay_idle_for_ever_which_is_a_hint(store):
-    [hint] = [each for each in findings(store, "settings") if "idle_in_transaction_session_timeout is off" in each.says]
+    [hint] = [
+        each
+        for each in findings(store, "settings")
+        if "idle_in_transaction_session_timeout is off" in each.says
+    ]
 
     assert hint.colour is Colour.GREEN
     assert "idle_in_transaction_session_timeout" in hint.remedy
