@@ -13,24 +13,24 @@ class Bulk(Protocol):
     """Frames in and out, for Spark: writes in parts that appear at once, and parallel reads."""
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
-        """Keep these jobs as more of one part of a write: nothing of it is seen until `publish`.
+        """Keep these jobs as more of one part of a write, unseen until `commit_write`.
 
         They are checked as `enqueue` would. What this part holds already is left as it is, so that
         the same call may be made again.
         """
         ...
 
-    def publish(self, write: str, parts: Mapping[str, int]) -> int:
+    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
         """Store what these parts of a write hold, all or nothing, and forget its other parts.
 
         `parts` says how many jobs each has; if one holds another number, all of it is refused. Ids
-        that were stored before and standing unique jobs are left as they are. A write is published
-        once: again, whatever its parts, stores nothing. Returns how many jobs were published.
+        that were stored before and standing unique jobs are left as they are. A write is committed
+        once: again, whatever its parts, stores nothing. Returns how many jobs were committed.
         """
         ...
 
     def discard(self, write: str) -> None:
-        """Forget what is staged of a write; what was published of it stays."""
+        """Forget what is staged of a write; what was committed of it stays."""
         ...
 
     def reach(

@@ -21,7 +21,13 @@ MOST_PRIORITY = 100
 MOST_VERSION = 2**31 - 1
 AHEAD_SECONDS = 60
 _PATH = re.compile(r"(?:^|:)\s*\.{0,2}/|\.py\s*(?::|\Z)", re.IGNORECASE)
+ACTIONS = ("cancel", "retry", "delete")
 _SCOPES = ("started", "ended", "time")
+
+
+def check_action(action: str) -> None:
+    if action not in ACTIONS:
+        raise Refused(f"{action!r} is nothing that is done to jobs; there are {', '.join(ACTIONS)}")
 
 
 def check_lane(lane: Lane) -> None:

@@ -1,65 +1,45 @@
-"""What people and schedules do to jobs, rules, schedules and lakes."""
+"""What people and schedules do to jobs and records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from penstock.broker.lake_mark import Mark
-from penstock.rules.rule import Rule, RuleKind
+from penstock.broker.records import Record
+from penstock.broker.values import Action
 from penstock.schedules.schedule import Decision, Schedule
+
+R = TypeVar("R", bound=Record)
 
 
 class Control(Protocol):
-    """What people and schedules do to jobs, rules, schedules and lakes."""
+    """What people and schedules do to jobs and records."""
 
-    def cancel(
+    def act(
         self,
-        ids: Sequence[str],
+        action: Action,
+        ids: Sequence[str] = (),
         author: str = "",
         reason: str = "",
         *,
         flow: str | None = None,
         part_of: str | None = None,
     ) -> list[str]:
-        """End jobs that have not ended; returns those it applied to.
+        """Cancel, retry or delete jobs, in one transaction; returns the ids it applied to.
 
-        A ready one is cancelled at once. A running one is told, and whichever comes first, its own
-        end or the worker's word, stands. With `flow`, all jobs of that flow, in one transaction.
-        `part_of` names the recorded deed of a person that this is a part of (see `record`).
-        """
-        ...
+        With `flow`, all jobs of that flow that it can apply to. `part_of` names the recorded
+        operation of a person that this is a part of (see `audit`).
 
-    def retry(
-        self,
-        ids: Sequence[str],
-        author: str = "",
-        reason: str = "",
-        *,
-        flow: str | None = None,
-        part_of: str | None = None,
-    ) -> list[str]:
-        """Make failed and cancelled jobs ready again, counters at zero; scheduled ones due now.
+        cancel: end jobs that have not ended. A ready one is cancelled at once. A running one is
+        told, and whichever comes first, its own end or the worker's word, stands.
 
+        retry: make failed and cancelled jobs ready again, counters at zero; scheduled ones due now.
         In a flow, the jobs that were cancelled because of it wait again. One that was itself
         cancelled because of a need waits, until that need is retried and succeeds; if the need is
         not there any more to be retried, it is left as it is. One that waited for a signal does so
-        again, without a time limit if that is over. With `flow`, all jobs of that flow that ended
-        without success, in one transaction.
-        """
-        ...
+        again, without a time limit if that is over.
 
-    def delete(
-        self,
-        ids: Sequence[str],
-        author: str = "",
-        reason: str = "",
-        *,
-        flow: str | None = None,
-        part_of: str | None = None,
-    ) -> list[str]:
-        """Forget jobs that are not running: place, arguments and result. History rows stay.
-
+        delete: forget jobs that are not running: place, arguments and result. History rows stay.
         With `flow`, that flow as a whole: its jobs, its state, and what it is found by. Those that
         run are taken from their workers: whatever these still write of them is stale.
         """
@@ -76,40 +56,29 @@ class Control(Protocol):
         """
         ...
 
-    def set_rule(self, rule: Rule) -> Rule:
-        """Put a rule in force: once this returned, nothing it covers starts. Twice is once.
+    def put(self, record: R, author: str = "", reason: str = "") -> R:
+        """Keep a record under its id, and return it as it is kept. Twice is once.
 
-        Of a limit or an order: what was claimed before goes on. An order whose queue has another
-        is refused: that one is to be taken back before.
+        A Rule is in force once this returned: nothing that a pause or a block covers starts; of a
+        limit or an order, what was claimed before goes on. An order whose queue has another is
+        refused: that one is to be cleared first.
+
+        A Schedule that is new begins now, and so does one whose times changed: no slot before is
+        ever decided. Any other change leaves how far it is decided, and whether it is paused.
+
+        A Mark says how far a lake has this history, and is returned with its gap. Rows behind it
+        are pruned `hold` seconds later than others, and named in its gap before they go. A gap
+        stays until a mark is put that names it. A mark goes on, never back, unless it is
+        `restored`. Refused if the position is not of this history.
         """
         ...
 
-    def clear_rule(
-        self,
-        kind: RuleKind,
-        queue: str | None = None,
-        task: str | None = None,
-        author: str = "",
-        reason: str = "",
-        *,
-        version: int | None = None,
-        tag: tuple[str, str] | None = None,
-        key: str | None = None,
-        per_key: bool = False,
-    ) -> bool:
-        """Take back the rule that names just this; False if there was none."""
-        ...
+    def clear(self, kind: type[Record], record_id: str, author: str = "", reason: str = "") -> bool:
+        """Forget a record of this kind; False if there was none.
 
-    def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
-        """Keep a schedule under its name, and return it as it is kept; the same again is nothing.
-
-        One that is new begins now, and so does one whose times changed: no slot before is ever
-        decided. Any other change leaves how far it is decided, and whether it is paused, as it is.
+        The id of a rule is `Rule.id` (or `rule_id(...)`), of a schedule its name, of a mark its
+        lake. The jobs of a schedule stay.
         """
-        ...
-
-    def clear_schedule(self, name: str, author: str = "", reason: str = "") -> bool:
-        """Forget a schedule; its jobs stay. False if there was none."""
         ...
 
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
@@ -121,20 +90,7 @@ class Control(Protocol):
         """
         ...
 
-    def set_mark(self, mark: Mark, *, back: bool = False) -> Mark:
-        """Keep how far a lake has this history; returns the mark as it is kept, with its gap.
-
-        Rows behind it are pruned `mark.hold` seconds later than others, and named in its gap before
-        they go. A gap stays until a mark is set that names it. A mark goes on, never back, but with
-        `back`, from a lake that was restored. Refused if the position is not of this history.
-        """
-        ...
-
-    def clear_mark(self, lake: str, author: str = "", reason: str = "") -> bool:
-        """Forget a lake: nothing is kept for it any more. False if there was none."""
-        ...
-
-    def record(
+    def audit(
         self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
     ) -> None:
         """Write down in the history what a person did that no other verb has a row for.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from penstock.app.clock import AnyClock
-from penstock.broker.values import Batch, Enqueued, Renewed, Transaction
+from penstock.broker.traits import Traits
+from penstock.broker.values import Batch, Claimed, Enqueued, Renewed, Settlement, Wanted
 from penstock.broker.views import Count, Event, Note, Why, WorkerRow
 from penstock.flows.flow import Flow
-from penstock.job import Job, Outcome, Parcel
+from penstock.job import Job, Parcel
 
 
 class Core(Protocol):
@@ -17,17 +18,7 @@ class Core(Protocol):
 
     clock: AnyClock
 
-    # Queues whose jobs need not be on the disk when enqueue or settle returns: a crash of the
-    # machine may lose the last that were enqueued, and run the last that ended again.
-    relaxed: frozenset[str]
-
-    # It works in another process, so that this one can run jobs meanwhile.
-    apart: bool
-
-    @property
-    def poll_seconds(self) -> float:
-        """How long a worker that waits for a hint need not look for itself."""
-        ...
+    traits: Traits
 
     def enqueue(
         self,
@@ -51,14 +42,10 @@ class Core(Protocol):
         """
         ...
 
-    def claim(
-        self,
-        worker: WorkerRow,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        sizes: Mapping[str, int] | None = None,
-    ) -> list[Job[Any]]:
-        """Take due jobs that this worker can run: ready -> running, attempt + 1, held by a lease.
+    def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
+        """Hand out due jobs to these workers: ready -> running, attempt + 1, held by a lease.
+
+        First `settlements` are applied, as `settle` does, in the same round trip.
 
         Only tasks and versions that the worker declares (a job's version at most the worker's), and
         jobs that require tags only where the worker has them all; none that a rule keeps back, and
@@ -66,13 +53,12 @@ class Core(Protocol):
         Higher priority first, with ageing: a minute of waiting is worth one step of priority.
         Between equals the oldest first; first in, first out per lane. A queue under an order is
         handed out by key in turn, and under "wait" and "skip" one job of a key at a time, by id,
-        whoever else claims: see `penstock.rules.key_order`. `sizes` bounds the number per task. A
-        job that lapsed before, and an at-most-once job, come in a lease of their own.
-        Registers or renews the worker's row on the way.
+        whoever else claims: see `penstock.rules.key_order`. A job that lapsed before, and an
+        at-most-once job, come in a lease of their own. Registers or renews the workers' rows.
         """
         ...
 
-    def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+    def settle(self, pairs: Sequence[Settlement]) -> list[bool]:
         """Apply outcomes to claimed jobs; False for each that this attempt no longer holds.
 
         State, counters, result, unique key and history are one transaction. A lapse beyond the
@@ -88,17 +74,6 @@ class Core(Protocol):
         success. The nodes of its flow are added to the job's own, and whoever needs the job's node
         needs those of them, too, that none of the others does.
         """
-        ...
-
-    def settle_and_claim(
-        self,
-        pairs: Sequence[tuple[Job[Any], Outcome]],
-        worker: WorkerRow,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        sizes: Mapping[str, int] | None = None,
-    ) -> tuple[list[bool], list[Job[Any]]]:
-        """Settle, then claim, in one round trip."""
         ...
 
     def renew(
@@ -131,17 +106,6 @@ class Core(Protocol):
         """
         ...
 
-    def rules_version(self) -> int:
-        """A number that changes with the rules; cheap enough to look at before every start.
-
-        A schedule that is put changes it too: then the timetables of all workers are read anew.
-        """
-        ...
-
-    def begin(self) -> Transaction:
-        """Open a transaction of the broker's own database; refused by a store that has none."""
-        ...
-
     def recover(
         self,
         by: str | None = None,
@@ -161,7 +125,7 @@ class Core(Protocol):
         """Forget what ended before this time: history, kept jobs, notes, ids; returns the rows.
 
         History that a lake has not yet stays longer, and so do jobs that are read out of it: see
-        `set_mark`.
+        `penstock.broker.lake_mark`.
         """
         ...
 

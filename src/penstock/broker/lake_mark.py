@@ -39,6 +39,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     gap: Gap | None = None
     told_at: float = 0.0  # when the lake last said how far it has come
     gap_at: float = 0.0  # when the history last told of the gap
+    # Of one that is put: the lake was restored, and its mark may go back. Never kept.
+    restored: bool = False
 
 
 def check_mark(mark: Mark, newest: int) -> None:
@@ -53,12 +55,10 @@ def check_mark(mark: Mark, newest: int) -> None:
         raise ahead(mark.position, newest)
 
 
-def moved(
-    kept: Mark | None, mark: Mark, now: float, oldest: Callable[[], int | None], *, back: bool
-) -> Mark:
+def moved(kept: Mark | None, mark: Mark, now: float, oldest: Callable[[], int | None]) -> Mark:
     """The mark as it is to be kept; `oldest` finds the first row that the history still has."""
     position = mark.position
-    if kept is not None and not back:
+    if kept is not None and not mark.restored:
         position = max(position, kept.position)
     gap = None if kept is None or kept.gap == mark.gap else kept.gap
     # All that is known of the time in which this lake was not, or as one that had more.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from penstock.broker.filter import Filter
-from penstock.broker.lake_mark import Mark
+from penstock.broker.records import Record
 from penstock.broker.views import Note, Page, WorkerRow
 from penstock.flows.flow import FlowPage, FlowRow, Gift
-from penstock.rules.rule import Rule
-from penstock.schedules.schedule import Schedule
+
+R = TypeVar("R", bound=Record)
 
 
 class Look(Protocol):
@@ -41,18 +41,12 @@ class Look(Protocol):
         """
         ...
 
-    def gifts(self, node: str) -> list[Gift]:
+    def outputs(self, node: str) -> list[Gift]:
         """The outputs of a node's jobs, in their order."""
         ...
 
-    def rules(self) -> list[Rule]: ...
-
-    def schedules(self) -> list[Schedule]:
-        """Every schedule as it is kept, by name."""
-        ...
-
-    def marks(self) -> list[Mark]:
-        """How far every lake has this history, by its name."""
+    def records(self, kind: type[R]) -> list[R]:
+        """Every record of this kind: rules in force, schedules by name, marks by lake."""
         ...
 
     def workers(self) -> list[WorkerRow]:

@@ -3,11 +3,11 @@
     enqueue --> claim --> settle            and beside it, for workers that die:
                                             renew --> (silence) --> recover
 
-45 verbs in four groups:
+34 verbs in four groups:
 
-    Core      18  what a producer and a worker need: broker/core.py
-    Control   12  what people and schedules do: broker/control.py
-    Look       9  what people see: broker/look.py
+    Core      15  what a producer and a worker need: broker/core.py
+    Control    6  what people and schedules do: broker/control.py
+    Look       7  what people see: broker/look.py
     Bulk       6  frames in and out, for Spark: broker/bulk.py
 
 The docstring of a verb is its promise. The conformance suite in tests/brokers, one file per verb,

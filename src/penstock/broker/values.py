@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from penstock.broker.views import WorkerRow
 from penstock.job import Job, Outcome
+
+Action = Literal["cancel", "retry", "delete"]  # what a person does to jobs
+Settlement = tuple[Job[Any], Outcome]  # a claimed job, and how its attempt ended
 
 RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
 STAGED_SECONDS = 86400.0  # how long a write that nobody adds to or publishes is kept
@@ -26,6 +30,25 @@ class Enqueued(msgspec.Struct, frozen=True):
     known: frozenset[str] = frozenset()  # ids that were stored before, and were left as they are
     standing: Mapping[str, str] = {}  # not stored: id -> the job that holds its unique key
     batch: int = 0  # rows stored so far under the batch's id
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What one worker asks for: up to `limit` jobs of these queues (None: of any).
+
+    `sizes` bounds the number per task.
+    """
+
+    worker: WorkerRow
+    limit: int = 1
+    queues: Collection[str] | None = None
+    sizes: Mapping[str, int] | None = None
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What a claim handed out, and which of the settlements that it carried were accepted."""
+
+    jobs: Sequence[list[Job[Any]]]  # for each `Wanted`, in their order
+    accepted: list[bool]  # for each settlement: False if that attempt no longer held the job
 
 
 class Renewed(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ many run, and how many start in a time, over all workers together: `Limits` is t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -106,6 +107,11 @@ class Rule(msgspec.Struct, frozen=True):
         """What tells it from others: a rule set at the same place takes the other's place."""
         return self.kind, self.queue, self.task, self.version, self.tag, self.key, self.per_key
 
+    @property
+    def id(self) -> str:
+        """The same for rules of one place: what a rule is cleared by."""
+        return _id_of(self.place)
+
     def in_force(self, now: float) -> bool:
         return self.until is None or now < self.until
 
@@ -168,6 +174,7 @@ class Rule(msgspec.Struct, frozen=True):
     def data(self, *, in_force: bool) -> dict[str, Any]:
         """What the history keeps of a change."""
         data: dict[str, Any] = {
+            "id": self.id,
             "kind": self.kind,
             "queue": self.queue,
             "task": self.task,
@@ -186,6 +193,31 @@ POLICIES = ("wait", "skip", "fair")
 _LONGEST_WINDOW = 86400.0
 _LONGEST_NAMES = {"queue": MOST_NAME_CHARACTERS, "task": MOST_NAME_CHARACTERS, "key": 500}
 _MOST = 2**31 - 1
+
+
+def rule_id(
+    kind: RuleKind,
+    queue: str | None = None,
+    task: str | None = None,
+    *,
+    version: int | None = None,
+    tag: tuple[str, str] | None = None,
+    key: str | None = None,
+    per_key: bool = False,
+) -> str:
+    """The id of the rule that names just this, whatever it says of it."""
+    names = [None if name is None else legible(name) for name in (queue, task, key)]
+    words = None if tag is None else (legible(tag[0]), legible(tag[1]))
+    return _id_of((kind, names[0], names[1], version, words, names[2], per_key))
+
+
+def _id_of(place: Hashable) -> str:
+    return hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:12]
+
+
+def signed(rule: Rule, author: str, reason: str) -> Rule:
+    """The rule with its author and reason, unless it names others already."""
+    return msgspec.structs.replace(rule, author=rule.author or author, reason=rule.reason or reason)
 
 
 def _order_of(queue: str) -> Hashable:

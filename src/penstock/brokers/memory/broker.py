@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Never
+from typing import Any, TypeVar
 
 import msgspec
 
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
+from penstock.broker.checks import check_action
 from penstock.broker.filter import Filter
-from penstock.broker.lake_mark import Mark
 from penstock.broker.newest_first import below, made
+from penstock.broker.records import Record, Records
 from penstock.broker.slice import check_last
-from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued, Renewed
+from penstock.broker.traits import Traits
+from penstock.broker.values import (
+    RETENTION_SECONDS,
+    Action,
+    Batch,
+    Claimed,
+    Enqueued,
+    Renewed,
+    Settlement,
+    Wanted,
+)
 from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow, recorded, who_and_why
 from penstock.brokers.memory.containers import lane_of, may_take
 from penstock.brokers.memory.flows import known_flow
@@ -32,36 +43,46 @@ from penstock.brokers.memory.staging import MemoryStaging
 from penstock.brokers.memory.store import MemoryStore
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowPage, FlowRow, Gift, check_flow
-from penstock.job import Job, Outcome, Parcel, State, lapsed, put_back
+from penstock.job import Job, Parcel, State, lapsed, put_back
 from penstock.operate.why import explain, held_by
 from penstock.rules.key_order import in_turn, policies
-from penstock.rules.rule import Limits, Rule, RuleKind, check_rule, rule_over_job
+from penstock.rules.rule import Limits, RuleKind, rule_over_job
 from penstock.schedules.schedule import Decision, Schedule
 
+R = TypeVar("R", bound=Record)
+
 MOST_FOUND = 1000
+POLL_SECONDS = 0.5  # how late a delayed job may start
 _LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)
 
 
 class MemoryBroker(MemoryStaging, MemoryReading):
     """Jobs in this process; safe between threads, gone when the process ends."""
 
-    apart = False
-    poll_seconds = 0.5  # how late a delayed job may start
-
     def __init__(
         self, clock: AnyClock = SYSTEM_CLOCK, retention: float = RETENTION_SECONDS
     ) -> None:
         super().__init__()
         self.clock = clock
-        self.retention = retention
-        self.relaxed: frozenset[str] = frozenset()  # nothing here is on a disk
         # Re-entrant: a signal handler may call wake() while this thread is inside a verb.
         self._lock = threading.Condition(threading.RLock())
         self._store = MemoryStore(clock)
-        self._schedules = MemorySchedules(self._store)
         self._rules = MemoryRules(self._store)
+        self._schedules = MemorySchedules(self._store, self._rules)
         self._marks = Marks(self._store)
-        self._look_after = MemoryJobActions(self._store)
+        self._records = Records(self._rules, self._schedules, self._marks)
+        actions = MemoryJobActions(self._store)
+        self._actions: dict[Action, Act] = {
+            "cancel": actions.cancel,
+            "retry": actions.retry,
+            "delete": actions.delete,
+        }
+        self.traits = Traits(
+            name="the memory broker",
+            retention=retention,
+            poll_seconds=lambda: POLL_SECONDS,
+            rules_version=lambda: self._rules.version,
+        )
         self._turns = Turns(self._store)
         self._seen = threading.local()
 
@@ -95,17 +116,17 @@ class MemoryBroker(MemoryStaging, MemoryReading):
 
     # Work
 
-    def claim(
-        self,
-        worker: WorkerRow,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        sizes: Mapping[str, int] | None = None,
-    ) -> list[Job[Any]]:
+    def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
+        with self._lock:
+            accepted = self.settle(settlements) if settlements else []
+            return Claimed([self._claim(each) for each in wanted], accepted)
+
+    def _claim(self, wanted: Wanted) -> list[Job[Any]]:
+        worker, limit, queues, sizes = wanted.worker, wanted.limit, wanted.queues, wanted.sizes
         with self._lock:
             if limit <= 0:
                 return []
-            now, store, rules = self.clock.now(), self._store, self.rules()
+            now, store, rules = self.clock.now(), self._store, self._rules.all()
             store.keep_alive(worker, claimed_at=now)
             store.expire()
             # Ageing: a minute of waiting is worth one step of priority.
@@ -138,24 +159,13 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             store.write_down(limits.started)
             return taken
 
-    def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+    def settle(self, pairs: Sequence[Settlement]) -> list[bool]:
         with self._lock:
             accepted = [self._store.settle(job, outcome) for job, outcome in pairs]
-            if any(rule.kind in _LETTING_GO for rule in self._rules.in_force()):
+            if any(rule.kind in _LETTING_GO for rule in self._rules.all()):
                 self._store.hints += 1  # what ended may have made room, or let its key go
             self._lock.notify_all()
             return accepted
-
-    def settle_and_claim(
-        self,
-        pairs: Sequence[tuple[Job[Any], Outcome]],
-        worker: WorkerRow,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        sizes: Mapping[str, int] | None = None,
-    ) -> tuple[list[bool], list[Job[Any]]]:
-        with self._lock:
-            return self.settle(pairs), self.claim(worker, queues, limit, sizes)
 
     def renew(
         self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
@@ -207,14 +217,6 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             self._store.hints += 1
             self._lock.notify_all()
 
-    def rules_version(self) -> int:
-        return self._rules.version
-
-    def begin(self) -> Never:
-        raise Refused(
-            "the memory broker has no database of its own: transaction() needs a store in SQL"
-        )
-
     # Look after
 
     def recover(
@@ -264,47 +266,20 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             store.given_up = {name: at for name, at in store.given_up.items() if at >= before}
             return rows - store.rows()
 
-    def cancel(
+    def act(
         self,
-        ids: Sequence[str],
+        action: Action,
+        ids: Sequence[str] = (),
         author: str = "",
         reason: str = "",
         *,
         flow: str | None = None,
         part_of: str | None = None,
     ) -> list[str]:
-        told = who_and_why(author, reason, flow or part_of)
-        return self._act(self._look_after.cancel, ids, told, flow)
-
-    def retry(
-        self,
-        ids: Sequence[str],
-        author: str = "",
-        reason: str = "",
-        *,
-        flow: str | None = None,
-        part_of: str | None = None,
-    ) -> list[str]:
-        told = who_and_why(author, reason, flow or part_of)
-        return self._act(self._look_after.retry, ids, told, flow)
-
-    def delete(
-        self,
-        ids: Sequence[str],
-        author: str = "",
-        reason: str = "",
-        *,
-        flow: str | None = None,
-        part_of: str | None = None,
-    ) -> list[str]:
-        told = who_and_why(author, reason, flow or part_of)
-        return self._act(self._look_after.delete, ids, told, flow)
-
-    def _act(
-        self, act: Act, ids: Sequence[str], told: dict[str, str], flow: str | None
-    ) -> list[str]:
+        check_action(action)
+        asked = who_and_why(author, reason, flow or part_of)
         with self._lock:
-            done = act(ids, told, flow)
+            done = self._actions[action](ids, asked, flow)
             self._lock.notify_all()
             return done
 
@@ -314,55 +289,26 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             self._lock.notify_all()
             return ended
 
-    def set_rule(self, rule: Rule) -> Rule:
-        check_rule(rule)
+    def put(self, record: R, author: str = "", reason: str = "") -> R:
         with self._lock:
-            return self._rules.put(rule)
+            return self._records.put(record, author, reason)
 
-    def clear_rule(
-        self,
-        kind: RuleKind,
-        queue: str | None = None,
-        task: str | None = None,
-        author: str = "",
-        reason: str = "",
-        *,
-        version: int | None = None,
-        tag: tuple[str, str] | None = None,
-        key: str | None = None,
-        per_key: bool = False,
-    ) -> bool:
+    def clear(self, kind: type[Record], record_id: str, author: str = "", reason: str = "") -> bool:
         with self._lock:
-            place = (kind, queue, task, version, tag, key, per_key)
-            cleared = self._rules.clear(place, author, reason)
+            cleared = self._records.clear(kind, record_id, author, reason)
             if cleared:
                 self.wake()
             return cleared
 
-    def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
+    def records(self, kind: type[R]) -> list[R]:
         with self._lock:
-            before = self._schedules.all()
-            kept = self._schedules.put(schedule, author, reason)
-            self._rules.version += kept not in before
-            return kept
-
-    def clear_schedule(self, name: str, author: str = "", reason: str = "") -> bool:
-        with self._lock:
-            return self._schedules.clear(name, author, reason)
+            return self._records.records(kind)
 
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
         with self._lock:
-            return self._schedules.decide(schedule, decisions, self.enqueue, self.cancel)
+            return self._schedules.decide(schedule, decisions, self.enqueue, self.act)
 
-    def set_mark(self, mark: Mark, *, back: bool = False) -> Mark:
-        with self._lock:
-            return self._marks.put(mark, back=back)
-
-    def clear_mark(self, lake: str, author: str = "", reason: str = "") -> bool:
-        with self._lock:
-            return self._marks.clear(lake, author, reason)
-
-    def record(
+    def audit(
         self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
     ) -> None:
         with self._lock:
@@ -397,7 +343,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
 
     def count(self) -> list[Count]:
         with self._lock:
-            now, rules = self.clock.now(), self.rules()
+            now, rules = self.clock.now(), self._rules.all()
             counts: dict[tuple[str, str], dict[str, int]] = {}
             limits = Limits(rules, self._store.use_of, self.clock.monotonic())
             for job in sorted(self._store.jobs.values(), key=lambda job: (job.queue, job.task)):
@@ -444,12 +390,12 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             if job is not None and job.state is State.READY:
                 ahead = self._store.lines[lane_of(job)].ahead_of(job, now)
             needs = [] if job is None else self._store.flows.needs_of(job)
-            limits = Limits(self.rules(), self._store.use_of, self.clock.monotonic())
+            limits = Limits(self._rules.all(), self._store.use_of, self.clock.monotonic())
             held = None if job is None else held_by(limits, job, self._store.holders)
-            policy = None if job is None else policies(self.rules()).get(job.queue)
+            policy = None if job is None else policies(self._rules.all()).get(job.queue)
             behind = self._turns.behind(job, policy) if job and policy else None
             return explain(
-                job_id, job, now, self.rules(), self.workers(), ahead, needs, held, behind
+                job_id, job, now, self._rules.all(), self.workers(), ahead, needs, held, behind
             )
 
     def flow(self, flow_id: str) -> FlowRow | None:
@@ -466,22 +412,10 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         with self._lock:
             return self._store.flows.page(name, find or {}, after, min(max(limit, 1), MOST_FOUND))
 
-    def gifts(self, node: str) -> list[Gift]:
+    def outputs(self, node: str) -> list[Gift]:
         with self._lock:
             known = self._store.flows.node(node)
             return [] if known is None else [self._store.gift(job_id) for job_id in known.ids()]
-
-    def rules(self) -> list[Rule]:
-        with self._lock:
-            return self._rules.in_force()
-
-    def schedules(self) -> list[Schedule]:
-        with self._lock:
-            return self._schedules.all()
-
-    def marks(self) -> list[Mark]:
-        with self._lock:
-            return self._marks.all()
 
     def workers(self) -> list[WorkerRow]:
         with self._lock:

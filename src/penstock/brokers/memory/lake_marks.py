@@ -26,10 +26,10 @@ class Marks:
         self._store = store
         self._kept: dict[str, Mark] = {}
 
-    def put(self, mark: Mark, *, back: bool) -> Mark:
+    def put(self, mark: Mark, author: str, reason: str) -> Mark:  # noqa: ARG002  a lake moves its mark, nobody else does
         check_mark(mark, self._store.newest)
         kept = self._kept.get(mark.lake)
-        after = moved(kept, mark, self._store.clock.now(), self._oldest, back=back)
+        after = moved(kept, mark, self._store.clock.now(), self._oldest)
         self._kept[mark.lake] = after
         if says := mark_says(kept, after):
             self._tell_of(says, after)

@@ -5,13 +5,11 @@ None of it locks; the broker holds its one lock around every verb.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import msgspec
 
 from penstock.brokers.memory.store import MemoryStore
 from penstock.rules.key_order import check_same
-from penstock.rules.rule import Rule
+from penstock.rules.rule import Rule, check_rule, signed
 
 
 class MemoryRules:
@@ -19,28 +17,30 @@ class MemoryRules:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._kept: dict[Hashable, Rule] = {}
+        self._kept: dict[str, Rule] = {}
         self.version = 0
 
-    def in_force(self) -> list[Rule]:
+    def all(self) -> list[Rule]:
+        """Those in force."""
         now = self._store.clock.now()
         return [rule for rule in self._kept.values() if rule.until is None or now < rule.until]
 
-    def put(self, rule: Rule) -> Rule:
-        place = rule.place
-        before = self._kept.get(place)
+    def put(self, rule: Rule, author: str, reason: str) -> Rule:
+        check_rule(rule)
+        rule = signed(rule, author, reason)
+        before = self._kept.get(rule.id)
         created_at = rule.created_at or self._store.clock.now()
-        if before is not None and before in self.in_force():
+        if before is not None and before in self.all():
             if rule.queue is not None:
                 check_same(rule.queue, before.policy, rule.policy)
             created_at = before.created_at
-        self._kept[place] = msgspec.structs.replace(rule, created_at=created_at)
+        self._kept[rule.id] = msgspec.structs.replace(rule, created_at=created_at)
         self._record(rule, in_force=True)
-        return self._kept[place]
+        return self._kept[rule.id]
 
-    def clear(self, place: Hashable, author: str, reason: str) -> bool:
-        in_force = self.in_force()
-        cleared = self._kept.pop(place, None)
+    def clear(self, rule_id: str, author: str, reason: str) -> bool:
+        in_force = self.all()
+        cleared = self._kept.pop(rule_id, None)
         if cleared is None or cleared not in in_force:
             return False
         cleared = msgspec.structs.replace(cleared, author=author, reason=reason)

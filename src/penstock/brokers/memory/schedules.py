@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.broker.checks import check_name, check_no_path
+from penstock.broker.values import Action
+from penstock.brokers.memory.rules import MemoryRules
 from penstock.brokers.memory.store import MemoryStore
 from penstock.job import Job
 from penstock.schedules.schedule import Decision, Schedule, decided, event_data, holds, replaced
@@ -17,8 +19,9 @@ from penstock.schedules.schedule import Decision, Schedule, decided, event_data,
 class MemorySchedules:
     """Every schedule as it is kept."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, rules: MemoryRules) -> None:
         self._store = store
+        self._rules = rules  # workers read their timetables anew when the rules' version changes
         self._kept: dict[str, Schedule] = {}
 
     def put(self, schedule: Schedule, author: str, reason: str) -> Schedule:
@@ -28,6 +31,7 @@ class MemorySchedules:
         after = replaced(before, schedule, self._store.clock.now())
         if after is not before:
             self._kept[schedule.name] = after
+            self._rules.version += 1
             self._record(schedule.name, Decision(says="put", author=author, reason=reason))
         return after
 
@@ -42,7 +46,7 @@ class MemorySchedules:
         schedule: Schedule,
         decisions: Sequence[Decision],
         enqueue: Callable[[list[Job[Any]]], object],
-        cancel: Callable[[list[str], str, str], object],
+        act: Callable[[Action, list[str], str, str], object],
     ) -> bool:
         stored = self._kept.get(schedule.name)
         if stored is None or not holds(stored, schedule):
@@ -50,7 +54,7 @@ class MemorySchedules:
         enqueue([decision.job for decision in decisions if decision.job is not None])
         for decision in decisions:
             if decision.cancels is not None:
-                cancel([decision.cancels], f"schedule {schedule.name}", "overlap")
+                act("cancel", [decision.cancels], f"schedule {schedule.name}", "overlap")
             self._record(schedule.name, decision)
         self._kept[schedule.name] = decided(stored, decisions, self._store.clock.now())
         return True

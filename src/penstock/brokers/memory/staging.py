@@ -8,16 +8,17 @@ from typing import Any
 
 from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_age, check_job, check_lane, check_stage, check_staged
+from penstock.broker.traits import Traits
 from penstock.broker.values import STAGED_SECONDS
 from penstock.brokers.memory.store import MemoryStore, unpacked
 from penstock.job import Job, Parcel
 
 
 class MemoryStaging:
-    """Stage, publish and discard; whoever inherits has the store and its lock."""
+    """Stage, commit and discard writes in parts; whoever inherits has the store and its lock."""
 
     clock: AnyClock
-    retention: float
+    traits: Traits
     _lock: threading.Condition
     _store: MemoryStore
 
@@ -27,7 +28,7 @@ class MemoryStaging:
 
     def _check(self, jobs: Sequence[Job[Any] | Parcel], now: float) -> list[Job[Any]]:
         """Every job by itself, if all of them may be stored."""
-        oldest = max(now - self.retention, self._store.pruned_before)
+        oldest = max(now - self.traits.retention, self._store.pruned_before)
         offered = list(unpacked(jobs))
         for job in offered:
             check_age(job.id, now, oldest)
@@ -44,7 +45,7 @@ class MemoryStaging:
             held.update({job.id: job for job in offered if job.id not in held})
             self._staged_at[write] = now
 
-    def publish(self, write: str, parts: Mapping[str, int]) -> int:
+    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
         check_stage(write)
         with self._lock:
             now, store = self.clock.now(), self._store

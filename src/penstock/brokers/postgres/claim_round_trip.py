@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
 import psycopg
 
 from penstock.app.clock import AnyClock
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.binary_arrays import bigs, floats_or_none, ints, uuids
-from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes, PostgresLaneOffer
+from penstock.brokers.postgres.claimable_lanes import PostgresLaneOffer
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.function_calls import (
     BIGS,
@@ -58,31 +59,22 @@ class LastOfNode(Exception):
     """Nothing was done: these are the last jobs of their node, and others go on because of it."""
 
 
-class Desk(Protocol):
-    """What a claim asks of the broker it is made at."""
+class ClaimState(Protocol):
+    """What claims of a process share."""
 
     clock: AnyClock
     store: PostgresStore
-    offers: PostgresClaimableLanes
     registered: dict[str, tuple[WorkerRow, float]]  # the workers that introduced themselves, when
 
     def heard_news(self, news: str, now: float) -> None: ...
 
 
-class ClaimRequest(msgspec.Struct, frozen=True):
-    """What a worker asks for."""
-
-    worker: WorkerRow
-    queues: Collection[str] | None
-    limit: int
-    sizes: Mapping[str, int] | None
-
-
-class Taking:
+class ClaimRoundTrips:
     """As many round trips as it takes: a look, if the last is too long ago, and claims."""
 
-    def __init__(self, desk: Desk, connection: Connection, wanted: ClaimRequest) -> None:
-        self.broker = desk
+    def __init__(self, state: ClaimState, connection: Connection, wanted: Wanted) -> None:
+        self.state = state
+        self.claimable = state.store.claimable
         self.connection = connection
         self.worker = wanted.worker
         self.queues = wanted.queues
@@ -90,7 +82,7 @@ class Taking:
         self.sizes = None if wanted.sizes is None else dict(wanted.sizes)
         self.accepted: list[bool] = []
         self.jobs: list[Job[Any]] = []
-        self.now = desk.clock.now()
+        self.now = state.clock.now()
         self.looked = False
         self.bottom = False  # and from the bottom
         self.said = False  # the worker's row was looked at
@@ -113,7 +105,7 @@ class Taking:
         except psycopg.Error as error:
             if error.sqlstate != _LAST_OF_NODE:
                 raise
-            self.broker.registered.pop(self.worker.id, None)  # that was undone as well
+            self.state.registered.pop(self.worker.id, None)  # that was undone as well
             raise LastOfNode from error
         self.accepted = [bool(mark) for mark in rows[0][5] or b""]
         self._take_over(rows[1:], offers)
@@ -133,7 +125,7 @@ class Taking:
                 return
 
     def _offers(self) -> list[PostgresLaneOffer]:
-        offers = self.broker.offers
+        offers = self.claimable
         if not self.looked and not offers.fresh(self.now):
             self._look(bottom=offers.bottom())
         best = offers.best(self.worker, self.queues, self.sizes, self.now)
@@ -147,7 +139,7 @@ class Taking:
         return best
 
     def _look(self, *, bottom: bool) -> None:
-        broker, store = self.broker, self.broker.store
+        store = self.state.store
         self.looked = True
         self.bottom = self.bottom or bottom
         began = time.monotonic()
@@ -155,13 +147,13 @@ class Taking:
         if bottom:
             where: tuple[bytes | None, ...] = (None, None, None)
         else:
-            lanes, floors, row_floors = broker.offers.floors()
+            lanes, floors, row_floors = self.claimable.floors()
             where = (bigs(lanes), uuids(floors), floats_or_none(row_floors))
         rows = call(self.connection, _LOOK, (*times, *where))
         seconds = time.monotonic() - began
         store.know_lanes(self.connection, [to_int(row[0]) for row in rows if row[0] is not None])
         db = PostgresDb(self.connection)
-        broker.offers.learn(
+        self.claimable.learn(
             rows,
             lambda lane: store.lane(db, lane),
             self.now,
@@ -175,12 +167,12 @@ class Taking:
         self.ordered = self.ordered or "ordered" in news
         for word in news.split():
             if word.startswith("free="):
-                self.broker.offers.free_at(self.now + float(word.removeprefix("free=")))
-        self.broker.heard_news(news, self.now)
+                self.claimable.free_at(self.now + float(word.removeprefix("free=")))
+        self.state.heard_news(news, self.now)
 
     def _declared(self, share: float = 1 / 3) -> str | None:
         """What the worker's row is to say; None if it said so within this share of its lease."""
-        worker, registered = self.worker, self.broker.registered
+        worker, registered = self.worker, self.state.registered
         known, at = registered.get(worker.id, (None, 0.0))
         same = known is not None and (known.tasks, known.tags, known.queues, known.lease) == (
             worker.tasks,
@@ -197,7 +189,7 @@ class Taking:
     def _parameters(self, offers: Sequence[PostgresLaneOffer]) -> tuple[bytes | None, ...]:
         declared = self._declared()
         if declared is not None:
-            self.broker.registered[self.worker.id] = (self.worker, self.now)
+            self.state.registered[self.worker.id] = (self.worker, self.now)
         tasks = list(dict.fromkeys(offer.lane.task for offer in offers))
         sizes = [self._most(task) for task in tasks]
         self.guesses = [offer.guess(self._most(offer.lane.task)) for offer in offers]
@@ -205,7 +197,7 @@ class Taking:
             text(self.worker.id),
             text(declared),
             number(self.worker.lease),
-            flag(self.broker.store.ear.hears),
+            flag(self.state.store.ear.hears),
             bigs([offer.hash for offer in offers]),
             ints([tasks.index(offer.lane.task) + 1 for offer in offers]),
             ints(sizes),
@@ -214,7 +206,7 @@ class Taking:
             floats_or_none([offer.row_floor if offer.loose else None for offer in offers]),
             integer(self.left),
             number(self.now),
-            number(self.broker.store.lease_time()),
+            number(self.state.store.lease_time()),
         )
 
     def _most(self, task: str) -> int:
@@ -240,7 +232,7 @@ class Taking:
                     ]
             elif news == b"unknown":
                 # Given up for dead, or never there: the next time it introduces itself.
-                self.broker.registered.pop(self.worker.id, None)
+                self.state.registered.pop(self.worker.id, None)
                 self.said = False
                 return
             else:
@@ -252,9 +244,9 @@ class Taking:
             if self.sizes is not None and offer.lane.task in self.sizes:
                 self.sizes[offer.lane.task] -= jobs
             if jobs < want and parcels < guess:
-                self.broker.offers.exhausted(offer)
-        if self.left > 0 and not self.broker.offers.lanes:
-            self.broker.offers.forget()
+                self.claimable.exhausted(offer)
+        if self.left > 0 and not self.claimable.lanes:
+            self.claimable.forget()
 
     def _take(
         self, offer: PostgresLaneOffer, packed: Sequence[Any], job_rows: bytes | None, *, turn: bool

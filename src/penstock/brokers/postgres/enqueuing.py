@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 import psycopg
 from psycopg import errors
 
-from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_age, check_lane
-from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued
+from penstock.broker.values import Batch, Enqueued
 from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
 from penstock.brokers.postgres.caller_transaction import NotifyAfterCommit, PostgresJoin
-from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.enqueue_values import Handed, flow_values, job_values, span_of
+from penstock.brokers.postgres.errors import AnswerLost, refuse
 from penstock.brokers.postgres.function_calls import (
     BIG,
     BIGS,
@@ -34,9 +33,11 @@ from penstock.brokers.postgres.function_calls import (
     flag,
     integer,
 )
+from penstock.brokers.postgres.retrying import retried, sent_again
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb, PostgresStore, again
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import durable
 from penstock.brokers.tables.enqueue_packing import (
     arranged,
     check_known,
@@ -45,15 +46,11 @@ from penstock.brokers.tables.enqueue_packing import (
     searched_fields,
 )
 from penstock.brokers.tables.rows import lengths_of
-from penstock.brokers.tables.scheduling import Scheduling
 from penstock.enqueue.caller_connection import caller_of, hold
 from penstock.enqueue.ids import to_bytes
-from penstock.errors import PenstockError, Refused, StoreUnreachable, UnknownOutcome
+from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
 from penstock.flows.flow import Flow
 from penstock.job import Job, Lane, Parcel
-from penstock.schedules.schedule import Decision, Schedule
-
-R = TypeVar("R")
 
 _ONE = Call("one", sql.send_one, (UUID, BIG, BYTES, BYTES))
 _PARCEL = Call("parcel", sql.send_parcel, (UUID, UUID, UUID, BIG, INT, BYTES, BYTES, FLAG))
@@ -63,29 +60,14 @@ LOCK_SECONDS = 2.0  # others wait behind an enqueue: it had better fail and be t
 _TRIES = 3  # two senders of one id at the same moment: the later one sees it at its second try
 
 
-class PostgresEnqueuing(Scheduling[PostgresStore]):
-    """Enqueue, and the jobs of schedules."""
+class PostgresIntake:
+    """Enqueue; and how settlements, schedules and writes in parts store jobs."""
 
-    def __init__(
-        self,
-        url: str,
-        clock: AnyClock | None = None,
-        *,
-        retention: float = RETENTION_SECONDS,
-        create: bool = True,
-    ) -> None:
-        super().__init__(PostgresStore(url, clock, create=create))
-        self.retention = retention
-        self.offers = PostgresClaimableLanes()
-        self.ear = self.store.ear
-        self.bell = NotifyAfterCommit(self.store)
-
-    def _look_again(self) -> None:
-        self.offers.forget()
-
-    def _ring(self, lanes: Collection[int] = ()) -> None:
-        with self.store.lend() as connection:
-            self.store.ring(connection, lanes)
+    def __init__(self, store: PostgresStore) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._bell = NotifyAfterCommit(store)
+        self.close = self._bell.close
 
     def enqueue(
         self,
@@ -100,21 +82,23 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
             join = self.join(jobs, batch, flow)
             join.prepare()
             return hold(join.asks(caller), caller)
-        handed, now = self._handed(jobs, flow)
+        handed, now = self.handed(jobs, flow)
+        send = partial(retried(self._enqueue), handed, batch, now)
         try:
-            return self._certainly(lambda: self._enqueue(handed, batch, now), again=batch is None)
-        except _Lost as error:
+            # A batch counts its rows: sent twice, the second is refused.
+            return sent_again(send) if batch is None else send()
+        except AnswerLost as error:
             raise UnknownOutcome(
                 f"{error}; whether the jobs are stored is not known. Sending them again is safe: "
                 "each is stored once",
                 [*handed.parcels, *handed.singles],
             ) from error.__cause__
 
-    def _handed(self, jobs: Sequence[Job[Any] | Parcel], flow: Flow | None) -> tuple[Handed, float]:
+    def handed(self, jobs: Sequence[Job[Any] | Parcel], flow: Flow | None) -> tuple[Handed, float]:
         handed = Handed(*packed(jobs, flow), flow)
         now = self.clock.now()
         for job in (*handed.parcels, *handed.singles):
-            check_age(job.id, now, now - self.retention)
+            check_age(job.id, now, now - self.store.traits.retention)
         return handed, now
 
     def join(
@@ -124,32 +108,19 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
         flow: Flow | None = None,
     ) -> PostgresJoin:
         """These jobs as a value, to be written on a connection of the caller's."""
-        handed, now = self._handed(jobs, flow)
+        handed, now = self.handed(jobs, flow)
         return PostgresJoin(
             self.store,
             handed,
             now,
-            prepare=partial(self._put_lanes, handed) if self._new_lanes(handed) else None,
-            bell=self.bell,
+            prepare=partial(self.put_lanes, handed) if self._new_lanes(handed) else None,
+            bell=self._bell,
             whole=frozenset(job.id for job in jobs if isinstance(job, Parcel)),
             batch=batch,
         )
 
-    def _certainly(self, send: Callable[[], R], *, again: bool) -> R:
-        """Send; if the answer is lost, send again at once: what is known is not stored twice."""
-        try:
-            return send()
-        except _Lost:
-            if not again:
-                raise
-        try:
-            return send()
-        except PenstockError as error:  # whatever it is, the first time they may have been stored
-            raise _Lost(str(error)) from error
-
-    @again
     def _enqueue(self, handed: Handed, batch: Batch | None, now: float) -> Enqueued:
-        lanes = self._put_lanes(handed)
+        lanes = self.put_lanes(handed)
         with self.store.lend() as connection:
             try:
                 if batch is handed.flow is None and not handed.singles and handed.parcels:
@@ -158,13 +129,13 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
                 else:
                     with self.store.transaction(
                         connection,
-                        durable=self._durable(lane.queue for lane in handed.lanes()),
+                        durable=durable(self.store, (lane.queue for lane in handed.lanes())),
                         locks=LOCK_SECONDS,
                     ) as db:
                         answer = self._enqueue_all(db, handed, batch, now)
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if connection.closed:
-                    raise _Lost(
+                    raise AnswerLost(
                         f"the store {self.store.where} did not answer: {str(error).strip()}"
                     ) from error
                 raise
@@ -173,8 +144,8 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
             except psycopg.Error as error:
                 refuse(error)
                 raise
-            self.offers.forget(lanes)
-            self.store.ring(connection, lanes)
+            self.store.forget_claimable(lanes)
+            self.store.notify_on(connection, lanes)
         return answer
 
     def _enqueue_all(
@@ -204,25 +175,7 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
             return Enqueued(frozenset(known))
         return Enqueued(frozenset(known), standing, stored)
 
-    @again
-    def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
-        jobs = [decision.job for decision in decisions if decision.job is not None]
-        handed, now = self._handed(jobs, None)
-        lanes = self._put_lanes(handed)
-        with self.store.writing() as db:
-            store = partial(enqueue_singles, db, handed.singles, now)
-            held = self._decide(db, schedule, decisions, store)
-        if held:
-            self.offers.forget(lanes)
-            self._ring()
-        return held
-
-    def schedules(self) -> list[Schedule]:
-        # One statement and no transaction around it: every worker asks, again and again.
-        with self.store.lend() as connection:
-            return self._schedules(PostgresDb(connection))
-
-    def _store_spawned(self, change: Change) -> None:
+    def store_spawned(self, change: Change) -> None:
         db = cast("PostgresDb", change.db)
         handed = Handed([], [])
         flows: list[tuple[str, bytes | None, float]] = []
@@ -234,7 +187,7 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
                 values = msgspec.json.encode(flow_values(outcome.flow)).decode()
                 flows.append((values, None if place is None else place[1], change.now))
         change.spawned.clear()
-        change.woken.update(self._put_lanes(handed))
+        change.woken.update(self.put_lanes(handed))
         self._enqueue_all(db, handed, None, change.now)
         db.every(sql.spawn_flow, flows)
 
@@ -251,7 +204,7 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
         db.execute(sql.put_batch, {"id": batch.id, "rows": stored + rows, "at": now})
         return stored + rows
 
-    def _put_lanes(self, handed: Handed) -> list[int]:
+    def put_lanes(self, handed: Handed) -> list[int]:
         """Write down lanes that are new, in a transaction of their own.
 
         Within a caller's, that lane's first user would keep all others waiting until the end.
@@ -325,7 +278,7 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
         within: bool,
     ) -> bool:
         # Within a transaction it was decided when that began.
-        relaxed = not within and not self._durable(lane.queue for _, lane, _ in parcels)
+        relaxed = not within and not durable(self.store, (lane.queue for _, lane, _ in parcels))
         rows = [(*span_of(first, len(bodies)), lane, bodies) for first, lane, bodies in parcels]
         if len(rows) == 1:
             [(first, run, last, lane, bodies)] = rows
@@ -364,16 +317,6 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
             sent = [(row["id"], row["jobs"]) for row in before]
             left += [(start, lane, part) for start, part in new_parts(first, bodies, sent, known)]
         return left
-
-
-class _Lost(StoreUnreachable):
-    """The answer was lost on the way."""
-
-
-def refuse(error: psycopg.Error) -> None:
-    """Raise what a function of ours refused in our words; anything else is left alone."""
-    if error.sqlstate == "PN001":
-        raise Refused(f"{str(error).strip().splitlines()[0]}; nothing was written") from error
 
 
 def enqueue_singles(db: PostgresDb, singles: Sequence[Job[Any]], now: float) -> dict[str, Any]:

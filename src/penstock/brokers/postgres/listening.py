@@ -78,6 +78,13 @@ class Ear:
             return self.heard
         return -int(time.monotonic() / _RULES_SECONDS)
 
+    def rules_version(self) -> int:
+        """As `rules`, and begins to listen; asked before every job."""
+        if self.hears:
+            return self.heard
+        self.listen()
+        return self.rules
+
     def listen(self) -> None:
         """Begin, if that has not been done in this process."""
         if self._pid == os.getpid() or self._store.pooled or self._stopped:

@@ -21,11 +21,11 @@ def migrate(url: str, *, post: bool) -> None:
                 "process builds it, or a transaction stays open (`penstock doctor` names it); "
                 "run `penstock migrate up` again"
             )
-    broker = PostgresBroker(url)
+    store = PostgresStore(url)
     try:
-        broker.make_days()  # where no worker owns the tables, this is who makes them
+        make_days(store)  # where no worker owns the tables, this is who makes them
     finally:
-        broker.close()
+        store.close_connections()
 
 
 def migration_sql(url: str, *, post: bool) -> str:

@@ -1,4 +1,4 @@
-"""Renew: one call for all children of a supervisor; and how long a worker may only listen.
+"""Renew: one call for all children of a supervisor.
 
 It has a short deadline: a heartbeat that waits for a line that is dead is none.
 """
@@ -12,26 +12,22 @@ import msgspec
 from penstock.broker.values import Renewed
 from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.binary_arrays import floats, floats_or_none
-from penstock.brokers.postgres.pruning import PostgresPruning
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.recovery import SettleWithin
+from penstock.brokers.tables.worker_rows import jobs_held
 from penstock.enqueue.ids import from_bytes
 from penstock.job import put_back
-from penstock.rules.rule import Rule
 
 
-class PostgresRenewing(PostgresPruning):
+class PostgresRenewals:
     """Renew."""
 
-    @property
-    def poll_seconds(self) -> float:
-        return self.store.ear.poll_seconds
-
-    def rules(self) -> list[Rule]:
-        # One statement: a worker that cannot hear of rules reads them before every start.
-        with self.store.lend(self.store.work_seconds) as connection:
-            return self._rules_in_force(PostgresDb(connection), self.clock.now())
+    def __init__(self, store: PostgresStore, settle_within: SettleWithin) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._settle_within = settle_within
 
     def renew(
         self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
@@ -44,13 +40,13 @@ class PostgresRenewing(PostgresPruning):
                 strays = [
                     job
                     for worker in workers
-                    for job in self._held(db, worker.id)
+                    for job in jobs_held(self.store, db, worker.id)
                     if job.id not in holding
                 ]
                 change = Change(self.store, db, self.clock.now())
-                self._settle(change, [(job, put_back("stray")) for job in strays])
+                self._settle_within(change, [(job, put_back("stray")) for job in strays])
                 cancelled = self._renew_all(db, workers).cancelled
-        self._tell(change)
+        change.after_commit()
         return Renewed(cancelled, lapsed)
 
     def _renew_all(self, db: PostgresDb, workers: Sequence[WorkerRow]) -> Renewed:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from penstock.broker.slice import HISTORY, Reach, Selection, Slice, ahead, slices_between
+from penstock.broker.views import Count
 from penstock.brokers.arrow import arrow, hidden, job_batches
-from penstock.brokers.postgres.block_permission import Ruling
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.copy_to_arrow import copy_batches
+from penstock.brokers.postgres.reading import on_disk
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.gauging import gauge, is_due
 from penstock.brokers.tables.scanning import (
     job_slices,
@@ -35,14 +36,20 @@ _ENOUGH = 50  # rows seen for each part, to go by them
 _READ_SECONDS = 600.0  # the most that the server may take for the next rows
 
 
-class PostgresScanning(Ruling):
+class PostgresScans:
     """Gauge, reach, slices, scan."""
+
+    def __init__(self, store: PostgresStore, count: Callable[[], list[Count]]) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._count = count
 
     def gauge(self) -> int:
         # One statement for all who come too late, or to an empty store: hundreds may ask.
         with self.store.lend() as connection:
             row = PostgresDb(connection).execute(sql.gauged).fetchone()
-        return gauge(self) if row is not None and is_due(row, self.clock.now()) else 0
+        due = row is not None and is_due(row, self.clock.now())
+        return gauge(self.store, self._count) if due else 0
 
     def reach(
         self,
@@ -64,7 +71,7 @@ class PostgresScanning(Ruling):
             row = db.execute(sql.reach, parameters).fetchone()
         position: int | None = None if row is None else row["full"] or row["last"]
         if position:
-            self._on_disk()
+            on_disk(self.store)
         return Reach(self.store.store_id, position or after)
 
     def _safe(self, patience: float) -> tuple[int, int]:

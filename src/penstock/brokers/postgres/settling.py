@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, cast
+from typing import cast
 
 from penstock.broker.settlement import kept_until
-from penstock.broker.views import Note
+from penstock.broker.values import Settlement
 from penstock.brokers.postgres.binary_arrays import blobs, floats, floats_or_none, ints, uuids
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.enqueuing import PostgresEnqueuing
+from penstock.brokers.postgres.errors import in_our_words
 from penstock.brokers.postgres.function_calls import (
     BIG,
     BLOBS,
@@ -27,16 +27,17 @@ from penstock.brokers.postgres.function_calls import (
     text,
     to_ids,
 )
+from penstock.brokers.postgres.retrying import retried
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import PostgresDb, again, in_our_words
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import durable
 from penstock.brokers.tables.flow_needs import Place, places_of
 from penstock.brokers.tables.rows import Held
+from penstock.brokers.tables.settling import Settlements
 from penstock.enqueue.ids import to_bytes
 from penstock.enqueue.secrets import redact
-from penstock.job import Job, Outcome, State
-
-Pair = tuple[Job[Any], Outcome]
+from penstock.job import State
 
 SETTLED = (BIG, FLOAT, INTS, UUIDS, FLOATS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS, FLAG)
 _SUCCEED = Call("succeed", sql.succeed, (TEXT, *SETTLED))
@@ -45,26 +46,22 @@ _SUCCEED_ROWS = Call(
 )
 
 
-class PostgresSettling(PostgresEnqueuing):
-    """Settle."""
+class PostgresSettlements(Settlements[PostgresStore]):
+    """Settle: as every store in tables, but successes are one call for each lease."""
 
-    @again
-    def note(self, job: Job[Any], note: Note) -> bool:
-        return super().note(job, note)
-
-    def settle(self, pairs: Sequence[Pair]) -> list[bool]:
+    def settle(self, pairs: Sequence[Settlement]) -> list[bool]:
         if not pairs:
             return []
         with self.store.lend(self.store.work_seconds) as connection:
             accepted, woken = self.settle_on(connection, pairs)
             if any(outcome.state is State.READY for _, outcome in pairs):
-                self.store.ring(connection, ())
+                self.store.notify_on(connection, ())
             elif woken:
-                self.store.ring(connection, woken)
+                self.store.notify_on(connection, woken)
         return accepted
 
     def settle_on(
-        self, connection: Connection, pairs: Sequence[Pair]
+        self, connection: Connection, pairs: Sequence[Settlement]
     ) -> tuple[list[bool], Collection[int]]:
         """Apply outcomes: successes by a call for each lease, whatever is rarer row by row.
 
@@ -73,24 +70,24 @@ class PostgresSettling(PostgresEnqueuing):
         """
         if (values := self.successes(pairs)) is not None:
             return self._succeed(connection, (text(pairs[0][0].worker), *values)), ()
-        durable = self._durable(job.queue for job, _ in pairs)
-        return self._settle_in_one(connection, pairs, durable=durable)
+        return self._settle_in_one(connection, pairs)
 
-    @again
+    @retried
     def _settle_in_one(
-        self, connection: Connection, pairs: Sequence[Pair], *, durable: bool
+        self, connection: Connection, pairs: Sequence[Settlement]
     ) -> tuple[list[bool], Collection[int]]:
+        waits = durable(self.store, (job.queue for job, _ in pairs))
         with (
             in_our_words(self.store.where),
-            self.store.transaction(connection, durable=durable) as db,
+            self.store.transaction(connection, durable=waits) as db,
         ):
             change = Change(self.store, db, self.clock.now())
-            accepted = self._settle(change, pairs)
+            accepted = self.settle_within(change, pairs)
         if change.woken:
-            self.offers.forget(change.woken)
+            self.store.forget_claimable(change.woken)
         return accepted, change.woken
 
-    def _apply(self, change: Change, pairs: Sequence[Pair]) -> list[bool]:
+    def _apply(self, change: Change, pairs: Sequence[Settlement]) -> list[bool]:
         connection = cast("PostgresDb", change.db).connection
         # Whether the commit waits for the disk was decided when the transaction began.
         values = successes(pairs, change.now, relaxed=False)
@@ -110,7 +107,7 @@ class PostgresSettling(PostgresEnqueuing):
         return accepted
 
     def _apply_once(
-        self, change: Change, connection: Connection, pairs: Sequence[Pair]
+        self, change: Change, connection: Connection, pairs: Sequence[Settlement]
     ) -> list[bool]:
         """Each job once: told twice, the first stands, whatever it said."""
         first: dict[tuple[str, int, float | None], int] = {}
@@ -124,7 +121,7 @@ class PostgresSettling(PostgresEnqueuing):
         return accepted
 
     def _apply_each_kind(
-        self, change: Change, connection: Connection, pairs: Sequence[Pair]
+        self, change: Change, connection: Connection, pairs: Sequence[Settlement]
     ) -> list[bool]:
         accepted = [False] * len(pairs)
         leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place -> index
@@ -159,15 +156,15 @@ class PostgresSettling(PostgresEnqueuing):
         [[marks]] = call(connection, _SUCCEED, values)
         return [bool(mark) for mark in marks or b""]
 
-    def successes(self, pairs: Sequence[Pair]) -> tuple[bytes | None, ...] | None:
+    def successes(self, pairs: Sequence[Settlement]) -> tuple[bytes | None, ...] | None:
         """As the function below; None for flow members and for jobs that spawned others."""
         if any(b'"flow":' in job.body or outcome.spawned for job, outcome in pairs):
             return None
-        relaxed = not self._durable(job.queue for job, _ in pairs)
+        relaxed = not durable(self.store, (job.queue for job, _ in pairs))
         return successes(pairs, self.clock.now(), relaxed=relaxed)
 
     def members(
-        self, pairs: Sequence[Pair]
+        self, pairs: Sequence[Settlement]
     ) -> tuple[Place, tuple[bytes | None, ...]] | tuple[None, None]:
         """As `successes`, of jobs that are all of one node and spawned nothing; with the node."""
         if any(outcome.spawned for _, outcome in pairs):
@@ -175,11 +172,11 @@ class PostgresSettling(PostgresEnqueuing):
         places = list(places_of([job.body for job, _ in pairs]))
         if len(places) != 1 or places[0][1] != len(pairs):
             return None, None
-        relaxed = not self._durable(job.queue for job, _ in pairs)
+        relaxed = not durable(self.store, (job.queue for job, _ in pairs))
         settled = successes(pairs, self.clock.now(), relaxed=relaxed)
         return (None, None) if settled is None else (places[0][0], settled)
 
-    def _succeed_rows(self, connection: Connection, pairs: Sequence[Pair]) -> set[bytes]:
+    def _succeed_rows(self, connection: Connection, pairs: Sequence[Settlement]) -> set[bytes]:
         now = self.clock.now()
         ended = [now if outcome.ended_at is None else outcome.ended_at for _, outcome in pairs]
         kept = [outcome.keep for _, outcome in pairs]
@@ -205,7 +202,7 @@ class PostgresSettling(PostgresEnqueuing):
 
 
 def successes(
-    pairs: Sequence[Pair], now: float, *, relaxed: bool
+    pairs: Sequence[Settlement], now: float, *, relaxed: bool
 ) -> tuple[bytes | None, ...] | None:
     """As penstock.succeed takes them after the worker: jobs of one lease that succeeded.
 

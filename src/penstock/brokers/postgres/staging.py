@@ -17,11 +17,12 @@ from psycopg import errors
 
 from penstock.broker.checks import check_stage, check_staged
 from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
-from penstock.brokers.postgres.claiming import PostgresClaiming
 from penstock.brokers.postgres.enqueue_values import Handed, job_values
-from penstock.brokers.postgres.enqueuing import refuse
+from penstock.brokers.postgres.enqueuing import PostgresIntake
+from penstock.brokers.postgres.errors import Contended, StoreBusy, refuse
+from penstock.brokers.postgres.retrying import retried
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.postgres.store import Contended, PostgresDb, StoreBusy, again
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.rows import ids_after, lengths_of, packed_jobs
 from penstock.enqueue.ids import to_bytes
 from penstock.errors import StoreUnreachable, UnknownOutcome
@@ -35,18 +36,23 @@ _SIZE = struct.Struct(">i").pack
 _ROWS = 500  # staged with one statement: up to 32 MB of parcels
 
 
-class PostgresStaging(PostgresClaiming):
-    """Stage, publish and discard."""
+class PostgresStaging:
+    """Stage, commit and discard writes in parts."""
+
+    def __init__(self, store: PostgresStore, intake: PostgresIntake) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._intake = intake
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
         check_stage(write, part)
-        handed, now = self._handed(jobs, None)
-        self._put_lanes(handed)
+        handed, now = self._intake.handed(jobs, None)
+        self._intake.put_lanes(handed)
         for start in range(0, max(len(handed.parcels), len(handed.singles)), _ROWS):
             some = slice(start, start + _ROWS)
             self._stage(write, part, Handed(handed.parcels[some], handed.singles[some]), now)
 
-    @again
+    @retried
     def _stage(self, write: str, part: str, handed: Handed, now: float) -> None:
         place = {"write": write, "part": part, "now": now}
         with self.store.writing(durable=False) as db:
@@ -90,31 +96,31 @@ class PostgresStaging(PostgresClaiming):
             for job in packed_jobs(parcel.lane, ids_after(raw, len(parcel.bodies)), parcel.bodies)
         ]
 
-    def publish(self, write: str, parts: Mapping[str, int]) -> int:
+    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
         check_stage(write)
         try:
-            jobs = self._publish(write, parts)
+            jobs = self._commit_write(write, parts)
         except StoreBusy:
             raise
         except StoreUnreachable:
-            # It may be published, and the answer lost: whoever asks again is told.
-            jobs = self._publish_again(write, parts)
-        self.offers.forget()
-        self._ring()
+            # It may be committed, and the answer lost: whoever asks again is told.
+            jobs = self._commit_again(write, parts)
+        self.store.forget_claimable()
+        self.store.notify()
         return jobs
 
-    def _publish_again(self, write: str, parts: Mapping[str, int]) -> int:
+    def _commit_again(self, write: str, parts: Mapping[str, int]) -> int:
         try:
-            return self._publish(write, parts)
+            return self._commit_write(write, parts)
         except StoreUnreachable as error:
             raise UnknownOutcome(
-                f"{error}; whether write {write!r} is published is not known. To publish it again "
-                "is safe: it is published once",
+                f"{error}; whether write {write!r} is committed is not known. To commit it again "
+                "is safe: it is committed once",
                 [],
             ) from error
 
-    @again
-    def _publish(self, write: str, parts: Mapping[str, int]) -> int:
+    @retried
+    def _commit_write(self, write: str, parts: Mapping[str, int]) -> int:
         now, jobs = self.clock.now(), sum(parts.values())
         with self.store.lend(PATIENCE_SECONDS) as connection:
             try:
@@ -124,7 +130,7 @@ class PostgresStaging(PostgresClaiming):
                     if db.execute(sql.publish, named).rowcount:
                         staged = db.execute(sql.staged, (write,)).fetchall()
                         check_staged(write, parts, {row["part"]: row["jobs"] for row in staged})
-                        oldest = now - self.retention
+                        oldest = now - self.store.traits.retention
                         db.execute(sql.publish_parts, (write, list(parts), oldest, now))
                     else:
                         row = db.execute(sql.published, (write,)).fetchone()

@@ -11,10 +11,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
@@ -25,26 +24,25 @@ from psycopg.rows import dict_row
 from penstock.app.clock import AnyClock, ticks
 from penstock.app.settings import mask
 from penstock.broker.read_budget import LONGEST_QUESTION, Spent, my_share
+from penstock.broker.traits import Traits
+from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.binary_arrays import bigs
+from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes
 from penstock.brokers.postgres.clock import StoreClock
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
+from penstock.brokers.postgres.errors import in_our_words
 from penstock.brokers.postgres.listening import Ear, await_heard
 from penstock.brokers.postgres.statements import sql
-from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
+from penstock.errors import PenstockError, Refused, StoreUnreachable
 from penstock.job import Lane
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 CONNECT_SECONDS = 5
-_TRIES = 3
 _AT_ONCE = 5000
 IDLE_CONNECTIONS = 8  # more are closed when they come back
 RING_SECONDS = 0.005  # at most one notification in this time
 CHANNEL = "penstock"
 STARTING_SECONDS = 0.005
-FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
 _READ_ONLY = (errors.ReadOnlySqlTransaction,)
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
@@ -114,7 +112,14 @@ class PostgresStore:
     boot = ""
     work_seconds = 5.0  # for a worker's own calls: it had better try again than wait
 
-    def __init__(self, url: str, clock: AnyClock | None = None, *, create: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        clock: AnyClock | None = None,
+        *,
+        retention: float = RETENTION_SECONDS,
+        create: bool = True,
+    ) -> None:
         self.url = url
         self.where = mask(url)
         self.conninfo, self.pooled, self.notify_in_transaction = conninfo_of(url)
@@ -128,7 +133,17 @@ class PostgresStore:
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         self._rang_at = 0.0
+        self.claimable = PostgresClaimableLanes()
         self.ear = Ear(self)
+        self.ear.told = self.claimable.hear
+        self.traits = Traits(
+            name="PostgreSQL",
+            capabilities=frozenset({"joins", "joins later", "begins", "roles"}),
+            apart=True,
+            retention=retention,
+            poll_seconds=lambda: self.ear.poll_seconds,
+            rules_version=self.ear.rules_version,
+        )
         try:
             with self.lend() as connection:
                 self.store_id = migrating.open_schema(connection, self.where, create=create)
@@ -334,7 +349,14 @@ class PostgresStore:
         connection.remove_notify_handler(hear)
         return bool(waiting) or any(not row["listens"] for row in rows)
 
-    def ring(self, connection: Connection, lanes: Iterable[int]) -> None:
+    def forget_claimable(self, lanes: Collection[int] = ()) -> None:
+        self.claimable.forget(lanes)
+
+    def notify(self, lanes: Collection[int] = ()) -> None:
+        with self.lend() as connection:
+            self.notify_on(connection, lanes)
+
+    def notify_on(self, connection: Connection, lanes: Iterable[int]) -> None:
         """After a commit: tell those who wait, unless they were told a moment ago.
 
         Not within the transaction: a notification holds a lock of the whole server from before the
@@ -406,71 +428,3 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
         f"{mask(url)} is not postgresql://user:password@host:port/database; in a password write "
         "%40, %2F, %3A, %3F and %25 for @, /, :, ? and %"
     )
-
-
-class StoreBusy(StoreUnreachable):
-    """Another transaction keeps what this needs, for too long; nothing was written."""
-
-
-class Contended(StoreUnreachable):
-    """Two transactions waited for one another, and the server ended this one: try again."""
-
-
-def again(verb: Callable[P, R]) -> Callable[P, R]:
-    """Try a verb again that the server ended because others were in its way."""
-
-    @wraps(verb)
-    def trying(*args: P.args, **kwargs: P.kwargs) -> R:
-        for _ in range(_TRIES):
-            try:
-                return verb(*args, **kwargs)
-            except Contended:
-                continue
-        return verb(*args, **kwargs)
-
-    return trying
-
-
-@contextmanager
-def in_our_words(where: str) -> Generator[None]:
-    """Errors of PostgreSQL as errors of Penstock."""
-    try:
-        yield
-    except FULL as error:
-        message = (
-            f"no room left in the store {where} ({_said(error)}); nothing of this call was written"
-        )
-        raise StoreFull(message) from error
-    except (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName) as error:
-        message = (
-            f"the store {where} is not as this Penstock knows it ({_said(error)}); "
-            "bring it up to date with `penstock migrate up`"
-        )
-        raise StoreUnreachable(message) from error
-    except errors.LockNotAvailable as error:
-        raise StoreBusy(
-            f"the store {where}: another transaction holds what this needs, for too long: the same "
-            "job, or a job with the same unique key. Nothing was written; try again"
-        ) from error
-    except (errors.DeadlockDetected, errors.SerializationFailure) as error:
-        raise Contended(f"the store {where}: {_said(error)}; try again") from error
-    except (psycopg.DataError, errors.ProgramLimitExceeded) as error:
-        raise Refused(
-            f"PostgreSQL cannot keep this value: {_said(error)}; nothing was written"
-        ) from error
-    except errors.InsufficientPrivilege as error:
-        message = (
-            f"this login may not do that in the store {where}: {_said(error)}; "
-            "`penstock migrate roles` shows what to grant"
-        )
-        raise Refused(message) from error
-    except errors.RaiseException:
-        raise
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise StoreUnreachable(f"the store {where} does not answer: {_said(error)}") from error
-    except (errors.InternalError_, errors.DataCorrupted, errors.ReadOnlySqlTransaction) as error:
-        raise StoreUnreachable(f"the store {where}: {_said(error)}") from error
-
-
-def _said(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]

@@ -7,17 +7,16 @@ commit is that of the job's end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import psycopg
 
-from penstock.brokers.postgres.store import FULL, PostgresDb, PostgresStore, in_our_words
+from penstock.brokers.postgres.errors import FULL, in_our_words
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.recovery import SettleWithin
 from penstock.job import Job, Outcome
-
-Settle = Callable[[Change, Sequence[tuple[Job[Any], Outcome]]], list[bool]]
 
 
 class EffectsConnection(psycopg.Connection[Any]):
@@ -41,13 +40,10 @@ class EffectsConnection(psycopg.Connection[Any]):
 class PostgresTransaction:
     """One transaction on a session of its own: nothing a task sets there outlives it."""
 
-    def __init__(
-        self, store: PostgresStore, settle: Settle, tell: Callable[[Change], None]
-    ) -> None:
+    def __init__(self, store: PostgresStore, settle_within: SettleWithin) -> None:
         self._store = store
         self._own = own = store.connect()
-        self._settle = settle
-        self._tell = tell
+        self._settle_within = settle_within
         try:
             own.execute("begin; savepoint penstock")
         except BaseException:
@@ -66,12 +62,12 @@ class PostgresTransaction:
                     "rollback out, it is committed when the task has returned"
                 )
             with in_our_words(self._store.where):
-                [accepted] = self._settle(change, [(job, outcome)])
+                [accepted] = self._settle_within(change, [(job, outcome)])
                 if accepted:
                     self._own.execute("commit")
         finally:
             self.rollback()
-        self._tell(change)
+        change.after_commit()
         return accepted
 
     def broken_by(self, error: BaseException) -> bool:

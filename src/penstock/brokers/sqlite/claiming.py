@@ -1,68 +1,52 @@
-"""Work: claims, waiting for something to claim, and transactions that end with a job."""
+"""Claim: due jobs become a worker's, oldest first, as far as rules let them."""
 
 from __future__ import annotations
 
 import sqlite3
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from penstock.broker.values import Claimed, Settlement, Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite.claim_rules import Picking
 from penstock.brokers.sqlite.claimable_lanes import SqliteLaneOffer
 from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.key_turns import Place
-from penstock.brokers.sqlite.renewing import SqliteRenewing
+from penstock.brokers.sqlite.renewing import SqliteRenewals
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import FULL, SqliteStore, in_our_words
-from penstock.brokers.sqlite.wake import Waiter
+from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import durable
+from penstock.brokers.tables.recovery import SettleWithin
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
+from penstock.brokers.tables.worker_rows import expire, rules_in_force
 from penstock.enqueue.ids import OFFSETS, from_bytes, offset_of, prefix_of
-from penstock.job import Job, Outcome, State
+from penstock.job import Job, State
 from penstock.rules.key_order import in_turn
 
 
-class SqliteClaiming(SqliteRenewing):
-    """Claim, wait, begin; and close, because who waits holds a socket."""
+class SqliteClaims:
+    """Claim, with the settlements that ride along."""
 
-    apart = False
-    poll_seconds = 0.5  # a look costs 50 us, and is how late a delayed job may start
+    def __init__(
+        self, store: SqliteStore, settle_within: SettleWithin, renewals: SqliteRenewals
+    ) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._settle_within = settle_within
+        self._renewals = renewals
 
-    def claim(
-        self,
-        worker: WorkerRow,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        sizes: Mapping[str, int] | None = None,
-    ) -> list[Job[Any]]:
-        with self.store.writing(durable=False) as db:
+    def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
+        settles = bool(settlements) and durable(self.store, (job.queue for job, _ in settlements))
+        with self.store.writing(durable=settles) as db:
             change = Change(self.store, db, self.clock.now())
-            jobs = self._claim(change, worker, queues, limit, sizes)
-        self._tell(change)
-        self._burn(jobs)
-        return jobs
-
-    def settle_and_claim(
-        self,
-        pairs: Sequence[tuple[Job[Any], Outcome]],
-        worker: WorkerRow,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        sizes: Mapping[str, int] | None = None,
-    ) -> tuple[list[bool], list[Job[Any]]]:
-        if not pairs:
-            return [], self.claim(worker, queues, limit, sizes)
-        durable = self._durable(job.queue for job, _ in pairs)
-        with self.store.writing(durable=durable) as db:
-            change = Change(self.store, db, self.clock.now())
-            accepted = self._settle(change, pairs)
-            jobs = self._claim(change, worker, queues, limit, sizes)
-        self._tell(change)
-        if not durable:
-            self._burn(jobs)
-        return accepted, jobs
+            accepted = self._settle_within(change, settlements) if settlements else []
+            taken = [self._claim(change, each) for each in wanted]
+        change.after_commit()
+        if not settles:
+            for jobs in taken:
+                self._burn(jobs)
+        return Claimed(taken, accepted)
 
     def _burn(self, jobs: Sequence[Job[Any]]) -> None:
         """An at-most-once job must not begin before its claim is on the disk."""
@@ -70,30 +54,25 @@ class SqliteClaiming(SqliteRenewing):
             with self.store.writing() as db:
                 db.execute(sql.put_meta, {"name": "burned", "value": jobs[-1].id})
 
-    def _claim(
-        self,
-        change: Change,
-        worker: WorkerRow,
-        queues: Collection[str] | None,
-        limit: int,
-        sizes: Mapping[str, int] | None,
-    ) -> list[Job[Any]]:
+    def _claim(self, change: Change, wanted: Wanted) -> list[Job[Any]]:
+        worker, limit, queues, sizes = wanted.worker, wanted.limit, wanted.queues, wanted.sizes
         if limit <= 0:
             return []
+        claimable = self.store.claimable
         db, now = cast("SqliteDb", change.db), change.now
-        self._keep_alive(db, worker, now)
-        self._expire(change)
-        rules = self._rules_in_force(db, now)
+        self._renewals.keep_alive(db, worker, now)
+        expire(change)
+        rules = rules_in_force(self.store, db, now)
         left = None if sizes is None else dict(sizes)
         picking = Picking(self.store, db, rules, now) if rules else None
         jobs: list[Job[Any]] = []
         looked = False
         while len(jobs) < limit and not looked:
-            if not self.offers.fresh(worker, queues, now):
-                self.offers.refresh(self.store, db, worker, queues, now)
+            if not claimable.fresh(worker, queues, now):
+                claimable.refresh(self.store, db, worker, queues, now)
                 looked = True
             short: set[int] = set()
-            lanes = self.offers.lanes
+            lanes = claimable.lanes
             if picking is not None and picking.policies:
                 lanes = in_turn(lanes, picking.policies, lambda offer: offer.lane)
             for offer in lanes:
@@ -106,11 +85,11 @@ class SqliteClaiming(SqliteRenewing):
                     left[offer.lane.task] -= len(taken)
                 if len(taken) < want:
                     short.add(offer.hash)
-            self.offers.lanes = [offer for offer in self.offers.lanes if offer.hash not in short]
+            claimable.lanes = [offer for offer in claimable.lanes if offer.hash not in short]
             if len(jobs) < limit:
-                self.offers.forget()
+                claimable.forget()
         change.finish()
-        self.offers.free_at = None if picking is None else picking.finish()
+        claimable.free_at = None if picking is None else picking.finish()
         return jobs
 
     def _take(
@@ -128,7 +107,7 @@ class SqliteClaiming(SqliteRenewing):
         if picking is not None and offer.loose and offer.lane.queue in picking.policies:
             _, parcels = self._merged(db, offer, [], want)
             packed = sum(max(1, parcel["jobs"]) for parcel in parcels)
-            picked = picking.in_turn(offer, want, packed, self.offers.cursors)
+            picked = picking.in_turn(offer, want, packed, self.store.claimable.cursors)
             due, want, chosen = picked.loose, picked.plain, picked.rows
         elif picking is not None and picking.by_job(offer.lane):
             due, chosen = picking.due(offer, want), []
@@ -265,37 +244,6 @@ class SqliteClaiming(SqliteRenewing):
             place += count
         return jobs
 
-    def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
-        # Which queue the news is about is not said: a claim that finds nothing costs 20 us.
-        del queues
-        me = threading.get_ident()
-        if me not in self._waiters:
-            self._waiters[me] = Waiter(self.bell.folder, self.store.data_version)
-        free_at = self.offers.free_at
-        if free_at is None or free_at - self.clock.now() >= timeout:
-            return self._waiters[me].wait(timeout)
-        self._waiters[me].wait(max(0.0, free_at - self.clock.now()))
-        self.offers.free_at = None
-        return True
-
-    def wake(self) -> None:
-        for waiter in list(self._waiters.values()):
-            waiter.ring()
-
-    def rules_version(self) -> int:
-        return self.store.rules_version()
-
-    def begin(self) -> SqliteTransaction:
-        with in_our_words(self.store.path):
-            return SqliteTransaction(self.store, self._settle, self._tell)
-
-    def close(self) -> None:
-        for waiter in self._waiters.values():
-            waiter.close()
-        self._waiters.clear()
-        self.bell.close()
-        self.store.close_connections()
-
 
 def _most(
     offer: SqliteLaneOffer, want: int, left: Mapping[str, int] | None, picking: Picking | None
@@ -304,51 +252,3 @@ def _most(
     if left is not None:
         want = min(want, left.get(offer.lane.task, want))
     return want if picking is None else picking.most(offer.lane, want)
-
-
-class SqliteTransaction:
-    """A job's effects and its end, committed together in one transaction of the same file."""
-
-    def __init__(
-        self,
-        store: SqliteStore,
-        settle: Callable[[Change, Sequence[tuple[Job[Any], Outcome]]], list[bool]],
-        tell: Callable[[Change], None],
-    ) -> None:
-        self.connection = store.connect()
-        self._store = store
-        self._settle = settle
-        self._tell = tell
-        try:
-            self.connection.execute("begin immediate")
-        except BaseException:
-            self.connection.close()
-            raise
-
-    def settle(self, job: Job[Any], outcome: Outcome) -> bool:
-        change = Change(self._store, SqliteDb(self.connection), self._store.clock.now())
-        try:
-            if not self.connection.in_transaction:
-                raise RuntimeError(
-                    f"the task of job {job.id} ended its transaction() itself: leave commit and "
-                    "rollback out, it is committed when the task has returned"
-                )
-            with in_our_words(self._store.path):
-                [accepted] = self._settle(change, [(job, outcome)])
-                if accepted:
-                    self.connection.execute("commit")
-        finally:
-            self.rollback()
-        self._tell(change)
-        return accepted
-
-    def broken_by(self, error: BaseException) -> bool:
-        # It holds the lock: what is locked is another file of the task's.
-        names = (getattr(each, "sqlite_errorname", "") for each in (error, error.__cause__))
-        return any(name in FULL or name.startswith("SQLITE_IOERR") for name in names)
-
-    def rollback(self) -> None:
-        with suppress(sqlite3.ProgrammingError):  # closed: there is nothing left to undo
-            if self.connection.in_transaction:
-                self.connection.execute("rollback")
-            self.connection.close()

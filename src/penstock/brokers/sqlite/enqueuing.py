@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_age, check_lane
-from penstock.broker.values import RETENTION_SECONDS, Batch, Enqueued
+from penstock.broker.values import Batch, Enqueued
 from penstock.broker.views import QUEUED
-from penstock.brokers.sqlite.claimable_lanes import SqliteClaimableLanes
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteStore
-from penstock.brokers.sqlite.wake import Waiter, WakeSender
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.db import Db, durable
 from penstock.brokers.tables.enqueue_packing import (
     arranged,
     check_known,
@@ -29,36 +24,18 @@ from penstock.brokers.tables.enqueue_packing import (
 )
 from penstock.brokers.tables.flow_needs import flow_rows, found_keys, last_of, queued
 from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of, text_of
-from penstock.brokers.tables.scheduling import Scheduling
 from penstock.enqueue.ids import from_bytes, time_of, to_bytes
 from penstock.errors import Refused
 from penstock.flows.flow import Flow
 from penstock.job import Job, Lane, Parcel, State
-from penstock.schedules.schedule import Decision, Schedule
 
 
-class SqliteEnqueuing(Scheduling[SqliteStore]):
-    """Enqueue, and the jobs of schedules."""
+class SqliteIntake:
+    """Enqueue; and how settlements, schedules and writes in parts store jobs."""
 
-    def __init__(
-        self,
-        path: str | Path,
-        clock: AnyClock | None = None,
-        *,
-        retention: float = RETENTION_SECONDS,
-        create: bool = True,
-    ) -> None:
-        super().__init__(SqliteStore(path, clock, create=create))
-        self.retention = retention
-        self.bell = WakeSender(self.store.path)
-        self.offers = SqliteClaimableLanes()
-        self._waiters: dict[int, Waiter] = {}
-
-    def _look_again(self) -> None:
-        self.offers.forget()
-
-    def _ring(self, lanes: Collection[int] = ()) -> None:  # noqa: ARG002  a datagram says nothing
-        self.bell.ring()
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.clock = store.clock
 
     def enqueue(
         self,
@@ -71,28 +48,29 @@ class SqliteEnqueuing(Scheduling[SqliteStore]):
         parcels, singles = packed(jobs, flow)
         if connection is None:
             queues = (job.lane.queue for job in (*parcels, *singles))
-            with self.store.writing(durable=self._durable(queues)) as db:
+            with self.store.writing(durable=durable(self.store, queues)) as db:
                 change = Change(self.store, db, self.clock.now())
-                answer = self._enqueue(change, parcels, singles, batch, flow)
-            self._look_again()
-            self._ring()
+                answer = self.enqueue_within(change, parcels, singles, batch, flow)
+            self.store.forget_claimable()
+            self.store.notify()
             self._remember_lanes(parcels)
         else:
             with self.store.joining(connection) as db:
                 change = Change(self.store, db, self.clock.now())
-                answer = self._enqueue(change, parcels, singles, batch, flow)
+                answer = self.enqueue_within(change, parcels, singles, batch, flow)
         return answer
 
-    def _enqueue(
+    def enqueue_within(
         self,
         change: Change,
         parcels: Sequence[Parcel],
         singles: Sequence[Job[Any]],
-        batch: Batch | None,
-        flow: Flow | None,
+        batch: Batch | None = None,
+        flow: Flow | None = None,
     ) -> Enqueued:
+        """Within a transaction; all of it is written when this returns."""
         db = change.db
-        oldest = max(change.now - self.retention, self._pruned_before(db))
+        oldest = self.oldest_id(db, change.now)
         for job in (*parcels, *singles):
             check_age(job.id, change.now, oldest)
         if flow is not None and (known := self._sent_before(db, parcels, singles)):
@@ -100,35 +78,24 @@ class SqliteEnqueuing(Scheduling[SqliteStore]):
             return Enqueued(frozenset(known))
         rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
         stored = self._count_batch(change, batch, rows) if batch else 0
-        known, standing = self._take_in(change, parcels, singles)
+        known, standing = self.take_in(change, parcels, singles)
         if flow is not None:
             self._enqueue_flow(change, flow)
         change.finish()
         return Enqueued(frozenset(known), standing, stored)
 
-    def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
-        with self.store.writing() as db:
-            handed = packed([decision.job for decision in decisions if decision.job is not None])
-            change = Change(self.store, db, self.clock.now())
-            store = partial(self._enqueue, change, *handed, None, None)
-            held = self._decide(db, schedule, decisions, store)
-        if held:
-            self._look_again()
-            self._ring()
-        return held
-
-    def _take_in(
+    def take_in(
         self, change: Change, parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
     ) -> tuple[set[str], dict[str, str]]:
         """Store these; answers what was known, and what stands instead of others."""
-        lanes = self._put_lanes(change.db, searched_fields(parcels, singles))
+        lanes = self.put_lanes(change.db, searched_fields(parcels, singles))
         known = self._enqueue_parcels(change, parcels, lanes)
         return known, self._enqueue_singles(change, singles, lanes, known)
 
-    def _store_spawned(self, change: Change) -> None:
+    def store_spawned(self, change: Change) -> None:
         for place, outcome in change.spawned:
             parcels, singles = arranged(outcome.spawned, outcome.flow)
-            self._take_in(change, parcels, singles)
+            self.take_in(change, parcels, singles)
             change.woken.update(job.lane.hash for job in (*parcels, *singles))
             if outcome.flow is not None:
                 self._enqueue_flow(change, outcome.flow)
@@ -153,7 +120,7 @@ class SqliteEnqueuing(Scheduling[SqliteStore]):
                 self.store.lanes[number] = parcel.lane
                 self.store.searched[number] = ""
 
-    def _put_lanes(self, db: Db, fields: Mapping[Lane, frozenset[str]]) -> dict[Lane, int]:
+    def put_lanes(self, db: Db, fields: Mapping[Lane, frozenset[str]]) -> dict[Lane, int]:
         """Write down lanes that are new; `find` may trust an index only where every job has it."""
         numbers: dict[Lane, int] = {}
         for lane, searched in fields.items():
@@ -169,9 +136,9 @@ class SqliteEnqueuing(Scheduling[SqliteStore]):
                 db.execute(sql.put_lane, (number, *names, ",".join(sorted(every))))
         return numbers
 
-    def _pruned_before(self, db: Db) -> float:
-        row = db.execute(sql.meta_value, ("pruned_before",)).fetchone()
-        return float(row["value"]) if row else 0.0
+    def oldest_id(self, db: Db, now: float) -> float:
+        """When the oldest ids that may still be stored were made."""
+        return max(now - self.store.traits.retention, pruned_before(db))
 
     def _count_batch(self, change: Change, batch: Batch, rows: int) -> int:
         row = change.db.execute(sql.batch, {"id": batch.id}).fetchone()
@@ -264,7 +231,7 @@ class SqliteEnqueuing(Scheduling[SqliteStore]):
                 if holder is not None:
                     standing[job.id] = from_bytes(holder["job"])
                     continue
-                self._take_unique(change, job, raw)
+                change.take_unique(job, raw)
             made_at, lane = time_of(job.id), lanes[job.lane]
             enqueued_at = now if made_at is None else made_at
             # An id may be a few ticks ahead of the clock: at once means now, not then.
@@ -285,3 +252,9 @@ class SqliteEnqueuing(Scheduling[SqliteStore]):
         names += [(f"arg.{name}", indexed(value), raw) for name, value in job.search.items()]
         if names:
             db.executemany(sql.put_tag, names)
+
+
+def pruned_before(db: Db) -> float:
+    """The latest time that a prune was asked to forget what is older than."""
+    row = db.execute(sql.meta_value, ("pruned_before",)).fetchone()
+    return float(row["value"]) if row else 0.0

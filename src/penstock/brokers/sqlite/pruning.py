@@ -5,19 +5,27 @@ from __future__ import annotations
 import time
 
 from penstock.broker.values import STAGED_SECONDS
-from penstock.brokers.sqlite.staging import SqliteStaging
+from penstock.brokers.sqlite.enqueuing import pruned_before
 from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.flow_needs import place_of
+from penstock.brokers.tables.lake_marks import MarkRows
+from penstock.brokers.tables.worker_rows import expire
 from penstock.job import State
 
 PRUNED_AT_ONCE = 1000  # about 10 ms
 PRUNE_REST_SECONDS = 0.001
 
 
-class SqlitePruning(SqliteStaging):
+class SqlitePruning:
     """Prune."""
+
+    def __init__(self, store: SqliteStore, marks: MarkRows) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._marks = marks
 
     def prune(self, before: float) -> int:
         # Page by page: whoever wants to write meanwhile, a heartbeat for one, gets its turn.
@@ -27,22 +35,22 @@ class SqlitePruning(SqliteStaging):
             with self.store.writing() as db:
                 change = Change(self.store, db, self.clock.now())
                 if not after:
-                    self._write_gaps(change, before)
+                    self._marks.write_gaps(change, before)
                 pruned, after, more = self._prune_page(change, before, after)
                 if not more:
                     pruned += self._prune_rest(db, before)
             removed += pruned
-            self._tell(change)
+            change.after_commit()
             time.sleep(PRUNE_REST_SECONDS)  # threads of this process do not queue for its lock
         return removed
 
     def _prune_page(self, change: Change, before: float, after: int) -> tuple[int, int, bool]:
         """Forget some of each; how many rows, how far in the history, whether there is more."""
         db, now = change.db, change.now
-        self._expire(change)
+        expire(change)
         # First of all: from now on ids from before are refused, and need not be remembered.
-        pruned_before = max(before, self._pruned_before(db))
-        db.execute(sql.put_meta, {"name": "pruned_before", "value": repr(pruned_before)})
+        latest = max(before, pruned_before(db))
+        db.execute(sql.put_meta, {"name": "pruned_before", "value": repr(latest)})
         below = int(max(before, 0) * 1000).to_bytes(6, "big") + bytes(10)
         parameters = {"before": before, "below": below, "now": now, "most": PRUNED_AT_ONCE}
         jobs = db.execute(sql.prune_jobs, parameters).fetchall()

@@ -8,19 +8,26 @@ import msgspec
 
 from penstock.broker.values import Renewed
 from penstock.broker.views import WorkerRow
-from penstock.brokers.sqlite.enqueuing import SqliteEnqueuing
 from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.recovery import SettleWithin
 from penstock.brokers.tables.rows import ASKED
+from penstock.brokers.tables.worker_rows import jobs_held
 from penstock.enqueue.ids import from_bytes
 from penstock.job import put_back
 
 
-class SqliteRenewing(SqliteEnqueuing):
+class SqliteRenewals:
     """Renew."""
 
-    def _keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:
+    def __init__(self, store: SqliteStore, settle_within: SettleWithin) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._settle_within = settle_within
+
+    def keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:
         """A claim stands for a renewal, written only when the lease is a third over."""
         found = db.execute(sql.worker, (worker.id,)).fetchone()
         if (
@@ -71,9 +78,11 @@ class SqliteRenewing(SqliteEnqueuing):
                     lapsed.add(worker.id)
                 self._renew(db, worker, found, None)
                 if holding is not None:
-                    strays = [job for job in self._held(db, worker.id) if job.id not in holding]
+                    strays = [
+                        job for job in jobs_held(self.store, db, worker.id) if job.id not in holding
+                    ]
                     changes.append(Change(self.store, db, self.clock.now()))
-                    self._settle(changes[-1], [(job, put_back("stray")) for job in strays])
+                    self._settle_within(changes[-1], [(job, put_back("stray")) for job in strays])
                 for row in db.execute(sql.cancelled_rows, (worker.id,)):
                     cancelled.add(from_bytes(row["id"]))
                 for row in db.execute(sql.leases, {"worker": worker.id}):
@@ -83,5 +92,5 @@ class SqliteRenewing(SqliteEnqueuing):
                         if mark == ASKED
                     )
         for change in changes:
-            self._tell(change)
+            change.after_commit()
         return Renewed(frozenset(cancelled), frozenset(lapsed))

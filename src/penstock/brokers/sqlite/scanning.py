@@ -1,4 +1,4 @@
-"""Gauges, and bulk reading of a file: a connection of its own for each scan.
+"""Bulk reading of a file: a connection of its own for each scan.
 
 A scan lasts as long as its reader takes, and meanwhile the broker's own connections must be free.
 """
@@ -28,10 +28,9 @@ from penstock.brokers.arrow import (
     selected_job,
 )
 from penstock.brokers.sqlite.db import SqliteDb
-from penstock.brokers.sqlite.pruning import SqlitePruning
+from penstock.brokers.sqlite.errors import in_our_words
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import in_our_words
-from penstock.brokers.tables.gauging import gauge
+from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.rows import job_of, succeeded_job
 from penstock.brokers.tables.scanning import (
     id_span,
@@ -44,11 +43,11 @@ from penstock.enqueue.ids import from_bytes
 from penstock.job import Job, State
 
 
-class SqliteScanning(SqlitePruning):
-    """Gauge, reach, slices, scan."""
+class SqliteScans:
+    """Reach, slices, scan."""
 
-    def gauge(self) -> int:
-        return gauge(self)
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
 
     def reach(
         self,

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from penstock.broker.checks import check_age, check_stage, check_staged
-from penstock.brokers.sqlite.claiming import SqliteClaiming
+from penstock.brokers.sqlite.enqueuing import SqliteIntake
 from penstock.brokers.sqlite.statements import sql
+from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.enqueue_packing import packed, searched_fields
@@ -22,8 +23,13 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Job[Any]).decode
 
 
-class SqliteStaging(SqliteClaiming):
-    """Stage, publish and discard."""
+class SqliteStaging:
+    """Stage, commit and discard writes in parts."""
+
+    def __init__(self, store: SqliteStore, intake: SqliteIntake) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._intake = intake
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
         check_stage(write, part)
@@ -31,15 +37,15 @@ class SqliteStaging(SqliteClaiming):
         # Not durable: what is lost with the machine is missed by the publish, which is.
         with self.store.writing(durable=False) as db:
             now = self.clock.now()
-            oldest = max(now - self.retention, self._pruned_before(db))
+            oldest = self._intake.oldest_id(db, now)
             for job in (*parcels, *singles):
                 check_age(job.id, now, oldest)
-            lanes = self._put_lanes(db, searched_fields(parcels, singles))
+            lanes = self._intake.put_lanes(db, searched_fields(parcels, singles))
             rows = [*_packed_rows(parcels, lanes), *_single_rows(singles, lanes)]
             place = {"write": write, "part": part, "now": now}
             db.executemany(sql.stage, [{**place, **row} for row in rows])
 
-    def publish(self, write: str, parts: Mapping[str, int]) -> int:
+    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
         check_stage(write)
         jobs = sum(parts.values())
         with self.store.writing() as db:
@@ -54,17 +60,17 @@ class SqliteStaging(SqliteClaiming):
             else:
                 jobs = db.execute(sql.published, (write,)).fetchone()["jobs"]
             db.execute(sql.discard, (write,))
-        self._look_again()
-        self._ring()
+        self.store.forget_claimable()
+        self.store.notify()
         return jobs
 
     def _publish_part(self, change: Change, write: str, part: str) -> None:
-        oldest = max(change.now - self.retention, self._pruned_before(change.db))
+        oldest = self._intake.oldest_id(change.db, change.now)
         for page in self._pages(change.db, write, part):
             for job in page:
                 check_age(job.id, change.now, oldest)
             parcels = [job for job in page if isinstance(job, Parcel)]
-            self._take_in(change, parcels, [job for job in page if isinstance(job, Job)])
+            self._intake.take_in(change, parcels, [job for job in page if isinstance(job, Job)])
 
     def _pages(self, db: Db, write: str, part: str) -> Iterator[list[Job[Any] | Parcel]]:
         place = {"write": write, "part": part, "most": _PAGE}

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,15 +26,21 @@ from typing import Any
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.app.private_files import open_regular
 from penstock.broker.read_budget import my_share
+from penstock.broker.traits import Traits
+from penstock.broker.values import RETENTION_SECONDS
+from penstock.brokers.sqlite.claimable_lanes import SqliteClaimableLanes
 from penstock.brokers.sqlite.db import SqliteDb
+from penstock.brokers.sqlite.errors import in_our_words
 from penstock.brokers.sqlite.statements import migrations, sql
+from penstock.brokers.sqlite.wake import WakeSender
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.unreleased import check_released
 from penstock.enqueue.caller_connection import driver_connection
-from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreFull, StoreUnreachable
+from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreUnreachable
 from penstock.job import Lane
 
 BUSY_SECONDS = 30.0
+POLL_SECONDS = 0.5  # a look costs 50 us, and is how late a delayed job may start
 _MIGRATE_SECONDS = 5.0
 START_ANEW = (
     "move the file away (in a database of your own: drop its tables that begin with penstock_), or "
@@ -43,7 +49,6 @@ START_ANEW = (
 _BUSY_LOOK_SECONDS = 0.000_5
 _STARTING_SECONDS = 0.005
 _OLDEST_SQLITE = (3, 37)  # which has strict tables
-FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 _LOCKED = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_RECOVERY"}
 _POLITE_NANOSECONDS = 2_000_000
 _CLOSED_FOR_FORK = 0  # no process has this number
@@ -58,9 +63,21 @@ class SqliteStore:
     sql = sql
 
     def __init__(
-        self, path: str | Path, clock: AnyClock | None = None, *, create: bool = True
+        self,
+        path: str | Path,
+        clock: AnyClock | None = None,
+        *,
+        retention: float = RETENTION_SECONDS,
+        create: bool = True,
     ) -> None:
         self.path = Path(os.path.realpath(path))
+        self.traits = Traits(
+            name="SQLite",
+            capabilities=frozenset({"joins", "begins"}),
+            retention=retention,
+            poll_seconds=lambda: POLL_SECONDS,
+            rules_version=self.rules_version,
+        )
         self.clock = clock or SYSTEM_CLOCK
         self.busy_seconds = BUSY_SECONDS  # that a call waits for whoever has the file
         self.store_id = ""
@@ -80,6 +97,8 @@ class SqliteStore:
                 "name another one with --url"
             )
             raise StoreUnreachable(message)
+        self.claimable = SqliteClaimableLanes()
+        self.wake_sender = WakeSender(self.path)
         self._shared: mmap.mmap | None = None
         self._file: tuple[int, int] | None = None
         self._renew_locks()
@@ -402,6 +421,14 @@ class SqliteStore:
             # A hand that looked at the rules just before this begins its job within this time.
             time.sleep(_STARTING_SECONDS)
 
+    def forget_claimable(self, lanes: Collection[int] = ()) -> None:
+        del lanes  # to look costs 20 us: all of them are looked at again
+        self.claimable.forget()
+
+    def notify(self, lanes: Collection[int] = ()) -> None:
+        del lanes  # a datagram says nothing
+        self.wake_sender.ring()
+
     def data_version(self) -> int:
         """A number that changes when another connection, here or elsewhere, has committed."""
         self._reopen()
@@ -409,6 +436,7 @@ class SqliteStore:
             return self._reader.execute("pragma data_version").fetchone()[0]
 
     def close_connections(self) -> None:
+        self.wake_sender.close()
         _stores.discard(self)
         if self._pid == os.getpid():
             with self._writer_lock, self._reader_lock:
@@ -465,27 +493,6 @@ def _statements(script: str) -> Generator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-@contextmanager
-def in_our_words(path: Path) -> Generator[None]:
-    """Errors of SQLite as errors of Penstock."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        name = getattr(error, "sqlite_errorname", "")
-        if name in FULL:
-            message = f"no room left for {path} ({error}); nothing of this call was written"
-            raise StoreFull(message) from error
-        message = f"the store {path} does not answer: {error}"
-        if name == "SQLITE_CANTOPEN":
-            message += f"; is {path.parent} there, and may this user write to it?"
-        raise StoreUnreachable(message) from error
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
-            raise
-        message = f"{path} cannot be used as a store: {error}"
-        raise PenstockError(message) from error
 
 
 def _boot() -> str:

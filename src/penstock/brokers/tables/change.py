@@ -55,6 +55,23 @@ class Change:
         if job.unique is not None:
             self.freed.append({"key": job.unique.key, "job": raw, "until": until})
 
+    def take_unique(self, job: Job[Any], raw: bytes) -> bool:
+        """Whether the job has its unique key now; another may have been quicker."""
+        unique = job.unique
+        if unique is None:
+            return True
+        taken = self.db.execute(
+            self.sql.take_unique,
+            {
+                "key": unique.key,
+                "job": raw,
+                "until": unique.until,
+                "expires_at": None if unique.seconds is None else self.now + unique.seconds,
+                "now": self.now,
+            },
+        )
+        return taken.rowcount > 0
+
     def member_ended(self, body: bytes, *, good: bool) -> None:
         """A job ended; if it is one of a flow, whoever needs it may go on."""
         place = flow_needs.place_of(body)
@@ -125,3 +142,9 @@ class Change:
         if counts:
             db.executemany(sql.tally, counts)
         self.tally.clear()
+
+    def after_commit(self) -> None:
+        """Wake workers for jobs that waited for others and are ready now."""
+        if self.woken:
+            self.store.forget_claimable()
+            self.store.notify(self.woken)

@@ -6,11 +6,12 @@ the store's own dialect; parameters are a tuple or, for named ones, a mapping.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from penstock.app.clock import AnyClock
+from penstock.broker.traits import Traits
 from penstock.brokers.tables.statements import Statements
 from penstock.job import Lane
 
@@ -53,7 +54,10 @@ class Db(Protocol):
 
 
 class TableStore(Protocol):
-    """The database behind a broker."""
+    """The database behind a broker, and what its parts share."""
+
+    @property
+    def traits(self) -> Traits: ...
 
     @property
     def sql(self) -> Statements: ...
@@ -92,3 +96,17 @@ class TableStore(Protocol):
     def follow(self) -> None:
         """Go over to another database that took the place of this one, where that can be."""
         ...
+
+    def forget_claimable(self, lanes: Collection[int] = ()) -> None:
+        """Jobs became ready: what this process remembers about lanes to claim from is outdated."""
+        ...
+
+    def notify(self, lanes: Collection[int] = ()) -> None:
+        """After a commit: wake waiting workers, since there may be work in these lanes."""
+        ...
+
+
+def durable(store: TableStore, queues: Iterable[str]) -> bool:
+    """Whether a commit about jobs of these queues waits for the disk."""
+    relaxed = store.traits.relaxed
+    return not relaxed or not relaxed.issuperset(queues)

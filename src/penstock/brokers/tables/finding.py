@@ -7,7 +7,7 @@ with derived ids have places of their own: those ids hold no time to go by.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from penstock.broker.filter import Filter
 from penstock.broker.newest_first import Below, MadeAt, made
 from penstock.brokers.tables.db import Db, Row, TableStore
+from penstock.brokers.tables.job_places import get_job
 from penstock.brokers.tables.rows import (
     contents,
     indexed,
@@ -31,8 +32,6 @@ _ROW_STATES = frozenset({State.READY, State.WAITING, State.RUNNING})
 _ENDED_STATES = frozenset({State.FAILED, State.CANCELLED})
 _BYTES = 16
 
-Get = Callable[[Db, bytes], Job[Any] | None]
-
 
 class _Place(NamedTuple):
     """Where a merge is in one source; without a job, that what follows is not newer than this."""
@@ -42,10 +41,10 @@ class _Place(NamedTuple):
 
 
 class Newest:
-    """One look at a store; `get` reads a job by its id."""
+    """The jobs of one read transaction."""
 
-    def __init__(self, store: TableStore, db: Db, get: Get) -> None:
-        self._store, self._db, self._get = store, db, get
+    def __init__(self, store: TableStore, db: Db) -> None:
+        self._store, self._db = store, db
 
     def jobs(self, filter: Filter, older: Below) -> Iterator[Job[Any]]:
         """Those that may match, newest first; `filter.matches` has the last word."""
@@ -123,7 +122,7 @@ class Newest:
 
     def _tagged(self, parameters: Mapping[str, Any]) -> Iterator[Job[Any]]:
         for row in self._pages(self._store.sql.find_tagged, parameters, _by_job):
-            if (job := self._get(self._db, row["job"])) is not None:
+            if (job := get_job(self._store, self._db, row["job"])) is not None:
                 yield job
 
     def _few_derived(self, tag: Mapping[str, Any]) -> bool:
@@ -134,7 +133,7 @@ class Newest:
     def _tagged_derived(self, parameters: Mapping[str, Any]) -> Iterator[Job[Any]]:
         statement = self._store.sql.find_tagged_derived
         for row in self._pages(statement, parameters, _by_time_and_job):
-            if (job := self._get(self._db, row["job"])) is not None:
+            if (job := get_job(self._store, self._db, row["job"])) is not None:
                 yield job
 
     def _from_parcels(self, parameters: Mapping[str, Any]) -> Iterator[Job[Any]]:

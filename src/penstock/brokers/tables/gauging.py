@@ -6,20 +6,20 @@ transaction that writes the rows: killed anywhere, a minute is written whole or 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
 from penstock.broker.gauge import MINUTE, Gauged, gauges_of, minute_at
+from penstock.broker.views import Count
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.reading import Looking
+from penstock.brokers.tables.db import Db, Row, TableStore
 from penstock.brokers.tables.rows import made_at
 
 
-def gauge(broker: Looking[Any]) -> int:
+def gauge(store: TableStore, count: Callable[[], list[Count]]) -> int:
     """Write the gauges of this minute, unless they are written; returns how many rows."""
-    store, sql, now = broker.store, broker.store.sql, broker.clock.now()
+    sql, now = store.sql, store.clock.now()
     minute = minute_at(now)
     with store.reading() as db:
         row = db.execute(sql.gauged).fetchone()
@@ -28,7 +28,7 @@ def gauge(broker: Looking[Any]) -> int:
         before = row["value"]
         last = _read(before)
         oldest = _oldest(db, sql.oldest, now)
-    gauges = gauges_of(broker.count(), oldest, last.queues)
+    gauges = gauges_of(count(), oldest, last.queues)
     value = msgspec.json.encode(last.after(minute, gauges)).decode()
     with store.writing() as db:
         if not db.execute(sql.gauge, {"value": value, "before": before}).rowcount:

@@ -21,22 +21,24 @@ from penstock.broker.lake_mark import (
     widened,
 )
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.reading import Looking
-from penstock.brokers.tables.settling import StoreT
+from penstock.brokers.tables.db import Db, Row, TableStore
 
 log = logging.getLogger("penstock")
 _read = msgspec.json.Decoder(Mark).decode
 
 
-class Marking(Looking[StoreT]):
-    """Set, clear and list marks."""
+class MarkRows:
+    """Put, clear and list marks; and what prune owes their lakes."""
 
-    def set_mark(self, mark: Mark, *, back: bool = False) -> Mark:
+    def __init__(self, store: TableStore) -> None:
+        self.store = store
+        self.clock = store.clock
+
+    def put(self, mark: Mark, author: str = "", reason: str = "") -> Mark:  # noqa: ARG002  a lake moves its mark, nobody else does
         with self.store.writing() as db:
-            return self._set_mark(db, mark, back=back)
+            return self._put(db, mark)
 
-    def _set_mark(self, db: Db, mark: Mark, *, back: bool) -> Mark:
+    def _put(self, db: Db, mark: Mark) -> Mark:
         sql, now = self.store.sql, self.clock.now()
         check_mark(mark, db.execute(sql.newest).fetchone()["newest"])
         # Whoever sets or prunes at the same moment comes before all of this, or after it.
@@ -47,13 +49,13 @@ class Marking(Looking[StoreT]):
         def oldest() -> int | None:
             return db.execute(sql.oldest_row).fetchone()["position"]
 
-        after = moved(kept, mark, now, oldest, back=back)
-        self._put(db, after)
+        after = moved(kept, mark, now, oldest)
+        self._write(db, after)
         if says := mark_says(kept, after):
             self._tell_of(Change(self.store, db, now), says, after)
         return after
 
-    def clear_mark(self, lake: str, author: str = "", reason: str = "") -> bool:
+    def clear(self, lake: str, author: str = "", reason: str = "") -> bool:
         with self.store.writing() as db:
             row = db.execute(self.store.sql.mark, (lake,)).fetchone()
             cleared = db.execute(self.store.sql.clear_mark, (lake,)).rowcount
@@ -62,21 +64,21 @@ class Marking(Looking[StoreT]):
                 self._tell_of(change, "forgotten", _mark(row), legible(author), legible(reason))
         return bool(cleared)
 
-    def marks(self) -> list[Mark]:
+    def all(self) -> list[Mark]:
         with self.store.reading() as db:
-            return self._marks(db)
+            return self.within(db)
 
-    def _marks(self, db: Db) -> list[Mark]:
+    def within(self, db: Db) -> list[Mark]:
         rows = db.execute(self.store.sql.marks).fetchall()
         return sorted((_mark(row) for row in rows), key=lambda mark: mark.lake)
 
-    def _write_gaps(self, change: Change, before: float) -> None:
+    def write_gaps(self, change: Change, before: float) -> None:
         """Name what a prune takes away from lakes that have it not yet."""
         db, sql = change.db, self.store.sql
-        if not self._marks(db):
+        if not self.within(db):
             return
         db.execute(sql.lock_marks)
-        for mark in self._marks(db):
+        for mark in self.within(db):
             lost = {
                 "before": before,
                 "past": before - mark.hold,
@@ -86,11 +88,11 @@ class Marking(Looking[StoreT]):
             row = db.execute(sql.past_hold, lost).fetchone()
             if row["rows"]:
                 after, tells = widened(mark, row["rows"], row["until"], change.now)
-                self._put(db, after)
+                self._write(db, after)
                 if tells:
                     self._tell_of(change, "gap", after)
 
-    def _put(self, db: Db, mark: Mark) -> None:
+    def _write(self, db: Db, mark: Mark) -> None:
         values = {
             "lake": mark.lake,
             "position": mark.position,

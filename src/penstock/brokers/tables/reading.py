@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any
+from typing import Any, Generic
 
 import msgspec
 
@@ -15,24 +15,17 @@ from penstock.broker.views import PLACES, Count, Event, Note, Page, Why, WorkerR
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.finding import Newest
 from penstock.brokers.tables.flow_needs import ids_between, names_between, node_row, place_of
+from penstock.brokers.tables.job_places import get_job, parcel_of
 from penstock.brokers.tables.key_order import behind
 from penstock.brokers.tables.limit_usage import LimitStanding, Usage, limited
-from penstock.brokers.tables.rows import (
-    SETTLED,
-    job_of,
-    names_in,
-    packed_jobs,
-    state_in,
-    succeeded_job,
-)
+from penstock.brokers.tables.rows import SETTLED, names_in, state_in
 from penstock.brokers.tables.settling import StoreT
-from penstock.brokers.tables.signalling import Signalling
-from penstock.brokers.tables.whole_flows import WholeFlows
+from penstock.brokers.tables.worker_rows import rules_in_force
 from penstock.enqueue.ids import from_bytes, to_bytes
 from penstock.flows.flow import Gift, NodeRow
 from penstock.job import Job, State
 from penstock.operate.why import Held, explain, held_by
-from penstock.rules.rule import Rule, covered_by
+from penstock.rules.rule import covered_by
 
 MOST_EXAMINED = 100_000
 MOST_FOUND = 1000
@@ -43,28 +36,16 @@ _READY, _SCHEDULED, _PAUSED, _LIMITED = map(
 )
 
 
-class Looking(Signalling[StoreT], WholeFlows[StoreT]):
-    """Get, find, count, history, why, gifts."""
+class Looks(Generic[StoreT]):
+    """Get, find, count, history, why, outputs, notes, workers."""
+
+    def __init__(self, store: StoreT) -> None:
+        self.store = store
+        self.clock = store.clock
 
     def get(self, job_id: str) -> Job[Any] | None:
         with self.store.reading() as db:
-            return self._get(db, to_bytes(job_id))
-
-    def _get(self, db: Db, raw: bytes) -> Job[Any] | None:
-        sql = self.store.sql
-        row = db.execute(sql.get, (raw,)).fetchone()
-        if row is not None:
-            return job_of(self.store.lane(db, row["lane"]), row)
-        parcel = self._parcel_of(db, raw)
-        if parcel is not None:
-            row, ids, bodies = parcel
-            body = bodies[ids.index(raw)]
-            [job] = packed_jobs(self.store.lane(db, row["lane"]), [raw], [body])
-            return job
-        for lease, offset in self._leased(db, sql.lease_of, raw):
-            return self._packed(db, lease, offset)
-        row = db.execute(sql.succeeded, (raw,)).fetchone()
-        return None if row is None else succeeded_job(self.store.lane(db, row["lane"]), row)
+            return get_job(self.store, db, to_bytes(job_id))
 
     def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
         with self.store.reading() as db:
@@ -78,7 +59,7 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
         examined = 0
         last: Job[Any] | None = None
         with self.store.reading() as db:
-            for job in Newest(self.store, db, self._get).jobs(filter, older):
+            for job in Newest(self.store, db).jobs(filter, older):
                 if last is not None and (len(found) == limit or examined == MOST_EXAMINED):
                     return Page(found, str(made(last)), examined)
                 examined += 1
@@ -94,7 +75,7 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
         # Plain lists, for there may be ten thousand queues and a dashboard that looks every second.
         places: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(PLACES))
         with self.store.reading() as db:
-            rules = self._rules_in_force(db, now)
+            rules = rules_in_force(self.store, db, now)
             kept_back = covered_by(rules, now)
             due: Counter[int] = Counter()
             for row in db.execute(self.store.sql.count).fetchall():
@@ -150,10 +131,10 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
             parameters |= {"kind": kind, "before": FARTHEST_POSITION if before is None else before}
         with self.store.reading() as db:
             rows = db.execute(statement, parameters).fetchall()
-            events = [self._event(db, row) for row in rows]
+            events = [self.event(db, row) for row in rows]
         return events[::-1] if after is None else events
 
-    def _event(self, db: Db, row: Row) -> Event:
+    def event(self, db: Db, row: Row) -> Event:
         lane = None if row["lane"] is None else self.store.lane(db, row["lane"])
         return Event(
             position=row["position"],
@@ -190,27 +171,29 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
         if job is not None and job.state is State.READY:
             with self.store.reading() as db:
                 raw = to_bytes(job_id)
-                parcel = self._parcel_of(db, raw)
+                parcel = parcel_of(self.store, db, raw)
                 first = raw if parcel is None else parcel[1][0]
                 parameters = {"lane": job.lane.hash, "id": first, "now": now}
                 in_parcel = int.from_bytes(raw, "big") - int.from_bytes(first, "big")
                 ahead = (
                     int(db.execute(self.store.sql.ahead, parameters).fetchone()["jobs"]) + in_parcel
                 )
-                rules = self._rules_in_force(db, now)
+                rules = rules_in_force(self.store, db, now)
                 if limited(rules):
                     usage = Usage(self.store, db, now)
                     held = held_by(usage.limits(rules), job, usage.holders)
                 head = behind(self.store, db, rules, job)
-                before = None if head is None else self._get(db, head)
+                before = None if head is None else get_job(self.store, db, head)
         needs: list[NodeRow] = []
         if job is not None and job.state is State.WAITING and (place := place_of(job.body)):
             with self.store.reading() as db:
                 rows = db.execute(self.store.sql.unmet, (place[1],)).fetchall()
                 needs = [node_row(row) for row in rows]
-        return explain(job_id, job, now, self.rules(), self.workers(), ahead, needs, held, before)
+        with self.store.reading() as db:
+            in_force = rules_in_force(self.store, db, now)
+        return explain(job_id, job, now, in_force, self.workers(), ahead, needs, held, before)
 
-    def gifts(self, node: str) -> list[Gift]:
+    def outputs(self, node: str) -> list[Gift]:
         raw, sql = to_bytes(node), self.store.sql
         gifts: list[Gift] = []
         with self.store.reading() as db:
@@ -228,13 +211,9 @@ class Looking(Signalling[StoreT], WholeFlows[StoreT]):
                     elif job in results:
                         gifts.append(Gift(name, State.SUCCEEDED, results[job]))
                     else:  # it is about to run, or runs; or is not known any more
-                        kept = self._get(db, job)
+                        kept = get_job(self.store, db, job)
                         gifts.append(Gift(name, kept and kept.state, None))
         return gifts
-
-    def rules(self) -> list[Rule]:
-        with self.store.reading() as db:
-            return self._rules_in_force(db, self.clock.now())
 
     def workers(self) -> list[WorkerRow]:
         lease_time = self.store.lease_time()

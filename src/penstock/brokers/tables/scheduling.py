@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic
 
 import msgspec
 
 from penstock.broker.checks import check_name, check_no_path, legible
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.lake_marks import Marking
+from penstock.brokers.tables.job_actions import JobActions
 from penstock.brokers.tables.settling import StoreT
 from penstock.enqueue.ids import to_bytes
 from penstock.schedules.schedule import Decision, Schedule, decided, event_data, holds, replaced
@@ -24,10 +24,15 @@ log = logging.getLogger("penstock")
 _read = msgspec.json.Decoder(Schedule).decode
 
 
-class Scheduling(Marking[StoreT]):
+class ScheduleRows(Generic[StoreT]):
     """Put, clear and list schedules; decide their slots."""
 
-    def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
+    def __init__(self, store: StoreT, jobs: JobActions) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._jobs = jobs
+
+    def put(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
         check_name("schedule", schedule.name)
         check_no_path("task", schedule.job.task)
         with self.store.writing() as db:
@@ -48,7 +53,7 @@ class Scheduling(Marking[StoreT]):
         self.store.rules_changed(stop=False)
         return after
 
-    def clear_schedule(self, name: str, author: str = "", reason: str = "") -> bool:
+    def clear(self, name: str, author: str = "", reason: str = "") -> bool:
         with self.store.writing() as db:
             cleared = db.execute(self.store.sql.clear_schedule, (name,)).rowcount
             if cleared:
@@ -56,22 +61,23 @@ class Scheduling(Marking[StoreT]):
                 self._record(change, name, "removed", (author, reason))
         return bool(cleared)
 
-    def schedules(self) -> list[Schedule]:
+    def all(self) -> list[Schedule]:
         with self.store.reading() as db:
-            return self._schedules(db)
+            return self.within(db)
 
-    def _schedules(self, db: Db) -> list[Schedule]:
+    def within(self, db: Db) -> list[Schedule]:
         rows = db.execute(self.store.sql.schedules).fetchall()
         found = [schedule for row in rows if (schedule := _schedule(row)) is not None]
         return sorted(found, key=lambda schedule: schedule.name)
 
-    def _decide(
+    def decide(
         self,
         db: Db,
         schedule: Schedule,
         decisions: Sequence[Decision],
         store_jobs: Callable[[], object],
     ) -> bool:
+        """Within a transaction; `store_jobs` stores the jobs of these decisions in it."""
         row = db.execute(self.store.sql.locked_schedule, (schedule.name,)).fetchone()
         stored = None if row is None else _schedule(row)
         if stored is None or not holds(stored, schedule):
@@ -82,7 +88,7 @@ class Scheduling(Marking[StoreT]):
             if decision.cancels is not None:
                 said = {"author": f"schedule {schedule.name}", "reason": "overlap"}
                 data = msgspec.json.encode(said)
-                for job, lane in self._cancel(change, [to_bytes(decision.cancels)]).values():
+                for job, lane in self._jobs.cancel(change, [to_bytes(decision.cancels)]).values():
                     change.happened("cancel", data, job, lane)
                 change.finish()
         if any(decision.job is not None for decision in decisions):
@@ -95,8 +101,8 @@ class Scheduling(Marking[StoreT]):
         db.execute(self.store.sql.change_schedule, _values(decided(stored, decisions, now)))
         return True
 
-    def _record(self, change: Change, name: str, says: str, told: tuple[str, str]) -> None:
-        author, reason = map(legible, told)
+    def _record(self, change: Change, name: str, says: str, asked: tuple[str, str]) -> None:
+        author, reason = map(legible, asked)
         data = event_data(name, Decision(says=says, author=author, reason=reason), change.now)
         change.happened("schedule", msgspec.json.encode(data), None, None)
         change.finish()

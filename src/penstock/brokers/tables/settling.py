@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from penstock.broker.settlement import leaves_history, settled
 from penstock.broker.views import Note
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db, Row, TableStore
+from penstock.brokers.tables.db import Db, Row, TableStore, durable
 from penstock.brokers.tables.flow_needs import lock_flows, place_of, spawned_places
 from penstock.brokers.tables.rows import (
     ASKED,
@@ -31,45 +31,31 @@ from penstock.job import ENDED, Job, Outcome, State
 StoreT = TypeVar("StoreT", bound=TableStore)
 
 
-class Settling(Generic[StoreT]):
-    """Settle and note: every write is fenced by (job id, attempt)."""
+class Settlements(Generic[StoreT]):
+    """Settle and note: every write is fenced by (job id, attempt).
 
-    def __init__(self, store: StoreT) -> None:
+    `store_spawned` stores what the settled jobs of a change spawned, in its transaction.
+    """
+
+    def __init__(self, store: StoreT, store_spawned: Callable[[Change], None]) -> None:
         self.store = store
         self.clock = store.clock
-        self.relaxed: frozenset[str] = frozenset()
-
-    def _durable(self, queues: Iterable[str]) -> bool:
-        """Whether a commit about jobs of these queues waits for the disk."""
-        return not self.relaxed or not self.relaxed.issuperset(queues)
-
-    def _look_again(self) -> None:
-        """Jobs became ready: a store that remembers what there is to claim forgets it."""
-
-    def _ring(self, lanes: Collection[int] = ()) -> None:
-        """After a commit: a store that can do so tells those who wait that there may be work."""
-
-    def _store_spawned(self, change: Change) -> None:
-        """Within a settlement: each store takes jobs in by itself."""
-
-    def _tell(self, change: Change) -> None:
-        """After a commit: jobs that waited for others are ready."""
-        if change.woken:
-            self._look_again()
-            self._ring(change.woken)
+        self._store_spawned = store_spawned
 
     def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
         if not pairs:
             return []
-        with self.store.writing(durable=self._durable(job.queue for job, _ in pairs)) as db:
+        with self.store.writing(durable=durable(self.store, (job.queue for job, _ in pairs))) as db:
             change = Change(self.store, db, self.clock.now())
-            accepted = self._settle(change, pairs)
+            accepted = self.settle_within(change, pairs)
         if any(outcome.state is State.READY for _, outcome in pairs):
-            self._ring()
-        self._tell(change)
+            self.store.notify()
+        change.after_commit()
         return accepted
 
-    def _settle(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+    def settle_within(
+        self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]
+    ) -> list[bool]:
         """Within a transaction; all of it is written when this returns."""
         accepted = self._apply(change, pairs)
         if change.spawned:
@@ -79,7 +65,7 @@ class Settling(Generic[StoreT]):
             self._store_spawned(change)
         change.finish()
         if change.readied:
-            self._look_again()
+            self.store.forget_claimable()
         return accepted
 
     def _apply(self, change: Change, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
@@ -207,23 +193,6 @@ class Settling(Generic[StoreT]):
             change.tally[lane, after.state, minute] += 1
         if leaves_history(outcome, after):
             change.events += _attempt(change, before, after, outcome, (lane, row["worker"]))
-
-    def _take_unique(self, change: Change, job: Job[Any], raw: bytes) -> bool:
-        """Whether the job has its unique key now; another may have been quicker."""
-        unique = job.unique
-        if unique is None:
-            return True
-        taken = change.db.execute(
-            self.store.sql.take_unique,
-            {
-                "key": unique.key,
-                "job": raw,
-                "until": unique.until,
-                "expires_at": None if unique.seconds is None else change.now + unique.seconds,
-                "now": change.now,
-            },
-        )
-        return taken.rowcount > 0
 
     def _holds(self, db: Db, job: Job[Any]) -> int | None:
         """The lane of a job that this attempt still holds."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import TableStore
 from penstock.brokers.tables.job_actions import JobActions
 from penstock.brokers.tables.rows import job_of, text_of
-from penstock.brokers.tables.settling import StoreT
 from penstock.enqueue.ids import to_bytes
 from penstock.enqueue.secrets import redact
 from penstock.flows.flow import WAIT_TASK
@@ -19,8 +19,13 @@ from penstock.flows.signals import TAG, awaits, check_signal, signalled, told
 from penstock.job import Job, State
 
 
-class Signalling(JobActions[StoreT]):
+class Signals:
     """Signal."""
+
+    def __init__(self, store: TableStore, jobs: JobActions) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._jobs = jobs
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         wanted = {"tag": TAG, "name": check_signal(name), "task": WAIT_TASK}
@@ -30,7 +35,7 @@ class Signalling(JobActions[StoreT]):
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
             found = [row["id"] for row in db.execute(self.store.sql.signal, wanted).fetchall()]
-            for row in self._locked_rows(db, found).values():
+            for row in self._jobs.locked_rows(db, found).values():
                 job = job_of(self.store.lane(db, row["lane"]), row)
                 if awaits(job, name, change.now):
                     self._succeed_at_once(
@@ -41,7 +46,7 @@ class Signalling(JobActions[StoreT]):
                 sent = msgspec.json.encode({**says, "jobs": len(ended)})
                 change.happened("signal", sent, None, None)
             change.finish()
-        self._tell(change)
+        change.after_commit()
         return ended
 
     def _succeed_at_once(self, change: Change, job: Job[None], lane: int, data: bytes) -> None:

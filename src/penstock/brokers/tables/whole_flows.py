@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.checks import check_action
+from penstock.broker.values import Action
 from penstock.broker.views import who_and_why
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.db import Db, Row, TableStore
 from penstock.brokers.tables.flow_needs import ids_between, lock_flows, node_row
 from penstock.brokers.tables.job_actions import JobActions, Touched
 from penstock.brokers.tables.rows import (
@@ -28,7 +30,6 @@ from penstock.brokers.tables.rows import (
     run_of,
     succeeded_job,
 )
-from penstock.brokers.tables.settling import StoreT
 from penstock.enqueue.ids import from_bytes, to_bytes
 from penstock.flows.flow import FlowPage, FlowRow, event_of, in_order
 from penstock.flows.state import found_by, key_of
@@ -43,72 +44,56 @@ _MOVING = (State.READY, State.RUNNING)
 _STILL = (State.WAITING, State.FAILED, State.CANCELLED)
 
 
-class WholeFlows(JobActions[StoreT]):
-    """Cancel, retry, delete; flow and flows."""
+class WholeFlows:
+    """Act on all jobs of a flow; flow and flows. Acts on single jobs are those of `jobs`."""
 
-    def cancel(
+    def __init__(self, store: TableStore, jobs: JobActions) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._jobs = jobs
+        self._actions: dict[Action, ActOnFlow] = {
+            "cancel": self._cancel_flow,
+            "retry": self._retry_flow,
+            "delete": self._delete_flow,
+        }
+
+    def act(
         self,
-        ids: Sequence[str],
+        action: Action,
+        ids: Sequence[str] = (),
         author: str = "",
         reason: str = "",
         *,
         flow: str | None = None,
         part_of: str | None = None,
     ) -> list[str]:
+        check_action(action)
         if flow is None:
-            told = who_and_why(author, reason, part_of)
-            return self._each(ids, "cancel", told, self._cancel)
-        return self._all_of(flow, "cancel", author, reason, self._cancel_flow)
+            data = msgspec.json.encode(who_and_why(author, reason, part_of))
+            return self._jobs.act(action, ids, data)
+        return self._act_on_flow(action, flow, who_and_why(author, reason))
 
-    def retry(
-        self,
-        ids: Sequence[str],
-        author: str = "",
-        reason: str = "",
-        *,
-        flow: str | None = None,
-        part_of: str | None = None,
-    ) -> list[str]:
-        if flow is None:
-            told = who_and_why(author, reason, part_of)
-            return self._each(ids, "retry", told, self._retry)
-        return self._all_of(flow, "retry", author, reason, self._retry_flow)
-
-    def delete(
-        self,
-        ids: Sequence[str],
-        author: str = "",
-        reason: str = "",
-        *,
-        flow: str | None = None,
-        part_of: str | None = None,
-    ) -> list[str]:
-        if flow is None:
-            told = who_and_why(author, reason, part_of)
-            return self._each(ids, "delete", told, self._delete)
-        return self._all_of(flow, "delete", author, reason, self._delete_flow)
-
-    def _all_of(self, flow: str, kind: str, author: str, reason: str, act: ActOnFlow) -> list[str]:
-        """Do it to every job of a flow that it applies to, and note who asked."""
-        said, raw = who_and_why(author, reason), to_bytes(flow)
-        data = msgspec.json.encode(said | {"part_of": flow})
+    def _act_on_flow(self, action: Action, flow: str, asked: Mapping[str, str]) -> list[str]:
+        """Do it to every job of a flow that it applies to, and write down who asked."""
+        raw = to_bytes(flow)
+        data = msgspec.json.encode({**asked, "part_of": flow})
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
             row = db.execute(self.store.sql.flow_end, {"id": raw}).fetchone()
             if row is None:
                 return []
-            touched = act(change, raw)
-            says = event_of(kind, row["jobs"], row["name"], find_in(row["find"]), **said)
-            if touched and kind == "cancel":
-                change.flow_says(raw, says)  # before the flow ends because of it
+            touched = self._actions[action](change, raw)
+            flow_data = event_of(action, row["jobs"], row["name"], find_in(row["find"]), **asked)
+            if touched and action == "cancel":
+                change.flow_says(raw, flow_data)  # before the flow ends because of it
             for job, lane in touched.values():
-                change.happened(kind, data, job, lane)
-            if kind == "delete" or (touched and kind == "retry"):
-                change.flow_says(raw, says)
+                change.happened(action, data, job, lane)
+            if action == "delete" or (touched and action == "retry"):
+                change.flow_says(raw, flow_data)
             change.finish()
         if touched:
-            self._look_again()
-            self._ring()
+            self.store.forget_claimable()
+            self.store.notify()
         return [from_bytes(job) for job in touched]
 
     # Cancel
@@ -121,11 +106,11 @@ class WholeFlows(JobActions[StoreT]):
         if left > len(touched) or now_there != spans:
             rows = self._rows(change.db, now_there, (*_MOVING, State.WAITING))
             new = {raw: row for raw, row in rows.items() if raw not in touched}
-            touched |= self._cancel_rows(change, new)
+            touched |= self._jobs.cancel_rows(change, new)
         if left > len(touched):
             # A parcel that a claim cut meanwhile is another row by now, and may be cut again.
             change.write_places()
-            self._keep_claims_out(change)
+            self._jobs.keep_claims_out(change)
             touched |= self._cancel_what_moves(change, now_there, touched)
         return touched
 
@@ -143,7 +128,7 @@ class WholeFlows(JobActions[StoreT]):
             touched[raw] = ended, lane
         rows = self._rows(change.db, spans, _MOVING)
         new = {raw: row for raw, row in rows.items() if raw not in done}
-        touched |= self._cancel_rows(change, new)
+        touched |= self._jobs.cancel_rows(change, new)
         for lease, held in self._leases(change.db, spans):
             marks = bytearray(lease["marks"])
             for raw, (offset, (job, lane)) in held.items():
@@ -159,7 +144,7 @@ class WholeFlows(JobActions[StoreT]):
         self._lock(change, flow)
         spans = self._spans(change.db, flow)
         rows = self._rows(change.db, spans, (State.FAILED, State.CANCELLED))
-        return self._retry_rows(change, rows)
+        return self._jobs.retry_rows(change, rows)
 
     # Delete
 
@@ -172,7 +157,7 @@ class WholeFlows(JobActions[StoreT]):
         self._delete_rows(change, {raw: rows[raw] for raw in rows if raw not in touched}, touched)
         if left > sum(job.state not in ENDED for job, _ in touched.values()):
             change.write_places()
-            self._keep_claims_out(change)
+            self._jobs.keep_claims_out(change)
             touched |= self._delete_what_moves(change, spans)
         sets = [{"first": first, "last": last} for first, last in spans]
         for found in db.every(sql.succeeded_between, sets):
@@ -218,9 +203,6 @@ class WholeFlows(JobActions[StoreT]):
 
     # The jobs of a flow
 
-    def _keep_claims_out(self, change: Change) -> None:
-        """No claim is under way until the end of the transaction; where one writes, none is."""
-
     def _lock(self, change: Change, flow: bytes) -> int:
         """Nobody else counts in this flow from here on; how many of its jobs have not ended."""
         lock_flows(change.db, change.sql, [(flow, flow)])
@@ -258,7 +240,7 @@ class WholeFlows(JobActions[StoreT]):
                 if end >= first:
                     found[begin] = parcel
                     leaving[begin] += ids_between(max(first, begin), min(last, end))
-        return self._take_out(change, found, leaving)
+        return self._jobs.take_out(change, found, leaving)
 
     def _leases(
         self, db: Db, spans: Sequence[Span]

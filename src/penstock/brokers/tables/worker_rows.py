@@ -1,4 +1,4 @@
-"""Work: what workers hold, and what expires before it is claimed."""
+"""What claims, renewals and recovery share: rules in force, jobs held, jobs that expired."""
 
 from __future__ import annotations
 
@@ -9,63 +9,60 @@ import msgspec
 
 from penstock.broker.views import WorkerRow
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.db import Db, Row, TableStore
 from penstock.brokers.tables.flow_needs import lock_flows, place_of
 from penstock.brokers.tables.rows import job_of, leased_jobs, moved, rule_of
-from penstock.brokers.tables.settling import Settling, StoreT
 from penstock.job import Job, Lane, State
 from penstock.rules.rule import Rule
 
 
-class Working(Settling[StoreT]):
-    """What claims, renewals and recovery share."""
+def rules_in_force(store: TableStore, db: Db, now: float) -> list[Rule]:
+    return [rule_of(row) for row in db.execute(store.sql.rules, (now,))]
 
-    def _rules_in_force(self, db: Db, now: float) -> list[Rule]:
-        return [rule_of(row) for row in db.execute(self.store.sql.rules, (now,))]
 
-    def _held(self, db: Db, worker: str) -> list[Job[Any]]:
-        """All that a worker holds."""
-        jobs = [
-            job
-            for row in db.execute(self.store.sql.leases, {"worker": worker}).fetchall()
-            for _, job in leased_jobs(self.store.lane(db, row["lane"]), row)
-        ]
-        jobs += [
-            job_of(self.store.lane(db, row["lane"]), row)
-            for row in db.execute(self.store.sql.held_by, (worker,)).fetchall()
-        ]
-        return jobs
+def jobs_held(store: TableStore, db: Db, worker: str) -> list[Job[Any]]:
+    """All jobs that a worker holds."""
+    jobs = [
+        job
+        for row in db.execute(store.sql.leases, {"worker": worker}).fetchall()
+        for _, job in leased_jobs(store.lane(db, row["lane"]), row)
+    ]
+    jobs += [
+        job_of(store.lane(db, row["lane"]), row)
+        for row in db.execute(store.sql.held_by, (worker,)).fetchall()
+    ]
+    return jobs
 
-    def _expire(self, change: Change) -> None:
-        """Jobs that were not started in time are cancelled."""
-        db, sql, now = change.db, self.store.sql, {"now": change.now}
-        rows = list(db.execute(sql.expire, now).fetchall())
-        late = db.execute(sql.expire_waiting, now).fetchall()
-        if late:
-            lock_flows(db, sql, filter(None, (place_of(row["body"]) for row in late)))
-            locked = db.each(sql.locked_row, [(raw,) for raw in sorted(row["id"] for row in late)])
-            rows += [row for row in locked if row is not None and row["state"] == State.WAITING]
-        for row in rows:
-            ended = self._end_row(change, row, "expired")
-            change.happened("cancel", b"{}", ended, row["lane"])
-        if rows:
-            change.finish()  # what is claimed next must not be among them
-            if change.woken:
-                self._look_again()
 
-    def _end_row(self, change: Change, row: Row, reason: str) -> Job[Any]:
-        """A row that is not running becomes cancelled."""
-        job = job_of(self.store.lane(change.db, row["lane"]), row)
-        ended = msgspec.structs.replace(
-            job, state=State.CANCELLED, reason=reason, ended_at=change.now
-        )
-        change.tally[row["lane"], job.state, row["minute"]] -= 1
-        change.tally[row["lane"], State.CANCELLED, 0] += 1
-        change.free(job, row["id"], "ended")
-        change.free(job, row["id"], "started")
-        change.member_ended(job.body, good=False)
-        change.moved.append(moved(ended, 0))
-        return ended
+def expire(change: Change) -> None:
+    """Cancel jobs that were not started in time."""
+    db, sql, now = change.db, change.sql, {"now": change.now}
+    rows = list(db.execute(sql.expire, now).fetchall())
+    late = db.execute(sql.expire_waiting, now).fetchall()
+    if late:
+        lock_flows(db, sql, filter(None, (place_of(row["body"]) for row in late)))
+        locked = db.each(sql.locked_row, [(raw,) for raw in sorted(row["id"] for row in late)])
+        rows += [row for row in locked if row is not None and row["state"] == State.WAITING]
+    for row in rows:
+        ended = cancel_row(change, row, "expired")
+        change.happened("cancel", b"{}", ended, row["lane"])
+    if rows:
+        change.finish()  # what is claimed next must not be among them
+        if change.woken:
+            change.store.forget_claimable()
+
+
+def cancel_row(change: Change, row: Row, reason: str) -> Job[Any]:
+    """A row that is not running becomes cancelled."""
+    job = job_of(change.store.lane(change.db, row["lane"]), row)
+    ended = msgspec.structs.replace(job, state=State.CANCELLED, reason=reason, ended_at=change.now)
+    change.tally[row["lane"], job.state, row["minute"]] -= 1
+    change.tally[row["lane"], State.CANCELLED, 0] += 1
+    change.free(job, row["id"], "ended")
+    change.free(job, row["id"], "started")
+    change.member_ended(job.body, good=False)
+    change.moved.append(moved(ended, 0))
+    return ended
 
 
 def can_run(worker: WorkerRow, queues: Collection[str] | None, lane: Lane) -> bool:

@@ -1,0 +1,114 @@
+"""PostgresBroker: the parts that a database's store is made of, and which of them does each verb.
+
+`retried` is around every verb that takes locks in an order the server may not like: what it rolled
+back because of a deadlock is tried again. `retrying` has the three cases.
+"""
+
+from __future__ import annotations
+
+from penstock.app.clock import AnyClock
+from penstock.broker.records import Records
+from penstock.broker.values import RETENTION_SECONDS
+from penstock.brokers.postgres.claiming import PostgresClaims
+from penstock.brokers.postgres.enqueuing import PostgresIntake
+from penstock.brokers.postgres.errors import in_our_words
+from penstock.brokers.postgres.job_actions import PostgresJobActions
+from penstock.brokers.postgres.pruning import PostgresPruning
+from penstock.brokers.postgres.reading import PostgresLooks
+from penstock.brokers.postgres.recovery import PostgresRecovery
+from penstock.brokers.postgres.renewing import PostgresRenewals
+from penstock.brokers.postgres.retrying import retried
+from penstock.brokers.postgres.rules import PostgresRules
+from penstock.brokers.postgres.scanning import PostgresScans
+from penstock.brokers.postgres.scheduling import PostgresSchedules
+from penstock.brokers.postgres.settling import PostgresSettlements
+from penstock.brokers.postgres.staging import PostgresStaging
+from penstock.brokers.postgres.store import PostgresStore
+from penstock.brokers.postgres.transaction import PostgresTransaction
+from penstock.brokers.tables.audit import Audit
+from penstock.brokers.tables.lake_marks import MarkRows
+from penstock.brokers.tables.signalling import Signals
+from penstock.brokers.tables.whole_flows import WholeFlows
+
+
+class PostgresBroker:
+    """A Broker over a schema of its own in a PostgreSQL database."""
+
+    def __init__(
+        self,
+        url: str,
+        clock: AnyClock | None = None,
+        *,
+        retention: float = RETENTION_SECONDS,
+        create: bool = True,
+    ) -> None:
+        self.store = store = PostgresStore(url, clock, retention=retention, create=create)
+        self.clock = store.clock
+        self.traits = store.traits
+
+        self._intake = intake = PostgresIntake(store)
+        settlements = PostgresSettlements(store, intake.store_spawned)
+        self._settle_within = settlements.settle_within
+        claims = PostgresClaims(store, settlements)
+        jobs = PostgresJobActions(store)
+        flows = WholeFlows(store, jobs)
+        schedules = PostgresSchedules(store, jobs, intake)
+        marks = MarkRows(store)
+        records = Records(PostgresRules(store), schedules, marks)
+        looks = PostgresLooks(store)
+        staging = PostgresStaging(store, intake)
+        scans = PostgresScans(store, looks.count)
+
+        # Core
+        self.enqueue = intake.enqueue
+        self.claim = claims.claim
+        self.settle = claims.settle
+        self.renew = PostgresRenewals(store, settlements.settle_within).renew
+        self.note = retried(settlements.note)
+        self.wait = claims.wait
+        self.wake = store.ear.ring
+        self.recover = retried(PostgresRecovery(store, claims, settlements.settle_within).recover)
+        self.prune = PostgresPruning(store, marks, staging.discard).prune
+        self.gauge = scans.gauge
+        self.get = looks.get
+        self.count = looks.count
+        self.history = looks.history
+        self.why = looks.why
+
+        # Control
+        self.act = retried(flows.act)
+        self.signal = retried(Signals(store, jobs).signal)
+        self.put = retried(records.put)
+        self.clear = retried(records.clear)
+        self.decide_schedule = retried(schedules.decide_schedule)
+        self.audit = retried(Audit(store).record)
+
+        # Look
+        self.find = looks.find
+        self.notes = looks.notes
+        self.flow = flows.flow
+        self.flows = flows.flows
+        self.outputs = looks.outputs
+        self.records = records.records
+        self.workers = looks.workers
+
+        # Bulk
+        self.stage = staging.stage
+        self.commit_write = staging.commit_write
+        self.discard = staging.discard
+        self.reach = scans.reach
+        self.slices = scans.slices
+        self.scan = scans.scan
+
+        # Capabilities
+        self.join = intake.join
+
+    def begin(self) -> PostgresTransaction:
+        """A transaction of the database that ends with a job: the capability "begins"."""
+        with in_our_words(self.store.where):
+            return PostgresTransaction(self.store, self._settle_within)
+
+    def close(self) -> None:
+        self.store.ear.close()
+        self._intake.close()
+        self.store.close_connections()

@@ -1,0 +1,54 @@
+"""History as readers need it: what is read stays below transactions that may still commit."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.broker.slice import check_last
+from penstock.broker.views import Event
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.store import PostgresDb, PostgresStore
+from penstock.brokers.tables.reading import Looks
+
+_SETTLE_SECONDS = 0.5  # how long a reader waits for writers that are about to commit
+_LOOK_SECONDS = 0.005
+
+
+class PostgresLooks(Looks[PostgresStore]):
+    """Look, as every store in tables; but history waits for those who commit at this moment."""
+
+    def history(
+        self,
+        after: int | None = 0,
+        limit: int = 1000,
+        job: str | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
+    ) -> list[Event]:
+        if job is not None or after is None:
+            return super().history(after, limit, job, kind=kind, before=before)
+        check_last(after, job, kind, before)
+        until = time.monotonic() + _SETTLE_SECONDS
+        parameters = {"after": after, "limit": limit}
+        while True:
+            with self.store.reading() as db:
+                rows = db.execute(sql.history, parameters).fetchall()
+                safe = [row for row in rows if row["safe"]]
+                if len(safe) == len(rows) or time.monotonic() > until:
+                    events = [self.event(db, row) for row in safe]
+                    break
+            time.sleep(_LOOK_SECONDS)
+        if events:
+            on_disk(self.store)
+        return events
+
+
+def on_disk(store: PostgresStore) -> None:
+    """What was read must not vanish in a crash: a reader would skip what comes in its place."""
+    with store.lend() as connection:
+        db = PostgresDb(connection)
+        written = db.execute(sql.written).fetchone()
+        flushed = db.execute(sql.flushed, written).fetchone() if written else None
+        if flushed and not flushed["flushed"]:
+            db.execute(sql.flush)

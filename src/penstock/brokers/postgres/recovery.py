@@ -1,0 +1,82 @@
+"""Recover, and the chores that a worker's regular look does on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from psycopg import errors
+
+from penstock.brokers.postgres.claiming import PostgresClaims
+from penstock.brokers.postgres.statements import sql
+from penstock.brokers.postgres.store import PostgresStore
+from penstock.brokers.tables.recovery import Recovery, SettleWithin
+
+AHEAD_DAYS = 7
+FOLD_SECONDS = 5.0
+LOCK_SECONDS = 0.1  # no chore waits longer for a lock
+_DAY = 86400
+
+
+class PostgresRecovery:
+    """Recover, fold counts, and make the partitions of the coming days."""
+
+    def __init__(
+        self, store: PostgresStore, claims: PostgresClaims, settle_within: SettleWithin
+    ) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._claims = claims
+        self._recover = Recovery(store, settle_within).recover
+        self._folded_at = -1.0
+        self._days_made = -1
+
+    def recover(
+        self,
+        by: str | None = None,
+        dead: str | None = None,
+        started: Collection[str] | None = None,
+    ) -> int:
+        recovered = 0
+        if dead is not None or by is None or not self._claims.nobody_lapsed():
+            recovered = self._recover(by, dead, started)
+        if dead is not None:
+            self._claims.registered.pop(dead, None)  # a process may see many workers come and go
+        if by is not None:
+            self._keep_house()
+        return recovered
+
+    def _keep_house(self) -> None:
+        """The chores that no caller waits for: counts are folded, the next days get partitions."""
+        now = time.monotonic()
+        if self._folded_at < 0:
+            self._folded_at = now  # a worker that just came has nothing to fold
+        elif now - self._folded_at >= FOLD_SECONDS and self._claims.moved:
+            self._folded_at, self._claims.moved = now, False
+            fold(self.store)
+        day = int(self.clock.now() // _DAY)
+        if self._days_made != day:
+            self._days_made = day
+            make_days(self.store)
+
+
+def fold(store: PostgresStore) -> None:
+    """Add up what every transaction added to the counts."""
+    with store.writing(durable=False) as db:
+        db.execute(sql.fold)
+
+
+def make_days(store: PostgresStore) -> None:
+    """Make the partitions of today and the coming week, where there are none."""
+    today = int(store.clock.now() // _DAY)
+    with store.lend() as connection:
+        for day in range(today, today + AHEAD_DAYS + 1):
+            try:
+                with store.transaction(connection, locks=LOCK_SECONDS) as db:
+                    db.execute(sql.make_day, (day,))
+            except (
+                errors.LockNotAvailable,
+                errors.CheckViolation,
+                errors.InsufficientPrivilege,
+            ):
+                continue  # its rows go to the partition for all others, and from there by row

@@ -1,0 +1,33 @@
+"""Errors of SQLite as errors of Penstock."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.errors import PenstockError, StoreFull, StoreUnreachable
+
+FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
+
+
+@contextmanager
+def in_our_words(path: Path) -> Generator[None]:
+    """Errors of SQLite as errors of Penstock."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name in FULL:
+            message = f"no room left for {path} ({error}); nothing of this call was written"
+            raise StoreFull(message) from error
+        message = f"the store {path} does not answer: {error}"
+        if name == "SQLITE_CANTOPEN":
+            message += f"; is {path.parent} there, and may this user write to it?"
+        raise StoreUnreachable(message) from error
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            raise
+        message = f"{path} cannot be used as a store: {error}"
+        raise PenstockError(message) from error

@@ -1,0 +1,41 @@
+"""Wait for something to claim: each thread that waits owns a socket, see `wake`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+
+from penstock.brokers.sqlite.store import SqliteStore
+from penstock.brokers.sqlite.wake import Waiter
+
+
+class SqliteWaiting:
+    """Wait and wake; and close, because whoever waits holds a socket."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.clock = store.clock
+        self._waiters: dict[int, Waiter] = {}
+
+    def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
+        # Which queue the news is about is not said: a claim that finds nothing costs 20 us.
+        del queues
+        me, claimable = threading.get_ident(), self.store.claimable
+        if me not in self._waiters:
+            self._waiters[me] = Waiter(self.store.wake_sender.folder, self.store.data_version)
+        free_at = claimable.free_at
+        if free_at is None or free_at - self.clock.now() >= timeout:
+            return self._waiters[me].wait(timeout)
+        self._waiters[me].wait(max(0.0, free_at - self.clock.now()))
+        claimable.free_at = None
+        return True
+
+    def wake(self) -> None:
+        for waiter in list(self._waiters.values()):
+            waiter.ring()
+
+    def close(self) -> None:
+        for waiter in self._waiters.values():
+            waiter.close()
+        self._waiters.clear()
+        self.store.close_connections()
