@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 
 from penstock import App
 from penstock.broker.protocol import Broker
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.enqueue.ids import Ids
@@ -73,7 +74,7 @@ def fill(broker: Broker, jobs: int, queues: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for _ in range(0, jobs // 5, 1000):
         pairs: list[Any] = []
-        for job in broker.claim(worker, None, 1000):
+        for job in broker.claim([Wanted(worker, limit=1000, queues=None)]).jobs[0]:
             bad = len(pairs) % 20 == 0
             pairs.append((job, failed("Traceback\nValueError: no") if bad else succeeded(b"1")))
             found["failed" if bad else "succeeded"] = job.id
@@ -82,7 +83,7 @@ def fill(broker: Broker, jobs: int, queues: int) -> dict[str, str]:
         row = WorkerRow(
             id=f"worker-{number}", tasks=known, host="bench", started_at=broker.clock.now()
         )
-        for job in broker.claim(row, None, 20):
+        for job in broker.claim([Wanted(row, limit=20, queues=None)]).jobs[0]:
             found["running"] = job.id
     _people(broker, ids, found)
     broker.gauge()
@@ -106,10 +107,10 @@ def _people(broker: Broker, ids: Ids, found: dict[str, str]) -> None:
     broker.enqueue(lonely)
     found["ready"] = lonely[-1].id
     for number, job in enumerate(lonely[:1000]):
-        broker.cancel([job.id], "ada" if number % 2 else "bob", f"reason {number}")
+        broker.act("cancel", [job.id], "ada" if number % 2 else "bob", f"reason {number}")
     for number in range(20):
         rule = Rule(RuleKind.PAUSE, f"queue-{number}", None, "ada", "busy")
-        broker.set_rule(rule)
+        broker.put(rule)
     app = App(broker=broker)
 
     @app.task(name=TASKS[0], queue="queue-1")

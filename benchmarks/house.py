@@ -21,6 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
+from penstock.broker.values import Wanted
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "penstock"
 SURFACES = {"cli", "integrations", "spark", "testing", "tools", "web"}
@@ -124,7 +126,7 @@ def functions_of_one_job(url: str) -> list[str]:
 
     def once() -> None:
         nothing.enqueue(1)
-        [job] = app.broker.claim(worker)
+        [job] = app.broker.claim([Wanted(worker)]).jobs[0]
         outcome = run(app, app.tasks["house:nothing"], job)
         assert outcome is not None
         assert app.broker.settle([(job, outcome)]) == [True]

@@ -38,7 +38,7 @@ with app.testing(clock=clock) as t:
         t.drain()
     print("in a day:", ", ".join(ran))
 
-    t.broker.delete([job.id for job in t.broker.find(Filter()).jobs])
+    t.broker.act("delete", [job.id for job in t.broker.find(Filter()).jobs])
     before = app.schedules.next("clean", 1)
     t.drain()
     print(

@@ -62,7 +62,7 @@ def main() -> None:
         print(f"finish is {handle.state()}, because {failed.task} is {failed.state}")
 
         down.clear()
-        t.broker.retry([failed.id])
+        t.broker.act("retry", [failed.id])
         print(f"after the retry, finish is {handle.state()}")
         t.drain()
         print(handle.result())

@@ -118,7 +118,7 @@ class App(Registry):
             broker = self._broker
             if broker is None:
                 broker = open_broker(self.resolved_url.url, self._own_clock)
-                broker.relaxed = self.queues.relaxed
+                broker.traits.relaxed = self.queues.relaxed
                 if self._moved_by is None:  # later openings find nothing that is still to be moved
                     self._moved_by = guess_was_off(broker.clock)
                 self._clock, self.ids = broker.clock, Ids(broker.clock)
@@ -376,7 +376,7 @@ class App(Registry):
         """
         self.queues.register(name, relaxed=relaxed, fair=fair, ordered=ordered)
         if self._broker is not None:
-            self._broker.relaxed = self.queues.relaxed
+            self._broker.traits.relaxed = self.queues.relaxed
         return name
 
     def limit(
@@ -398,7 +398,7 @@ class App(Registry):
         """
         bounds = {"running": running, "rate": rate, "per_key": per_key}
         name = task.name if isinstance(task, Task) else task
-        return self.broker.set_rule(limit_rule(queue, name, author, reason, **bounds))
+        return self.broker.put(limit_rule(queue, name, author, reason, **bounds))
 
     def spark_session(self) -> Generator[SparkSession]:
         """The resource that tasks with `spark=True` share: a session of this process.

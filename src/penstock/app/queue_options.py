@@ -69,11 +69,11 @@ class DeclaredQueues:
 
     def declare(self, broker: Broker) -> None:
         """Tell the store which queues are handed out by key; what it knows already is no write."""
-        standing = policies(broker.rules())
+        standing = policies(broker.records(Rule))
         for queue, options in self._known.items():
             if options.policy is None:
                 continue
             check_same(queue, standing.get(queue), options.policy)
             if queue not in standing:
-                broker.set_rule(Rule(RuleKind.ORDER, queue=queue, policy=options.policy))
+                broker.put(Rule(RuleKind.ORDER, queue=queue, policy=options.policy))
         self.undeclared = False

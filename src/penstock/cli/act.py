@@ -188,7 +188,7 @@ def _whole_flow(broker: Broker, verb: BulkVerb, wanted: str, reason: str, *, jso
     found = flow_with(broker, wanted)
     if found is None:
         raise Refused(f"{wanted} is no flow that is stored here, and no job of one")
-    done = getattr(broker, verb.name)((), author(), reason, flow=found.id)
+    done = broker.act(verb.name, (), author(), reason, flow=found.id)
     if json:
         output.put_json({"verb": verb.name, "flow": found.id, "done": done})
         return
@@ -200,7 +200,7 @@ def _whole_flow(broker: Broker, verb: BulkVerb, wanted: str, reason: str, *, jso
 def _by_ids(broker: Broker, verb: BulkVerb, ids: list[str], reason: str, *, json: bool) -> None:
     from penstock.cli import output
 
-    done = getattr(broker, verb.name)(ids, author(), reason)
+    done = broker.act(verb.name, ids, author(), reason)
     left = [job_id for job_id in dict.fromkeys(ids) if job_id not in set(done)]
     if json:
         output.put_json({"verb": verb.name, "done": done, "left": left})
@@ -239,12 +239,12 @@ def _by_filter(
     try:
         for ids in pages(broker, wanted):
             part_of = f"{OPERATION} {id}"
-            done += len(getattr(broker, verb.name)(ids, author(), reason, part_of=part_of))
+            done += len(broker.act(verb.name, ids, author(), reason, part_of=part_of))
             ticker.say(f"{done:,} of {total:,} {verb.done}")
     finally:
         if done:  # of one that was interrupted, as far as it got
             said = {"verb": verb.name, "filter": shlex.join(words), "jobs": done}
-            broker.record(OPERATION, author(), reason, {OPERATION: id, **said})
+            broker.audit(OPERATION, author(), reason, {OPERATION: id, **said})
     ticker.done()
     if json:
         output.put_json({"verb": verb.name, "matched": total, "count": done})

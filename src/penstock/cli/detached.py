@@ -206,7 +206,7 @@ def _described(
 def _cancel(broker: Broker, id: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
 
-    told = broker.cancel([id], author(), reason)
+    told = broker.act("cancel", [id], author(), reason)
     if json:
         output.put_json({"id": id, "cancelled": bool(told)})
     elif told:

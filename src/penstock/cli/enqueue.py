@@ -288,7 +288,7 @@ def _record(task: Task[..., Any], jobs: int, reason: str, **data: str) -> None:
     if not reason:
         return
     said = {"task": task.name, "queue": task.queue, "jobs": jobs, **data}
-    task.app.broker.record("enqueue", author(), reason, said)
+    task.app.broker.audit("enqueue", author(), reason, said)
 
 
 def _store(job: Job[Any], id: str | None, *, json: bool) -> str | None:

@@ -19,7 +19,7 @@ def put_lakes(broker: Broker, *, json: bool) -> None:
     """Every lake that the store keeps history for."""
     from penstock.cli import output
 
-    marks, now = broker.marks(), broker.clock.now()
+    marks, now = broker.records(Mark), broker.clock.now()
     if json:
         import msgspec
 
@@ -46,8 +46,8 @@ def forget_lake(broker: Broker, folder: Path, reason: str, *, json: bool) -> Non
     from penstock.cli import output
     from penstock.cli.options import author
 
-    mark = _meant(broker.marks(), folder)
-    broker.clear_mark(mark.lake, author(), reason)
+    mark = _meant(broker.records(Mark), folder)
+    broker.clear(Mark, mark.lake, author(), reason)
     if json:
         output.put_json({"lake": mark.lake, "place": mark.place})
     else:

@@ -38,7 +38,7 @@ def limit(
     from penstock.cli import output
     from penstock.cli.store_choice import opened
     from penstock.operate import to_json
-    from penstock.rules.rule import Rule, RuleKind, parse_rate
+    from penstock.rules.rule import Rule, RuleKind, parse_rate, rule_id
 
     if queue is None and task is None:
         raise Refused("limit what? Name a queue, or --task NAME, or both")
@@ -46,8 +46,8 @@ def limit(
         raise Refused("--off takes the limit back: leave out --running and --rate")
     with opened(url, profile, app) as broker:
         if off:
-            place = (RuleKind.LIMIT, queue, task)
-            cleared = broker.clear_rule(*place, author(), reason, per_key=per_key)
+            place = rule_id(RuleKind.LIMIT, queue, task, per_key=per_key)
+            cleared = broker.clear(Rule, place, author(), reason)
             if json:
                 output.put_json({"kind": "limit", "queue": queue, "task": task, "cleared": cleared})
             else:
@@ -56,7 +56,7 @@ def limit(
                     f"{target} {'has no limit any more' if cleared else 'had no such limit'}"
                 )
             return
-        rule = broker.set_rule(
+        rule = broker.put(
             Rule(
                 RuleKind.LIMIT,
                 queue,

@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
 from penstock.errors import Refused
+from penstock.rules.rule import rule_id
 
 
 def order(
@@ -40,13 +41,13 @@ def order(
         raise Refused(f"--off takes the order back: leave out {policy}")
     with opened(url, profile, app) as broker:
         if off:
-            changed = broker.clear_rule(RuleKind.ORDER, queue, None, author(), reason)
+            changed = broker.clear(Rule, rule_id(RuleKind.ORDER, queue, None), author(), reason)
         elif policy is not None:
             changed = True
-            broker.set_rule(Rule(RuleKind.ORDER, queue, None, author(), reason, policy=policy))
+            broker.put(Rule(RuleKind.ORDER, queue, None, author(), reason, policy=policy))
         else:
             changed = False
-        standing = policies(broker.rules()).get(queue)
+        standing = policies(broker.records(Rule)).get(queue)
     if json:
         output.put_json({"kind": "order", "queue": queue, "policy": standing, "changed": changed})
         return

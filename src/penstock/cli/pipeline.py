@@ -283,7 +283,7 @@ class _Command:
             )
             if done.enqueued and not dry_run:
                 said = {"jobs": done.enqueued, "replay": name, "where": where}
-                broker.record("enqueue", author(), reason, said)
+                broker.audit("enqueue", author(), reason, said)
         self._ticker.done()
         if self._json:
             import msgspec

@@ -236,7 +236,7 @@ def _set(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
         else:
             output.say(f"this would hold back {_number(held)} now; nothing was changed")
         return
-    rule = broker.set_rule(rule)
+    rule = broker.put(rule)
     held = fitting(broker, rule).jobs
     if json:
         output.put_json({**to_json.rule_json(rule), "jobs": held})
@@ -258,8 +258,8 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
 
     undo = "unblock" if rule.kind is RuleKind.BLOCK else "resume"
     _needs_target(undo, rule)
-    there = any(each.place == rule.place for each in broker.rules())
-    over = still_over(broker.rules(), rule)
+    there = any(each.place == rule.place for each in broker.records(Rule))
+    over = still_over(broker.records(Rule), rule)
     held = fitting(broker, rule).jobs if there and over is None else 0
     if dry_run:
         if json:
@@ -267,16 +267,7 @@ def _clear(broker: Broker, rule: Rule, *, dry_run: bool, json: bool) -> None:
         else:
             output.say(f"this would let go {_number(held)} now; nothing was changed")
         return
-    cleared = broker.clear_rule(
-        rule.kind,
-        rule.queue,
-        rule.task,
-        author(),
-        rule.reason,
-        version=rule.version,
-        tag=rule.tag,
-        key=rule.key,
-    )
+    cleared = broker.clear(Rule, rule.id, author(), rule.reason)
     if json:
         output.put_json(
             {

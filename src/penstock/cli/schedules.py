@@ -70,7 +70,7 @@ def _list(broker: Broker, *, json: bool) -> None:
     from penstock.operate.why import ago
     from penstock.schedules.status import cron_in_words, schedule_json, slots_to_come, state_of
 
-    now, kept = broker.clock.now(), broker.schedules()
+    now, kept = broker.clock.now(), broker.records(Schedule)
     if json:
         output.put_json_lines(schedule_json(schedule, now, 1) for schedule in kept)
         return
@@ -132,7 +132,7 @@ def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> Non
 
     answer: dict[str, Any] = {"name": name, "done": act}
     if act == "remove":
-        if not broker.clear_schedule(name, author(), reason):
+        if not broker.clear(Schedule, name, author(), reason):
             made.expected(broker, name)
         said = f"schedule {name} is removed; one that a worker has in its code comes back"
     elif act == "run-now":

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
+from penstock.broker.protocol import Broker
 from penstock.broker.values import Enqueued
 from penstock.errors import Refused
 from penstock.flows.flow import Flow
@@ -94,14 +95,14 @@ def hold(conversation: Conversation, caller: Caller) -> Enqueued:
 
 
 async def join_async(
-    broker: Any,
+    broker: Broker,
     connection: Any,
     jobs: Sequence[Job[Any] | Parcel],
     flow: Flow | None = None,
 ) -> Enqueued:
     """Store these jobs in the transaction of an asynchronous connection, on the running loop."""
     caller = await caller_async(connection)
-    if not hasattr(broker, "join"):
+    if not broker.traits.can("joins later"):
         raise Refused(
             "options(connection=...).enqueue_async(...): this store can only be joined on a plain "
             "connection; use enqueue(...) with one"

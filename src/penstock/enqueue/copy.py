@@ -54,7 +54,7 @@ def enqueue_copy(
     if standing is not None:
         raise Refused(f"not stored: job {standing} holds the unique key of this one")
     said = {"job": copy.id, "task": copy.task, "queue": copy.queue, "jobs": 1, COPY_OF: job.id}
-    broker.record("enqueue", author, reason, said)
+    broker.audit("enqueue", author, reason, said)
     return copy.id
 
 

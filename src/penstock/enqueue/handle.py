@@ -83,7 +83,7 @@ class Handle(Generic[R]):
 
     def cancel(self, reason: str = "") -> bool:
         """End the job if it has not ended; one that is running is told to. False: it had ended."""
-        told = self._app.ask(lambda: self._app.broker.cancel([self.id], reason=reason))
+        told = self._app.ask(lambda: self._app.broker.act("cancel", [self.id], reason=reason))
         return self.id in told
 
     def why(self) -> Why:

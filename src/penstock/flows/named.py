@@ -191,7 +191,7 @@ class FlowHandle(Generic[R, S]):
         found: list[FlowJob] = []
         for node in self.row().nodes:
             task = self._app.task_named(node.task)
-            for gift in self._app.broker.gifts(node.id):
+            for gift in self._app.broker.outputs(node.id):
                 output: Any = gift.result
                 if output is not None:
                     output = (task.results.decode if task else msgspec.json.decode)(output)
@@ -221,21 +221,21 @@ class FlowHandle(Generic[R, S]):
 
         Returns how many that were.
         """
-        return len(self._app.broker.cancel((), reason=reason, flow=self.id))
+        return len(self._app.broker.act("cancel", (), reason=reason, flow=self.id))
 
     def retry(self, reason: str = "") -> int:
         """Run all of its jobs again that ended without success, in one step; how many that are.
 
         Those that were cancelled because of others wait for these again.
         """
-        return len(self._app.broker.retry((), reason=reason, flow=self.id))
+        return len(self._app.broker.act("retry", (), reason=reason, flow=self.id))
 
     def delete(self, reason: str = "") -> int:
         """Forget it: jobs, state, and what it is found by; how many jobs that were.
 
         What runs is not interrupted, but nothing of it is written any more.
         """
-        return len(self._app.broker.delete((), reason=reason, flow=self.id))
+        return len(self._app.broker.act("delete", (), reason=reason, flow=self.id))
 
 
 def find_flows(app: App, name: str, find: Mapping[str, Any]) -> Iterator[FlowHandle[Any, Any]]:

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.broker.filter import Filter, parse_filter
 from penstock.broker.protocol import Broker
+from penstock.broker.values import Action
 from penstock.job import State
 
 PAGE = 1000
@@ -21,7 +22,7 @@ PAGE = 1000
 class BulkVerb(NamedTuple):
     """One of the three verbs that take jobs by filter."""
 
-    name: str
+    name: Action
     done: str
     states: tuple[State, ...]  # what a filter means when it names none
 

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.broker.lake_mark import Mark
 from penstock.errors import PenstockError
 from penstock.operate.why import span
+from penstock.rules.rule import Rule
+from penstock.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
@@ -219,7 +222,7 @@ def _unknown_tasks(
 def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
     now = broker.clock.now()
     findings: list[Finding] = []
-    for rule in broker.rules():
+    for rule in broker.records(Rule):
         if rule.kind == "order":
             continue  # it holds nothing back for good, and belongs to the programs
         limit = rule.kind == "limit"
@@ -251,7 +254,7 @@ def _schedules(broker: Broker) -> list[Finding]:
         AHEAD: "penstock schedules {} --remove, and put it again",
         "paused": "penstock schedules {} --resume",
     }
-    now, kept = broker.clock.now(), broker.schedules()
+    now, kept = broker.clock.now(), broker.records(Schedule)
     states = [(schedule.name, state_of(schedule, now)) for schedule in kept]
     findings = [
         Finding(
@@ -268,7 +271,7 @@ def _schedules(broker: Broker) -> list[Finding]:
 def _lakes(broker: Broker) -> list[Finding]:
     from penstock.broker.lake_mark import STILL_SECONDS, gap_text, place_of
 
-    now, marks = broker.clock.now(), broker.marks()
+    now, marks = broker.clock.now(), broker.records(Mark)
     findings: list[Finding] = []
     for mark in marks:
         lake, since = place_of(mark), now - mark.told_at

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from penstock.broker.traits import begins
 from penstock.broker.values import Transaction
 from penstock.broker.views import Note
 from penstock.enqueue.codec import ResultCodec, decode_value, encode_value
@@ -260,7 +261,7 @@ class CurrentJob:
             raise RuntimeError("transaction(): once per attempt; put both parts into one block")
         self.ask(self.notebook.hold)
         try:
-            transaction = self._transaction = self.ask(self._app.broker.begin)
+            transaction = self._transaction = self.ask(begins(self._app.broker).begin)
         except BaseException:
             self.notebook.release()
             raise

@@ -8,36 +8,38 @@ so that it reads back its own snapshot as it would in a worker.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
 
+from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
-from penstock.broker.values import Batch, Enqueued, Transaction
+from penstock.broker.records import R, Record
+from penstock.broker.traits import begins
+from penstock.broker.values import Action, Batch, Enqueued, Transaction
 from penstock.broker.views import Note, who_and_why
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowRow, member_of
 from penstock.flows.state import merged
 from penstock.job import Job, Outcome, Parcel
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 
 _READ = frozenset(
     {
-        *("count", "find", "flows", "get", "gifts", "history", "marks", "reach", "rules"),
-        *("rules_version", "scan", "schedules", "slices", "wait", "wake", "why", "workers"),
-        *("apart", "clock", "close", "poll_seconds"),
+        *("clock", "close", "count", "find", "flows", "get", "history", "outputs", "reach"),
+        *("records", "scan", "slices", "wait", "wake", "why", "workers"),
     }
 )
 # What workers and pipelines do, and no task has a reason to.
 _WORK = frozenset(
     {
-        *("claim", "clear_mark", "decide_schedule", "gauge", "prune", "recover", "renew"),
-        *("set_mark", "settle", "settle_and_claim"),
+        *("claim", "decide_schedule", "gauge", "prune", "recover", "renew", "settle"),
     }
 )
+_DONE: dict[Action, str] = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
 _SHOWN = 5  # jobs of one call that are told one by one
 
 
@@ -53,7 +55,7 @@ class WithholdingBroker:
     """Reads from the store, and tells every write instead of making it."""
 
     def __init__(self, store: Broker, tell: Callable[[Withheld], None]) -> None:
-        self.relaxed: frozenset[str] = frozenset()
+        self.traits = msgspec.structs.replace(store.traits, relaxed=frozenset())
         self.outcome: Outcome | None = None  # that a transaction would have settled
         self._store = store
         self._tell = tell
@@ -95,8 +97,8 @@ class WithholdingBroker:
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
         self._withhold("stage", f"staged {_jobs(_how_many(jobs))} of {write}, part {part}")
 
-    def publish(self, write: str, parts: Mapping[str, int]) -> int:
-        self._withhold("publish", f"published {_jobs(sum(parts.values()))} of {write}")
+    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
+        self._withhold("commit_write", f"committed {_jobs(sum(parts.values()))} of {write}")
         return sum(parts.values())
 
     def discard(self, write: str) -> None:
@@ -115,7 +117,7 @@ class WithholdingBroker:
         return True
 
     def begin(self) -> Transaction:
-        return _Undone(self, self._store.begin())
+        return _Undone(self, begins(self._store).begin())
 
     def settled(self, outcome: Outcome) -> None:
         """The end of a job that is in a transaction of its own."""
@@ -129,45 +131,19 @@ class WithholdingBroker:
 
     # Look after
 
-    def cancel(
+    def act(
         self,
-        ids: Sequence[str],
+        action: Action,
+        ids: Sequence[str] = (),
         author: str = "",
         reason: str = "",
         *,
         flow: str | None = None,
         part_of: str | None = None,
-    ) -> list[str]:
-        return self._asked("cancel", "cancelled", ids, flow, who_and_why(author, reason, part_of))
-
-    def retry(
-        self,
-        ids: Sequence[str],
-        author: str = "",
-        reason: str = "",
-        *,
-        flow: str | None = None,
-        part_of: str | None = None,
-    ) -> list[str]:
-        return self._asked("retry", "retried", ids, flow, who_and_why(author, reason, part_of))
-
-    def delete(
-        self,
-        ids: Sequence[str],
-        author: str = "",
-        reason: str = "",
-        *,
-        flow: str | None = None,
-        part_of: str | None = None,
-    ) -> list[str]:
-        return self._asked("delete", "deleted", ids, flow, who_and_why(author, reason, part_of))
-
-    def _asked(
-        self, verb: str, done: str, ids: Collection[str], flow: str | None, told: dict[str, str]
     ) -> list[str]:
         whom = f"flow {flow}" if flow is not None else ", ".join(ids)
-        data = {"jobs": list(ids), "flow": flow, **told}
-        self._withhold(verb, f"{done} {whom}", data)
+        data = {"jobs": list(ids), "flow": flow, **who_and_why(author, reason, part_of)}
+        self._withhold(action, f"{_DONE[action]} {whom}", data)
         return list(ids)
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
@@ -175,27 +151,18 @@ class WithholdingBroker:
         self._withhold("signal", f"sent the signal {name}: {value.decode()}", data)
         return []
 
-    def set_rule(self, rule: Rule) -> Rule:
-        self._withhold("rule", f"set a {rule.kind} of {rule.target}")
-        return rule
+    def put(self, record: R, author: str = "", reason: str = "") -> R:
+        del author, reason
+        self._withhold(*_put(record))
+        return record
 
-    def clear_rule(
-        self, kind: RuleKind, queue: str | None = None, task: str | None = None, *_: Any, **__: Any
-    ) -> bool:
-        self._withhold("rule", f"taken back the {kind} of {queue or task or 'what was named'}")
+    def clear(self, kind: type[Record], record_id: str, author: str = "", reason: str = "") -> bool:
+        del author, reason
+        name = kind.__name__.lower()
+        self._withhold(name, f"cleared the {name} {record_id}")
         return True
 
-    def put_schedule(self, schedule: Schedule, author: str = "", reason: str = "") -> Schedule:
-        del author, reason
-        self._withhold("schedule", f"put the schedule {schedule.name}")
-        return schedule
-
-    def clear_schedule(self, name: str, author: str = "", reason: str = "") -> bool:
-        del author, reason
-        self._withhold("schedule", f"forgotten the schedule {name}")
-        return True
-
-    def record(
+    def audit(
         self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
     ) -> None:
         told = {**(data or {}), "author": author, "reason": reason}
@@ -271,6 +238,16 @@ def _refuse(verb: str, *_: Any, **__: Any) -> NoReturn:
     raise Refused(
         f"{verb}: this job runs under `penstock debug`, which writes nothing to the store"
     )
+
+
+def _put(record: Record) -> tuple[str, str]:
+    match record:
+        case Rule():
+            return "rule", f"set a {record.kind} of {record.target}"
+        case Schedule():
+            return "schedule", f"put the schedule {record.name}"
+        case Mark():
+            return "mark", f"put the mark of the lake {record.lake}"
 
 
 def _how_many(jobs: Sequence[Job[Any] | Parcel]) -> int:

@@ -49,7 +49,7 @@ def filled(broker: Broker, job: Job[Any]) -> bytes:
 
 
 def _gifts(broker: Broker, place: Member, fill: Fill) -> list[Gift]:
-    gifts = broker.gifts(fill.node)
+    gifts = broker.outputs(fill.node)
     gone = [gift.job for gift in gifts if gift.state is None]
     if (gone or not gifts) and not _goes_on(broker, place):
         named = gone[0] if gone else fill.node

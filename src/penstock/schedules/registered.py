@@ -185,7 +185,7 @@ class Schedules:
 
         One that is in the code of a running worker comes back within seconds, as a new one.
         """
-        return self._app.broker.clear_schedule(name, author, reason)
+        return self._app.broker.clear(Schedule, name, author, reason)
 
     def pause(self, name: str, author: str = "", reason: str = "") -> Schedule:
         """Decide every slot as skipped, until `resume`."""
@@ -209,7 +209,7 @@ class Schedules:
 
     def all(self) -> list[Schedule]:
         """Every schedule of the store, whoever made it."""
-        return self._app.broker.schedules()
+        return self._app.broker.records(Schedule)
 
     def _make(
         self,
@@ -269,7 +269,7 @@ def expected(broker: Broker, name: str) -> Schedule:
     """The schedule of this name; refused if there is none."""
     schedule = named(broker, name)
     if schedule is None:
-        names = ", ".join(each.name for each in broker.schedules()[:10]) or "none at all"
+        names = ", ".join(each.name for each in broker.records(Schedule)[:10]) or "none at all"
         raise Refused(f"there is no schedule {name}; there are: {names}")
     return schedule
 

@@ -79,7 +79,7 @@ class Timetable:
         self._hear_at = monotonic + HEAR_SECONDS
         if (
             monotonic < self._look_at
-            and self._heard == self._broker.rules_version()
+            and self._heard == self._broker.traits.rules_version()
             and not any(due.at <= now for due in self._next)
         ):
             return 0
@@ -112,7 +112,7 @@ class Timetable:
         new = [each for name, each in declared.items() if self._put.get(name) is not each]
         if not new:
             return
-        kept = {each.name: each for each in self._broker.schedules()}
+        kept = {each.name: each for each in self._broker.records(Schedule)}
         for schedule in new:
             before = kept.get(schedule.name)
             # Mostly it is there, as it is: then nobody waits for the right to write.
@@ -122,8 +122,8 @@ class Timetable:
         self._look_at = -math.inf
 
     def _read(self) -> None:
-        heard = self._broker.rules_version()  # before the look: a change in between is seen
-        kept = self._broker.schedules()
+        heard = self._broker.traits.rules_version()  # before the look: a change in between is seen
+        kept = self._broker.records(Schedule)
         stand = {each.name for each in kept if not self._stands_alone(each)}
         # Only now: a store that does not answer must find what is due still due.
         self._look_at, self._heard = self._clock.monotonic() + LOOK_SECONDS, heard
@@ -212,7 +212,7 @@ def put(broker: Broker, schedule: Schedule, author: str = "", reason: str = "") 
     if before is not None:
         with suppress(*_BAD):  # it cannot be read here, and is to be replaced
             decide_all(broker, before)
-    return broker.put_schedule(schedule, author, reason)
+    return broker.put(schedule, author, reason)
 
 
 def decide_all(broker: Broker, schedule: Schedule) -> None:
@@ -224,4 +224,4 @@ def decide_all(broker: Broker, schedule: Schedule) -> None:
 
 def named(broker: Broker, name: str) -> Schedule | None:
     """The schedule of this name, as it is kept."""
-    return next((each for each in broker.schedules() if each.name == name), None)
+    return next((each for each in broker.records(Schedule) if each.name == name), None)

@@ -20,7 +20,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import Refused, ResultGone
 from penstock.job import ENDED, State
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.spark.row_ids import row_id
 from penstock.spark.session import make_active
 from penstock.spark.store_choice import named_store, store_of
@@ -144,11 +144,11 @@ def _end_limit(task: Task[..., Any], reason: str) -> None:
     """Take the limit back, unless another `apply` has put its own there since."""
     standing = _standing(task)
     if standing is not None and standing.reason == reason:
-        task.app.broker.clear_rule(RuleKind.LIMIT, task=task.name)
+        task.app.broker.clear(Rule, rule_id(RuleKind.LIMIT, task=task.name))
 
 
 def _standing(task: Task[..., Any]) -> Rule | None:
-    for rule in task.app.broker.rules():
+    for rule in task.app.broker.records(Rule):
         named = (rule.kind, rule.queue, rule.task, rule.per_key)
         if named == (RuleKind.LIMIT, None, task.name, False):
             return rule

@@ -99,7 +99,7 @@ def backfill(
     if author:
         ends = {"first": _text(partitions[0]), "last": _text(partitions[-1])}
         said = {"task": task.name, "queue": task.queue, **ends, "jobs": len(partitions)}
-        task.app.broker.record(KEY, author, reason, said)
+        task.app.broker.audit(KEY, author, reason, said)
     handles: dict[Partition, Handle[Any]] = {}
     remaining = iter(partitions)
     while part := list(islice(remaining, _AT_ONCE)):
@@ -150,7 +150,7 @@ def _store(
             else:
                 del unsure[partition]  # done
     if failed:
-        broker.retry(failed, *told, part_of=part_of)
+        broker.act("retry", failed, *told, part_of=part_of)
     return [_id(task, partition, run) for partition, run in standing.items()]
 
 
@@ -174,13 +174,13 @@ def _bound(task: Task[..., Any], most: int) -> None:
     if most < 1:
         raise Refused(f"max_running={most}: 1 or more, or None for no bound")
     rule = Rule(RuleKind.LIMIT, None, task.name, KEY, "backfill", running=most, per_key=True)
-    for other in task.app.broker.rules():
+    for other in task.app.broker.records(Rule):
         if other.place == rule.place and other.author != KEY:
             raise Refused(
                 f"{other.target} has a limit per key already ({other.bound}), which holds for this"
                 " as well: write max_running=None, or take it back first"
             )
-    task.app.broker.set_rule(rule)
+    task.app.broker.put(rule)
 
 
 def _partitions(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.errors import JobInterrupted, JobTimeout, Refused
 from penstock.job import Job, Outcome, State, lapsed, put_back
@@ -133,7 +134,7 @@ class StandIn:
             tasks=self._app.known_tasks(),
             tags=frozenset(tag for task in self._app.tasks.values() for tag in task.runs_on),
         )
-        claimed = self._app.broker.claim(row, queues)
+        claimed = self._app.broker.claim([Wanted(row, queues=queues)]).jobs[0]
         for job in claimed:
             self.seen.setdefault(job.id, job)
         held.extend(claimed)

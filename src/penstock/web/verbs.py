@@ -169,7 +169,7 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def rules(self) -> list[Rule]:
-        return self._broker.rules()
+        return self._broker.records(Rule)
 
     @_needs(Role.VIEW)
     def fitting(self, rule: Rule) -> Fitting:
@@ -184,7 +184,7 @@ class Verbs:
     def schedules(self) -> list[Schedule]:
         return [
             msgspec.structs.replace(each, job=self._shown(each.job))
-            for each in self._broker.schedules()
+            for each in self._broker.records(Schedule)
         ]
 
     @_needs(Role.VIEW)
@@ -224,7 +224,7 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def backfilled_tasks(self) -> dict[str, int]:
-        return backfilled_tasks(self._broker, self._broker.rules())
+        return backfilled_tasks(self._broker, self._broker.records(Rule))
 
     @_needs(Role.VIEW)
     def backfill(self, task: str) -> Looked:
@@ -236,7 +236,7 @@ class Verbs:
 
     @_needs(Role.VIEW)
     def lakes(self) -> list[Mark]:
-        return self._broker.marks()
+        return self._broker.records(Mark)
 
     # Look after
 
@@ -273,17 +273,16 @@ class Verbs:
     ) -> list[str]:
         if len(ids) > MOST_IDS:
             raise Refused(f"{len(ids):,} ids at a time: {MOST_IDS:,} at most; or give a filter")
-        act = getattr(self._broker, ACTS[verb].name)
-        told = (self._author, self._reason(reason))
+        action, asked = ACTS[verb].name, (self._author, self._reason(reason))
         if flow is not None:
-            return act((), *told, flow=parse_id(flow))
-        return act([parse_id(id) for id in ids], *told, part_of=part_of)
+            return self._broker.act(action, (), *asked, flow=parse_id(flow))
+        return self._broker.act(action, [parse_id(id) for id in ids], *asked, part_of=part_of)
 
     @_needs(Role.OPERATE, changes=True)
     def record_operation(self, id: str, says: Mapping[str, Any], reason: str = "") -> None:
         """Write down what became of it, or who stopped it."""
         data = {"operation": id, **says}
-        self._broker.record("operation", self._author, self._reason(reason), data)
+        self._broker.audit("operation", self._author, self._reason(reason), data)
 
     @_needs(Role.OPERATE, changes=True)
     def enqueue(
@@ -303,7 +302,7 @@ class Verbs:
             answer = app.broker.enqueue(jobs)
         if job.id not in answer.known and job.id not in answer.standing:
             data = {"job": job.id, "task": job.task, "queue": job.queue, "jobs": 1}
-            self._broker.record("enqueue", self._author, why, data)
+            self._broker.audit("enqueue", self._author, why, data)
         return answer.standing.get(job.id, job.id)
 
     @_needs(Role.OPERATE, changes=True)
@@ -368,21 +367,11 @@ class Verbs:
     def _set(self, rule: Rule, kind: RuleKind) -> Rule:
         self._about_something(rule, kind)
         told = {"author": self._author, "reason": self._reason(rule.reason)}
-        return self._broker.set_rule(msgspec.structs.replace(rule, **told))
+        return self._broker.put(msgspec.structs.replace(rule, **told))
 
     def _clear(self, rule: Rule, kind: RuleKind) -> bool:
         self._about_something(rule, kind)
-        return self._broker.clear_rule(
-            rule.kind,
-            rule.queue,
-            rule.task,
-            self._author,
-            self._reason(rule.reason),
-            version=rule.version,
-            tag=rule.tag,
-            key=rule.key,
-            per_key=rule.per_key,
-        )
+        return self._broker.clear(Rule, rule.id, self._author, self._reason(rule.reason))
 
     def _about_something(self, rule: Rule, kind: RuleKind) -> None:
         # What the role was asked for is what is done.
@@ -408,7 +397,7 @@ class Verbs:
 
     @_needs(Role.OPERATE, changes=True)
     def remove_schedule(self, name: str, reason: str = "") -> bool:
-        return self._broker.clear_schedule(name, self._author, self._reason(reason))
+        return self._broker.clear(Schedule, name, self._author, self._reason(reason))
 
     @_needs(Role.OPERATE, changes=True)
     def put_schedule(
@@ -421,7 +410,7 @@ class Verbs:
 
     @_needs(Role.OPERATE, changes=True)
     def forget_lake(self, lake: str, reason: str = "") -> bool:
-        return self._broker.clear_mark(lake, self._author, self._reason(reason))
+        return self._broker.clear(Mark, lake, self._author, self._reason(reason))
 
     # What is told, and by whom
 

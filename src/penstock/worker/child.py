@@ -100,7 +100,7 @@ def _open_store(app: App) -> None:
     pause = 0.1
     while True:
         try:
-            app.broker.rules_version()
+            app.broker.traits.rules_version()
             return
         except (StoreUnreachable, StoreFull) as error:
             if pause == 0.1:

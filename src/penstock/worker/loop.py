@@ -131,7 +131,7 @@ class Worker:
         self._gate = StartCheck(self.broker)
         self._line = StoreLink(self.broker, self.health)
         self._target = target or target_of(app)
-        processes, apart = self._target is not None, self.broker.apart
+        processes, apart = self._target is not None, self.broker.traits.apart
         self._claims = ClaimPlan(threads, async_slots, processes=processes, apart=apart)
         clock, declared = self.broker.clock, app.schedules.declared
         self._upkeep = Upkeep(
@@ -356,7 +356,7 @@ class Worker:
             for chunk in self._claims.take(jobs, want, rules, now):
                 self._crew.give(chunk)
         elif not self._claims.live:
-            want.kind.back_off(self.broker.poll_seconds)
+            want.kind.back_off(self.broker.traits.poll_seconds())
         want.kind.answered(now, len(jobs), want.limit)
 
     def _collect(self, chunk: Chunk | None) -> None:

@@ -29,7 +29,7 @@ class StartCheck:
     """Lets a job start, or says what becomes of it instead."""
 
     def __init__(self, broker: Broker) -> None:
-        self.version = broker.rules_version
+        self.version = broker.traits.rules_version
         self.cancelled: frozenset[str] = frozenset()  # as the last renewal said
         self.closed: str | None = None  # why nothing starts any more
         self._broker = broker
@@ -78,5 +78,5 @@ class StartCheck:
             if known is None or known.began < asked:
                 # Before the rules themselves: a change in between is seen again.
                 version, began = self.version(), time.monotonic()
-                known = self._rules = _Known(version, began, self._broker.rules())
+                known = self._rules = _Known(version, began, self._broker.records(Rule))
         return known.rules

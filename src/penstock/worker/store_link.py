@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.protocol import Broker
-from penstock.broker.values import Renewed
+from penstock.broker.values import Renewed, Wanted
 from penstock.broker.views import WorkerRow
 from penstock.errors import Refused, StoreFull, StoreUnreachable
 from penstock.job import Job, Outcome, State
@@ -66,9 +66,9 @@ class StoreLink:
         """Settle, and claim if something is wanted; None if the store did not take it."""
         try:
             if want is not None:
-                accepted, jobs = self._broker.settle_and_claim(
-                    pairs, row, queues, want.limit, want.sizes
-                )
+                wanted = Wanted(row, want.limit, queues, want.sizes)
+                claimed = self._broker.claim([wanted], pairs)
+                accepted, jobs = claimed.accepted, claimed.jobs[0]
                 self._health.claimed()
             else:
                 accepted, jobs = self._broker.settle(pairs), []

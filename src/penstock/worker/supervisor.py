@@ -154,7 +154,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise until stopped or drained; the exit code. A store that does not open raises."""
-        self.app.broker.rules_version()
+        self.app.broker.traits.rules_version()
         beat = threading.Thread(target=self._keep_leases, name="penstock-heartbeat", daemon=True)
         before: dict[signal.Signals, Any] = {}
         with ExitStack() as stack:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from penstock.app.settings import mask
-from penstock.brokers.postgres import PostgresBroker, migrating
+from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.connection import connect
+from penstock.brokers.postgres.errors import in_our_words
 from penstock.brokers.postgres.index_building import are_parts_missing, build_parts
-from penstock.brokers.postgres.store import conninfo_of, in_our_words
+from penstock.brokers.postgres.recovery import make_days
+from penstock.brokers.postgres.store import PostgresStore, conninfo_of
 from penstock.errors import StoreUnreachable
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def tell(broker: Broker, writing: Writing, store: str, hold: float | None = None) -> list[LakeGap]:
     """Tell the store where the lake stands; returns what the lake learnt that it misses."""
     manifest = writing.manifest()
-    known = {mark.lake: mark for mark in broker.marks()}.get(manifest.id)
+    known = {mark.lake: mark for mark in broker.records(Mark)}.get(manifest.id)
     if known is not None and known.position < manifest.told.get(store, 0):
         raise Refused(
             f"the store knows the lake {writing.folder} up to position {known.position:,}, and was"
@@ -34,10 +34,12 @@ def tell(broker: Broker, writing: Writing, store: str, hold: float | None = None
     if hold is None:
         hold = HOLD_SECONDS if known is None else known.hold
     position = manifest.reached.get(store, 0)
-    mark = Mark(lake=manifest.id, position=position, hold=hold, place=str(writing.folder))
+    mark = Mark(
+        lake=manifest.id, position=position, hold=hold, place=str(writing.folder), restored=True
+    )
     found: dict[int, LakeGap] = {}
     # Once more for a gap that a prune made, or made larger, since the last answer.
-    while (kept := broker.set_mark(mark, back=True)).gap is not None:
+    while (kept := broker.put(mark)).gap is not None:
         gap = _gap_of(store, kept.gap, kept.told_at)
         found[gap.after] = gap
         writing.change(gaps=_with(writing.manifest().gaps, gap))

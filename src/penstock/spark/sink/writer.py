@@ -109,7 +109,7 @@ class _Sink:
         staged = {part.name: part.jobs for part in parts}
         for write in {part.write for part in parts}:
             with _opened(self._options) as broker:
-                broker.publish(write, staged)
+                broker.commit_write(write, staged)
             if path is not None:
                 sweep(path, write)
 

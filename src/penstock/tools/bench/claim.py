@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 from statistics import median
 
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.errors import PenstockError
 from penstock.job import succeeded
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.tools.bench.measure import TEXT, Say, store
 from penstock.tools.bench.tasks import app, held, other, wanted
 
@@ -27,7 +28,7 @@ def claim(folder: Path, around: int, say: Say) -> dict[str, float]:
         other.enqueue_many(rows)
         say(f"{around:,} jobs of a paused task")
         held.enqueue_many(rows)
-        app.broker.set_rule(Rule(RuleKind.PAUSE, task=held.name))
+        app.broker.put(Rule(RuleKind.PAUSE, task=held.name))
         say(f"{around:,} delayed jobs; these take longest")
         wanted.options(delay=_DAY).enqueue_many(rows)
     del rows
@@ -61,7 +62,7 @@ def _claim() -> float:
     for _ in range(2):
         wanted.enqueue_many([(number, TEXT) for number in range(_CLAIM)])
         began = time.perf_counter()
-        jobs = broker.claim(worker, ("wanted",), _CLAIM)
+        jobs = broker.claim([Wanted(worker, limit=_CLAIM, queues=("wanted",))]).jobs[0]
         seconds = time.perf_counter() - began
         if len(jobs) != _CLAIM:
             raise PenstockError(f"the benchmark claimed {len(jobs)} jobs instead of {_CLAIM}")
@@ -72,7 +73,7 @@ def _claim() -> float:
 def _pause_and_resume() -> tuple[float, float]:
     broker = app.broker
     began = time.perf_counter()
-    broker.set_rule(Rule(RuleKind.PAUSE, queue="other"))
+    broker.put(Rule(RuleKind.PAUSE, queue="other"))
     paused = time.perf_counter()
-    broker.clear_rule(RuleKind.PAUSE, queue="other")
+    broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="other"))
     return paused - began, time.perf_counter() - paused

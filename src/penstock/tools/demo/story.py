@@ -24,7 +24,7 @@ from penstock.errors import Refused
 from penstock.flows.signals import wait_for
 from penstock.job import State
 from penstock.operate.to_json import call_text
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.run.error_text import headline
 from penstock.tools.demo import tasks
 from penstock.tools.demo.demo_worker import PATIENCE, BesideWorker, unbroken, wait
@@ -148,14 +148,14 @@ class Story:
         narrator, broker = self.narrator, self.broker
         narrator.step("A queue is paused: one write, however many jobs wait in it.")
         began = time.perf_counter()
-        broker.set_rule(Rule(RuleKind.PAUSE, queue="mail", author="you", reason="mail is down"))
+        broker.put(Rule(RuleKind.PAUSE, queue="mail", author="you", reason="mail is down"))
         narrator.tell(f"penstock pause mail   took {1000 * (time.perf_counter() - began):.1f} ms")
         handles = [tasks.letter.enqueue(f"held-{number}@example.org") for number in range(25)]
         self.enqueued += len(handles)
         held = sum(count.paused for count in broker.count())
         narrator.tell(f"{held} new letters are held back. penstock why {handles[0].id}")
         narrator.tell(f"  {broker.why(handles[0].id).sentence}", "magenta")
-        broker.clear_rule(RuleKind.PAUSE, queue="mail", author="you")
+        broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="mail"), author="you")
         began = time.perf_counter()
         self.wait(lambda: self.left() == 0, "the letters that were held back")
         seconds = time.perf_counter() - began
@@ -171,7 +171,7 @@ class Story:
         narrator.tell(f"penstock find state:failed   {failed.task}({call_text(failed.body)})")
         narrator.tell(f"  {said}", "red")
         (self.folder / tasks.PROVIDER).touch()
-        broker.retry([failed.id], author="you", reason="the provider is up again")
+        broker.act("retry", [failed.id], author="you", reason="the provider is up again")
         narrator.tell("the provider is up again: penstock retry state:failed")
         result = tasks.app.handle(failed.id).result(timeout=PATIENCE)
         narrator.tell(f"  {result}", "green")

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.app.version import release
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, State, put_back
@@ -199,13 +200,13 @@ class Launcher(threading.Thread):
         return True
 
     def _claim(self) -> bool:
-        self._claim_at = monotonic() + self._broker.poll_seconds
-        rules = self._broker.rules_version()  # before the claim: a change in between is seen
+        self._claim_at = monotonic() + self._broker.traits.poll_seconds()
+        rules = self._broker.traits.rules_version()  # before the claim: a change in between is seen
         if self._doubtful:
             self._broker.renew([self._row()], holding=())
             self._doubtful = False
         self._doubtful = True
-        jobs = self._broker.claim(self._row(), self._queues, 1)
+        jobs = self._broker.claim([Wanted(self._row(), limit=1, queues=self._queues)]).jobs[0]
         self._doubtful = False
         for job in jobs:
             if job.lapses and self._gets_on(job):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.app.version import release
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, put_back
@@ -43,7 +44,7 @@ def run_by_hand(app: App, target: str, job_id: str, log_level: str = "info") -> 
     if task is None or not task.detached:
         raise Refused(f"job {job_id} is of {job.task}, which is no detached task of {target}")
     worker = f"{socket.gethostname()}-by-hand-{secrets.token_hex(6)}"
-    rules = app.broker.rules_version()
+    rules = app.broker.traits.rules_version()
     claimed = _claimed(app, job, worker)
     folder = Folder(state_folder(app.resolved_url.url))
     config = KeeperConfig(
@@ -89,7 +90,7 @@ def _claimed(app: App, job: Job[Any], worker: str) -> Job[Any]:
     try:
         # One page: each claim may be of one job alone, if that is how the store hands it out.
         while found is None and len(others) < _PAGE:
-            jobs = broker.claim(row, (job.queue,), _PAGE)
+            jobs = broker.claim([Wanted(row, limit=_PAGE, queues=(job.queue,))]).jobs[0]
             others += [each for each in jobs if each.id != job.id]
             found = next((each for each in jobs if each.id == job.id), None)
             if not jobs:

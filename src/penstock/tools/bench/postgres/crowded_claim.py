@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection
 from statistics import median
 
 from penstock.broker.protocol import Broker
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.job import succeeded
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.tools.bench import measure
 from penstock.tools.bench.measure import TEXT, Say
 from penstock.tools.bench.postgres.databases import BenchDatabase
@@ -73,7 +74,7 @@ def _fill(url: str, pending: int, say: Say) -> None:
             other.options(queue=queue).enqueue_many(most)
             held.options(queue=queue).enqueue_many(tenth)
             other.options(queue=queue, delay=_DAY).enqueue_many(tenth)
-        app.broker.set_rule(Rule(RuleKind.PAUSE, task=held.name))
+        app.broker.put(Rule(RuleKind.PAUSE, task=held.name))
 
 
 def _first_claim(url: str) -> float:
@@ -83,7 +84,7 @@ def _first_claim(url: str) -> float:
         broker.enqueue([wanted.job(0, TEXT)])
         worker = WorkerRow(id="bench-first", tasks=app.known_tasks())
         began = time.perf_counter()
-        jobs = broker.claim(worker, ("wanted",), _CLAIM)
+        jobs = broker.claim([Wanted(worker, limit=_CLAIM, queues=("wanted",))]).jobs[0]
         seconds = time.perf_counter() - began
         broker.settle([(job, succeeded()) for job in jobs])
         return seconds
@@ -99,7 +100,7 @@ def _claims(broker: Broker, queues: Collection[str] | None) -> list[float]:
     times: list[float] = []
     for _ in range(_CLAIMS):
         began = time.perf_counter()
-        jobs = broker.claim(worker, queues, _CLAIM)
+        jobs = broker.claim([Wanted(worker, limit=_CLAIM, queues=queues)]).jobs[0]
         times.append(time.perf_counter() - began)
         if len(jobs) != _CLAIM:
             raise PenstockError(f"the benchmark claimed {len(jobs)} jobs instead of {_CLAIM}")
@@ -110,8 +111,8 @@ def _claims(broker: Broker, queues: Collection[str] | None) -> list[float]:
 def _pause_and_resume(broker: Broker, queue: str) -> tuple[float, float]:
     rule = Rule(RuleKind.PAUSE, queue=queue)
     return (
-        _timed(lambda: broker.set_rule(rule)),
-        _timed(lambda: broker.clear_rule(RuleKind.PAUSE, queue=queue)),
+        _timed(lambda: broker.put(rule)),
+        _timed(lambda: broker.clear(Rule, rule_id(RuleKind.PAUSE, queue=queue))),
     )
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import psycopg
 
 from penstock.broker.protocol import Broker
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
@@ -125,7 +126,7 @@ def _claim(broker: Broker, queue: str) -> float:
     # A worker each, as one would have it: what one knows of its queue is not the other's.
     worker = WorkerRow(id=f"bench-{queue}", tasks=app.known_tasks(), queues=(queue,))
     began = time.perf_counter()
-    jobs = broker.claim(worker, (queue,), _CLAIM)
+    jobs = broker.claim([Wanted(worker, limit=_CLAIM, queues=(queue,))]).jobs[0]
     seconds = time.perf_counter() - began
     broker.settle([(job, succeeded()) for job in jobs])
     return seconds

@@ -20,7 +20,7 @@ from penstock.broker.protocol import Broker
 from penstock.cli import output
 from penstock.cli.store_choice import chosen
 from penstock.job import ENDED
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.tools.demo.demo_worker import BesideWorker, unbroken, wait
 from penstock.tools.demo.narrator import Narrator
 from penstock.tools.demo.place import placed
@@ -102,7 +102,7 @@ class SparkStory:
             tasks.orders(spark, self.jobs).write.partitionBy("day").parquet(place)
             frame = spark.read.parquet(place)
         # Held back until all workers are there: else the first of them would have run the most.
-        self.broker.set_rule(
+        self.broker.put(
             Rule(RuleKind.PAUSE, queue=_QUEUE, author="you", reason="workers are starting")
         )
         narrator.tell('orders.write.format("penstock").option("task", "…:price")', "cyan")
@@ -152,7 +152,7 @@ class SparkStory:
 
     def work(self, fleet: Fleet) -> None:
         narrator = self.narrator
-        self.broker.clear_rule(RuleKind.PAUSE, queue=_QUEUE, author="you")
+        self.broker.clear(Rule, rule_id(RuleKind.PAUSE, queue=_QUEUE), author="you")
         began = time.monotonic()
         bar = narrator.bar(self.jobs, "jobs have ended")
 
