@@ -8,7 +8,7 @@ it, and a block wins. The clock here is a test's, so that ten minutes pass at on
 """
 
 from penstock import App, Retry, State
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 
 DARK = Retry(limit=2, delay=300, then="delete")
 
@@ -43,18 +43,18 @@ def main() -> None:
         print(f"the one that always fails: {[str(event.state) for event in attempts]}")
 
         runs.clear()
-        t.broker.set_rule(Rule(RuleKind.PAUSE, task="shop:charge", author="ada"))
+        t.broker.put(Rule(RuleKind.PAUSE, task="shop:charge", author="ada"))
         charge.enqueue_many([("fine",) for _ in range(1500)])  # accepted all the same
         print(f"paused: {t.broker.count()[0].paused} jobs wait, {len(t.drain())} ran")
 
-        t.broker.set_rule(Rule(RuleKind.BLOCK, task="shop:charge", author="operations"))
-        t.broker.clear_rule(RuleKind.PAUSE, task="shop:charge")
+        t.broker.put(Rule(RuleKind.BLOCK, task="shop:charge", author="operations"))
+        t.broker.clear(Rule, rule_id(RuleKind.PAUSE, task="shop:charge"))
         [job, *_] = t.jobs(charge, "ready")
         print(f"resumed, but blocked: {t.broker.why(job.id).sentence}")
         assert t.drain() == []
 
         for _ in range(9):  # a resume may be sent as often as one likes: one run per event
-            t.broker.clear_rule(RuleKind.BLOCK, task="shop:charge")
+            t.broker.clear(Rule, rule_id(RuleKind.BLOCK, task="shop:charge"))
         print(f"unblocked: {len(t.drain())} ran")
         assert runs == ["fine"] * 1500
 

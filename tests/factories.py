@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from penstock.broker.protocol import Broker
-from penstock.broker.values import Enqueued
+from penstock.broker.values import Enqueued, Settlement, Wanted
 from penstock.broker.views import Event, WorkerRow
 from penstock.enqueue.ids import Ids
 from penstock.flows.flow import Flow, Member, Node, NodeRow, OnFailure
@@ -90,7 +91,7 @@ def claim(
     broker: Broker, limit: int = 1, worker: str = "worker-1", **fields: Any
 ) -> list[Job[Any]]:
     """What this worker is handed."""
-    return broker.claim(a_worker(worker, **fields), limit=limit)
+    return claim_for(broker, a_worker(worker, **fields), limit=limit)
 
 
 def enqueue_and_claim(broker: Broker, clock: Clock, **fields: Any) -> Job[Any]:
@@ -205,3 +206,28 @@ def a_flow(clock: Clock, joins: str | None = None, /, **parts: Part) -> Parts:
         )
         nodes.append(node)
     return Parts(Flow(id=flow_id, nodes=tuple(nodes)), made, ids)
+
+
+def claim_for(
+    broker: Broker,
+    worker: WorkerRow,
+    queues: Collection[str] | None = None,
+    limit: int = 1,
+    sizes: Mapping[str, int] | None = None,
+) -> list[Job[Any]]:
+    """What one worker is handed."""
+    return broker.claim([Wanted(worker, limit, queues, sizes)]).jobs[0]
+
+
+def settle_and_claim_for(
+    broker: Broker,
+    settlements: Sequence[Settlement],
+    worker: WorkerRow,
+    *,
+    queues: Collection[str] | None = None,
+    limit: int = 1,
+    sizes: Mapping[str, int] | None = None,
+) -> tuple[list[bool], list[Job[Any]]]:
+    """Which settlements were accepted, and what the worker is handed in the same round trip."""
+    answer = broker.claim([Wanted(worker, limit, queues, sizes)], settlements)
+    return answer.accepted, answer.jobs[0]

@@ -11,8 +11,8 @@ import pytest
 from penstock import App, Refused, State
 from penstock.broker.protocol import Broker
 from penstock.job import Outcome
-from penstock.rules.rule import RuleKind
-from tests.factories import a_worker
+from penstock.rules.rule import Rule, RuleKind
+from tests.factories import a_worker, claim_for
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def a_task(app: App) -> Any:
 
 
 def claim(broker: Broker, limit: int = 1000) -> list[Any]:
-    return broker.claim(a_worker(tasks={"daily": 1, "hourly": 1, "part": 1}), limit=limit)
+    return claim_for(broker, a_worker(tasks={"daily": 1, "hourly": 1, "part": 1}), limit=limit)
 
 
 def end(broker: Broker, jobs: list[Any], state: State = State.SUCCEEDED) -> None:
@@ -116,7 +116,7 @@ def test_a_limit_of_somebody_else_is_not_replaced(app: App, broker: Broker):
     with pytest.raises(Refused, match="has a limit per key already"):
         daily.backfill("2026-01-01", "2026-01-31")
 
-    [rule] = [rule for rule in broker.rules() if rule.kind is RuleKind.LIMIT]
+    [rule] = [rule for rule in broker.records(Rule) if rule.kind is RuleKind.LIMIT]
     assert rule.running == 1
 
 

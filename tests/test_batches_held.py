@@ -93,7 +93,7 @@ def test_a_call_is_ended_only_when_all_of_its_jobs_are_cancelled(app: App):
         assert begun.acquire(timeout=SOON)
         both = [push.enqueue(n) for n in (3, 4)]
         assert begun.acquire(timeout=SOON)
-        app.broker.cancel([alone.id, *(handle.id for handle in both)])
+        app.broker.act("cancel", [alone.id, *(handle.id for handle in both)])
         until(app.broker, lambda: all(each.state() is State.CANCELLED for each in both))
         assert (alone.state(), other.state()) == (State.RUNNING, State.RUNNING)
         over.set()

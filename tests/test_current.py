@@ -22,7 +22,7 @@ from penstock.job import Outcome, State, put_back
 from penstock.run.attempt import run, run_async
 from penstock.run.job_notes import LOG_LINES, LogLine
 from penstock.testing.clock import Clock
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 
 Work = Callable[..., Outcome | None]
 
@@ -37,7 +37,7 @@ def work(app: App) -> Work:
     """Claim the one job there is, run it, and settle it unless it settled itself."""
 
     def work_one() -> Outcome | None:
-        [job] = app.broker.claim(a_worker(tasks=app.known_tasks()))
+        [job] = claim_for(app.broker, a_worker(tasks=app.known_tasks()))
         task = app.task_named(job.task)
         assert task is not None
         outcome = (
@@ -176,7 +176,7 @@ def test_a_snapshot_is_there_in_the_next_attempt(app: App, work: Work) -> None:
 
     handle = crawl.options(retry=None, on_error=None).enqueue()
     work()
-    app.broker.retry([handle.id])
+    app.broker.act("retry", [handle.id])
     work()
 
     assert seen[:2] == [None, {"page": 1, "cursor": "b"}]
@@ -207,7 +207,7 @@ def test_a_step_is_done_once_and_remembered_typed(app: App, work: Work) -> None:
 
     handle = crawl.enqueue()
     work()
-    app.broker.retry([handle.id])
+    app.broker.act("retry", [handle.id])
     work()
 
     assert calls == ["place", "later"]
@@ -303,7 +303,7 @@ def test_a_stale_attempt_is_told_when_it_writes(app: App) -> None:
                 told.append(str(error))
 
     slow.enqueue()
-    [job] = app.broker.claim(a_worker(tasks=app.known_tasks()))
+    [job] = claim_for(app.broker, a_worker(tasks=app.known_tasks()))
     run(app, slow, job)
 
     assert len(told) == 5
@@ -381,7 +381,7 @@ def paid(app: App) -> int:
 
 
 def run_one(app: App) -> tuple[Job[Any], Outcome | None]:
-    [job] = app.broker.claim(a_worker(tasks=app.known_tasks()))
+    [job] = claim_for(app.broker, a_worker(tasks=app.known_tasks()))
     task = app.task_named(job.task)
     assert task is not None
     return job, run(app, task, job)

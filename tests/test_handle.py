@@ -16,7 +16,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Job, State
 from penstock.run.attempt import run
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 
 
 @dataclass
@@ -48,7 +48,7 @@ def app(broker: Broker) -> App:
 
 def work(app: App) -> None:
     """Run everything there is."""
-    while jobs := app.broker.claim(a_worker(tasks=app.known_tasks()), limit=10):
+    while jobs := claim_for(app.broker, a_worker(tasks=app.known_tasks()), limit=10):
         for job in jobs:
             task = app.task_named(job.task)
             assert task is not None

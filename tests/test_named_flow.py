@@ -29,7 +29,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.run.attempt import run
 from penstock.testing.clock import Clock
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 
 
 @dataclass
@@ -67,7 +67,7 @@ def memory_app(clock: Clock) -> App:
 def drain(app: App, limit: int = 100) -> list[str]:
     """Run what there is, one job after the other; the tasks in the order that they ran."""
     ran: list[str] = []
-    while len(ran) < limit and (jobs := app.broker.claim(a_worker(tasks=app.known_tasks()))):
+    while len(ran) < limit and (jobs := claim_for(app.broker, a_worker(tasks=app.known_tasks()))):
         for job in jobs:
             task = app.task_named(job.task)
             assert task is not None
@@ -315,7 +315,7 @@ def test_all_of_a_flow_is_fetched_with_its_children(app: App) -> None:
     assert (stored.queue, stored.reason) == ("manage-reward:discord", "error")
     assert "no such platform" in (stored.error or "")
 
-    app.broker.delete([rewards[0].id])
+    app.broker.act("delete", [rewards[0].id])
     again = handle.jobs
     assert [job.id for job in again] == [check.id, *(job.id for job in rewards), finish.id]
     assert [job.state for job in again[1:4]] == [None, State.FAILED, State.SUCCEEDED]
@@ -330,7 +330,7 @@ def test_the_names_of_guild_resolve(app: App) -> None:
 
     [count] = [count for count in app.broker.count() if count.queue == "manage-reward:discord"]
     assert (count.ready, count.running) == (1, 0)
-    [job] = app.broker.claim(a_worker(tasks=app.known_tasks()))
+    [job] = claim_for(app.broker, a_worker(tasks=app.known_tasks()))
     held = app.broker.get(job.id)
     assert held is not None
     assert (held.queue, held.worker) == ("manage-reward:discord", "worker-1")

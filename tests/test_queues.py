@@ -10,7 +10,7 @@ from penstock.errors import Refused
 from penstock.rules.key_order import in_turn, policies
 from penstock.rules.rule import Rule, RuleKind
 from penstock.worker import Worker
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 
 
 @pytest.fixture
@@ -32,11 +32,11 @@ def test_a_store_is_told_of_an_order_when_it_is_used(store):
     app.queue("orders", ordered="wait")
     app.queue("mail", fair=True)
     app.queue("clicks", relaxed=True)
-    assert store.rules() == []
+    assert store.records(Rule) == []
 
     ship.options(key="ada").enqueue(1)
 
-    assert policies(store.rules()) == {"orders": "wait", "mail": "fair"}
+    assert policies(store.records(Rule)) == {"orders": "wait", "mail": "fair"}
 
 
 def test_telling_it_again_writes_nothing(store):
@@ -70,7 +70,7 @@ def test_a_program_that_never_heard_of_it_keeps_the_order(store, clock):
     other, ship = an_app(store)
     ship.options(key="ada").enqueue(2)
 
-    jobs = other.broker.claim(a_worker(tasks={"ship": 1}), limit=9)
+    jobs = claim_for(other.broker, a_worker(tasks={"ship": 1}), limit=9)
 
     assert [job.id for job in jobs] == [first.id]
 
@@ -82,7 +82,7 @@ def test_a_queue_that_is_declared_late_is_told_as_well(store):
 
     ship.options(key="ada").enqueue(2)
 
-    assert policies(store.rules()) == {"orders": "skip"}
+    assert policies(store.records(Rule)) == {"orders": "skip"}
 
 
 def test_a_job_without_a_key_is_refused_by_an_ordered_queue(store):
@@ -104,9 +104,9 @@ def test_tests_of_an_app_have_its_order(store):
 
     with app.testing():
         ship.options(key="ada").enqueue(1)
-        assert policies(app.broker.rules()) == {"orders": "wait"}
+        assert policies(app.broker.records(Rule)) == {"orders": "wait"}
 
-    assert store.rules() == []
+    assert store.records(Rule) == []
 
 
 def test_an_order_names_a_queue_and_a_policy():
@@ -146,7 +146,7 @@ def test_registering_a_queue_the_same_way_again_is_nothing(store):
         assert app.queue("orders", ordered="wait") == app.queue("orders", ordered="wait")
         ship.options(key="ada").enqueue(1)
 
-    assert policies(store.rules()) == {"orders": "wait"}
+    assert policies(store.records(Rule)) == {"orders": "wait"}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_program_that_says_nothing_of_an_order_keeps_the_one_that_stands(store
     other.queue("orders", relaxed=True)
     ship.options(key="ada").enqueue(2)
 
-    jobs = other.broker.claim(a_worker(tasks={"ship": 1}), limit=9)
+    jobs = claim_for(other.broker, a_worker(tasks={"ship": 1}), limit=9)
 
     assert [job.id for job in jobs] == [first.id]
 
@@ -183,7 +183,7 @@ def test_of_a_queue_that_nobody_serves_it_is_said(store):
     _, ship = an_app(store)
     handle = ship.options(queue="nowhere").enqueue(1)
     assert store.why(handle.id).cause == "no_worker"
-    store.claim(a_worker(tasks={"ship": 1}, queues=("orders",)), ("orders",))
+    claim_for(store, a_worker(tasks={"ship": 1}, queues=("orders",)), ("orders",))
 
     why = store.why(handle.id)
 

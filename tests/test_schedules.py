@@ -13,6 +13,7 @@ from penstock.broker.filter import Filter
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import Refused
 from penstock.job import State
+from penstock.schedules.schedule import Schedule
 from penstock.schedules.timetable import Timetable
 from penstock.testing.clock import Clock
 from tests.factories import a_worker
@@ -165,7 +166,7 @@ def test_in_a_deploy_the_last_words_stand_while_whoever_put_them_is_alive(clock)
         for timetable in timetables * 2:
             timetable.turn()
         clock.advance(seconds=16)
-        return broker.schedules()[0].every
+        return broker.records(Schedule)[0].every
 
     broker.renew([a_worker(name, lease=600.0) for name in ("old", "new", "old again")])
     before, after = a_timetable(old, "old"), a_timetable(new, "new")
@@ -372,7 +373,7 @@ def test_one_that_cannot_be_read_here_stops_no_other(app, clock, caplog):
 
     good = app.schedules.put("good", report, every=60)
     fields = {"name": "bad", "every": None, "cron": "0 0 * * *", "zone": "Mars/Olympus"}
-    app.broker.put_schedule(msgspec.structs.replace(good, **fields))
+    app.broker.put(msgspec.structs.replace(good, **fields))
     clock.advance(days=2)
 
     timetable = a_timetable(app)
@@ -388,14 +389,14 @@ def test_one_that_is_damaged_is_set_aside_until_it_is_changed(app, clock, caplog
 
     good = app.schedules.put("good", report, every=60)
     broken = msgspec.structs.replace(good.job, body=b"[]")
-    app.broker.put_schedule(msgspec.structs.replace(good, name="bad", job=broken))
+    app.broker.put(msgspec.structs.replace(good, name="bad", job=broken))
     timetable = a_timetable(app)
     for _ in range(3):
         clock.advance(minutes=1)
         assert timetable.turn() == 1
     assert caplog.text.count("schedule bad cannot be decided") == 1
 
-    app.broker.put_schedule(msgspec.structs.replace(good, name="bad"))
+    app.broker.put(msgspec.structs.replace(good, name="bad"))
     clock.advance(minutes=1)
 
     assert timetable.turn() == 2

@@ -36,7 +36,7 @@ def test_a_rule_that_came_since_the_claim_is_obeyed(memory_broker, claimed, rule
     gate = StartCheck(memory_broker)
     version = gate.version()
 
-    memory_broker.set_rule(rule)
+    memory_broker.put(rule)
 
     outcome = gate.last_look(version, claimed)
     assert (outcome and outcome.reason) == reason
@@ -44,7 +44,7 @@ def test_a_rule_that_came_since_the_claim_is_obeyed(memory_broker, claimed, rule
 
 def test_a_job_under_a_rate_begins_soon_after_its_claim_or_is_put_back(memory_broker, clock):
     """Its window counts it from the claim: begun much later, another window would have too many."""
-    memory_broker.set_rule(Rule(RuleKind.LIMIT, "default", rate=(5, 1.0)))
+    memory_broker.put(Rule(RuleKind.LIMIT, "default", rate=(5, 1.0)))
     memory_broker.enqueue([a_job(clock)])
     [job] = claim(memory_broker)
     gate = StartCheck(memory_broker)

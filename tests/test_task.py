@@ -201,11 +201,11 @@ def test_queues_are_registered_once(app: App) -> None:
 def test_the_broker_hears_which_queues_are_relaxed(app: App) -> None:
     app.queue("clicks", relaxed=True)
 
-    assert app.broker.relaxed == {"clicks"}
+    assert app.broker.traits.relaxed == {"clicks"}
 
     app.queue("views", relaxed=True)
 
-    assert app.broker.relaxed == {"clicks", "views"}
+    assert app.broker.traits.relaxed == {"clicks", "views"}
 
 
 def test_a_url_and_a_broker_are_one_too_many(memory_broker: MemoryBroker) -> None:

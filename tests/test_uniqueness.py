@@ -21,6 +21,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
 from penstock.testing.clock import Clock
+from tests.factories import claim_for
 
 Hand = Callable[[App, Any], Handle[Any]]
 
@@ -48,7 +49,7 @@ def send(app: App) -> Task[[int], None]:
 
 
 def claim(app: App) -> list[Any]:
-    return app.broker.claim(WorkerRow(id="worker", tasks=app.known_tasks()), None, limit=10)
+    return claim_for(app.broker, WorkerRow(id="worker", tasks=app.known_tasks()), None, limit=10)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -14,7 +14,7 @@ from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.run.dry_run import _READ, _WORK, WithholdingBroker
-from tests.factories import a_flow, a_job, a_worker, claim, part
+from tests.factories import a_flow, a_job, a_worker, claim, claim_for, part
 
 VERBS = {
     name
@@ -77,4 +77,4 @@ def test_what_is_a_workers_part_is_refused(broker, clock):
     with pytest.raises(Refused, match="settle: this job runs under `penstock debug`"):
         withholding.settle([(job, succeeded())])
     with pytest.raises(Refused, match="claim"):
-        withholding.claim(a_worker())
+        claim_for(withholding, a_worker())

@@ -167,7 +167,7 @@ def test_draining_waits_for_what_is_scheduled_and_not_for_what_is_paused(app):
 
     later = task.options(delay=0.3).enqueue()
     paused = task.options(queue="mail").enqueue()
-    app.broker.set_rule(Rule(RuleKind.PAUSE, queue="mail"))
+    app.broker.put(Rule(RuleKind.PAUSE, queue="mail"))
 
     drain(app)
 

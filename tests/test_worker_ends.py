@@ -11,7 +11,7 @@ import pytest
 
 from penstock import App, JobCancelled, JobFailed, State
 from penstock.brokers.memory import MemoryBroker
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.workers import SOON, attempts, drain, until, working
 
 
@@ -133,12 +133,12 @@ def test_nothing_starts_after_pause_has_returned(app):
 
     with working(app, threads=2) as worker:
         assert first.wait(SOON)
-        app.broker.set_rule(Rule(RuleKind.PAUSE, task=work.name))
+        app.broker.put(Rule(RuleKind.PAUSE, task=work.name))
         at_pause = len(started)
         release.set()
         until(app.broker, lambda: not any(count.running for count in app.broker.count()))
         at_rest = len(started)
-        app.broker.clear_rule(RuleKind.PAUSE, task=work.name)
+        app.broker.clear(Rule, rule_id(RuleKind.PAUSE, task=work.name))
         until(app.broker, lambda: not app.broker.count())
 
     assert at_rest == at_pause <= 2

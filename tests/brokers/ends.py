@@ -19,11 +19,11 @@ def fail(broker, job):
 
 
 def cancel(broker, job):
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
 
 
 def delete(broker, job):
-    broker.delete([job.id])
+    broker.act("delete", [job.id])
 
 
 ENDS = (succeed, succeed_unkept, fail, cancel, delete)

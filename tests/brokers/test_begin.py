@@ -12,7 +12,7 @@ from tests.factories import claim, enqueue_and_claim, history_of, settle, some_j
 
 def test_a_store_without_a_database_refuses(memory_broker):
     with pytest.raises(Refused):
-        memory_broker.begin()
+        begins(memory_broker)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

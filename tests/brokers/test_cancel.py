@@ -31,7 +31,7 @@ def test_a_ready_job_is_cancelled_at_once(broker, clock, fields):
     broker.enqueue([job])
     clock.advance(seconds=3)
 
-    assert broker.cancel([job.id], "ada", "wrong address") == [job.id]
+    assert broker.act("cancel", [job.id], "ada", "wrong address") == [job.id]
 
     ended = broker.get(job.id)
     assert (ended.state, ended.reason, ended.ended_at) == (
@@ -46,7 +46,7 @@ def test_a_scheduled_job_is_cancelled_at_once(broker, clock):
     job = a_job(clock, run_at=clock.now() + 60)
     broker.enqueue([job])
 
-    assert broker.cancel([job.id]) == [job.id]
+    assert broker.act("cancel", [job.id]) == [job.id]
 
     clock.advance(minutes=2)
     assert claim(broker) == []
@@ -55,7 +55,7 @@ def test_a_scheduled_job_is_cancelled_at_once(broker, clock):
 def test_the_history_tells_who_and_why(broker, clock, fields):
     job = a_job(clock, **fields)
     broker.enqueue([job])
-    broker.cancel([job.id], "ada", "wrong address")
+    broker.act("cancel", [job.id], "ada", "wrong address")
 
     [event] = history_of(broker, job.id)
 
@@ -66,7 +66,7 @@ def test_the_history_tells_who_and_why(broker, clock, fields):
 def test_a_running_job_is_told_and_goes_on_until_it_hears(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
 
-    assert broker.cancel([job.id], "ada", "too late") == [job.id]
+    assert broker.act("cancel", [job.id], "ada", "too late") == [job.id]
 
     assert broker.get(job.id).state is State.RUNNING
     assert broker.renew([a_worker()]).cancelled == {job.id}
@@ -81,7 +81,7 @@ def test_an_ended_job_is_left_as_it_is(broker, clock, fields, outcome):
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, outcome)
 
-    assert broker.cancel([job.id]) == []
+    assert broker.act("cancel", [job.id]) == []
 
     assert broker.get(job.id).state is outcome.state
 
@@ -90,8 +90,8 @@ def test_a_second_cancel_finds_nothing_left(broker, clock, fields):
     job = a_job(clock, **fields)
     broker.enqueue([job])
 
-    assert broker.cancel([job.id]) == [job.id]
-    assert broker.cancel([job.id]) == []
+    assert broker.act("cancel", [job.id]) == [job.id]
+    assert broker.act("cancel", [job.id]) == []
 
     assert len(history_of(broker, job.id)) == 1
 
@@ -100,7 +100,7 @@ def test_the_neighbours_of_a_cancelled_job_run(broker, clock, fields):
     jobs = some_jobs(clock, 5, **fields)
     broker.enqueue(jobs)
 
-    assert broker.cancel([jobs[1].id, jobs[3].id]) == [jobs[1].id, jobs[3].id]
+    assert broker.act("cancel", [jobs[1].id, jobs[3].id]) == [jobs[1].id, jobs[3].id]
 
     assert sorted(ids_of(claim(broker, limit=9))) == [jobs[0].id, jobs[2].id, jobs[4].id]
 
@@ -111,13 +111,13 @@ def test_only_those_it_applied_to_are_named(broker, clock, fields):
     settle(broker, ended, succeeded())
     broker.enqueue([ready])
 
-    assert broker.cancel([unknown.id, ended.id, ready.id]) == [ready.id]
-    assert broker.cancel([]) == []
+    assert broker.act("cancel", [unknown.id, ended.id, ready.id]) == [ready.id]
+    assert broker.act("cancel", []) == []
 
 
 def test_a_job_that_is_put_back_forgets_no_cancel(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
     broker.recover(dead="worker-1", started=[])
 
     assert broker.get(job.id).state is State.CANCELLED

@@ -11,6 +11,7 @@ from tests.factories import (
     a_job,
     a_worker,
     claim,
+    claim_for,
     enqueue_and_claim,
     history_of,
     ids_of,
@@ -199,7 +200,7 @@ def test_one_tenant_s_backlog_does_not_hold_up_another_queue(broker, clock):
     quick = a_job(clock, queue="fast")
     broker.enqueue([quick])
 
-    assert ids_of(broker.claim(a_worker(), ["fast"])) == [quick.id]
+    assert ids_of(claim_for(broker, a_worker(), ["fast"])) == [quick.id]
 
 
 # To whom
@@ -251,9 +252,9 @@ def test_only_the_queues_asked_for_are_handed_out(broker, clock, fields):
     mail, media, other = (a_job(clock, queue=q, **fields) for q in ("mail", "media", "other"))
     broker.enqueue([mail, media, other])
 
-    assert ids_of(broker.claim(a_worker(), ["mail"], 5)) == [mail.id]
-    assert broker.claim(a_worker(), [], 5) == []
-    assert set(ids_of(broker.claim(a_worker(), None, 5))) == {media.id, other.id}
+    assert ids_of(claim_for(broker, a_worker(), ["mail"], 5)) == [mail.id]
+    assert claim_for(broker, a_worker(), [], 5) == []
+    assert set(ids_of(claim_for(broker, a_worker(), None, 5))) == {media.id, other.id}
 
 
 def test_sizes_bound_the_number_per_task(broker, clock, fields):
@@ -263,7 +264,9 @@ def test_sizes_bound_the_number_per_task(broker, clock, fields):
     )
     broker.enqueue([*send, *sweep, *resize])
 
-    taken = broker.claim(a_worker(), None, 20, {"mail:send": 1, "mail:sweep": 0, "media:resize": 3})
+    taken = claim_for(
+        broker, a_worker(), None, 20, {"mail:send": 1, "mail:sweep": 0, "media:resize": 3}
+    )
 
     assert sorted(ids_of(taken)) == sorted(ids_of([send[0], *resize[:3]]))
 
@@ -271,13 +274,13 @@ def test_sizes_bound_the_number_per_task(broker, clock, fields):
 def test_sizes_bound_a_task_over_all_of_its_lanes(broker, clock):
     broker.enqueue([*some_jobs(clock, 3, queue="a"), *some_jobs(clock, 3, queue="b", priority=3)])
 
-    assert len(broker.claim(a_worker(), None, 20, {"mail:send": 4})) == 4
+    assert len(claim_for(broker, a_worker(), None, 20, {"mail:send": 4})) == 4
 
 
 def test_a_task_without_a_size_is_bound_by_the_limit_alone(broker, clock):
     broker.enqueue([*some_jobs(clock, 3), *some_jobs(clock, 3, "mail:sweep")])
 
-    assert len(broker.claim(a_worker(), None, 20, {"mail:send": 1})) == 4
+    assert len(claim_for(broker, a_worker(), None, 20, {"mail:send": 1})) == 4
 
 
 def test_a_claim_registers_the_worker(broker, clock):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.factories import a_job, claim, ids_of
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
@@ -14,49 +14,49 @@ def test_what_stood_behind_the_rule_runs(broker, clock):
     """D33."""
     job = a_job(clock)
     broker.enqueue([job])
-    broker.set_rule(Rule(PAUSE, queue="default"))
+    broker.put(Rule(PAUSE, queue="default"))
     assert claim(broker) == []
 
-    assert broker.clear_rule(PAUSE, queue="default") is True
+    assert broker.clear(Rule, rule_id(PAUSE, queue="default")) is True
 
     assert ids_of(claim(broker)) == [job.id]
-    assert broker.rules() == []
+    assert broker.records(Rule) == []
 
 
 def test_a_rule_that_is_not_there_is_not_cleared(broker):
     """D50, D58."""
-    assert broker.clear_rule(PAUSE, queue="mail") is False
-    broker.set_rule(Rule(PAUSE, queue="mail"))
+    assert broker.clear(Rule, rule_id(PAUSE, queue="mail")) is False
+    broker.put(Rule(PAUSE, queue="mail"))
 
-    assert broker.clear_rule(BLOCK, queue="mail") is False
-    assert broker.clear_rule(PAUSE, task="mail") is False
-    assert broker.clear_rule(PAUSE) is False
-    assert broker.clear_rule(PAUSE, queue="mail", task="mail:send") is False
-    assert broker.clear_rule(PAUSE, queue="mail") is True
-    assert broker.clear_rule(PAUSE, queue="mail") is False
+    assert broker.clear(Rule, rule_id(BLOCK, queue="mail")) is False
+    assert broker.clear(Rule, rule_id(PAUSE, task="mail")) is False
+    assert broker.clear(Rule, rule_id(PAUSE)) is False
+    assert broker.clear(Rule, rule_id(PAUSE, queue="mail", task="mail:send")) is False
+    assert broker.clear(Rule, rule_id(PAUSE, queue="mail")) is True
+    assert broker.clear(Rule, rule_id(PAUSE, queue="mail")) is False
 
 
 def test_a_rule_that_ended_by_itself_is_not_there_any_more(broker, clock):
-    broker.set_rule(Rule(PAUSE, queue="mail", until=clock.now() + 60))
+    broker.put(Rule(PAUSE, queue="mail", until=clock.now() + 60))
     clock.advance(seconds=61)
 
-    assert broker.clear_rule(PAUSE, queue="mail") is False
+    assert broker.clear(Rule, rule_id(PAUSE, queue="mail")) is False
 
 
 def test_a_rule_over_everything_is_taken_back(broker, clock):
     broker.enqueue([a_job(clock)])
-    broker.set_rule(Rule(BLOCK))
+    broker.put(Rule(BLOCK))
     assert claim(broker) == []
 
-    assert broker.clear_rule(BLOCK) is True
+    assert broker.clear(Rule, rule_id(BLOCK)) is True
 
     assert len(claim(broker)) == 1
 
 
 def test_the_history_tells_who_took_it_back(broker):
     """D59."""
-    broker.set_rule(Rule(PAUSE, queue="mail", task="mail:send", author="ada"))
-    broker.clear_rule(PAUSE, queue="mail", task="mail:send", author="bob")
+    broker.put(Rule(PAUSE, queue="mail", task="mail:send", author="ada"))
+    broker.clear(Rule, rule_id(PAUSE, queue="mail", task="mail:send"), author="bob")
 
     event = broker.history()[-1]
 
@@ -68,8 +68,8 @@ def test_the_history_tells_who_took_it_back(broker):
 
 def test_scheduled_jobs_still_wait_for_their_time(broker, clock):
     broker.enqueue([a_job(clock, run_at=clock.now() + 60)])
-    broker.set_rule(Rule(PAUSE, queue="default"))
+    broker.put(Rule(PAUSE, queue="default"))
 
-    broker.clear_rule(PAUSE, queue="default")
+    broker.clear(Rule, rule_id(PAUSE, queue="default"))
 
     assert claim(broker) == []

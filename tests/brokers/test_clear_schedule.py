@@ -5,63 +5,63 @@ from __future__ import annotations
 import json
 
 from penstock.job import State
-from penstock.schedules.schedule import plan, slot_id
+from penstock.schedules.schedule import Schedule, plan, slot_id
 from tests.factories import a_schedule
 
 
 def test_a_schedule_that_is_cleared_is_gone(broker, clock):
-    broker.put_schedule(a_schedule("a"))
-    left = broker.put_schedule(a_schedule("b"))
+    broker.put(a_schedule("a"))
+    left = broker.put(a_schedule("b"))
 
-    assert broker.clear_schedule("a") is True
-    assert broker.schedules() == [left]
+    assert broker.clear(Schedule, "a") is True
+    assert broker.records(Schedule) == [left]
 
 
 def test_one_that_is_not_there_is_no_error(broker):
-    assert broker.clear_schedule("nothing") is False
+    assert broker.clear(Schedule, "nothing") is False
     assert broker.history() == []
 
 
 def test_its_jobs_stay(broker, clock):
-    kept = broker.put_schedule(a_schedule())
+    kept = broker.put(a_schedule())
     clock.advance(hours=1)
     broker.decide_schedule(kept, plan(kept, clock.now()).decisions)
 
-    broker.clear_schedule("hourly")
+    broker.clear(Schedule, "hourly")
 
     assert broker.get(slot_id("hourly", clock.now())).state is State.READY
 
 
 def test_put_again_it_begins_anew(broker, clock):
     """D11: with its record gone, the next time is counted from now."""
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     clock.advance(minutes=40)
-    broker.clear_schedule("hourly")
+    broker.clear(Schedule, "hourly")
 
-    kept = broker.put_schedule(a_schedule())
+    kept = broker.put(a_schedule())
 
     assert (kept.created_at, kept.decided_until) == (clock.now(), clock.now())
 
 
 def test_what_was_planned_before_is_not_decided(broker, clock):
-    kept = broker.put_schedule(a_schedule())
+    kept = broker.put(a_schedule())
     clock.advance(hours=1)
     decisions = plan(kept, clock.now()).decisions
-    broker.clear_schedule("hourly")
+    broker.clear(Schedule, "hourly")
 
     assert broker.decide_schedule(kept, decisions) is False
 
     clock.advance(hours=1)
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
 
     assert broker.decide_schedule(kept, decisions) is False
     assert broker.count() == []
 
 
 def test_the_history_tells_who_cleared_it(broker, clock):
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
 
-    broker.clear_schedule("hourly", author="ada")
+    broker.clear(Schedule, "hourly", author="ada")
 
     event = broker.history()[-1]
     assert event.kind == "schedule"

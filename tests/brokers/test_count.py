@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker.views import Count
 from penstock.job import Outcome, State, failed, lapsed, put_back, succeeded, try_again
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.factories import a_job, claim, enqueue_and_claim, settle, some_jobs
 
 
@@ -100,19 +100,19 @@ def test_jobs_under_a_rule_are_paused_and_scheduled_ones_stay_scheduled(broker, 
     broker.enqueue([*some_jobs(clock, 3, **fields), a_job(clock, run_at=clock.now() + 90)])
     claim(broker)
 
-    broker.set_rule(Rule(RuleKind.PAUSE, queue="default"))
+    broker.put(Rule(RuleKind.PAUSE, queue="default"))
 
     assert the_count(broker) == Count("default", "mail:send", paused=2, scheduled=1, running=1)
     clock.advance(seconds=90)
     assert the_count(broker) == Count("default", "mail:send", paused=3, running=1)
-    broker.clear_rule(RuleKind.PAUSE, queue="default")
+    broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="default"))
     assert the_count(broker) == Count("default", "mail:send", ready=3, running=1)
 
 
 def test_a_rule_on_a_task_pauses_that_task_alone(broker, clock, fields):
     broker.enqueue([a_job(clock, "mail:send", **fields), a_job(clock, "mail:sweep", **fields)])
 
-    broker.set_rule(Rule(RuleKind.BLOCK, task="mail:send"))
+    broker.put(Rule(RuleKind.BLOCK, task="mail:send"))
 
     assert sorted((c.task, c.ready, c.paused) for c in broker.count()) == [
         ("mail:send", 0, 1),
@@ -126,14 +126,14 @@ def test_the_count_follows_every_verb_that_moves_a_job(broker, clock, fields):
     broker.enqueue(jobs)
     broker.enqueue(jobs)
     assert the_count(broker).ready == 6
-    broker.cancel([jobs[5].id])
-    broker.delete([jobs[4].id])
+    broker.act("cancel", [jobs[5].id])
+    broker.act("delete", [jobs[4].id])
     assert the_count(broker).ready == 4
     first, second = claim(broker, limit=2)
     settle(broker, first, put_back("limit"))
     settle(broker, second, failed("x"))
     assert the_count(broker) == Count("default", "mail:send", ready=3, failed=1)
-    broker.retry([second.id, jobs[5].id])
+    broker.act("retry", [second.id, jobs[5].id])
     assert the_count(broker) == Count("default", "mail:send", ready=5)
     claim(broker, limit=5)
     clock.advance(seconds=16)

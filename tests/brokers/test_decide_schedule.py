@@ -10,12 +10,12 @@ import pytest
 
 from penstock.broker.filter import Filter
 from penstock.job import State, succeeded
-from penstock.schedules.schedule import Decision, plan, slot_id
+from penstock.schedules.schedule import Decision, Schedule, plan, slot_id
 from tests.factories import a_schedule, begun, claim, settle
 
 
 def named(broker, name="hourly"):
-    [schedule] = [each for each in broker.schedules() if each.name == name]
+    [schedule] = [each for each in broker.records(Schedule) if each.name == name]
     return schedule
 
 
@@ -32,7 +32,7 @@ def said(broker):
 
 def test_a_due_slot_becomes_a_job_that_a_worker_is_handed(broker, clock):
     """D10, D61: exact times."""
-    broker.put_schedule(a_schedule(every=3600.0))
+    broker.put(a_schedule(every=3600.0))
     clock.advance(seconds=3600)
     slot = clock.now()
     clock.advance(seconds=2)
@@ -47,7 +47,7 @@ def test_a_due_slot_becomes_a_job_that_a_worker_is_handed(broker, clock):
 
 def test_whoever_comes_second_is_told_so_and_nothing_is_written(broker, clock):
     """D60: two checkers, one event per interval."""
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     clock.advance(hours=1)
     read = named(broker)
     decisions = plan(read, clock.now()).decisions
@@ -61,7 +61,7 @@ def test_whoever_comes_second_is_told_so_and_nothing_is_written(broker, clock):
 
 
 def test_many_at_once_make_one_job_and_one_event(broker, clock):
-    broker.put_schedule(a_schedule(every=60.0))
+    broker.put(a_schedule(every=60.0))
     for _ in range(5):
         clock.advance(seconds=60)
         read = named(broker)
@@ -85,7 +85,7 @@ def test_many_at_once_make_one_job_and_one_event(broker, clock):
 
 
 def test_every_decision_is_in_the_history(broker, clock):
-    broker.put_schedule(a_schedule(every=60.0))
+    broker.put(a_schedule(every=60.0))
     clock.advance(seconds=210)
 
     decide(broker, clock)
@@ -104,13 +104,13 @@ def test_every_decision_is_in_the_history(broker, clock):
 
 def test_the_jobs_it_made_have_no_say(broker, clock):
     """D11: deleting all of them changes nothing."""
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     clock.advance(hours=1)
     decide(broker, clock)
     kept = named(broker)
 
     found = broker.find(Filter()).jobs
-    broker.delete([job.id for job in found])
+    broker.act("delete", [job.id for job in found])
 
     assert len(found) == 1
     assert named(broker) == kept
@@ -118,16 +118,16 @@ def test_the_jobs_it_made_have_no_say(broker, clock):
 
 
 def test_a_job_that_ended_is_not_made_again(broker, clock):
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     clock.advance(hours=1)
     decide(broker, clock)
     [job] = claim(broker)
     settle(broker, job, begun(succeeded(), clock.now()))
     assert broker.get(job.id).state is State.SUCCEEDED
 
-    broker.clear_schedule("hourly")
+    broker.clear(Schedule, "hourly")
     clock.jump(-3600)
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     clock.jump(3600)
     decide(broker, clock)
 
@@ -135,7 +135,7 @@ def test_a_job_that_ended_is_not_made_again(broker, clock):
 
 
 def test_a_clock_that_goes_back_decides_nothing_twice(broker, clock):
-    broker.put_schedule(a_schedule(every=60.0))
+    broker.put(a_schedule(every=60.0))
     for _ in range(30):
         clock.advance(seconds=60)
         decide(broker, clock)
@@ -160,7 +160,7 @@ def test_a_clock_that_goes_back_decides_nothing_twice(broker, clock):
     ],
 )
 def test_after_a_day_without_workers_each_slot_is_decided_once(broker, clock, missed, expected):
-    broker.put_schedule(a_schedule(missed=missed, window=None if missed != "all" else 82860.0))
+    broker.put(a_schedule(missed=missed, window=None if missed != "all" else 82860.0))
     clock.advance(hours=24, seconds=120)
 
     decide(broker, clock)
@@ -170,7 +170,7 @@ def test_after_a_day_without_workers_each_slot_is_decided_once(broker, clock, mi
 
 
 def test_an_old_job_that_is_replaced_is_cancelled(broker, clock):
-    broker.put_schedule(a_schedule(overlap="cancel"))
+    broker.put(a_schedule(overlap="cancel"))
     clock.advance(hours=1)
     decide(broker, clock)
     first = named(broker).last_job
@@ -185,7 +185,7 @@ def test_an_old_job_that_is_replaced_is_cancelled(broker, clock):
 
 
 def test_an_old_job_that_runs_is_told(broker, clock):
-    broker.put_schedule(a_schedule(overlap="cancel"))
+    broker.put(a_schedule(overlap="cancel"))
     clock.advance(hours=1)
     decide(broker, clock)
     [job] = claim(broker)
@@ -199,7 +199,7 @@ def test_an_old_job_that_runs_is_told(broker, clock):
 
 def test_a_pause_is_a_decision_too(broker, clock):
     """D61: a paused one makes nothing, and what a worker planned before does not count."""
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     clock.advance(hours=1)
     read = named(broker)
     planned = plan(read, clock.now()).decisions
@@ -234,7 +234,7 @@ def test_of_a_schedule_that_is_not_there_nothing_is_decided(broker, clock):
 
 
 def test_whoever_waits_for_work_hears_of_it(broker, clock):
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     clock.advance(hours=1)
     broker.wait(None, 0.0)
 
@@ -244,7 +244,7 @@ def test_whoever_waits_for_work_hears_of_it(broker, clock):
 
 
 def test_five_hundred_at_once_are_stored_together(broker, clock):
-    broker.put_schedule(a_schedule(every=60.0, missed="all", window=86400.0))
+    broker.put(a_schedule(every=60.0, missed="all", window=86400.0))
     clock.advance(seconds=60 * 500)
 
     decide(broker, clock)

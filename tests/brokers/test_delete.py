@@ -32,7 +32,7 @@ def test_a_ready_job_is_gone_and_its_neighbours_run(broker, clock, fields):
     jobs = some_jobs(clock, 3, **fields)
     broker.enqueue(jobs)
 
-    assert broker.delete([jobs[1].id]) == [jobs[1].id]
+    assert broker.act("delete", [jobs[1].id]) == [jobs[1].id]
 
     assert broker.get(jobs[1].id) is None
     assert ids_of(claim(broker, limit=9)) == [jobs[0].id, jobs[2].id]
@@ -42,7 +42,7 @@ def test_a_scheduled_job_is_gone(broker, clock):
     job = a_job(clock, run_at=clock.now() + 60)
     broker.enqueue([job])
 
-    broker.delete([job.id])
+    broker.act("delete", [job.id])
 
     clock.advance(minutes=2)
     assert claim(broker) == []
@@ -54,7 +54,7 @@ def test_an_ended_job_is_gone_with_its_arguments_and_result(broker, clock, field
     job = enqueue_and_claim(broker, clock, body=b'{"args":{"name":"ada"}}', **fields)
     settle(broker, job, begun(outcome, clock.now()))
 
-    assert broker.delete([job.id], "ada", "asked to") == [job.id]
+    assert broker.act("delete", [job.id], "ada", "asked to") == [job.id]
 
     assert broker.get(job.id) is None
     assert broker.find(Filter()).jobs == []
@@ -68,9 +68,9 @@ def test_an_ended_job_is_gone_with_its_arguments_and_result(broker, clock, field
 def test_a_cancelled_job_is_gone(broker, clock, fields):
     job = a_job(clock, **fields)
     broker.enqueue([job])
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
 
-    assert broker.delete([job.id]) == [job.id]
+    assert broker.act("delete", [job.id]) == [job.id]
 
     assert broker.get(job.id) is None
 
@@ -78,7 +78,7 @@ def test_a_cancelled_job_is_gone(broker, clock, fields):
 def test_a_running_job_is_not_deleted(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
 
-    assert broker.delete([job.id]) == []
+    assert broker.act("delete", [job.id]) == []
 
     assert broker.get(job.id).state is State.RUNNING
     assert settle(broker, job, succeeded())
@@ -88,18 +88,18 @@ def test_what_is_unknown_or_gone_already_is_not_named(broker, clock, fields):
     job, unknown = a_job(clock, **fields), a_job(clock, **fields)
     broker.enqueue([job])
 
-    assert broker.delete([unknown.id, job.id]) == [job.id]
-    assert broker.delete([job.id]) == []
-    assert broker.delete([]) == []
+    assert broker.act("delete", [unknown.id, job.id]) == [job.id]
+    assert broker.act("delete", [job.id]) == []
+    assert broker.act("delete", []) == []
 
 
 def test_a_deleted_job_cannot_be_retried_or_cancelled(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, failed("x"))
-    broker.delete([job.id])
+    broker.act("delete", [job.id])
 
-    assert broker.retry([job.id]) == []
-    assert broker.cancel([job.id]) == []
+    assert broker.act("retry", [job.id]) == []
+    assert broker.act("cancel", [job.id]) == []
 
 
 def test_the_notes_of_a_deleted_job_are_gone(broker, clock, fields):
@@ -107,6 +107,6 @@ def test_the_notes_of_a_deleted_job_are_gone(broker, clock, fields):
     broker.note(job, Note("log", "1", b'"ada wrote"'))
     settle(broker, job, failed("x"))
 
-    broker.delete([job.id])
+    broker.act("delete", [job.id])
 
     assert broker.notes(job.id) == []

@@ -11,7 +11,7 @@ from penstock.broker.filter import Filter
 from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import DETACHED, Outcome, State, Unique, failed, lapsed, put_back, succeeded
-from tests.factories import a_flow, a_job, a_worker, begun, enqueue_and_claim, part
+from tests.factories import a_flow, a_job, a_worker, begun, claim_for, enqueue_and_claim, part
 
 MINE = Filter(tags={name: (value,) for name, value in DETACHED.items()})
 
@@ -21,7 +21,7 @@ def job(broker, clock):
     """One that a spare row has claimed."""
     job = a_job(clock, tags=DETACHED, body=b'{"args":{"year":2026}}')
     broker.enqueue([job])
-    [claimed] = broker.claim(a_worker("spare", pid=1))
+    [claimed] = claim_for(broker, a_worker("spare", pid=1))
     assert claimed.id == job.id
     return claimed
 
@@ -85,7 +85,7 @@ def test_nothing_comes_after_the_end(broker, clock, job):
     assert not broker.note(job, Note("snapshot", value=b"2"))
     assert broker.settle([(job, lapsed())]) == [False]
     assert broker.recover(dead="spare", started=[job.id]) == 0
-    assert broker.claim(a_worker("other")) == []
+    assert claim_for(broker, a_worker("other")) == []
     assert broker.get(job.id).state is State.SUCCEEDED
 
 
@@ -94,12 +94,12 @@ def test_one_that_is_done_is_not_run_again_though_it_is_forgotten_and_sent_again
 ):
     """A14: its row is gone, its history stands, and its id is remembered."""
     broker.settle([(job, begun(succeeded(), clock.now()))])
-    assert broker.delete([job.id]) == [job.id]
+    assert broker.act("delete", [job.id]) == [job.id]
 
     answer = broker.enqueue([job])
 
     assert answer.known == {job.id}
-    assert broker.claim(a_worker("other")) == []
+    assert claim_for(broker, a_worker("other")) == []
     ends = [event.state for event in broker.history(job=job.id) if event.kind == "attempt"]
     assert ends == [State.SUCCEEDED]
 
@@ -130,13 +130,13 @@ def test_of_many_who_end_it_and_note_at_once_one_ends_it_and_nobody_is_heard_aft
 def test_one_that_ended_wrong_is_open_again_when_it_is_retried(broker, clock, job):
     """A28: and what it noted is there."""
     broker.note(job, Note("snapshot", value=b"2"))
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
     broker.settle([(job, put_back("shutdown"))])
     assert broker.get(job.id).state is State.CANCELLED
 
-    broker.retry([job.id])
+    broker.act("retry", [job.id])
 
-    [again] = broker.claim(a_worker("other"))
+    [again] = claim_for(broker, a_worker("other"))
     assert again.attempt > job.attempt
     assert [note.value for note in broker.notes(job.id, "snapshot")] == [b"2"]
 
@@ -145,21 +145,21 @@ def test_it_runs_only_where_it_can(broker, clock):
     """A36, C25: a laptop is not handed what needs the warehouse's network."""
     broker.enqueue([a_job(clock, tags=DETACHED, runs_on=("warehouse",))])
 
-    assert broker.claim(a_worker("laptop")) == []
-    assert len(broker.claim(a_worker("server", tags=frozenset({"warehouse", "gpu"})))) == 1
+    assert claim_for(broker, a_worker("laptop")) == []
+    assert len(claim_for(broker, a_worker("server", tags=frozenset({"warehouse", "gpu"})))) == 1
 
 
 def test_lapses_of_one_that_got_on_can_be_taken_back(broker, clock, job):
     """A13: a host that is replaced every day must not use up the crash budget of a job of weeks."""
     for _ in range(2):
         broker.recover(dead="spare", started=[job.id])
-        [job] = broker.claim(a_worker("spare"))
+        [job] = claim_for(broker, a_worker("spare"))
     assert job.lapses == 2
 
     forgiven = Outcome(State.READY, "resumed", lapses=-job.lapses)
     assert broker.settle([(job, forgiven)]) == [True]
 
-    [again] = broker.claim(a_worker("other"))
+    [again] = claim_for(broker, a_worker("other"))
     assert (again.id, again.lapses) == (job.id, 0)
 
 
@@ -188,7 +188,7 @@ def test_its_history_begins_when_it_is_queued_and_says_when_it_started(broker, c
 
 
 def claim_mine(broker, job):
-    claimed = broker.claim(a_worker("spare"), limit=9)
+    claimed = claim_for(broker, a_worker("spare"), limit=9)
     return [each for each in claimed if each.id == job.id]
 
 
@@ -211,7 +211,7 @@ def test_of_a_flow_spawned_or_published_it_says_so_as_well(broker, clock):
     broker.settle([(spawning, spawn.spawned_by(succeeded()))])
     staged = a_job(clock, tags=DETACHED)
     broker.stage("write", "part", [staged])
-    broker.publish("write", {"part": 1})
+    broker.commit_write("write", {"part": 1})
 
     [waiting, child] = flow.ids("second") + spawn.ids("child")
 

@@ -16,20 +16,20 @@ def test_a_discarded_write_leaves_nothing(broker, clock):
     broker.discard("write-1")
 
     with pytest.raises(Refused, match="3 jobs, 0 are staged"):
-        broker.publish("write-1", {"0/1": 3})
-    assert broker.publish("write-2", {"0/1": 2}) == 2
+        broker.commit_write("write-1", {"0/1": 3})
+    assert broker.commit_write("write-2", {"0/1": 2}) == 2
     assert len(claim(broker, 10)) == 2
 
 
 def test_what_was_published_stays(broker, clock):
     """The driver was told that its commit failed, but it did not."""
     broker.stage("write-1", "0/1", some_jobs(clock, 3))
-    broker.publish("write-1", {"0/1": 3})
+    broker.commit_write("write-1", {"0/1": 3})
 
     broker.discard("write-1")
 
     assert len(claim(broker, 10)) == 3
-    assert broker.publish("write-1", {"0/1": 3}) == 3
+    assert broker.commit_write("write-1", {"0/1": 3}) == 3
 
 
 def test_a_write_that_nobody_knows_may_be_discarded(broker):
@@ -41,4 +41,4 @@ def test_a_discarded_write_may_be_made_again(broker, clock):
     broker.discard("write-1")
     broker.stage("write-1", "0/2", some_jobs(clock, 2))
 
-    assert broker.publish("write-1", {"0/2": 2}) == 2
+    assert broker.commit_write("write-1", {"0/2": 2}) == 2

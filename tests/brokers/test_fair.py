@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import Refused
 from penstock.job import put_back, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind
-from tests.factories import a_job, a_worker, claim, ids_of, settle, some_jobs
+from tests.factories import a_job, a_worker, claim, claim_for, ids_of, settle, some_jobs
 
 LIMIT, ORDER, PAUSE = RuleKind.LIMIT, RuleKind.ORDER, RuleKind.PAUSE
 
@@ -18,7 +18,7 @@ LIMIT, ORDER, PAUSE = RuleKind.LIMIT, RuleKind.ORDER, RuleKind.PAUSE
 @pytest.fixture(autouse=True)
 def fair(broker):
     """The queue mail is handed out fairly."""
-    broker.set_rule(Rule(ORDER, queue="mail", policy="fair"))
+    broker.put(Rule(ORDER, queue="mail", policy="fair"))
 
 
 def sent(broker, clock, count, key=None, **fields):
@@ -168,7 +168,7 @@ def test_tasks_of_a_queue_take_turns(broker, clock):
 
 
 def test_a_limit_per_key_leaves_the_turns_to_the_others(broker, clock):
-    broker.set_rule(Rule(LIMIT, queue="mail", running=2, per_key=True))
+    broker.put(Rule(LIMIT, queue="mail", running=2, per_key=True))
     for key in ("ada", "bob", "cy"):
         sent(broker, clock, 10, key)
 
@@ -180,7 +180,7 @@ def test_a_limit_per_key_leaves_the_turns_to_the_others(broker, clock):
 
 
 def test_a_limit_of_the_queue_is_shared_fairly(broker, clock):
-    broker.set_rule(Rule(LIMIT, queue="mail", running=4))
+    broker.put(Rule(LIMIT, queue="mail", running=4))
     sent(broker, clock, 10, "ada")
     sent(broker, clock, 10, "bob")
 
@@ -191,7 +191,7 @@ def test_a_limit_of_the_queue_is_shared_fairly(broker, clock):
 def test_what_a_rule_keeps_back_takes_no_turn(broker, clock, target):
     sent(broker, clock, 5, "ada", tags={"tenant": "ada"})
     sent(broker, clock, 5, "bob", tags={"tenant": "bob"})
-    broker.set_rule(Rule(PAUSE, **target))
+    broker.put(Rule(PAUSE, **target))
 
     assert keys_of(claim(broker, limit=20)) == {"bob": 5}
 
@@ -215,7 +215,7 @@ def test_why_says_that_it_is_next(broker, clock):
 
 def test_fair_and_ordered_are_one_choice(broker):
     with pytest.raises(Refused, match='fair=True in the store, and ordered="wait" here'):
-        broker.set_rule(Rule(ORDER, queue="mail", policy="wait"))
+        broker.put(Rule(ORDER, queue="mail", policy="wait"))
 
 
 def test_many_that_claim_at_once_share_one_key(broker, clock):
@@ -226,7 +226,7 @@ def test_many_that_claim_at_once_share_one_key(broker, clock):
     def work(name):
         worker = a_worker(name)
         while len(found) < 150:
-            jobs = broker.claim(worker, limit=3)
+            jobs = claim_for(broker, worker, limit=3)
             with counting:
                 found.extend(ids_of(jobs))
             broker.settle([(job, succeeded()) for job in jobs])

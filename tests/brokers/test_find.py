@@ -94,7 +94,7 @@ def many(broker, clock):
         tags={"tenant": "a"},
     )
     broker.enqueue([named["cancelled"], named["ready"], named["scheduled"]])
-    broker.cancel([named["cancelled"].id])
+    broker.act("cancel", [named["cancelled"].id])
     return {name: job.id for name, job in named.items()}
 
 
@@ -163,7 +163,7 @@ def test_what_is_due_later_is_what_is_counted_as_scheduled(broker, clock):
     tomorrow = a_job(clock, run_at=clock.now() + 86400)
     fired = a_job(clock, id=derived_id("a fire"), run_at=clock.now() + 30)
     broker.enqueue([plain, tagged, tomorrow, fired])
-    broker.set_rule(Rule(RuleKind.PAUSE, "default"))
+    broker.put(Rule(RuleKind.PAUSE, "default"))
 
     later = ids_of(all_pages(broker, words(clock, "due:later")))
     now = ids_of(all_pages(broker, words(clock, "due:now")))
@@ -199,7 +199,7 @@ def test_the_jobs_found_are_whole(broker, clock, many):
 
 
 def test_deleted_jobs_are_not_found(broker, clock, many):
-    broker.delete([many["failed"], many["succeeded"], many["ready"]])
+    broker.act("delete", [many["failed"], many["succeeded"], many["ready"]])
 
     assert ids_of(broker.find(words(clock, "queue:mail")).jobs) == []
     assert ids_of(broker.find(words(clock, "arg.user:62")).jobs) == []

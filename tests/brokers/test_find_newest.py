@@ -53,7 +53,7 @@ def mixed(broker, clock):
             [taken] = claim(broker)
             settle(broker, taken, succeeded() if number % 2 else failed("x"))
         if number % 7 == 0:
-            broker.cancel([job.id])
+            broker.act("cancel", [job.id])
     claim(broker, limit=3)
     return made_one_after_the_other
 
@@ -128,7 +128,7 @@ def test_a_job_keeps_its_place_when_it_ends_and_is_tried_again(broker, clock):
     settle(broker, taken, failed("x"))
     assert ids_of(broker.find(Filter()).jobs) == order
     clock.advance(seconds=5)
-    broker.retry([first.id])
+    broker.act("retry", [first.id])
     assert ids_of(broker.find(Filter()).jobs) == order
     for job in claim(broker, limit=3):
         settle(broker, job, succeeded())

@@ -334,7 +334,7 @@ def test_why_tells_of_a_need_that_did_not_succeed(broker, clock, fields):
 
     assert "a job that it needs did not succeed" in broker.why(flow.ids("last")[0]).sentence
 
-    broker.retry(flow.ids("last"))
+    broker.act("retry", flow.ids("last"))
     assert (
         "1 job of the task 'mail:send' did not succeed" in broker.why(flow.ids("last")[0]).sentence
     )

@@ -22,17 +22,17 @@ def fail(broker, flow):
 
 
 def cancel_ready(broker, flow):
-    broker.cancel(flow.ids("need"))
+    broker.act("cancel", flow.ids("need"))
 
 
 def cancel_running(broker, flow):
     [job] = claim(broker)
-    broker.cancel(flow.ids("need"))
+    broker.act("cancel", flow.ids("need"))
     settle(broker, job, put_back("cancelled"))
 
 
 def delete_ready(broker, flow):
-    assert broker.delete(flow.ids("need")) == flow.ids("need")
+    assert broker.act("delete", flow.ids("need")) == flow.ids("need")
 
 
 def crash(broker, flow):
@@ -215,7 +215,7 @@ def test_deleting_what_ended_counts_nothing(broker, clock, fields):
     first, second = claim(broker, limit=2)
     settle(broker, first, succeeded())
 
-    assert broker.delete([first.id]) == [first.id]
+    assert broker.act("delete", [first.id]) == [first.id]
 
     assert flow.row(broker, "work").jobs_left == 1
     settle(broker, second, succeeded())
@@ -228,7 +228,7 @@ def test_a_waiting_job_is_cancelled_at_once(broker, clock, fields):
     )
     flow.send(broker)
 
-    assert broker.cancel(flow.ids("middle"), "ada", "enough") == flow.ids("middle")
+    assert broker.act("cancel", flow.ids("middle"), "ada", "enough") == flow.ids("middle")
 
     assert broker.get(flow.ids("middle")[0]).reason == "cancelled"
     assert broker.get(flow.ids("last")[0]).reason == "needs"
@@ -243,7 +243,7 @@ def test_a_flow_can_be_cancelled_whole(broker, clock, fields):
     flow.send(broker)
     ids = flow.ids("need", "middle", "last")
 
-    assert sorted(broker.cancel(ids)) == sorted(ids)
+    assert sorted(broker.act("cancel", ids)) == sorted(ids)
 
     assert {broker.get(job_id).reason for job_id in ids} == {"cancelled"}
     assert broker.flow(flow.flow.id).ended_at == clock.now()
@@ -255,7 +255,7 @@ def test_a_waiting_job_can_be_deleted(broker, clock, fields):
     )
     flow.send(broker)
 
-    assert broker.delete(flow.ids("middle")) == flow.ids("middle")
+    assert broker.act("delete", flow.ids("middle")) == flow.ids("middle")
 
     assert broker.get(flow.ids("middle")[0]) is None
     assert flow.states(broker, "last") == [CANCELLED]
@@ -272,7 +272,7 @@ def test_one_waiting_job_of_a_map_can_be_cancelled(broker, clock, fields):
     )
     flow.send(broker)
 
-    broker.cancel(flow.ids("work")[1:2])
+    broker.act("cancel", flow.ids("work")[1:2])
     end_all(broker, succeeded())
 
     kept = flow.ids("work")

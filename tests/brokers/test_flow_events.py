@@ -56,7 +56,7 @@ def test_a_flow_that_is_retried_ends_again(broker, clock, fields):
     flow = a_flow(clock, work=part(**fields), join=part("work", **fields))
     flow.send(broker)
     end_all(broker, failed("error"))
-    broker.retry(flow.ids("work"))
+    broker.act("retry", flow.ids("work"))
     end_all(broker, succeeded())
     end_all(broker, succeeded())
 

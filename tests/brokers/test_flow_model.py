@@ -18,7 +18,7 @@ from penstock.flows.signals import TAG
 from penstock.job import Job, failed, succeeded
 from tests.brokers.agreeing import a_maker, agree
 from tests.brokers.test_model import MAYBE, Agreement, extras, lanes
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 
 SIGNALS = st.sampled_from(["approve", "decline"])
 EXAMPLES = 40
@@ -101,8 +101,8 @@ class FlowAgreement(Agreement):
         row = a_worker("worker-1", tasks={"mail:send": 2, "mail:sweep": 2}, tags=frozenset({"gpu"}))
         self.both("renew", [row])
         outcome = succeeded(b"1") if good else failed("boom")
-        expected = self.model.claim(row, None, limit)
-        found = {job.id: job for job in self.broker.claim(row, None, limit)}
+        expected = claim_for(self.model, row, None, limit)
+        found = {job.id: job for job in claim_for(self.broker, row, None, limit)}
         assert found.keys() == {job.id for job in expected}
         self.clock.advance(seconds=0.25)
         assert self.broker.settle([(found[job.id], outcome) for job in expected]) == (
@@ -141,7 +141,7 @@ class FlowAgreement(Agreement):
             mine, theirs = self.model.flow(flow.id), self.broker.flow(flow.id)
             assert shown(theirs) == shown(mine)
             for node in () if mine is None else mine.nodes:
-                assert self.broker.gifts(node.id) == self.model.gifts(node.id)
+                assert self.broker.outputs(node.id) == self.model.outputs(node.id)
 
 
 def shown(row: Any) -> Any:

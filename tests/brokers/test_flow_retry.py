@@ -28,7 +28,7 @@ def test_retry_revives_what_was_cancelled_because_of_it(broker, clock, fields):
     end_all(broker, failed("boom"))
     clock.advance(seconds=5)
 
-    assert broker.retry(flow.ids("need"), "ada", "fixed") == flow.ids("need")
+    assert broker.act("retry", flow.ids("need"), "ada", "fixed") == flow.ids("need")
 
     assert flow.states(broker, "need") == [READY]
     assert flow.states(broker, "work") == [WAITING] * 3
@@ -54,7 +54,7 @@ def test_a_retried_need_that_fails_again_cancels_again(broker, clock, fields):
     flow = a_flow(clock, need=part(**fields), last=part("need", **fields))
     flow.send(broker)
     end_all(broker, failed("boom"))
-    broker.retry(flow.ids("need"))
+    broker.act("retry", flow.ids("need"))
 
     end_all(broker, failed("boom"))
 
@@ -69,11 +69,11 @@ def test_with_two_bad_needs_one_retry_is_not_enough(broker, clock, fields):
     flow.send(broker)
     end_all(broker, failed("boom"))
 
-    broker.retry(flow.ids("left"))
+    broker.act("retry", flow.ids("left"))
     assert flow.states(broker, "last") == [WAITING]
     end_all(broker, succeeded())
     assert flow.states(broker, "last") == [CANCELLED]
-    broker.retry(flow.ids("right"))
+    broker.act("retry", flow.ids("right"))
     end_all(broker, succeeded())
 
     assert ids_of(claim(broker)) == flow.ids("last")
@@ -88,7 +88,7 @@ def test_a_need_retried_before_the_others_ended_is_waited_for_again(broker, cloc
     settle(broker, first, failed("boom"))
     assert flow.row(broker, "last").needs_left == 1
 
-    broker.retry([first.id])
+    broker.act("retry", [first.id])
 
     assert flow.row(broker, "last").needs_left == 2
     settle(broker, second, succeeded())
@@ -102,12 +102,12 @@ def test_a_job_cancelled_by_a_need_waits_when_it_is_retried(broker, clock, field
     flow.send(broker)
     end_all(broker, failed("boom"))
 
-    assert broker.retry(flow.ids("last")) == flow.ids("last")
+    assert broker.act("retry", flow.ids("last")) == flow.ids("last")
 
     assert flow.states(broker, "last") == [WAITING]
     assert flow.row(broker, "last").needs_left == 1
     assert claim(broker) == []
-    broker.retry(flow.ids("need"))
+    broker.act("retry", flow.ids("need"))
     assert flow.row(broker, "last").needs_left == 1
     end_all(broker, succeeded())
     assert ids_of(claim(broker)) == flow.ids("last")
@@ -119,7 +119,7 @@ def test_both_can_be_retried_in_one_call(broker, clock, fields, names):
     flow.send(broker)
     end_all(broker, failed("boom"))
 
-    assert broker.retry(flow.ids(*names)) == flow.ids(*names)
+    assert broker.act("retry", flow.ids(*names)) == flow.ids(*names)
 
     kinds = [event.kind for event in history_of(broker, flow.ids("last")[0])]
     assert [kind for kind in kinds if kind != "flow"] == ["cancel", "retry"]
@@ -131,10 +131,10 @@ def test_a_retried_need_revives_the_rest_of_a_map(broker, clock, fields):
     flow = a_flow(clock, need=part(**fields), work=part("need", jobs=3, **fields))
     flow.send(broker)
     end_all(broker, failed("boom"))
-    broker.retry(flow.ids("work")[:1])
+    broker.act("retry", flow.ids("work")[:1])
     assert flow.states(broker, "work") == [WAITING, CANCELLED, CANCELLED]
 
-    broker.retry(flow.ids("need"))
+    broker.act("retry", flow.ids("need"))
 
     assert flow.states(broker, "work") == [WAITING] * 3
     end_all(broker, succeeded())
@@ -145,9 +145,9 @@ def test_a_retried_need_revives_the_rest_of_a_map(broker, clock, fields):
 def test_a_waiting_job_that_was_cancelled_by_hand_waits_again(broker, clock, fields):
     flow = a_flow(clock, need=part(**fields), last=part("need", **fields))
     flow.send(broker)
-    broker.cancel(flow.ids("last"))
+    broker.act("cancel", flow.ids("last"))
 
-    assert broker.retry(flow.ids("last")) == flow.ids("last")
+    assert broker.act("retry", flow.ids("last")) == flow.ids("last")
 
     assert flow.states(broker, "last") == [WAITING]
     end_all(broker, succeeded())
@@ -157,15 +157,15 @@ def test_a_waiting_job_that_was_cancelled_by_hand_waits_again(broker, clock, fie
 def test_what_was_cancelled_by_hand_is_not_revived_by_a_need(broker, clock, fields):
     flow = a_flow(clock, need=part(**fields), last=part("need", **fields))
     flow.send(broker)
-    broker.cancel(flow.ids("last"))
+    broker.act("cancel", flow.ids("last"))
     end_all(broker, failed("boom"))
 
-    broker.retry(flow.ids("need"))
+    broker.act("retry", flow.ids("need"))
     end_all(broker, succeeded())
 
     assert flow.states(broker, "last") == [CANCELLED]
     assert claim(broker) == []
-    broker.retry(flow.ids("last"))
+    broker.act("retry", flow.ids("last"))
     assert ids_of(claim(broker)) == flow.ids("last")
 
 
@@ -175,7 +175,7 @@ def test_what_ran_in_spite_of_it_is_left_alone_by_a_retry(broker, clock, fields)
     end_all(broker, failed("boom"))
     end_all(broker, succeeded(b"1"))
 
-    broker.retry(flow.ids("need"))
+    broker.act("retry", flow.ids("need"))
     end_all(broker, succeeded())
 
     assert flow.states(broker, "last") == [SUCCEEDED]
@@ -187,4 +187,4 @@ def test_retry_of_a_job_that_waits_changes_nothing(broker, clock, fields):
     flow = a_flow(clock, need=part(**fields), last=part("need", **fields))
     flow.send(broker)
 
-    assert broker.retry(flow.ids("last")) == []
+    assert broker.act("retry", flow.ids("last")) == []

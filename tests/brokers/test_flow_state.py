@@ -11,7 +11,7 @@ from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.flows.state import MOST_STATE_BYTES, merged
 from penstock.job import State, failed, succeeded
-from tests.factories import a_flow, a_worker, claim, enqueue_and_claim, part, settle
+from tests.factories import a_flow, a_worker, claim, claim_for, enqueue_and_claim, part, settle
 
 
 def with_state(flow, state):
@@ -128,7 +128,7 @@ def test_a_merge_does_not_hold_up_the_end_of_others(broker, clock):
     assert merge(broker, second, b=2)
     assert settle(broker, second, succeeded())
 
-    [last] = broker.claim(a_worker(), limit=5)
+    [last] = claim_for(broker, a_worker(), limit=5)
     assert last.id in flow.ids("last")
     assert state_of(broker, flow) == {"b": 2}
 

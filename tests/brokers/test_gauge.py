@@ -35,7 +35,7 @@ def test_a_gauge_says_where_the_jobs_of_a_queue_stand(broker, clock):
     broker.enqueue(some_jobs(clock, 2, "media:resize", queue="mail"))
     broker.enqueue([a_job(clock, queue="mail", run_at=clock.now() + 600)])
     broker.enqueue([a_job(clock, queue="films", key="one")])
-    broker.set_rule(Rule(RuleKind.PAUSE, queue="films"))
+    broker.put(Rule(RuleKind.PAUSE, queue="films"))
     [taken] = claim(broker, queues=("mail",))
     clock.advance(seconds=40)
     minute = clock.now() // 60 * 60
@@ -93,7 +93,7 @@ def test_an_empty_store_is_not_written_to(broker):
 def test_people_who_look_at_the_last_rows_see_none(broker, clock):
     job = a_job(clock)
     broker.enqueue([job])
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
     broker.enqueue(some_jobs(clock, 1))
     assert broker.gauge() == 1
 

@@ -43,7 +43,7 @@ def test_a_job_can_be_followed_through_its_life(broker, clock, fields):
     [running] = claim(broker)
     settle(broker, running, failed("x"))
     states.append(broker.get(job.id).state)
-    broker.retry([job.id])
+    broker.act("retry", [job.id])
     states.append(broker.get(job.id).state)
     [running] = claim(broker)
     settle(broker, running, succeeded(b"1"))
@@ -96,7 +96,7 @@ def test_a_result_of_none_is_not_the_same_as_a_job_that_is_gone(broker, clock, f
 def test_a_job_that_succeeded_after_failures_is_found(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, failed("x"))
-    broker.retry([job.id])
+    broker.act("retry", [job.id])
     [again] = claim(broker)
     settle(broker, again, succeeded(b"1"))
 

@@ -15,7 +15,7 @@ def fields(request):
 
 
 def told(broker, node):
-    return [(gift.job, gift.state, gift.result) for gift in broker.gifts(node)]
+    return [(gift.job, gift.state, gift.result) for gift in broker.outputs(node)]
 
 
 def test_a_single_job_hands_on_its_result(broker, clock, fields):
@@ -36,7 +36,7 @@ def test_a_map_hands_on_its_results_in_order(broker, clock, fields):
     jobs = claim(broker, limit=300)
     broker.settle([(job, succeeded(numbers[job.id])) for job in reversed(jobs)])
 
-    gifts = broker.gifts(flow.nodes["work"])
+    gifts = broker.outputs(flow.nodes["work"])
 
     assert [gift.job for gift in gifts] == flow.ids("work")
     assert [gift.result for gift in gifts] == list(numbers.values())
@@ -49,7 +49,7 @@ def test_who_did_not_succeed_hands_on_nothing_but_its_state(broker, clock, field
     flow.send(broker)
     ids = flow.ids("work")
     outcomes = {ids[0]: succeeded(b"1"), ids[1]: failed("boom"), ids[2]: succeeded()}
-    broker.cancel(ids[3:])
+    broker.act("cancel", ids[3:])
     broker.settle([(job, outcomes[job.id]) for job in claim(broker, limit=3)])
 
     assert told(broker, flow.nodes["work"]) == [
@@ -67,7 +67,7 @@ def test_a_job_that_is_gone_is_told_of(broker, clock, fields):
     first, second = claim(broker, limit=2)
     broker.settle([(first, succeeded(b"1")), (second, succeeded(b"2"))])
 
-    broker.delete([first.id])
+    broker.act("delete", [first.id])
 
     assert told(broker, flow.nodes["work"]) == [
         (first.id, None, None),
@@ -76,4 +76,4 @@ def test_a_job_that_is_gone_is_told_of(broker, clock, fields):
 
 
 def test_a_node_that_is_not_known_has_none(broker, clock):
-    assert broker.gifts(an_id(clock)) == []
+    assert broker.outputs(an_id(clock)) == []

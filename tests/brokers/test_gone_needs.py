@@ -40,9 +40,9 @@ def broken(broker, clock, fields, jobs=1):
 @pytest.mark.parametrize("name", ["clean", "report"])
 def test_retry_of_one_whose_need_was_deleted_is_refused(broker, clock, fields, name):
     flow = broken(broker, clock, fields)
-    broker.delete(flow.ids("fetch"))
+    broker.act("delete", flow.ids("fetch"))
 
-    assert broker.retry(flow.ids(name)) == []
+    assert broker.act("retry", flow.ids(name)) == []
 
     assert flow.states(broker, name) == [CANCELLED]
     assert total(broker) == 0
@@ -50,17 +50,17 @@ def test_retry_of_one_whose_need_was_deleted_is_refused(broker, clock, fields, n
 
 def test_retry_of_the_whole_flow_leaves_those_alone(broker, clock, fields):
     flow = broken(broker, clock, fields)
-    broker.delete(flow.ids("fetch"))
+    broker.act("delete", flow.ids("fetch"))
 
-    assert broker.retry((), flow=flow.flow.id) == []
+    assert broker.act("retry", (), flow=flow.flow.id) == []
     assert total(broker) == 0
 
 
 def test_what_can_be_retried_decides_again_for_the_rest(broker, clock, fields):
     flow = broken(broker, clock, fields, jobs=3)
-    broker.delete(flow.ids("fetch")[:1])
+    broker.act("delete", flow.ids("fetch")[:1])
 
-    broker.retry((), flow=flow.flow.id)
+    broker.act("retry", (), flow=flow.flow.id)
 
     assert flow.states(broker, "clean") == [WAITING]
     assert end_all(broker, succeeded()) == sorted(flow.ids("fetch")[1:])
@@ -70,10 +70,10 @@ def test_what_can_be_retried_decides_again_for_the_rest(broker, clock, fields):
 
 def test_one_that_waits_is_decided_when_its_need_is_deleted(broker, clock, fields):
     flow = broken(broker, clock, fields)
-    assert broker.retry(flow.ids("clean")) == flow.ids("clean")
+    assert broker.act("retry", flow.ids("clean")) == flow.ids("clean")
     assert flow.states(broker, "clean") == flow.states(broker, "report") == [WAITING]
 
-    broker.delete(flow.ids("fetch"))
+    broker.act("delete", flow.ids("fetch"))
 
     assert flow.states(broker, "clean") == flow.states(broker, "report") == [CANCELLED]
     assert total(broker) == 0
@@ -83,7 +83,7 @@ def test_one_that_waits_is_decided_when_its_need_is_deleted(broker, clock, field
 def test_one_that_waits_is_decided_when_its_need_is_pruned(broker, clock, fields):
     flow = broken(broker, clock, fields)
     clock.advance(seconds=60)
-    broker.retry(flow.ids("clean"))
+    broker.act("retry", flow.ids("clean"))
 
     broker.prune(clock.now() - 1)
 
@@ -102,9 +102,9 @@ def test_one_that_goes_on_without_runs_when_its_need_is_deleted(broker, clock, f
     [fetch] = claim(broker)
     settle(broker, fetch, failed("error"))
     assert flow.states(broker, "report") == [READY]
-    broker.delete(flow.ids("fetch"))
+    broker.act("delete", flow.ids("fetch"))
 
-    assert broker.retry(flow.ids("clean")) == []
+    assert broker.act("retry", flow.ids("clean")) == []
     assert end_all(broker, succeeded()) == flow.ids("report")
     assert total(broker) == 0
 
@@ -119,11 +119,11 @@ def test_a_need_that_failed_by_itself_can_be_retried_whatever_it_needed(broker, 
     flow.send(broker)
     end_all(broker, failed("error"))
     end_all(broker, failed("error"))
-    broker.delete(flow.ids("fetch"))
+    broker.act("delete", flow.ids("fetch"))
 
-    assert broker.retry(flow.ids("report")) == flow.ids("report")
+    assert broker.act("retry", flow.ids("report")) == flow.ids("report")
     assert flow.states(broker, "report") == [WAITING]
-    assert broker.retry(flow.ids("clean")) == flow.ids("clean")
+    assert broker.act("retry", flow.ids("clean")) == flow.ids("clean")
 
     assert end_all(broker, succeeded()) == flow.ids("clean")
     assert end_all(broker, succeeded()) == flow.ids("report")
@@ -135,5 +135,5 @@ def test_a_need_that_was_not_kept_is_gone_as_well(broker, clock, fields):
     [fetch] = claim(broker)
     settle(broker, fetch, msgspec.structs.replace(failed("error"), keep=False))
 
-    assert broker.retry(flow.ids("clean")) == []
+    assert broker.act("retry", flow.ids("clean")) == []
     assert total(broker) == 0

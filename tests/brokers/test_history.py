@@ -9,12 +9,13 @@ import pytest
 from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import failed, succeeded, try_again
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.factories import (
     a_job,
     a_worker,
     begun,
     claim,
+    claim_for,
     enqueue_and_claim,
     ids_of,
     settle,
@@ -81,13 +82,13 @@ def test_everything_that_happens_to_a_job_beside_its_attempts_is_there(broker, c
     job = enqueue_and_claim(broker, clock)
     broker.note(job, Note("progress", "half"))
     broker.note(job, Note("event", "sent"))
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
     settle(broker, job, failed("x"))
-    broker.retry([job.id])
-    broker.cancel([job.id])
-    broker.delete([job.id])
-    broker.set_rule(Rule(RuleKind.PAUSE, queue="mail"))
-    broker.clear_rule(RuleKind.PAUSE, queue="mail")
+    broker.act("retry", [job.id])
+    broker.act("cancel", [job.id])
+    broker.act("delete", [job.id])
+    broker.put(Rule(RuleKind.PAUSE, queue="mail"))
+    broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="mail"))
 
     assert [row.kind for row in broker.history()] == [
         "progress",
@@ -106,7 +107,7 @@ def test_everything_that_happens_to_a_job_beside_its_attempts_is_there(broker, c
 def test_the_rarer_rows_name_the_task_and_its_queue(broker, clock):
     job = a_job(clock, queue="mail")
     broker.enqueue([job])
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
 
     [row] = broker.history()
 
@@ -138,7 +139,7 @@ def test_a_reader_beside_many_writers_misses_nothing(broker, clock):
                 return
 
     def worker(name):
-        while jobs := broker.claim(a_worker(name), limit=5):
+        while jobs := claim_for(broker, a_worker(name), limit=5):
             broker.settle([(job, succeeded()) for job in jobs])
 
     following = threading.Thread(target=reader)
@@ -174,8 +175,8 @@ def test_the_last_rows_of_one_kind_are_asked_for_page_by_page(broker, clock):
     broker.enqueue(some_jobs(clock, 12))
     for job in claim(broker, limit=6):
         settle(broker, job, begun(succeeded(), clock.now()))
-        broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "ada", job.id))
-        broker.clear_rule(RuleKind.PAUSE, "slow", None, "ada")
+        broker.put(Rule(RuleKind.PAUSE, "slow", None, "ada", job.id))
+        broker.clear(Rule, rule_id(RuleKind.PAUSE, "slow", None), "ada")
     broker.gauge()
     whole = broker.history()
 

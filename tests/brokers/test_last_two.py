@@ -12,7 +12,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.job import succeeded
 from tests.brokers.another import Another
-from tests.factories import a_flow, a_worker, ids_of, part
+from tests.factories import a_flow, a_worker, claim_for, ids_of, part
 
 ROUNDS = 50
 PROGRAM = """
@@ -73,10 +73,10 @@ def race(store: Broker, url: str, rounds: int, words: tuple[str, str]) -> list[i
                 another.tell(word)
 
             assert [another.answer() for another in pair] == ["True", "True"]
-            jobs = store.claim(a_worker("worker-3"), limit=10)
+            jobs = claim_for(store, a_worker("worker-3"), limit=10)
             expected = flow.ids("last") + (flow.ids("also") if "fail" not in words else [])
             assert sorted(ids_of(jobs)) == sorted(expected)
-            assert store.claim(a_worker("worker-3"), limit=10) == []
+            assert claim_for(store, a_worker("worker-3"), limit=10) == []
             assert store.settle([(job, succeeded()) for job in jobs]) == [True] * len(jobs)
             row = store.flow(flow.flow.id)
             assert row is not None

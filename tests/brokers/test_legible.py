@@ -9,7 +9,7 @@ import pytest
 
 from penstock.broker.filter import parse_filter
 from penstock.errors import Refused
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.run.job_notes import LogLine, Notebook, Progress
 from tests.factories import a_job, enqueue_and_claim
 
@@ -21,9 +21,9 @@ def test_who_cancelled_retried_and_deleted_and_why(broker, clock):
     job = a_job(clock)
     broker.enqueue([job])
 
-    assert broker.cancel([job.id], HOSTILE, HOSTILE) == [job.id]
-    assert broker.retry([job.id], HOSTILE, HOSTILE) == [job.id]
-    assert broker.delete([job.id], HOSTILE, HOSTILE) == [job.id]
+    assert broker.act("cancel", [job.id], HOSTILE, HOSTILE) == [job.id]
+    assert broker.act("retry", [job.id], HOSTILE, HOSTILE) == [job.id]
+    assert broker.act("delete", [job.id], HOSTILE, HOSTILE) == [job.id]
 
     said = [event for event in broker.history() if event.kind in {"cancel", "retry", "delete"}]
     assert [event.kind for event in said] == ["cancel", "retry", "delete"]
@@ -32,11 +32,11 @@ def test_who_cancelled_retried_and_deleted_and_why(broker, clock):
 
 
 def test_whose_rule_it_is_and_why(broker):
-    broker.set_rule(Rule(RuleKind.PAUSE, "mail", author=HOSTILE, reason=HOSTILE))
+    broker.put(Rule(RuleKind.PAUSE, "mail", author=HOSTILE, reason=HOSTILE))
 
-    [rule] = broker.rules()
+    [rule] = broker.records(Rule)
     assert (rule.author, rule.reason) == (KEPT, KEPT)
-    assert broker.clear_rule(RuleKind.PAUSE, "mail", author=HOSTILE)
+    assert broker.clear(Rule, rule_id(RuleKind.PAUSE, "mail"), author=HOSTILE)
 
 
 def test_what_a_job_leaves_behind(broker, clock):

@@ -18,7 +18,7 @@ def keyed(clock, **numbers):
 def test_each_key_has_a_limit_of_its_own(broker, clock):
     """G31."""
     broker.enqueue(keyed(clock, a=5, b=3, c=1))
-    broker.set_rule(Rule(LIMIT, queue="default", running=2, per_key=True))
+    broker.put(Rule(LIMIT, queue="default", running=2, per_key=True))
 
     taken = claim(broker, limit=20)
 
@@ -32,7 +32,7 @@ def test_each_key_has_a_limit_of_its_own(broker, clock):
 def test_jobs_without_a_key_are_not_counted(broker, clock):
     broker.enqueue(some_jobs(clock, 3) + some_jobs(clock, 2, tags={"tenant": "a"}))
     broker.enqueue(keyed(clock, a=2))
-    broker.set_rule(Rule(LIMIT, queue="default", running=1, per_key=True))
+    broker.put(Rule(LIMIT, queue="default", running=1, per_key=True))
 
     assert Counter(job.key for job in claim(broker, limit=20)) == {None: 5, "a": 1}
 
@@ -43,7 +43,7 @@ def test_one_key_at_a_time_runs_in_the_order_it_came(broker, clock):
         jobs.append(a_job(clock, key="a"))
         clock.advance(seconds=1)
     broker.enqueue(jobs)
-    broker.set_rule(Rule(LIMIT, task="mail:send", running=1, per_key=True))
+    broker.put(Rule(LIMIT, task="mail:send", running=1, per_key=True))
 
     order = []
     while taken := claim(broker, limit=5):
@@ -57,14 +57,14 @@ def test_one_key_at_a_time_runs_in_the_order_it_came(broker, clock):
 def test_many_jobs_of_one_key_do_not_hide_another(broker, clock):
     broker.enqueue(keyed(clock, a=300))
     broker.enqueue(keyed(clock, b=1))
-    broker.set_rule(Rule(LIMIT, queue="default", running=1, per_key=True))
+    broker.put(Rule(LIMIT, queue="default", running=1, per_key=True))
     assert sorted(job.key or "" for job in claim(broker, limit=10)) == ["a", "b"]
 
 
 def test_a_rate_per_key(broker, clock):
     """G39: 3 in a window, 2 keys, 10 jobs: 6 run now, 4 later."""
     broker.enqueue(keyed(clock, a=5, b=5))
-    broker.set_rule(Rule(LIMIT, queue="default", rate=(3, 10.0), per_key=True))
+    broker.put(Rule(LIMIT, queue="default", rate=(3, 10.0), per_key=True))
 
     now = claim(broker, limit=20)
 
@@ -77,8 +77,8 @@ def test_a_rate_per_key(broker, clock):
 
 def test_beside_a_limit_of_the_whole_queue(broker, clock):
     broker.enqueue(keyed(clock, a=5, b=5, c=5))
-    broker.set_rule(Rule(LIMIT, queue="default", running=2, per_key=True))
-    broker.set_rule(Rule(LIMIT, queue="default", running=5))
+    broker.put(Rule(LIMIT, queue="default", running=2, per_key=True))
+    broker.put(Rule(LIMIT, queue="default", running=5))
 
     taken = Counter(job.key for job in claim(broker, limit=20))
 
@@ -95,14 +95,14 @@ def test_over_several_lanes(broker, clock):
             for priority in (0, 5)
         ]
     )
-    broker.set_rule(Rule(LIMIT, queue="default", running=3, per_key=True))
+    broker.put(Rule(LIMIT, queue="default", running=3, per_key=True))
 
     assert len(claim(broker, limit=20)) == 3
 
 
 def test_what_a_dead_worker_held_is_free_once_it_is_recovered(broker, clock):
     broker.enqueue(keyed(clock, a=3))
-    broker.set_rule(Rule(LIMIT, queue="default", running=1, per_key=True))
+    broker.put(Rule(LIMIT, queue="default", running=1, per_key=True))
     assert len(claim(broker, limit=5, worker="worker-2")) == 1
     clock.advance(seconds=16)
     assert claim(broker, limit=5) == []
@@ -115,7 +115,7 @@ def test_what_a_dead_worker_held_is_free_once_it_is_recovered(broker, clock):
 def test_counted_and_explained(broker, clock):
     jobs = keyed(clock, a=4, b=1)
     broker.enqueue(jobs)
-    broker.set_rule(Rule(LIMIT, queue="default", running=2, per_key=True))
+    broker.put(Rule(LIMIT, queue="default", running=2, per_key=True))
     claim(broker, limit=20)
 
     [count] = broker.count()
@@ -129,7 +129,7 @@ def test_counted_and_explained(broker, clock):
 
 def test_a_key_is_counted_over_all_queues_that_the_limit_covers(broker, clock):
     """Room that the jobs of one queue would take is not there for those of the next."""
-    broker.set_rule(Rule(LIMIT, task=a_job(clock).task, running=2, per_key=True))
+    broker.put(Rule(LIMIT, task=a_job(clock).task, running=2, per_key=True))
     for queue in ("mail", "media"):
         broker.enqueue(some_jobs(clock, 2, queue=queue, key="ada"))
     broker.enqueue(some_jobs(clock, 1, queue="media", key="bob"))

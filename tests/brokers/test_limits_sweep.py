@@ -15,7 +15,7 @@ from penstock.broker.protocol import Broker
 from penstock.job import Job, failed, succeeded
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
-from tests.factories import a_job, a_worker, begun, some_jobs
+from tests.factories import a_job, a_worker, begun, claim_for, some_jobs
 
 KEYS = (None, None, "ada", "bob")
 MOST, MOST_PER_KEY, RATE = 4, 2, (6, 10.0)
@@ -42,7 +42,7 @@ class Sweep:
     def claim(self) -> None:
         worker = self.chance.choice(self.workers)
         limit = self.chance.randint(1, 8)
-        for job in self.broker.claim(a_worker(worker, lease=LEASE), None, limit):
+        for job in claim_for(self.broker, a_worker(worker, lease=LEASE), None, limit):
             assert job.id not in self.held, "handed out twice"
             self.held[job.id] = (worker, job)
             self.starts.append(self.clock.monotonic())
@@ -97,9 +97,9 @@ def most_in_a_window(starts: Sequence[float], seconds: float) -> int:
 
 def sweep(broker: Broker, clock: Clock, seed: int, steps: int) -> None:
     limit = RuleKind.LIMIT
-    broker.set_rule(Rule(limit, queue="default", running=MOST))
-    broker.set_rule(Rule(limit, queue="default", running=MOST_PER_KEY, per_key=True))
-    broker.set_rule(Rule(limit, task="mail:send", rate=RATE))
+    broker.put(Rule(limit, queue="default", running=MOST))
+    broker.put(Rule(limit, queue="default", running=MOST_PER_KEY, per_key=True))
+    broker.put(Rule(limit, task="mail:send", rate=RATE))
     work = Sweep(broker, clock, seed)
     acts = [work.claim, work.settle, work.pass_time, work.recover, work.set_clock, work.kill]
     weights = [8, 6, 8, 2, 1, 1]

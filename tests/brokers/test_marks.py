@@ -9,26 +9,26 @@ from penstock.brokers.sqlite import SqliteBroker
 
 
 def test_there_is_none_at_first(broker):
-    assert broker.marks() == []
+    assert broker.records(Mark) == []
 
 
 def test_each_by_its_name(broker, clock):
-    kept = [broker.set_mark(Mark(lake=name)) for name in ("ü", "b", "a b")]
+    kept = [broker.put(Mark(lake=name)) for name in ("ü", "b", "a b")]
 
-    assert broker.marks() == sorted(kept, key=lambda mark: mark.lake)
-    assert {mark.told_at for mark in broker.marks()} == {clock.now()}
+    assert broker.records(Mark) == sorted(kept, key=lambda mark: mark.lake)
+    assert {mark.told_at for mark in broker.records(Mark)} == {clock.now()}
 
 
 def test_a_row_that_is_damaged_is_gone_by_and_said(tmp_path, clock, caplog):
     """By hand, or by a disk: pruning goes on, and holds what it held."""
     broker = SqliteBroker(tmp_path / "jobs.db", clock=clock)
-    broker.set_mark(Mark(lake="a", hold=60.0))
+    broker.put(Mark(lake="a", hold=60.0))
     raw = sqlite3.connect(tmp_path / "jobs.db")
     raw.execute("update penstock_mark set declared = '{'")
     raw.commit()
     raw.close()
 
-    assert broker.marks() == [Mark(lake="a", hold=60.0)]
+    assert broker.records(Mark) == [Mark(lake="a", hold=60.0)]
     broker.prune(clock.now() + 30)
     assert [row.kind for row in broker.history()] == ["lake"]
     assert "mark of lake a cannot be read" in caplog.text

@@ -31,7 +31,7 @@ from penstock.job import Job, Outcome, State, Unique, failed, lapsed, put_back, 
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
 from tests.brokers.agreeing import a_maker, agree
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 
 QUEUES = st.sampled_from(["mail", "media"])
 TASKS = st.sampled_from(["mail:send", "mail:sweep"])
@@ -175,8 +175,8 @@ class Agreement(RuleBasedStateMachine):
         )
         # How much of a lease a claim renews is the store's own affair; a renewal is exact.
         self.both("renew", [row])
-        expected = self.model.claim(row, queues, limit, sizes)
-        found = self.broker.claim(row, queues, limit, sizes)
+        expected = claim_for(self.model, row, queues, limit, sizes)
+        found = claim_for(self.broker, row, queues, limit, sizes)
         pairs = {(job.id, job.attempt): job for job in found}
         assert {key: seen(job) for key, job in pairs.items()} == {
             (job.id, job.attempt): seen(job) for job in expected
@@ -248,10 +248,10 @@ class Agreement(RuleBasedStateMachine):
         limit = Rule(RuleKind.LIMIT, queue, task, until=until, per_key=per_key, **numbers)
         self.both("set_rule", limit)
 
-    @precondition(lambda self: self.model.rules())
+    @precondition(lambda self: self.model.records(Rule))
     @rule(pick=st.integers(0, 5))
     def clear_rule(self, pick: int) -> None:
-        rules = self.model.rules()
+        rules = self.model.records(Rule)
         chosen = rules[pick % len(rules)]
         some = {"version": chosen.version, "tag": chosen.tag, "key": chosen.key}
         some["per_key"] = chosen.per_key
@@ -264,10 +264,10 @@ class Agreement(RuleBasedStateMachine):
     @rule(lake=st.sampled_from(["a", "b"]), share=st.integers(0, 4))
     def set_mark(self, lake: str, share: int) -> None:
         for broker in (self.model, self.broker):
-            known = lake in {mark.lake for mark in broker.marks()}
+            known = lake in {mark.lake for mark in broker.records(Mark)}
             rows = [0, *(row.position for row in broker.history(limit=10**6))]
             position = rows[(len(rows) - 1) * share // 4] if known else 0
-            broker.set_mark(Mark(lake=lake, position=position, hold=500.0))
+            broker.put(Mark(lake=lake, position=position, hold=500.0))
 
     @rule(lake=st.sampled_from(["a", "b"]))
     def clear_mark(self, lake: str) -> None:
@@ -309,12 +309,13 @@ class Agreement(RuleBasedStateMachine):
             assert theirs == mine
         assert len(mine) == sum(count.scheduled for count in self.model.count())
         assert sorted(self.broker.count(), key=str) == sorted(self.model.count(), key=str)
-        rules = [(r.kind, r.queue, r.task, r.until, r.created_at) for r in self.model.rules()]
+        rules = [(r.kind, r.queue, r.task, r.until, r.created_at) for r in self.model.records(Rule)]
         assert sorted(
-            ((r.kind, r.queue, r.task, r.until, r.created_at) for r in self.broker.rules()), key=str
+            ((r.kind, r.queue, r.task, r.until, r.created_at) for r in self.broker.records(Rule)),
+            key=str,
         ) == sorted(rules, key=str)
-        assert [missed(mark) for mark in self.broker.marks()] == [
-            missed(mark) for mark in self.model.marks()
+        assert [missed(mark) for mark in self.broker.records(Mark)] == [
+            missed(mark) for mark in self.model.records(Mark)
         ]
         assert [(row.id, row.alive, row.running) for row in self.broker.workers()] == [
             (row.id, row.alive, row.running) for row in self.model.workers()

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import App
 from penstock.brokers import open_broker
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.worker import Worker
 
 JOBS = 1500
@@ -39,7 +39,7 @@ def test_fifteen_hundred_jobs_run_once_each(url):
 
     worker = Worker(app, threads=4)
     thread = threading.Thread(target=worker.work)
-    broker.set_rule(Rule(RuleKind.PAUSE, queue="ticks"))
+    broker.put(Rule(RuleKind.PAUSE, queue="ticks"))
     thread.start()
     tick.enqueue_many([(number,) for number in range(JOBS - 500)])
     app.enqueue([tick.options(tags={"tenant": "a"}).job(JOBS - 500 + n) for n in range(500)])
@@ -51,7 +51,7 @@ def test_fifteen_hundred_jobs_run_once_each(url):
 
     def resume() -> None:
         start.wait()
-        answers.append(broker.clear_rule(RuleKind.PAUSE, queue="ticks"))
+        answers.append(broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="ticks")))
 
     resumes = [threading.Thread(target=resume) for _ in range(9)]
     for each in resumes:

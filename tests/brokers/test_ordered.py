@@ -8,8 +8,18 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import State, failed, put_back, succeeded, try_again
-from penstock.rules.rule import Rule, RuleKind
-from tests.factories import a_flow, a_job, a_worker, claim, ids_of, part, settle
+from penstock.rules.rule import Rule, RuleKind, rule_id
+from tests.factories import (
+    a_flow,
+    a_job,
+    a_worker,
+    claim,
+    claim_for,
+    ids_of,
+    part,
+    settle,
+    settle_and_claim_for,
+)
 
 LIMIT, ORDER, PAUSE = RuleKind.LIMIT, RuleKind.ORDER, RuleKind.PAUSE
 
@@ -17,7 +27,7 @@ LIMIT, ORDER, PAUSE = RuleKind.LIMIT, RuleKind.ORDER, RuleKind.PAUSE
 @pytest.fixture(params=["wait", "skip"])
 def policy(request, broker):
     """Both policies: they differ only in what a job that failed for good does."""
-    broker.set_rule(Rule(ORDER, queue="orders", policy=request.param))
+    broker.put(Rule(ORDER, queue="orders", policy=request.param))
     return request.param
 
 
@@ -59,7 +69,7 @@ def test_the_next_one_comes_with_the_claim_that_ends_the_one_before(broker, cloc
     ids = in_order(broker, clock, 2)
     [head] = claim(broker, 10)
 
-    accepted, jobs = broker.settle_and_claim([(head, succeeded())], a_worker(), limit=10)
+    accepted, jobs = settle_and_claim_for(broker, [(head, succeeded())], a_worker(), limit=10)
 
     assert accepted == [True]
     assert ids_of(jobs) == ids[1:]
@@ -135,7 +145,7 @@ def test_a_head_whose_worker_died_comes_first_again(broker, clock, policy):
 
 def test_under_wait_a_head_that_failed_keeps_its_key_back(broker, clock):
     """A49: strict first in, first out per key that blocks on failed."""
-    broker.set_rule(Rule(ORDER, queue="orders", policy="wait"))
+    broker.put(Rule(ORDER, queue="orders", policy="wait"))
     ids = in_order(broker, clock, 3)
     bob = in_order(broker, clock, 2, "bob")
     jobs = {job.key: job for job in claim(broker, 10)}
@@ -145,25 +155,25 @@ def test_under_wait_a_head_that_failed_keeps_its_key_back(broker, clock):
     assert end(broker) == bob[1:]
     assert taken(broker) == []
     assert broker.why(ids[1]).cause == "stuck"
-    assert broker.retry(ids[:1]) == ids[:1]
+    assert broker.act("retry", ids[:1]) == ids[:1]
     assert end(broker) == ids[:1]
     assert end(broker) == ids[1:2]
 
 
 def test_under_wait_a_head_that_failed_and_is_deleted_lets_its_key_go(broker, clock):
-    broker.set_rule(Rule(ORDER, queue="orders", policy="wait"))
+    broker.put(Rule(ORDER, queue="orders", policy="wait"))
     ids = in_order(broker, clock, 2)
     end(broker, failed("no"))
     assert taken(broker) == []
 
-    broker.delete(ids[:1])
+    broker.act("delete", ids[:1])
 
     assert taken(broker) == ids[1:]
 
 
 def test_under_skip_a_head_that_failed_lets_its_key_go(broker, clock):
     """V45: a stuck head is ended by its timeout, which is such an end."""
-    broker.set_rule(Rule(ORDER, queue="orders", policy="skip"))
+    broker.put(Rule(ORDER, queue="orders", policy="skip"))
     ids = in_order(broker, clock, 3)
 
     assert end(broker, failed("took too long", "timeout")) == ids[:1]
@@ -171,11 +181,11 @@ def test_under_skip_a_head_that_failed_lets_its_key_go(broker, clock):
 
 
 def test_under_skip_a_failed_one_that_is_retried_waits_for_the_one_that_runs(broker, clock):
-    broker.set_rule(Rule(ORDER, queue="orders", policy="skip"))
+    broker.put(Rule(ORDER, queue="orders", policy="skip"))
     ids = in_order(broker, clock, 3)
     end(broker, failed("no"))
     [second] = claim(broker, 10)
-    broker.retry(ids[:1])
+    broker.act("retry", ids[:1])
 
     assert taken(broker, worker="worker-2") == []
     assert broker.why(ids[0]).cause == "order"
@@ -186,11 +196,11 @@ def test_under_skip_a_failed_one_that_is_retried_waits_for_the_one_that_runs(bro
 
 def test_a_head_that_is_cancelled_lets_its_key_go(broker, clock, policy):
     ids = in_order(broker, clock, 3)
-    broker.cancel(ids[:1])
+    broker.act("cancel", ids[:1])
 
     [second] = claim(broker, 10)
     assert second.id == ids[1]
-    broker.cancel(ids[1:2])
+    broker.act("cancel", ids[1:2])
     assert taken(broker) == []  # told, and not ended yet
     settle(broker, second, put_back("cancelled"))
     assert broker.get(second.id).state is State.CANCELLED
@@ -214,9 +224,9 @@ def test_a_pause_keeps_the_key_and_the_order(broker, clock, policy):
     """Of the queue, of the head's task alone, of the key."""
     ids = in_order(broker, clock, 1) + in_order(broker, clock, 1, task="mail:sweep")
     for target in ({"queue": "orders"}, {"task": "mail:send"}, {"key": "ada"}):
-        broker.set_rule(Rule(PAUSE, **target))
+        broker.put(Rule(PAUSE, **target))
         assert taken(broker) == []
-        broker.clear_rule(PAUSE, **target)
+        broker.clear(Rule, rule_id(PAUSE, **target))
 
     assert end(broker) == ids[:1]
     assert end(broker) == ids[1:]
@@ -224,10 +234,10 @@ def test_a_pause_keeps_the_key_and_the_order(broker, clock, policy):
 
 def test_a_rule_by_tag_over_the_head_keeps_its_key_back(broker, clock, policy):
     ids = in_order(broker, clock, 1, tags={"tenant": "a"}) + in_order(broker, clock, 1)
-    broker.set_rule(Rule(PAUSE, tag=("tenant", "a")))
+    broker.put(Rule(PAUSE, tag=("tenant", "a")))
 
     assert taken(broker) == []
-    broker.clear_rule(PAUSE, tag=("tenant", "a"))
+    broker.clear(Rule, rule_id(PAUSE, tag=("tenant", "a")))
     assert taken(broker) == ids[:1]
 
 
@@ -235,7 +245,7 @@ def test_a_head_that_nobody_here_can_run_keeps_its_key_back(broker, clock, polic
     ids = in_order(broker, clock, 1, version=2) + in_order(broker, clock, 1)
 
     assert taken(broker) == []
-    assert ids_of(broker.claim(a_worker("new", tasks={"mail:send": 2}), limit=9)) == ids[:1]
+    assert ids_of(claim_for(broker, a_worker("new", tasks={"mail:send": 2}), limit=9)) == ids[:1]
 
 
 def test_a_job_that_waits_for_its_needs_holds_no_key(broker, clock, policy):
@@ -269,7 +279,7 @@ def test_a_job_without_a_key_is_in_no_line(broker, clock, policy):
 
 
 def test_a_limit_on_the_queue_stands_beside_its_order(broker, clock, policy):
-    broker.set_rule(Rule(LIMIT, queue="orders", running=2))
+    broker.put(Rule(LIMIT, queue="orders", running=2))
     heads = [in_order(broker, clock, 2, key)[0] for key in ("ada", "bob", "cy")]
 
     found = taken(broker)
@@ -315,23 +325,23 @@ def test_why_says_behind_which_job(broker, clock, policy):
 
 def test_another_order_of_the_same_queue_is_refused(broker):
     """The first stands until it is taken back; the same again is nothing."""
-    broker.set_rule(Rule(ORDER, queue="orders", policy="wait"))
-    broker.set_rule(Rule(ORDER, queue="orders", policy="wait"))
+    broker.put(Rule(ORDER, queue="orders", policy="wait"))
+    broker.put(Rule(ORDER, queue="orders", policy="wait"))
 
     with pytest.raises(Refused, match='ordered="wait" in the store, and ordered="skip" here'):
-        broker.set_rule(Rule(ORDER, queue="orders", policy="skip"))
+        broker.put(Rule(ORDER, queue="orders", policy="skip"))
 
-    assert [rule.policy for rule in broker.rules()] == ["wait"]
-    assert broker.clear_rule(ORDER, queue="orders")
-    broker.set_rule(Rule(ORDER, queue="orders", policy="skip"))
-    assert [rule.policy for rule in broker.rules()] == ["skip"]
+    assert [rule.policy for rule in broker.records(Rule)] == ["wait"]
+    assert broker.clear(Rule, rule_id(ORDER, queue="orders"))
+    broker.put(Rule(ORDER, queue="orders", policy="skip"))
+    assert [rule.policy for rule in broker.records(Rule)] == ["skip"]
 
 
 def test_once_the_order_is_taken_back_all_may_run(broker, clock, policy):
     ids = in_order(broker, clock, 3)
     assert len(taken(broker)) == 1
 
-    broker.clear_rule(ORDER, queue="orders")
+    broker.clear(Rule, rule_id(ORDER, queue="orders"))
 
     assert taken(broker) == ids[1:]
 
@@ -354,7 +364,7 @@ def test_many_that_claim_at_once_keep_the_order(broker, clock, policy):
             with counting:
                 if sum(map(len, ran.values())) == 30:
                     return
-            for job in broker.claim(worker, limit=2):
+            for job in claim_for(broker, worker, limit=2):
                 with counting:
                     if job.key in running:
                         wrong.append(job.id)
@@ -383,7 +393,7 @@ def test_heads_that_are_stored_late_never_run_beside_another(broker, clock, poli
     def work(name):
         worker = a_worker(name)
         while not wrong and len(ran) < len(jobs):
-            for job in broker.claim(worker, limit=3):
+            for job in claim_for(broker, worker, limit=3):
                 with counting:
                     running.append(job.id)
                     if len(running) > 1:
@@ -408,7 +418,7 @@ def test_heads_that_are_stored_late_never_run_beside_another(broker, clock, poli
 
 def test_however_many_keys_are_held_back_the_others_are_found(broker, clock):
     """A claim looks at a thousand of them at most, and the next one goes on there."""
-    broker.set_rule(Rule(ORDER, queue="orders", policy="wait"))
+    broker.put(Rule(ORDER, queue="orders", policy="wait"))
     stuck = [a_job(clock, queue="orders", key=f"key-{number:04}") for number in range(1_200)]
     clock.advance(seconds=1)
     behind = [a_job(clock, queue="orders", key=f"key-{number:04}") for number in range(1_200)]

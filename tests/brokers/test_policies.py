@@ -16,6 +16,7 @@ from penstock.errors import Refused
 from penstock.job import Job, put_back
 from penstock.task.retry import Retry
 from penstock.worker import Worker
+from tests.factories import claim_for
 
 app = App("memory:")
 runs: list[str] = []
@@ -129,7 +130,7 @@ def test_queues_differ_in_how_many_run_how_often_they_are_tried_and_when_they_ar
     patient = [long.enqueue() for _ in range(3)]
     row = WorkerRow(id="other", tasks=app.known_tasks())
 
-    claimed = t.broker.claim(row, ("short", "long"), 9)
+    claimed = claim_for(t.broker, row, ("short", "long"), 9)
 
     assert Counter(job.queue for job in claimed) == {"short": 1, "long": 3}
     t.broker.settle([(job, put_back("test")) for job in claimed])
@@ -163,7 +164,7 @@ def test_what_failed_is_kept_with_its_source_and_can_be_driven_again(t):
     job = t.broker.get(handle.id)
 
     assert (job.state, job.queue, job.task) == (State.FAILED, "short", "short")
-    assert t.broker.retry([handle.id]) == [handle.id]
+    assert t.broker.act("retry", [handle.id]) == [handle.id]
     t.drain()
 
     assert runs == ["short", "short"]
@@ -202,7 +203,7 @@ def test_queued_jobs_are_cancelled_and_taken_up_again(t):
     t.drain()
     assert (runs, handle.state()) == ([], State.CANCELLED)
 
-    t.broker.retry([handle.id])
+    t.broker.act("retry", [handle.id])
     t.drain()
 
     assert (runs, handle.state()) == (["a file"], State.SUCCEEDED)
@@ -211,7 +212,7 @@ def test_queued_jobs_are_cancelled_and_taken_up_again(t):
 def test_a_queued_job_is_replaced_by_another_under_its_key(t):
     """A51: update and upsert: what waits is taken back, and the next stands for it."""
     first = bring_in.options(unique="tenant-a").enqueue("old")
-    assert t.broker.delete([first.id]) == [first.id]
+    assert t.broker.act("delete", [first.id]) == [first.id]
 
     again = bring_in.options(unique="tenant-a").enqueue("new")
     t.drain()

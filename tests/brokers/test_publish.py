@@ -42,7 +42,7 @@ def test_published_parts_are_jobs_like_any_other(broker, clock):
     broker.stage("write-1", "0/1", [parcel])
     broker.stage("write-1", "1/2", [rich])
 
-    assert broker.publish("write-1", {"0/1": 128, "1/2": 1}) == 129
+    assert broker.commit_write("write-1", {"0/1": 128, "1/2": 1}) == 129
 
     stored = broker.get(rich.id)
     assert msgspec.structs.replace(stored, enqueued_at=rich.enqueued_at) == rich
@@ -62,23 +62,23 @@ def test_only_the_parts_that_are_named_count(broker, clock):
     broker.stage("write-1", "0/2", [second])
     broker.stage("write-2", "0/1", [other])
 
-    assert broker.publish("write-1", {"0/2": 5}) == 5
+    assert broker.commit_write("write-1", {"0/2": 5}) == 5
 
     assert ids_of(claim(broker, 20)) == second.ids()
-    assert broker.publish("write-2", {"0/1": 5}) == 5
+    assert broker.commit_write("write-2", {"0/1": 5}) == 5
     assert ids_of(claim(broker, 20)) == other.ids()
 
 
 def test_a_write_is_published_once(broker, clock):
     """I1, I2: the answer was lost, or the epoch runs again in other parts."""
     broker.stage("query/7", "0/1", [a_parcel(clock)])
-    assert broker.publish("query/7", {"0/1": 5}) == 5
+    assert broker.commit_write("query/7", {"0/1": 5}) == 5
     for job in claim(broker, 10):
         settle(broker, job, succeeded())
     broker.stage("query/7", "0/9", [a_parcel(clock, 4)])
 
-    assert broker.publish("query/7", {"0/9": 4}) == 5
-    assert broker.publish("query/7", {"0/1": 5}) == 5
+    assert broker.commit_write("query/7", {"0/9": 4}) == 5
+    assert broker.commit_write("query/7", {"0/1": 5}) == 5
 
     assert claim(broker, 10) == []
 
@@ -90,22 +90,22 @@ def test_a_part_that_is_not_as_it_was_said_to_be_refuses_the_write(broker, clock
 
     for parts in ({"0/1": 5, "1/2": 6}, {"0/1": 5, "1/2": 5, "2/3": 1}):
         with pytest.raises(Refused, match="staged"):
-            broker.publish("write-1", parts)
+            broker.commit_write("write-1", parts)
     assert broker.count() == []
 
-    assert broker.publish("write-1", {"0/1": 5, "1/2": 5}) == 10
+    assert broker.commit_write("write-1", {"0/1": 5, "1/2": 5}) == 10
 
 
 def test_a_write_without_rows_is_published_too(broker):
-    assert broker.publish("write-1", {}) == 0
-    assert broker.publish("write-1", {"0/1": 0}) == 0
+    assert broker.commit_write("write-1", {}) == 0
+    assert broker.commit_write("write-1", {"0/1": 0}) == 0
 
 
 def test_a_part_without_rows_need_not_have_been_staged(broker, clock):
     broker.stage("write-1", "0/1", [])
     broker.stage("write-1", "1/2", [a_parcel(clock)])
 
-    assert broker.publish("write-1", {"0/1": 0, "1/2": 5}) == 5
+    assert broker.commit_write("write-1", {"0/1": 0, "1/2": 5}) == 5
 
 
 def test_ids_that_were_stored_before_are_left_as_they_are(broker, clock):
@@ -117,7 +117,7 @@ def test_ids_that_were_stored_before_are_left_as_they_are(broker, clock):
         settle(broker, job, succeeded())
     broker.stage("write-1", "0/1", [derived, *jobs])
 
-    assert broker.publish("write-1", {"0/1": 7}) == 7
+    assert broker.commit_write("write-1", {"0/1": 7}) == 7
 
     assert set(ids_of(claim(broker, 10))) == {job.id for job in [*jobs[:2], *jobs[4:]]}
     assert broker.get(derived.id).state is State.SUCCEEDED
@@ -128,7 +128,7 @@ def test_an_id_in_two_parts_is_one_job(broker, clock):
     broker.stage("write-1", "0/1", [*jobs, derived])
     broker.stage("write-1", "1/2", [*jobs[1:], derived])
 
-    assert broker.publish("write-1", {"0/1": 5, "1/2": 4}) == 9
+    assert broker.commit_write("write-1", {"0/1": 5, "1/2": 4}) == 9
 
     assert sorted(ids_of(claim(broker, 20))) == sorted({job.id for job in [*jobs, derived]})
 
@@ -136,7 +136,7 @@ def test_an_id_in_two_parts_is_one_job(broker, clock):
 def test_published_ids_are_known_to_enqueue(broker, clock):
     jobs = [*some_jobs(clock, 4), a_job(clock, key="ada")]
     broker.stage("write-1", "0/1", jobs)
-    broker.publish("write-1", {"0/1": 5})
+    broker.commit_write("write-1", {"0/1": 5})
 
     assert broker.enqueue(jobs).known == {job.id for job in jobs}
 
@@ -147,7 +147,7 @@ def test_a_standing_unique_job_is_left_alone(broker, clock):
     late = [a_job(clock, unique=Unique(key)) for key in ("welcome-ada", "bob", "bob")]
     broker.stage("write-1", "0/1", late)
 
-    assert broker.publish("write-1", {"0/1": 3}) == 3
+    assert broker.commit_write("write-1", {"0/1": 3}) == 3
 
     assert broker.get(late[0].id) is None
     assert ids_of(claim(broker, 9)) == [standing.id, late[1].id]
@@ -160,20 +160,20 @@ def test_ids_that_the_store_has_forgotten_are_refused(broker, clock):
 
     for write, jobs in (("write-1", 5), ("write-2", 1)):
         with pytest.raises(Refused, match=r"old|remember"):
-            broker.publish(write, {"0/1": jobs})
+            broker.commit_write(write, {"0/1": jobs})
     assert broker.count() == []
 
 
 def test_a_published_write_is_remembered_as_long_as_ids_are(broker, clock):
     broker.stage("write-1", "0/1", [a_parcel(clock)])
-    broker.publish("write-1", {"0/1": 5})
+    broker.commit_write("write-1", {"0/1": 5})
     clock.advance(days=2)
 
     broker.prune(clock.now() - 3 * DAY)
-    assert broker.publish("write-1", {}) == 5
+    assert broker.commit_write("write-1", {}) == 5
 
     broker.prune(clock.now() - DAY)
-    assert broker.publish("write-1", {}) == 0
+    assert broker.commit_write("write-1", {}) == 0
 
 
 def test_a_waiting_worker_hears_of_it(broker, clock):
@@ -184,7 +184,7 @@ def test_a_waiting_worker_hears_of_it(broker, clock):
     waiting = threading.Thread(target=lambda: broker.wait(None, 10) and heard.set())
     waiting.start()
 
-    broker.publish("write-1", {"0/1": 5})
+    broker.commit_write("write-1", {"0/1": 5})
     waiting.join(20)
 
     assert heard.is_set()
@@ -198,7 +198,7 @@ def test_many_that_publish_one_write_publish_it_once(broker, clock):
         broker.stage("query/1", part, [a_parcel(clock, 6), *some_jobs(clock, 4, key="k")])
     answers: list[int] = []
     threads = [
-        threading.Thread(target=lambda: answers.append(broker.publish("query/1", parts)))
+        threading.Thread(target=lambda: answers.append(broker.commit_write("query/1", parts)))
         for _ in range(4)
     ]
 

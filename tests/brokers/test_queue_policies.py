@@ -27,7 +27,7 @@ def test_one_queued(broker, clock):
 
 def test_one_active(broker, clock):
     """A49: any number may wait, one runs."""
-    broker.set_rule(Rule(LIMIT, queue="reports", running=1))
+    broker.put(Rule(LIMIT, queue="reports", running=1))
     assert all(offered(broker, clock) for _ in range(3))
 
     [first] = claim(broker, 9)
@@ -38,7 +38,7 @@ def test_one_active(broker, clock):
 
 def test_one_of_each_state(broker, clock):
     """A49: one waits and one runs, no more of either."""
-    broker.set_rule(Rule(LIMIT, queue="reports", running=1))
+    broker.put(Rule(LIMIT, queue="reports", running=1))
     assert offered(broker, clock, "started")
     [first] = claim(broker, 9)
     assert [offered(broker, clock, "started") for _ in range(3)] == [True, False, False]
@@ -63,7 +63,7 @@ def test_one_queued_or_active(broker, clock):
 
 def test_strict_order_per_key_that_a_failed_job_keeps_back(broker, clock):
     """A49: and other keys go on."""
-    broker.set_rule(Rule(ORDER, queue="reports", policy="wait"))
+    broker.put(Rule(ORDER, queue="reports", policy="wait"))
     jobs = []
     for key in ("ada", "ada", "bob", "bob"):
         clock.advance(seconds=0.01)
@@ -74,5 +74,5 @@ def test_strict_order_per_key_that_a_failed_job_keeps_back(broker, clock):
     settle(broker, second, succeeded())
 
     assert ids_of(claim(broker, 9)) == [jobs[3].id]
-    broker.retry([jobs[0].id])
+    broker.act("retry", [jobs[0].id])
     assert ids_of(claim(broker, 9)) == [jobs[0].id]

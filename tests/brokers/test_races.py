@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.broker.filter import Filter
 from penstock.job import Job, State, succeeded
 from penstock.rules.rule import Rule, RuleKind
-from tests.factories import a_worker, some_jobs
+from tests.factories import a_worker, claim_for, settle_and_claim_for, some_jobs
 
 THREADS = 50
 JOBS = 10_000
@@ -48,7 +48,7 @@ def test_fifty_threads_take_and_settle_each_job_once(broker, clock):
         worker = a_worker(f"worker-{number}")
         pairs = []
         while True:
-            accepted, claimed = broker.settle_and_claim(pairs, worker, limit=1 + number % 7)
+            accepted, claimed = settle_and_claim_for(broker, pairs, worker, limit=1 + number % 7)
             settled.extend(job.id for (job, _), good in zip(pairs, accepted, strict=True) if good)
             taken.extend(job.id for job in claimed)
             if not claimed:
@@ -67,7 +67,7 @@ def test_fifty_threads_take_and_settle_each_job_once(broker, clock):
 def test_everybody_settles_the_same_jobs_and_each_is_settled_once(broker, clock):
     """C3, D35, G37: late finishers and duplicates; one completion each."""
     broker.enqueue(some_jobs(clock, 40))
-    claimed = broker.claim(a_worker(), limit=40)
+    claimed = claim_for(broker, a_worker(), limit=40)
     wins = []
 
     def settle(number):
@@ -91,7 +91,9 @@ def test_the_same_jobs_sent_by_everybody_are_stored_once(broker, clock):
 
     at_once(20, send)
 
-    assert sorted(job.id for job in broker.claim(a_worker(), limit=100)) == [job.id for job in jobs]
+    assert sorted(job.id for job in claim_for(broker, a_worker(), limit=100)) == [
+        job.id for job in jobs
+    ]
     sent = Counter(job.id for number in range(20) for job in jobs[number % 10 :])
     assert Counter(known) == Counter({job_id: times - 1 for job_id, times in sent.items()})
 
@@ -105,7 +107,7 @@ def test_workers_that_die_and_are_recovered_lose_nothing(broker, clock):
     def work(number):
         name = f"worker-{number}"
         life = 0
-        while claimed := broker.claim(a_worker(f"{name}-{life}"), limit=5):
+        while claimed := claim_for(broker, a_worker(f"{name}-{life}"), limit=5):
             if life < 2:  # dies with its jobs; the supervisor says so; its last words come late
                 begun = [claimed[0].id] if claimed[0].lapses < 1 else []
                 broker.recover(dead=f"{name}-{life}", started=begun)
@@ -117,7 +119,7 @@ def test_workers_that_die_and_are_recovered_lose_nothing(broker, clock):
             settled.extend(job.id for job, good in zip(claimed, answer, strict=True) if good)
 
     at_once(20, work)
-    rest = broker.claim(a_worker("last"), limit=1000)
+    rest = claim_for(broker, a_worker("last"), limit=1000)
     answer = broker.settle([(job, succeeded()) for job in rest])
     settled.extend(job.id for job, good in zip(rest, answer, strict=True) if good)
 
@@ -133,19 +135,19 @@ def test_nothing_starts_after_pause_returned(broker, clock):
 
     def work(number):
         if number == 0:
-            broker.set_rule(Rule(RuleKind.PAUSE, queue="default"))
+            broker.put(Rule(RuleKind.PAUSE, queue="default"))
             paused.set()
             return
         for _ in range(20):
             told = paused.is_set()
-            claimed = broker.claim(a_worker(f"worker-{number}"), limit=1)
+            claimed = claim_for(broker, a_worker(f"worker-{number}"), limit=1)
             if told:
                 late.extend(claimed)
 
     at_once(12, work)
 
     assert late == []
-    assert broker.claim(a_worker(), limit=1) == []
+    assert claim_for(broker, a_worker(), limit=1) == []
 
 
 def test_cancels_race_with_claims_and_one_of_them_wins(broker, clock):
@@ -156,9 +158,9 @@ def test_cancels_race_with_claims_and_one_of_them_wins(broker, clock):
 
     def work(number):
         if number % 2:
-            broker.cancel([job.id for job in jobs[number::10]])
+            broker.act("cancel", [job.id for job in jobs[number::10]])
         else:
-            running.extend(broker.claim(a_worker(f"worker-{number}"), limit=20))
+            running.extend(claim_for(broker, a_worker(f"worker-{number}"), limit=20))
 
     at_once(10, work)
 

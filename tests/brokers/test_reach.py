@@ -9,7 +9,7 @@ import pytest
 from penstock.broker.slice import Selection
 from penstock.errors import Refused
 from penstock.job import succeeded
-from tests.factories import a_worker, claim, end_all, some_jobs
+from tests.factories import a_worker, claim, claim_for, end_all, some_jobs
 
 ATTEMPTS = Selection(table="attempts")
 EVENTS = Selection(table="events")
@@ -44,7 +44,7 @@ def test_it_reaches_to_the_last_row(broker, clock):
 def test_no_more_than_so_many_rows_are_in_between(broker, clock):
     broker.enqueue(some_jobs(clock, 5))
     jobs = claim(broker, limit=5)
-    broker.cancel([jobs[0].id])  # an event among the attempts
+    broker.act("cancel", [jobs[0].id])  # an event among the attempts
     broker.settle([(job, succeeded()) for job in jobs])
     rows = broker.history()
     attempts = [row.position for row in rows if row.kind == "attempt"]
@@ -79,7 +79,7 @@ def test_a_reader_that_goes_by_it_misses_nothing_beside_many_writers(broker, clo
             after = until
 
     def worker(name: str):
-        while jobs := broker.claim(a_worker(name), limit=5):
+        while jobs := claim_for(broker, a_worker(name), limit=5):
             broker.settle([(job, succeeded()) for job in jobs])
 
     following = threading.Thread(target=reader)

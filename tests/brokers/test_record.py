@@ -13,7 +13,7 @@ from penstock.errors import Refused
 
 @pytest.mark.parametrize("kind", RECORDED)
 def test_a_deed_is_a_row_of_history_with_who_why_and_what(broker: Broker, clock, kind):
-    broker.record(kind, "ada", "disk was full", {"jobs": 7, "filter": "state:failed"})
+    broker.audit(kind, "ada", "disk was full", {"jobs": 7, "filter": "state:failed"})
 
     [row] = broker.history()
     assert (row.kind, row.at, row.job, row.state) == (kind, clock.now(), None, None)
@@ -27,7 +27,7 @@ def test_a_deed_is_a_row_of_history_with_who_why_and_what(broker: Broker, clock,
 
 
 def test_words_that_no_store_could_keep_are_made_legible(broker: Broker):
-    broker.record("operation", "a\0da", "\ud800")
+    broker.audit("operation", "a\0da", "\ud800")
 
     [row] = broker.history()
     told = json.loads(row.data or b"")
@@ -37,6 +37,6 @@ def test_words_that_no_store_could_keep_are_made_legible(broker: Broker):
 
 def test_a_kind_that_another_verb_writes_is_refused(broker: Broker):
     with pytest.raises(Refused, match="there are enqueue, backfill, operation"):
-        broker.record("attempt", "mallory")
+        broker.audit("attempt", "mallory")
 
     assert broker.history() == []

@@ -121,7 +121,7 @@ def test_an_at_most_once_job_is_lost_with_its_worker(broker, clock):
 
 def test_a_cancelled_job_ends_with_its_worker(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
     clock.advance(seconds=16)
 
     broker.recover()

@@ -89,7 +89,7 @@ def test_a_worker_hears_which_of_its_jobs_are_to_be_cancelled(broker, clock, fie
     broker.enqueue(jobs)
     claim(broker, limit=2, worker="worker-1")
     claim(broker, limit=1, worker="worker-2")
-    broker.cancel(ids_of(jobs[1:]))
+    broker.act("cancel", ids_of(jobs[1:]))
 
     assert broker.renew([a_worker("worker-1")]).cancelled == {jobs[1].id}
     assert broker.renew([a_worker("worker-2")]).cancelled == {jobs[2].id}
@@ -100,7 +100,7 @@ def test_a_worker_hears_which_of_its_jobs_are_to_be_cancelled(broker, clock, fie
 
 def test_a_job_that_was_settled_is_not_named_as_cancelled_any_more(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
     settle(broker, job, succeeded())
 
     assert broker.renew([a_worker()]).cancelled == frozenset()
@@ -156,7 +156,7 @@ def test_what_others_hold_is_not_put_back(broker, clock, fields):
 
 def test_a_cancelled_job_that_the_worker_does_not_know_of_ends(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
 
     answer = broker.renew([a_worker()], holding=[])
 

@@ -26,7 +26,7 @@ def test_a_failed_job_runs_again_with_its_counters_at_zero(broker, clock, fields
     settle(broker, job, failed("boom"))
     clock.advance(seconds=5)
 
-    assert broker.retry([job.id]) == [job.id]
+    assert broker.act("retry", [job.id]) == [job.id]
 
     ready = broker.get(job.id)
     assert (ready.state, ready.run_at, ready.ended_at) == (State.READY, clock.now(), None)
@@ -41,9 +41,9 @@ def test_a_failed_job_runs_again_with_its_counters_at_zero(broker, clock, fields
 def test_a_cancelled_job_runs_again(broker, clock, fields):
     job = a_job(clock, **fields)
     broker.enqueue([job])
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
 
-    assert broker.retry([job.id]) == [job.id]
+    assert broker.act("retry", [job.id]) == [job.id]
 
     [again] = claim(broker)
     assert (again.id, again.attempt) == (job.id, 1)
@@ -55,7 +55,7 @@ def test_a_scheduled_job_is_due_now(broker, clock):
     job = a_job(clock, run_at=clock.now() + 3600)
     broker.enqueue([job])
 
-    assert broker.retry([job.id]) == [job.id]
+    assert broker.act("retry", [job.id]) == [job.id]
 
     assert [found.id for found in claim(broker)] == [job.id]
 
@@ -64,7 +64,7 @@ def test_a_job_that_waits_for_its_next_try_is_due_now_and_keeps_its_counters(bro
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, try_again("boom", clock.now() + 300))
 
-    assert broker.retry([job.id]) == [job.id]
+    assert broker.act("retry", [job.id]) == [job.id]
 
     [again] = claim(broker)
     assert (again.id, again.failures) == (job.id, 1)
@@ -77,7 +77,7 @@ def test_jobs_that_are_due_running_succeeded_or_unknown_are_left_alone(broker, c
     due, unknown = a_job(clock, **fields), a_job(clock, **fields)
     broker.enqueue([due])
 
-    assert broker.retry([done.id, running.id, due.id, unknown.id]) == []
+    assert broker.act("retry", [done.id, running.id, due.id, unknown.id]) == []
 
     assert broker.get(done.id).result == b"1"
     assert broker.get(running.id).state is State.RUNNING
@@ -88,7 +88,7 @@ def test_the_history_tells_who_and_why(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, failed("boom"))
 
-    broker.retry([job.id], "ada", "fixed")
+    broker.act("retry", [job.id], "ada", "fixed")
 
     event = history_of(broker, job.id)[-1]
     assert event.kind == "retry"
@@ -98,7 +98,7 @@ def test_the_history_tells_who_and_why(broker, clock, fields):
 def test_a_retried_job_that_fails_again_is_failed_again(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, failed("first"))
-    broker.retry([job.id])
+    broker.act("retry", [job.id])
     [again] = claim(broker)
     settle(broker, again, failed("second"))
 
@@ -110,7 +110,7 @@ def test_a_retried_job_that_fails_again_is_failed_again(broker, clock, fields):
 def test_a_retried_job_takes_its_unique_key_again(broker, clock):
     job = enqueue_and_claim(broker, clock, unique=Unique("welcome"))
     settle(broker, job, failed("boom"))
-    broker.retry([job.id])
+    broker.act("retry", [job.id])
     second = a_job(clock, unique=Unique("welcome"))
 
     assert broker.enqueue([second]).standing == {second.id: job.id}
@@ -122,7 +122,7 @@ def test_a_job_whose_key_is_held_by_another_is_not_retried(broker, clock):
     second = a_job(clock, unique=Unique("welcome"))
     broker.enqueue([second])
 
-    assert broker.retry([job.id]) == []
+    assert broker.act("retry", [job.id]) == []
 
     assert broker.get(job.id).state is State.FAILED
 
@@ -134,7 +134,7 @@ def test_of_two_failed_jobs_with_one_key_one_is_retried(broker, clock):
     second = enqueue_and_claim(broker, clock, unique=Unique("welcome"))
     settle(broker, second, failed("boom"))
 
-    assert broker.retry([first.id, second.id]) == [first.id]
+    assert broker.act("retry", [first.id, second.id]) == [first.id]
 
 
 def test_a_job_that_expired_does_not_expire_again_at_once(broker, clock):
@@ -144,7 +144,7 @@ def test_a_job_that_expired_does_not_expire_again_at_once(broker, clock):
     broker.recover()
     assert broker.get(job.id).reason == "expired"
 
-    assert broker.retry([job.id]) == [job.id]
+    assert broker.act("retry", [job.id]) == [job.id]
 
     assert [found.id for found in claim(broker)] == [job.id]
 
@@ -153,7 +153,7 @@ def test_the_event_of_a_retry_has_the_counters_at_zero(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, failed("boom"))
 
-    broker.retry([job.id])
+    broker.act("retry", [job.id])
 
     [event] = [event for event in history_of(broker, job.id) if event.kind == "retry"]
     assert (event.failures, event.lapses) == (0, 0)

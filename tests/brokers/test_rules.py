@@ -15,9 +15,9 @@ def test_every_rule_in_force_is_listed(broker, clock):
         Rule(PAUSE, "mail", "mail:send"),
         Rule(BLOCK, until=clock.now() + 60),
     ]
-    stored = [broker.set_rule(rule) for rule in rules]
+    stored = [broker.put(rule) for rule in rules]
 
-    found = broker.rules()
+    found = broker.records(Rule)
 
     assert {(r.kind, r.queue, r.task, r.author, r.reason, r.until) for r in found} == {
         (r.kind, r.queue, r.task, r.author, r.reason, r.until) for r in rules
@@ -27,12 +27,12 @@ def test_every_rule_in_force_is_listed(broker, clock):
 
 
 def test_a_rule_whose_time_is_over_is_not_listed(broker, clock):
-    broker.set_rule(Rule(PAUSE, queue="mail", until=clock.now() + 60))
-    broker.set_rule(Rule(PAUSE, queue="media", until=clock.now() + 600))
+    broker.put(Rule(PAUSE, queue="mail", until=clock.now() + 60))
+    broker.put(Rule(PAUSE, queue="media", until=clock.now() + 600))
     clock.advance(seconds=60)
 
-    assert [rule.queue for rule in broker.rules()] == ["media"]
+    assert [rule.queue for rule in broker.records(Rule)] == ["media"]
 
 
 def test_without_rules_there_are_none(broker):
-    assert broker.rules() == []
+    assert broker.records(Rule) == []

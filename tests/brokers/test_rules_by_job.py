@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import put_back
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.factories import a_job, claim, ids_of, settle, some_jobs
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
@@ -52,7 +52,7 @@ def test_only_what_it_names_is_held_back(broker, clock, kind, fields, held):
     jobs = some_of_each(clock)
     broker.enqueue(list(jobs.values()))
 
-    broker.set_rule(Rule(kind, **fields))
+    broker.put(Rule(kind, **fields))
 
     assert sum(count.paused for count in broker.count()) == len(held)
     assert sum(count.ready for count in broker.count()) == len(jobs) - len(held)
@@ -65,13 +65,13 @@ def test_only_what_it_names_is_held_back(broker, clock, kind, fields, held):
 )
 def test_taking_it_back_lets_them_run(broker, clock, fields):
     broker.enqueue(list(some_of_each(clock).values()))
-    rule = broker.set_rule(Rule(PAUSE, **fields))
+    rule = broker.put(Rule(PAUSE, **fields))
     taken = claim(broker, limit=20, tasks=NEWER)
 
-    assert broker.rules() == [rule]
-    assert broker.clear_rule(PAUSE) is False
-    assert broker.clear_rule(BLOCK, **fields) is False
-    assert broker.clear_rule(PAUSE, **fields) is True
+    assert broker.records(Rule) == [rule]
+    assert broker.clear(Rule, rule_id(PAUSE)) is False
+    assert broker.clear(Rule, rule_id(BLOCK, **fields)) is False
+    assert broker.clear(Rule, rule_id(PAUSE, **fields)) is True
 
     assert len(taken) + len(claim(broker, limit=20, tasks=NEWER)) == 8
 
@@ -80,11 +80,11 @@ def test_many_that_are_held_back_do_not_hide_the_one_behind_them(broker, clock):
     broker.enqueue(some_jobs(clock, 500, tags={"tenant": "a"}))
     last = a_job(clock, tags={"tenant": "b"})
     broker.enqueue([last])
-    broker.set_rule(Rule(PAUSE, tag=("tenant", "a")))
+    broker.put(Rule(PAUSE, tag=("tenant", "a")))
 
     assert ids_of(claim(broker, limit=10)) == [last.id]
     assert claim(broker, limit=10) == []
-    assert broker.clear_rule(PAUSE, tag=("tenant", "a"))
+    assert broker.clear(Rule, rule_id(PAUSE, tag=("tenant", "a")))
     assert len(claim(broker, limit=1000)) == 500
 
 
@@ -95,7 +95,7 @@ def test_oldest_first_among_what_is_left(broker, clock):
         jobs.append(a_job(clock, **fields))
         clock.advance(seconds=1)
     broker.enqueue(jobs)
-    broker.set_rule(Rule(PAUSE, key="a"))
+    broker.put(Rule(PAUSE, key="a"))
 
     order = [sorted(ids_of(claim(broker, limit=2))) for _ in range(3)]
 
@@ -107,7 +107,7 @@ def test_a_job_that_failed_once_is_covered_as_before(broker, clock):
     job = a_job(clock, tags={"tenant": "a"})
     broker.enqueue([job])
     [claimed] = claim(broker)
-    broker.set_rule(Rule(PAUSE, tag=("tenant", "a")))
+    broker.put(Rule(PAUSE, tag=("tenant", "a")))
 
     assert settle(broker, claimed, put_back("paused"))
 
@@ -117,19 +117,19 @@ def test_a_job_that_failed_once_is_covered_as_before(broker, clock):
 def test_block_and_pause_of_one_key_stand_beside_each_other(broker, clock):
     """D57."""
     broker.enqueue([a_job(clock, key="ada")])
-    broker.set_rule(Rule(PAUSE, key="ada"))
-    broker.set_rule(Rule(BLOCK, key="ada"))
+    broker.put(Rule(PAUSE, key="ada"))
+    broker.put(Rule(BLOCK, key="ada"))
 
-    broker.clear_rule(PAUSE, key="ada")
+    broker.clear(Rule, rule_id(PAUSE, key="ada"))
 
     assert claim(broker) == []
-    broker.clear_rule(BLOCK, key="ada")
+    broker.clear(Rule, rule_id(BLOCK, key="ada"))
     assert len(claim(broker)) == 1
 
 
 def test_it_ends_by_itself_at_its_time(broker, clock):
     broker.enqueue([a_job(clock, key="ada")])
-    broker.set_rule(Rule(PAUSE, key="ada", until=clock.now() + 60))
+    broker.put(Rule(PAUSE, key="ada", until=clock.now() + 60))
     assert claim(broker) == []
 
     clock.advance(seconds=60)
@@ -141,7 +141,7 @@ def test_why_names_what_it_is_about_and_the_way_out(broker, clock):
     job = a_job(clock, key="ada", tags={"tenant": "a"})
     broker.enqueue([job])
     claim(broker, limit=0)
-    broker.set_rule(Rule(BLOCK, "default", key="ada", tag=("tenant", "a"), author="bob"))
+    broker.put(Rule(BLOCK, "default", key="ada", tag=("tenant", "a"), author="bob"))
 
     answer = broker.why(job.id)
 
@@ -151,7 +151,7 @@ def test_why_names_what_it_is_about_and_the_way_out(broker, clock):
 
 
 def test_the_history_tells_what_it_was_about(broker):
-    broker.set_rule(Rule(PAUSE, tag=("tenant", "a"), version=2, author="ada"))
+    broker.put(Rule(PAUSE, tag=("tenant", "a"), version=2, author="ada"))
 
     data = json.loads(broker.history()[0].data)
 

@@ -49,7 +49,7 @@ def some_history(broker: Any, clock: Any) -> None:
         settle(broker, job, begun([*outcome, try_again("", clock.now())][number], clock.now()))
     taken = enqueue_and_claim(broker, clock, queue="films", priority=7)
     broker.note(taken, Note("progress", "half", b"0.5"))
-    broker.cancel([taken.id], "ada", "too late")
+    broker.act("cancel", [taken.id], "ada", "too late")
     broker.gauge()
 
 

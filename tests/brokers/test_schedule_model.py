@@ -50,7 +50,7 @@ class ScheduleAgreement(Agreement):
     @rule()
     def read_schedules(self) -> None:
         """Kept for later, when somebody else may have been quicker."""
-        mine, theirs = self.model.schedules(), self.broker.schedules()
+        mine, theirs = self.model.records(Schedule), self.broker.records(Schedule)
         assert theirs == mine
         self.read[:] = zip(mine, theirs, strict=True)
 
@@ -60,12 +60,12 @@ class ScheduleAgreement(Agreement):
         mine, theirs = self.read[pick % len(self.read)]
         self.decide(mine, theirs)
 
-    @precondition(lambda self: self.model.schedules())
+    @precondition(lambda self: self.model.records(Schedule))
     @rule(pick=st.integers(0, 1))
     def decide_what_is_due(self, pick: int) -> None:
-        kept = self.model.schedules()
+        kept = self.model.records(Schedule)
         mine = kept[pick % len(kept)]
-        [theirs] = [each for each in self.broker.schedules() if each.name == mine.name]
+        [theirs] = [each for each in self.broker.records(Schedule) if each.name == mine.name]
         assert theirs == mine
         self.decide(mine, theirs)
 
@@ -89,7 +89,7 @@ class ScheduleAgreement(Agreement):
     def agree_on_schedules(self) -> None:
         if not hasattr(self, "broker"):
             return
-        assert self.broker.schedules() == self.model.schedules()
+        assert self.broker.records(Schedule) == self.model.records(Schedule)
         mine, theirs = (
             [told(row) for row in broker.history(limit=10_000) if row.kind == "schedule"]
             for broker in (self.model, self.broker)

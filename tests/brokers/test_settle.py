@@ -334,7 +334,7 @@ def test_an_at_most_once_job_that_never_began_may_be_put_back(broker, clock):
 def test_a_job_cancelled_while_it_ran_is_not_run_again(broker, clock, fields, outcome):
     """Whichever comes first stands: here the worker's word."""
     job = enqueue_and_claim(broker, clock, **fields)
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
 
     assert settle(broker, job, outcome)
 
@@ -349,7 +349,7 @@ def test_a_job_that_ends_by_itself_before_it_heard_of_the_cancel_stands(
     broker, clock, fields, outcome
 ):
     job = enqueue_and_claim(broker, clock, **fields)
-    broker.cancel([job.id])
+    broker.act("cancel", [job.id])
 
     assert settle(broker, job, outcome)
 
@@ -440,7 +440,7 @@ def test_a_job_that_fails_keeps_its_secrets_for_the_retry(broker, clock, fields)
     settle(broker, job, failed("boom"))
     assert b"hunter2" not in history_of(broker, job.id)[0].body
 
-    broker.retry([job.id])
+    broker.act("retry", [job.id])
 
     assert claim(broker)[0].body == body
 

@@ -60,7 +60,7 @@ def test_without_success_there_are_none(broker, clock, fields):
     bad = enqueue_and_claim(broker, clock, **fields)
     stopped = enqueue_and_claim(broker, clock, **fields)
     jobs = some(clock, 4, **fields)
-    broker.cancel([stopped.id])
+    broker.act("cancel", [stopped.id])
 
     settle(broker, bad, msgspec.structs.replace(failed("boom"), spawned=tuple(jobs[:2])))
     settle(broker, stopped, msgspec.structs.replace(put_back("later"), spawned=tuple(jobs[2:])))
@@ -174,7 +174,7 @@ def test_a_spawned_job_that_fails_cancels_who_waits(broker, clock, fields):
 
     assert more.states(broker, "then") == [CANCELLED]
     assert flow.states(broker, "last") == [CANCELLED]
-    assert broker.retry(more.ids("work")) == more.ids("work")
+    assert broker.act("retry", more.ids("work")) == more.ids("work")
     assert flow.states(broker, "last") == [WAITING]
     for ids in (more.ids("work"), more.ids("then"), flow.ids("last")):
         assert end_all(broker, succeeded()) == ids

@@ -18,6 +18,7 @@ from tests.factories import (
     a_job,
     a_worker,
     claim,
+    claim_for,
     enqueue_and_claim,
     history_of,
     ids_of,
@@ -50,13 +51,13 @@ def test_it_ends_who_waits_and_whoever_needs_that_runs(broker, clock):
     [wait] = [broker.get(job_id) for job_id in flow.ids("wait")]
     assert (wait.state, wait.result, wait.ended_at) == (SUCCEEDED, VALUE, clock.now())
     assert ids_of(claim(broker, limit=10)) == flow.ids("ship")
-    assert broker.gifts(flow.nodes["wait"]) == [Gift(wait.id, SUCCEEDED, VALUE)]
+    assert broker.outputs(flow.nodes["wait"]) == [Gift(wait.id, SUCCEEDED, VALUE)]
 
 
 def test_no_worker_is_ever_handed_a_wait(broker, clock):
     an_approval(clock).send(broker)
 
-    assert broker.claim(a_worker(tasks={WAIT_TASK: 1}), limit=10) == []
+    assert claim_for(broker, a_worker(tasks={WAIT_TASK: 1}), limit=10) == []
 
 
 def test_its_end_is_one_row_of_history(broker, clock):
@@ -109,7 +110,7 @@ def test_the_first_of_two_stands(broker, clock):
 
     assert broker.signal("approve-62", b"2") == []
 
-    assert [gift.result for gift in broker.gifts(flow.nodes["wait"])] == [VALUE]
+    assert [gift.result for gift in broker.outputs(flow.nodes["wait"])] == [VALUE]
     assert len(history_of(broker, flow.ids("wait")[0])) == 1
 
 
@@ -184,7 +185,7 @@ def test_retried_it_waits_again_and_so_does_what_needs_it(broker, clock):
     clock.advance(seconds=60)
     broker.recover()
 
-    assert broker.retry(flow.ids("wait")) == flow.ids("wait")
+    assert broker.act("retry", flow.ids("wait")) == flow.ids("wait")
 
     [wait] = [broker.get(job_id) for job_id in flow.ids("wait")]
     assert (wait.state, wait.expires_at) == (WAITING, None)
@@ -198,9 +199,9 @@ def test_retried_within_its_time_it_keeps_that(broker, clock):
     deadline = clock.now() + 60
     flow = an_approval(clock, expires_at=deadline)
     flow.send(broker)
-    broker.cancel(flow.ids("wait"))
+    broker.act("cancel", flow.ids("wait"))
 
-    broker.retry(flow.ids("wait"))
+    broker.act("retry", flow.ids("wait"))
 
     [wait] = [broker.get(job_id) for job_id in flow.ids("wait")]
     assert (wait.state, wait.expires_at) == (WAITING, deadline)
@@ -211,7 +212,7 @@ def test_one_that_succeeded_is_not_retried(broker, clock):
     flow.send(broker)
     broker.signal("approve-62", VALUE)
 
-    assert broker.retry(flow.ids("wait")) == []
+    assert broker.act("retry", flow.ids("wait")) == []
 
 
 def test_a_wait_alone(broker, clock):
@@ -317,7 +318,7 @@ def test_from_a_program_it_is_the_same(broker, clock):
 
     [job] = claim(broker, limit=10)
     assert job.id == handle.id
-    assert broker.gifts(wait.id) == [Gift(wait.id, SUCCEEDED, VALUE)]
+    assert broker.outputs(wait.id) == [Gift(wait.id, SUCCEEDED, VALUE)]
     assert broker.flow(handle.id).nodes[0].id == wait.id
     settle(broker, job, succeeded())
     clock.advance(days=40)

@@ -16,7 +16,7 @@ from penstock.flows.signals import TAG
 from penstock.job import State, succeeded
 from tests.brokers.another import Another
 from tests.brokers.test_races import at_once
-from tests.factories import a_flow, a_worker, claim, history_of, ids_of, part, settle
+from tests.factories import a_flow, a_worker, claim, claim_for, history_of, ids_of, part, settle
 
 ROUNDS = 20
 NAME = "approve-62"
@@ -54,7 +54,7 @@ def test_of_many_signals_one_is_told_that_it_ended_the_wait(broker, clock):
 
         [winner] = [number for number, ended in told.items() if ended]
         assert told[winner] == flow.ids("wait")
-        assert [gift.result for gift in broker.gifts(flow.nodes["wait"])] == [b"%d" % winner]
+        assert [gift.result for gift in broker.outputs(flow.nodes["wait"])] == [b"%d" % winner]
         check_one_end(broker, flow, signalled=True)
 
 
@@ -68,7 +68,7 @@ def test_a_signal_against_another_end(broker, clock, verb):
             if number:
                 told["signal"] = broker.signal(NAME, b"1")
             elif verb == "cancel":
-                told["other"] = broker.cancel(flow.ids("wait"))
+                told["other"] = broker.act("cancel", flow.ids("wait"))
             else:
                 clock.advance(seconds=60)
                 broker.recover()
@@ -137,7 +137,7 @@ def test_a_signal_for_many_flows_while_each_of_them_is_cancelled(broker, clock):
                 broker.signal(NAME, b"1")
             else:
                 for flow in reversed(flows):
-                    broker.cancel([*flow.ids("ship"), *flow.ids("wait")])
+                    broker.act("cancel", [*flow.ids("ship"), *flow.ids("wait")])
 
         at_once(3, act)
 
@@ -193,4 +193,4 @@ def test_two_processes(store, url, other):
             told = [another.answer() for another in pair]
             assert sorted(told) == ["0", "1"]
             check_one_end(store, flow, signalled=other == "signal" or told[0] == "1")
-    assert store.claim(a_worker(), limit=10) == []
+    assert claim_for(store, a_worker(), limit=10) == []

@@ -44,7 +44,7 @@ def test_what_could_not_be_enqueued_cannot_be_staged(broker, clock):
     with pytest.raises(Refused, match="longer than ids are"):
         broker.stage("write-1", "0/1", [old])
 
-    assert broker.publish("write-1", {}) == 0
+    assert broker.commit_write("write-1", {}) == 0
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "nu\x00l"])
@@ -63,7 +63,7 @@ def test_the_same_call_twice_is_once(broker, clock):
     for _ in range(2):
         broker.stage("write-1", "0/1", [*jobs, parcel])
 
-    assert broker.publish("write-1", {"0/1": 8}) == 8
+    assert broker.commit_write("write-1", {"0/1": 8}) == 8
     assert len(claim(broker, 20)) == 8
 
 
@@ -71,12 +71,12 @@ def test_a_part_may_come_in_many_calls(broker, clock):
     for number in range(3):
         broker.stage("write-1", "0/1", some_jobs(clock, 2, priority=number))
 
-    assert broker.publish("write-1", {"0/1": 6}) == 6
+    assert broker.commit_write("write-1", {"0/1": 6}) == 6
 
 
 def test_what_nobody_publishes_is_forgotten_after_a_day(broker, clock):
     """A zombie that stages after its write was published leaves nothing behind for ever."""
-    broker.publish("write-1", {})
+    broker.commit_write("write-1", {})
     broker.stage("write-1", "0/1", some_jobs(clock, 2))
     clock.advance(hours=25)
 
@@ -84,8 +84,8 @@ def test_what_nobody_publishes_is_forgotten_after_a_day(broker, clock):
 
     broker.discard("another")
     with pytest.raises(Refused, match="2 jobs, 0 are staged"):
-        broker.publish("write-2", {"0/1": 2})
-    assert broker.publish("write-1", {"0/1": 2}) == 0
+        broker.commit_write("write-2", {"0/1": 2})
+    assert broker.commit_write("write-1", {"0/1": 2}) == 0
     assert claim(broker, 5) == []
 
 
@@ -97,7 +97,7 @@ def test_a_write_that_goes_on_for_days_keeps_its_first_part(broker, clock):
 
     broker.prune(clock.now() - 14 * DAY)
 
-    assert broker.publish("write-1", {"0/1": 2, "1/2": 2}) == 4
+    assert broker.commit_write("write-1", {"0/1": 2, "1/2": 2}) == 4
 
 
 def test_what_is_staged_is_no_row_that_prune_counts(broker, clock):

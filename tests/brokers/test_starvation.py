@@ -13,7 +13,7 @@ from tests.factories import a_job, claim, settle
 def test_a_low_priority_is_served_within_a_bound(broker, clock, policy):
     """G33, G54: five priorities, always something urgent: ten steps are made up in ten minutes."""
     if policy is not None:
-        broker.set_rule(Rule(RuleKind.ORDER, queue="default", policy=policy))
+        broker.put(Rule(RuleKind.ORDER, queue="default", policy=policy))
     low = a_job(clock, priority=-5, key="ada")
     broker.enqueue([low])
     waited = None

@@ -54,7 +54,7 @@ def test_the_holder_sent_again_is_known_not_standing(broker, clock):
 def test_a_job_that_was_kept_out_is_stored_once_the_key_is_free(broker, clock):
     first, second = unique(clock), unique(clock)
     broker.enqueue([first, second])
-    broker.cancel([first.id])
+    broker.act("cancel", [first.id])
 
     answer = broker.enqueue([second])
 
@@ -115,7 +115,7 @@ def test_a_key_for_a_time_stands_that_long_whatever_becomes_of_the_job(broker, c
 def test_a_key_for_a_time_outlives_a_deleted_job(broker, clock):
     first = unique(clock, until="time", seconds=60)
     broker.enqueue([first])
-    broker.delete([first.id])
+    broker.act("delete", [first.id])
 
     second = unique(clock)
 
@@ -136,7 +136,7 @@ def test_the_end_of_an_older_holder_leaves_the_newer_one_standing(broker, clock)
     clock.advance(seconds=61)
     new = unique(clock)
     broker.enqueue([new])
-    broker.cancel([old.id])
+    broker.act("cancel", [old.id])
 
     late = unique(clock)
 

@@ -11,7 +11,7 @@ import pytest
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.condition import condition
 from penstock.job import failed, put_back
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.factories import a_job, claim, enqueue_and_claim, settle
 
 LONG = 20.0  # seconds that no test should ever need
@@ -92,14 +92,14 @@ def test_a_retry_wakes(broker, clock):
     job = enqueue_and_claim(broker, clock)
     settle(broker, job, failed("x"))
 
-    assert hinted_by(broker, lambda: broker.retry([job.id]))
+    assert hinted_by(broker, lambda: broker.act("retry", [job.id]))
 
 
 def test_a_rule_taken_back_wakes(broker, clock):
     """D33: what stood behind it runs at once."""
-    broker.set_rule(Rule(RuleKind.PAUSE, queue="default"))
+    broker.put(Rule(RuleKind.PAUSE, queue="default"))
 
-    assert hinted_by(broker, lambda: broker.clear_rule(RuleKind.PAUSE, queue="default"))
+    assert hinted_by(broker, lambda: broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="default")))
 
 
 def test_a_job_that_is_due_later_needs_no_hint(broker, clock):
@@ -112,7 +112,7 @@ def test_a_job_that_is_due_later_needs_no_hint(broker, clock):
     clock.advance(seconds=61)
 
     assert [each.id for each in claim(broker)] == [job.id]
-    assert broker.poll_seconds <= 5  # how long a worker goes without a look
+    assert broker.traits.poll_seconds() <= 5  # how long a worker goes without a look
 
 
 def test_a_look_at_the_file_does_where_every_hint_is_lost(sqlite_broker, clock, tmp_path):
@@ -121,7 +121,7 @@ def test_a_look_at_the_file_does_where_every_hint_is_lost(sqlite_broker, clock, 
 
     def enqueue_unheard() -> None:
         for ear in sqlite_broker.bell.folder.iterdir():
-            ear.unlink()
+            listener.unlink()
         other.enqueue([a_job(clock)])
 
     assert hinted_by(sqlite_broker, enqueue_unheard)

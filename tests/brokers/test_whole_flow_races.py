@@ -68,7 +68,7 @@ def test_cancel_beside_workers_ends_every_job_once(broker, clock, fields):
     at_once(
         working(broker, "worker-1"),
         working(broker, "worker-2"),
-        lambda: broker.cancel((), flow=flow.flow.id),
+        lambda: broker.act("cancel", (), flow=flow.flow.id),
     )
 
     states = [*flow.states(broker, "work"), *flow.states(broker, "join")]
@@ -88,7 +88,7 @@ def test_delete_beside_workers_leaves_nothing(broker, clock, fields):
     at_once(
         working(broker, "worker-1"),
         working(broker, "worker-2"),
-        lambda: broker.delete((), flow=flow.flow.id),
+        lambda: broker.act("delete", (), flow=flow.flow.id),
     )
     drained(broker)
 
@@ -103,9 +103,9 @@ def test_cancel_and_retry_of_one_flow_at_once_still_lets_it_end(broker, clock, f
 
     at_once(
         working(broker, "worker-1"),
-        lambda: broker.cancel((), flow=flow.flow.id),
-        lambda: broker.retry((), flow=flow.flow.id),
-        lambda: broker.retry((), flow=flow.flow.id),
+        lambda: broker.act("cancel", (), flow=flow.flow.id),
+        lambda: broker.act("retry", (), flow=flow.flow.id),
+        lambda: broker.act("retry", (), flow=flow.flow.id),
     )
     told = broker.renew([a_worker("worker-1")]).cancelled
     assert told == frozenset()
@@ -114,6 +114,6 @@ def test_cancel_and_retry_of_one_flow_at_once_still_lets_it_end(broker, clock, f
     row = broker.flow(flow.flow.id)
     assert row.ended_at is not None
     assert [node.jobs_left for node in row.nodes] == [0, 0]
-    broker.retry((), flow=flow.flow.id)
+    broker.act("retry", (), flow=flow.flow.id)
     drained(broker)
     assert [node.bad for node in broker.flow(flow.flow.id).nodes] == [0, 0]

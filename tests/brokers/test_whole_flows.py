@@ -48,7 +48,7 @@ def test_cancel_ends_what_waits_and_is_ready_and_tells_what_runs(broker, clock, 
     running = [job for job in claim(broker, limit=7) if job.id in flow.ids("work")]
     assert len(running) > 0
 
-    done = broker.cancel((), "ada", "enough", flow=flow.flow.id)
+    done = broker.act("cancel", (), "ada", "enough", flow=flow.flow.id)
 
     assert sorted(done) == sorted(flow.ids("work", "join"))
     states = flow.states(broker, "work")
@@ -79,23 +79,23 @@ def test_cancel_at_every_stage_leaves_nothing_to_run(broker, clock, fields):
             end_all(broker, succeeded())
         clock.advance(seconds=1)
 
-        done = broker.cancel((), flow=flow.flow.id)
+        done = broker.act("cancel", (), flow=flow.flow.id)
 
         left = [["split", "work", "join"], ["work", "join"], ["join"], []][stage]
         assert sorted(done) == sorted(flow.ids(*left))
         assert total(broker) == 0
         assert claim(broker, limit=10) == []
         assert broker.flow(flow.flow.id).ended_at is not None
-        assert broker.cancel((), flow=flow.flow.id) == []
+        assert broker.act("cancel", (), flow=flow.flow.id) == []
 
 
 def test_cancel_of_a_flow_that_is_not_known_is_nothing(broker, clock):
     job = a_job(clock)
     broker.enqueue([job])
 
-    assert broker.cancel((), flow=job.id) == []
-    assert broker.retry((), flow=job.id) == []
-    assert broker.delete((), flow=job.id) == []
+    assert broker.act("cancel", (), flow=job.id) == []
+    assert broker.act("retry", (), flow=job.id) == []
+    assert broker.act("delete", (), flow=job.id) == []
     assert broker.get(job.id).state is READY
 
 
@@ -105,7 +105,7 @@ def test_cancel_of_a_large_flow(broker, clock, fields):
     taken = claim(broker, limit=100)
     broker.settle([(job, succeeded()) for job in taken[:50]])
 
-    done = broker.cancel((), flow=flow.flow.id)
+    done = broker.act("cancel", (), flow=flow.flow.id)
 
     assert len(done) == 5001 - 50
     [count] = broker.count()
@@ -126,7 +126,7 @@ def test_retry_revives_what_failed_and_what_that_cancelled(broker, clock, fields
     broker.settle([(job, failed("error")) for job in bad])
     assert flow.states(broker, "join") == [CANCELLED]
 
-    done = broker.retry((), "ada", flow=flow.flow.id)
+    done = broker.act("retry", (), "ada", flow=flow.flow.id)
 
     assert sorted(done) == sorted([*ids_of(bad), *flow.ids("join")])
     assert flow.states(broker, "join") == [WAITING]
@@ -142,9 +142,11 @@ def test_a_flow_that_was_cancelled_as_a_whole_runs_as_a_whole_when_it_is_retried
 ):
     flow = three_steps(clock, fields)
     flow.send(broker)
-    broker.cancel((), flow=flow.flow.id)
+    broker.act("cancel", (), flow=flow.flow.id)
 
-    assert sorted(broker.retry((), flow=flow.flow.id)) == sorted(flow.ids("split", "work", "join"))
+    assert sorted(broker.act("retry", (), flow=flow.flow.id)) == sorted(
+        flow.ids("split", "work", "join")
+    )
 
     ended = [end_all(broker, succeeded()) for _ in range(4)]
     assert ended == [*(sorted(flow.ids(name)) for name in ("split", "work", "join")), []]
@@ -156,7 +158,7 @@ def test_retry_of_a_flow_without_failures_is_nothing(broker, clock, fields):
     flow.send(broker)
     end_all(broker, succeeded())
 
-    assert broker.retry((), flow=flow.flow.id) == []
+    assert broker.act("retry", (), flow=flow.flow.id) == []
     assert [event["says"] for event in flow_events(broker, flow)] == ["queued"]
 
 
@@ -173,7 +175,7 @@ def test_delete_in_every_stage_and_nothing_comes_back(broker, clock, fields):
             broker.note(job, Note("snapshot", "", b"1"))
         before = total(broker)
 
-        done = broker.delete((), "ada", flow=flow.flow.id)
+        done = broker.act("delete", (), "ada", flow=flow.flow.id)
 
         assert sorted(done) == sorted(flow.ids("split", "work", "join"))
         assert total(broker) == 0, (stage, before)
@@ -204,7 +206,7 @@ def test_delete_leaves_other_flows_of_the_same_claim_alone(broker, clock):
     jobs = claim(broker, limit=10)
     assert len(jobs) == 10
 
-    broker.delete((), flow=flow.flow.id)
+    broker.act("delete", (), flow=flow.flow.id)
 
     accepted = broker.settle([(job, succeeded()) for job in jobs])
     assert accepted == [job.id in other.ids("work") for job in jobs]
@@ -216,7 +218,7 @@ def test_what_a_deleted_member_spawned_is_not_stored(broker, clock):
     flow = wide(clock, {}, jobs=1)
     flow.send(broker)
     [job] = claim(broker)
-    broker.delete((), flow=flow.flow.id)
+    broker.act("delete", (), flow=flow.flow.id)
     more = a_flow(clock, flow.flow.id, more=part())
 
     assert not settle(broker, job, more.spawned_by(succeeded()))

@@ -40,7 +40,7 @@ def test_a_job_that_waits_for_its_time(broker, clock):
 def test_a_job_that_waits_to_be_tried_again(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     settle(broker, job, failed("x"))
-    broker.retry([job.id])
+    broker.act("retry", [job.id])
     [job] = claim(broker)
     settle(broker, job, try_again("ValueError: boom", clock.now() + 60))
 
@@ -56,7 +56,7 @@ def test_a_job_that_waits_to_be_tried_again(broker, clock, fields):
 def test_a_job_under_a_rule(broker, clock, fields, kind, cause):
     """D55, D62: visible pause state."""
     broker.renew([a_worker()])
-    broker.set_rule(Rule(kind, queue="default", author="ada", reason="provider down"))
+    broker.put(Rule(kind, queue="default", author="ada", reason="provider down"))
 
     answer = why(broker, clock, **fields)
 

@@ -121,7 +121,7 @@ def store(broker: Broker, clock) -> Broker:
         [held] = claim(broker, tasks={job.task: 1})
         outcome = failed(f"Traceback\nValueError: {name}") if len(name) % 2 else succeeded(b"1")
         broker.settle([(held, begun(outcome, clock.now()))])
-    broker.set_rule(Rule(RuleKind.PAUSE, HOSTILE[0], None, HOSTILE[1], HOSTILE[2]))
+    broker.put(Rule(RuleKind.PAUSE, HOSTILE[0], None, HOSTILE[1], HOSTILE[2]))
     return broker
 
 

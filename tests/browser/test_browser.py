@@ -189,7 +189,7 @@ def test_a_failed_job_is_retried_from_its_page(visitor: Visitor, store):
 def test_a_job_is_run_again_with_arguments_that_were_edited(visitor: Visitor, store, clock):
     job = a_job(clock, body=b'{"args":{"n":12345678901234567890,"to":"ada"}}')
     store.enqueue([job])
-    store.cancel([job.id])
+    store.act("cancel", [job.id])
     visitor.go(f"/jobs/{job.id}")
     page = visitor.page
 
@@ -226,7 +226,7 @@ def test_what_the_live_view_skips_it_says(visitor: Visitor, store, clock):
     jobs = some_jobs(clock, MOST_ROWS + 100, queue="flood")
     store.enqueue(jobs)
 
-    store.cancel([job.id for job in jobs], "ada", "too many")
+    store.act("cancel", [job.id for job in jobs], "ada", "too many")
 
     expect(visitor.page.locator("#skipped")).to_contain_text("the first 2,000 events")
     expect(visitor.page.locator("#skipped")).to_be_hidden()  # with the next second

@@ -15,7 +15,8 @@ import pytest
 from penstock.broker.views import Note, WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import State, failed, succeeded
-from penstock.rules.rule import RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
+from tests.factories import claim_for
 
 TASKS = """
 import asyncio
@@ -169,13 +170,15 @@ def rows_of(url):
 def failed_yesterday(url, job_id, task):
     """Run once, as far as a snapshot and a step; then it failed for good."""
     broker = open_broker(url)
-    [job] = broker.claim(WorkerRow(id="yesterday", tasks={task: 1}))
+    [job] = claim_for(broker, WorkerRow(id="yesterday", tasks={task: 1}))
     assert job.id == job_id
     broker.note(job, Note("snapshot", value=b'{"page":7}'))
     broker.note(job, Note("step", "load", b"5"))
     broker.settle([(job, failed("Traceback: page 8"))])
     broker.recover(dead="yesterday", started=())
-    broker.clear_rule(RuleKind.ORDER, queue="slow")  # what the program would declare is new
+    broker.clear(
+        Rule, rule_id(RuleKind.ORDER, queue="slow")
+    )  # what the program would declare is new
     broker.close()
 
 
@@ -248,7 +251,7 @@ def test_a_task_that_commits_by_itself_does_not_get_through(desk, url):
 def test_a_job_that_ended_well_runs_from_its_history(desk):
     job = enqueued(desk, "desk:travel", "5")
     broker = desk.store()
-    [claimed] = broker.claim(WorkerRow(id="yesterday", tasks={"desk:travel": 1}))
+    [claimed] = claim_for(broker, WorkerRow(id="yesterday", tasks={"desk:travel": 1}))
     broker.settle([(claimed, succeeded(b"25"))])
     assert broker.get(job).state is State.SUCCEEDED
     broker.close()
@@ -369,6 +372,6 @@ def test_what_cannot_be_debugged_is_refused_with_the_way_out(desk):
     assert "there is no task 'media:resize'" in told
 
     broker = desk.store()
-    [running] = broker.claim(WorkerRow(id="here", tasks={"desk:travel": 1}))
+    [running] = claim_for(broker, WorkerRow(id="here", tasks={"desk:travel": 1}))
     broker.close()
     assert "runs at this moment" in desk("debug", running.id, "--app", "desk", code=2).stderr

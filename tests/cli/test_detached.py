@@ -19,6 +19,7 @@ from penstock.broker.views import Note, WorkerRow
 from penstock.job import Outcome, State
 from penstock.worker.detached.exit_codes import Exit
 from penstock.worker.detached.state_folder import Folder, state_folder
+from tests.factories import claim_for
 
 TASKS = """
 import time
@@ -90,7 +91,7 @@ def test_the_list_can_be_read_on_a_narrow_terminal(trip):
     first, second = (enqueued(trip, "trip:travel", stops) for stops in "12")
     broker = trip.store()
     row = WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant.farm.example", pid=1234567)
-    [running] = broker.claim(row, limit=1)
+    [running] = claim_for(broker, row, limit=1)
     broker.note(running, Note("progress", "", b'{"fraction":0.4,"note":"half of the way"}'))
     broker.close()
 
@@ -112,7 +113,7 @@ def test_the_list_says_what_waits_and_what_runs_where(trip):
     first = enqueued(trip, "trip:travel", "1")
     second = enqueued(trip, "trip:travel", "2")
     broker = trip.store()
-    broker.claim(WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17), limit=1)
+    claim_for(broker, WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17), limit=1)
 
     [waiting, running] = trip.lines("detached", "list")
 
@@ -130,7 +131,7 @@ def test_a_running_one_tells_how_far_it_is_and_which_spark_application_it_is(tri
     """Issue 6: as it was noted, by `list` and by `why`."""
     job = enqueued(trip, "trip:travel", "1")
     broker = trip.store()
-    [running] = broker.claim(WorkerRow(id="here", tasks={"trip:travel": 1}), limit=1)
+    [running] = claim_for(broker, WorkerRow(id="here", tasks={"trip:travel": 1}), limit=1)
     broker.note(running, Note("progress", "", b'{"fraction":0.4,"note":"6 Spark jobs ended"}'))
     application = {"id": "app-7", "master": "spark://ant:7077", "attempt": 1, "ui": None}
     value = json.dumps({**application, "pages": ["ant:8080"]}).encode()
@@ -199,7 +200,7 @@ def test_whoever_asks_for_a_log_that_is_not_here_is_told_why(trip):
     assert f"there is no job {unknown}" in said(unknown)
     assert "does not run detached" in said(plain)
     assert "has not begun" in said(waiting)
-    broker.claim(WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17), limit=1)
+    claim_for(broker, WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17), limit=1)
     assert "it runs on ant" in said(waiting)
     broker.close()
 
@@ -258,10 +259,10 @@ def test_what_a_job_notes_is_not_shown_with_the_error_of_the_attempt_before(trip
     job = enqueued(trip, "trip:travel", "1")
     broker = trip.store()
     row = WorkerRow(id="here", tasks={"trip:travel": 1})
-    [first] = broker.claim(row, limit=1)
+    [first] = claim_for(broker, row, limit=1)
     stumbled = Outcome(State.READY, "error", error="OSError: no", run_at=0.0, started_at=1.0)
     broker.settle([(first, stumbled)])
-    [second] = broker.claim(row, limit=1)
+    [second] = claim_for(broker, row, limit=1)
     broker.note(second, Note("progress", "", b'{"fraction":0.4,"note":"on the way"}'))
     broker.close()
 
@@ -353,7 +354,7 @@ def test_a_process_that_only_holds_a_job_is_no_worker_for_others(trip):
     second = enqueued(trip, "trip:add", "1", "2")
     broker = trip.store()
     row = WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17)
-    assert [job.id for job in broker.claim(row)] == [first]
+    assert [job.id for job in claim_for(broker, row)] == [first]
     broker.renew([WorkerRow(id="here", queues=(), host="ant", pid=17)])
     broker.close()
 

@@ -8,6 +8,7 @@ import pytest
 
 from penstock import App
 from penstock.broker.views import WorkerRow
+from tests.factories import claim_for
 
 FLOWS = """
 from penstock import App
@@ -53,7 +54,7 @@ def work(app: App, limit: int = 100) -> None:
     from penstock.run.attempt import run
 
     row = WorkerRow(id="worker-1", tasks=app.known_tasks())
-    claimed = app.broker.claim(row, limit=limit)
+    claimed = claim_for(app.broker, row, limit=limit)
     app.broker.settle([(job, run(app, app.tasks[job.task], job)) for job in claimed])
 
 
@@ -75,7 +76,7 @@ def test_a_flow_that_waits_is_drawn_by_levels(flows):
 
 def test_what_runs_is_shown_with_how_long_it_has(flows):
     handle, app = enqueued(flows, "discord")
-    [job] = app.broker.claim(WorkerRow(id="worker-1", tasks=app.known_tasks()))
+    [job] = claim_for(app.broker, WorkerRow(id="worker-1", tasks=app.known_tasks()))
 
     text = flows("flow", handle.id).stdout
 

@@ -31,7 +31,7 @@ def findings(cli, code: int = 0) -> list[tuple[str, str]]:
 
 def test_lakes_are_listed(cli, store):
     assert "no lake has taken history" in cli("pipeline", "lakes").stdout
-    store.set_mark(Mark(lake="lake-1", place="/srv/lake"))
+    store.put(Mark(lake="lake-1", place="/srv/lake"))
 
     assert "/srv/lake" in cli("pipeline", "lakes").stdout
     [mark] = cli.json("pipeline", "lakes")
@@ -44,11 +44,11 @@ def test_a_lake_is_given_up_by_its_folder_or_its_id_also_when_its_files_are_gone
     with Lake(tmp_path / "here").writing() as writing:
         here = writing.manifest().id
     for lake, place in (("by-id", ""), (here, "elsewhere"), ("gone", str(tmp_path / "gone"))):
-        store.set_mark(Mark(lake=lake, place=place))
+        store.put(Mark(lake=lake, place=place))
 
     for named in ("by-id", str(tmp_path / "here"), str(tmp_path / "gone")):
         assert "nothing is kept for the lake" in cli("pipeline", "forget", "--lake", named).stdout
-    assert store.marks() == []
+    assert store.records(Mark) == []
     assert [row.kind for row in store.history()].count("lake") == 6
 
     said = cli("pipeline", "forget", "--lake", "other", code=2).stderr
@@ -65,7 +65,7 @@ def test_the_doctor_names_a_lake_that_stands_still_and_is_red_on_a_gap(cli, stor
     assert findings(cli) == []
     clock = Clock(store.clock.now() - 20 * DAY)
     earlier = open_broker(f"sqlite:///{cli.folder / 'penstock.db'}", clock=clock)
-    earlier.set_mark(Mark(lake="old", place="/srv/old", hold=hold))
+    earlier.put(Mark(lake="old", place="/srv/old", hold=hold))
     [(colour, says)] = findings(cli)
     assert colour == "yellow"
     assert "/srv/old has taken nothing for 2" in says
@@ -76,8 +76,8 @@ def test_the_doctor_names_a_lake_that_stands_still_and_is_red_on_a_gap(cli, stor
     assert colour == ("yellow" if hold else "red")
     assert hold or "/srv/old misses 1 row of the history (behind position 0, up to 1)" in says
 
-    [mark] = store.marks()
-    store.set_mark(mark)
+    [mark] = store.records(Mark)
+    store.put(mark)
     assert [colour for colour, _ in findings(cli)] == ["green"]
 
 
@@ -111,4 +111,4 @@ def test_a_lake_that_cannot_be_written_is_refused_before_anything_is_read(
 
     assert says in said.replace("\n", " ")
     assert sorted(folder.rglob("*")) in (before, [folder / "_lock", *before])
-    assert store.marks() == []
+    assert store.records(Mark) == []

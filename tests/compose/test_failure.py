@@ -31,7 +31,7 @@ def test_a_job_may_run_with_what_there_is(t):
 def test_a_list_holds_what_succeeded(t):
     work = double.map([1, 2, 3])
     handle = total.options(on_failure="continue").job(work.output).enqueue()
-    t.broker.cancel([t.jobs(double)[1].id])
+    t.broker.act("cancel", [t.jobs(double)[1].id])
     t.drain()
 
     assert handle.result() == 8
@@ -40,7 +40,7 @@ def test_a_list_holds_what_succeeded(t):
 def test_what_was_deleted_before_its_end_is_only_missing(t):
     need = double.job(1)
     handle = perhaps.options(on_failure="continue").job(need.output).enqueue()
-    t.broker.delete([need.id])
+    t.broker.act("delete", [need.id])
     t.drain()
 
     assert handle.result() == "None"

@@ -173,7 +173,7 @@ def test_a_result_that_is_gone_ends_the_job_with_a_sentence(t):
     first = double.job(1)
     handle = double.job(first.output).enqueue()
     t.drain(limit=1)
-    t.broker.delete([first.id])
+    t.broker.act("delete", [first.id])
 
     t.drain()
 

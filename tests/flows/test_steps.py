@@ -27,7 +27,7 @@ def test_what_is_gone_is_told_and_never_run_with_nothing(guild):
     first = guild.check.job(62)
     handle = guild.reward.job("discord", access=first.output).enqueue()
     guild.t.drain(limit=1)
-    guild.t.broker.delete([first.id])
+    guild.t.broker.act("delete", [first.id])
 
     guild.t.drain()
 

@@ -17,6 +17,7 @@ from penstock.broker.views import WorkerRow
 from penstock.job import failed
 from penstock.testing.postgres import create_database, drop_database
 from penstock.worker import Worker
+from tests.factories import claim_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,7 +73,7 @@ def _emptied(alias: str) -> Iterator[str]:
 
     yield alias
     Order.objects.using(alias).all().delete()
-    app.broker.delete([job.id for job in app.broker.find(Filter(), limit=1000).jobs])
+    app.broker.act("delete", [job.id for job in app.broker.find(Filter(), limit=1000).jobs])
     app.close()
     connections.close_all()
 
@@ -374,7 +375,7 @@ def test_an_error_that_is_stored_has_nothing_imported(default, tmp_path, monkeyp
     (tmp_path / "laid_there.py").write_text("class Trap(Exception): ...")
     monkeypatch.syspath_prepend(tmp_path)
     sent = complain.enqueue("no")
-    [job] = app.broker.claim(WorkerRow(id="stranger", tasks={complain.module_path: 1}))
+    [job] = claim_for(app.broker, WorkerRow(id="stranger", tasks={complain.module_path: 1}))
     assert app.broker.settle([(job, failed("laid_there.Trap: of whoever wrote this"))]) == [True]
 
     [error] = complain.get_result(sent.id).errors

@@ -14,7 +14,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import State, succeeded
-from tests.factories import a_flow, a_job, a_worker, ids_of, part
+from tests.factories import a_flow, a_job, a_worker, claim_for, ids_of, part
 
 
 class Place:
@@ -29,7 +29,7 @@ class Place:
 
     def run(self) -> list[str]:
         ran: list[str] = []
-        while jobs := self.broker.claim(a_worker(), None, 10):
+        while jobs := claim_for(self.broker, a_worker(), None, 10):
             self.broker.settle([(job, succeeded()) for job in jobs])
             ran += ids_of(jobs)
         return ran

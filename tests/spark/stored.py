@@ -36,7 +36,7 @@ def fill(broker: Broker, clock: Clock) -> None:
         settle(broker, job, begun(outcome, clock.now()))
     taken = enqueue_and_claim(broker, clock, queue="films", priority=7)
     broker.note(taken, Note("progress", "half", b"0.5"))
-    broker.cancel([taken.id], "ada", "too late")
+    broker.act("cancel", [taken.id], "ada", "too late")
     broker.gauge()
     broker.enqueue(some_jobs(clock, 4))
     broker.enqueue([a_job(clock, run_at=clock.now() + 60)])

@@ -16,6 +16,7 @@ from penstock.broker.views import WorkerRow
 from penstock.run.current import CurrentJob
 from penstock.spark import application
 from penstock.spark.application import Application, end_former, name_of
+from tests.factories import claim_for
 
 WORKER = WorkerRow(id="worker", tasks={"etl": 1})
 TOKEN = "4e19c084"
@@ -74,9 +75,9 @@ def current() -> Iterator[CurrentJob]:
     """The second attempt at a job."""
     app = App("memory:")
     app.task(name="etl")(lambda: None).enqueue()
-    [first] = app.broker.claim(WORKER)
+    [first] = claim_for(app.broker, WORKER)
     app.broker.recover(dead=WORKER.id, started=[first.id])
-    [second] = app.broker.claim(WORKER)
+    [second] = claim_for(app.broker, WORKER)
     yield CurrentJob(app, second, 0.0)
     app.close()
 

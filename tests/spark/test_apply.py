@@ -15,7 +15,7 @@ import penstock.spark
 from penstock import App, Refused, ResultGone
 from penstock.app.locate import load_app
 from penstock.job import State
-from penstock.rules.rule import RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.spark import apply_frame, row_id
 from tests.spark.frames import jobs_in
 
@@ -83,7 +83,7 @@ def test_a_rate_is_a_limit_that_ends_with_it(spark: Any, app: App, worker: Any, 
 
     penstock.spark.apply(frame_of(spark, "a", "b"), task, id="id", rate="100/s")
 
-    assert [rule for rule in app.broker.rules() if rule.kind is RuleKind.LIMIT] == []
+    assert [rule for rule in app.broker.records(Rule) if rule.kind is RuleKind.LIMIT] == []
     assert {job.state for job in jobs_in(store_url)} == {State.SUCCEEDED}
     app.limit(task=task, rate="5/s", reason="the partner asked for it")
     with pytest.raises(Refused, match="has a limit of its own"):
@@ -136,7 +136,7 @@ def test_a_row_whose_job_was_deleted_is_named(
     """It ends with a sentence, and does not wait for what will never come, nor for other jobs."""
     task = app.tasks["lab:score"]
     penstock.spark.apply(frame_of(spark, "a"), task, id="id")
-    app.broker.delete([row_id(task.name, 0)])
+    app.broker.act("delete", [row_id(task.name, 0)])
     task.options(delay=3600).enqueue(id=1, text="of somebody else, for later")
     monkeypatch.setattr(apply_frame, "_EVERY_SECONDS", 0.0)
 

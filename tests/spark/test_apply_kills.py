@@ -16,7 +16,7 @@ import pytest
 
 from penstock.broker.views import Event
 from penstock.brokers import open_broker
-from penstock.rules.rule import RuleKind
+from penstock.rules.rule import Rule, RuleKind
 from penstock.spark import row_id
 from penstock.spark.fleet import Fleet
 from tests.spark.frames import jobs_in
@@ -90,7 +90,7 @@ def fleets(spark: Any, calls: Path) -> Iterator[list[Fleet]]:
 def attempts_in(url: str) -> list[Event]:
     broker = open_broker(url)
     found = [event for event in broker.history(limit=10_000) if event.kind == "attempt"]
-    assert not [rule for rule in broker.rules() if rule.kind is RuleKind.LIMIT]
+    assert not [rule for rule in broker.records(Rule) if rule.kind is RuleKind.LIMIT]
     broker.close()
     return found
 

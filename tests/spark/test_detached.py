@@ -87,7 +87,7 @@ def cancelled(story: SparkStory, handle: Any) -> None:
     assert line[1:3] == ["7", "8"]
     eventually(lambda: handle.state() is State.CANCELLED, SOON)
     eventually(lambda: not story.marked(), SOON)
-    assert story.broker.retry([handle.id])
+    assert story.broker.act("retry", [handle.id])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from penstock.brokers import open_broker
 from penstock.job import State, Unique
 from penstock.spark import row_id
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 from tests.spark.conftest import whatever_the_store
 from tests.spark.frames import APP, arguments_in, jobs_in, numbers_in, write
 from tests.spark.sink_tasks import Line, app
@@ -262,7 +262,7 @@ def test_published_jobs_are_handed_out(shared_spark: Any, store_url: str, into: 
     into(numbers(shared_spark, 10), app=APP)
     broker = open_broker(store_url)
 
-    jobs = broker.claim(a_worker(tasks={"mail:send": 2}), limit=20)
+    jobs = claim_for(broker, a_worker(tasks={"mail:send": 2}), limit=20)
 
     calls = [app.tasks["mail:send"].codec.read(job.body) for job in jobs]
     assert sorted(kwargs["number"] for _, _, kwargs in calls) == list(range(10))

@@ -19,7 +19,7 @@ from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.spark.readers import TableStream
-from tests.factories import a_worker, begun, claim, some_jobs
+from tests.factories import a_worker, begun, claim, claim_for, some_jobs
 from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import end, fill
 
@@ -160,7 +160,7 @@ def test_a_stream_beside_many_workers_reads_each_row_once(spark, broker, clock, 
     run = Run(spark, tmp_path, rows_per_trigger=40)
 
     def worker(name: str) -> None:
-        while jobs := broker.claim(a_worker(name), limit=5):
+        while jobs := claim_for(broker, a_worker(name), limit=5):
             broker.settle([(job, begun(succeeded(), clock.now())) for job in jobs])
 
     workers = [threading.Thread(target=worker, args=(f"worker-{n}",)) for n in range(4)]

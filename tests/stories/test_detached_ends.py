@@ -19,6 +19,7 @@ from penstock.broker.views import WorkerRow
 from penstock.worker.detached.exit_codes import Exit
 from penstock.worker.detached.keeper import KeeperConfig
 from penstock.worker.detached.log_file import MOST_BYTES
+from tests.factories import claim_for
 from tests.stories.conftest import alive, eventually
 from tests.stories.detached_story import PATIENCE, TASKS_FILE, DetachedStory
 
@@ -109,7 +110,7 @@ def test_one_that_another_row_holds_is_left_alone(story: DetachedStory):
 def test_one_that_is_cancelled_while_its_code_is_loaded_never_begins(story: DetachedStory):
     """A46: and its log tells of no error."""
     handle = story.task("sit").enqueue("never")
-    [held] = story.broker.claim(WorkerRow(id="row", tasks={"sit": 1}), limit=1)
+    [held] = claim_for(story.broker, WorkerRow(id="row", tasks={"sit": 1}), limit=1)
     handle.cancel()
 
     keeper = start_again(story, handle.id, subprocess.PIPE, worker="row", attempt=held.attempt)
@@ -352,7 +353,7 @@ def test_the_files_of_a_job_go_when_the_store_forgets_it(story: DetachedStory):
     assert first.wait(PATIENCE) == 0, first.output()
     assert story.files.file(handle.id, "log").exists()
 
-    story.broker.delete([handle.id])
+    story.broker.act("delete", [handle.id])
     second = story.start()
 
     eventually(lambda: not list(story.files.path.iterdir()), PATIENCE, second.output())

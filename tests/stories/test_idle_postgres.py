@@ -15,6 +15,7 @@ import pytest
 from penstock import App
 from penstock.broker.views import WorkerRow
 from penstock.testing.postgres import Server
+from tests.factories import claim_for
 from tests.stories.conftest import TASKS_FILE, Story, eventually
 
 MOST_PER_PROCESS = 150 / 200  # statements a second: 150 for 200 processes
@@ -108,8 +109,8 @@ def test_a_job_enqueued_a_moment_after_another_is_not_left_to_the_poll(postgres_
     def send(n: int) -> None: ...
 
     broker, row = worker.broker, WorkerRow(id="w", tasks={"mail:send": 1})
-    broker.rules_version()
-    eventually(lambda: broker.poll_seconds == 2.0)
+    broker.traits.rules_version()
+    eventually(lambda: broker.traits.poll_seconds() == 2.0)
     producer.enqueue([send.options(delay=100).job(0)])
     send.enqueue(1)  # within the same five milliseconds
 
@@ -117,7 +118,7 @@ def test_a_job_enqueued_a_moment_after_another_is_not_left_to_the_poll(postgres_
     until = time.monotonic() + 1.0
     while not found and time.monotonic() < until:
         broker.wait(None, 0.05)
-        found = [job.id for job in broker.claim(row, limit=5)]
+        found = [job.id for job in claim_for(broker, row, limit=5)]
 
     assert len(found) == 1
     worker.close()

@@ -86,7 +86,7 @@ def kill_now_and_then(story: Story, seconds: float, seed: int) -> int:
             running = sum(count.running for count in story.broker.count())
             most = max(most, running)
             time.sleep(0.02)
-        for rule in story.broker.rules():
+        for rule in story.broker.records(Rule):
             assert rule.per_key or rule.running is None or most <= rule.running, "as leases count"
         fleet = chance.choice(story.fleets)
         if children := fleet.children():
@@ -116,8 +116,8 @@ def run_to_the_end(story: Story, seconds: float, seed: int) -> list[Event]:
 
 
 def sweep_running(story: Story, seconds: float, count: int, seed: int) -> None:
-    story.broker.set_rule(Rule(LIMIT, queue="default", running=5))
-    story.broker.set_rule(Rule(LIMIT, queue="default", running=2, per_key=True))
+    story.broker.put(Rule(LIMIT, queue="default", running=5))
+    story.broker.put(Rule(LIMIT, queue="default", running=2, per_key=True))
     nap, chance = story.task("nap_and_wake"), random.Random(seed)
     keys = [chance.choice([None, None, "ada", "bob", "eve"]) for _ in range(count)]
     handles = story.app.enqueue(
@@ -143,7 +143,7 @@ def sweep_running(story: Story, seconds: float, count: int, seed: int) -> None:
 
 
 def sweep_rate(story: Story, seconds: float, count: int, seed: int) -> None:
-    story.broker.set_rule(Rule(LIMIT, task="nap", rate=(20, 0.5)))
+    story.broker.put(Rule(LIMIT, task="nap", rate=(20, 0.5)))
     handles = story.app.enqueue([story.task("nap").job(n) for n in range(count)])
 
     attempts = run_to_the_end(story, seconds, seed)

@@ -44,7 +44,7 @@ def look_after(broker: Broker, clock: Clock, hours: float) -> list[int]:
 
     It is the clock's time: a day takes as long as its chores do.
     """
-    broker.put_schedule(a_schedule("often", every=60.0))
+    broker.put(a_schedule("often", every=60.0))
     upkeep = Upkeep(broker, clock, "keeper", retention=RETENTION)
     turns = int(hours * HOUR / TURN)
     seen: list[int] = []

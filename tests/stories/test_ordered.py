@@ -69,7 +69,7 @@ def end_of(story: Story, handles: list[Any], policy: str) -> None:
         failed = [handle.id for handle in handles if handle.state() is State.FAILED]
         if policy == "skip" or not failed:
             return
-        story.broker.retry(failed)
+        story.broker.act("retry", failed)
     raise AssertionError("jobs failed again and again")
 
 
@@ -96,7 +96,7 @@ def violations(story: Story, keys: dict[int, str]) -> list[str]:
 
 
 def sweep(story: Story, policy: str, seconds: float, count: int, seed: int) -> None:
-    story.broker.set_rule(Rule(RuleKind.ORDER, queue="default", policy=policy))
+    story.broker.put(Rule(RuleKind.ORDER, queue="default", policy=policy))
     for _ in range(3):
         story.start(lease=1.0, processes=2, threads=4, grace=2.0)
     eventually(lambda: all(fleet.children() for fleet in story.fleets))
@@ -135,7 +135,7 @@ def test_no_job_starts_before_the_one_before_it_has_ended_for_long(
 
 def test_a_stuck_head_is_ended_by_its_timeout_and_the_next_one_starts(story: Story):
     """V45: with skip the queue goes on after the timeout of the head."""
-    story.broker.set_rule(Rule(RuleKind.ORDER, queue="default", policy="skip"))
+    story.broker.put(Rule(RuleKind.ORDER, queue="default", policy="skip"))
     stuck = story.task("sleep_for_ever").options(key="ada").enqueue()
     following = story.task("nap").options(key="ada").enqueue(1)
 

@@ -19,10 +19,10 @@ from penstock.broker.filter import Filter
 from penstock.broker.views import Note
 from penstock.enqueue.handle import Handle
 from penstock.job import failed, succeeded
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.testing.postgres import Server
 from penstock.worker import Worker
-from tests.factories import a_worker, claim, some_jobs
+from tests.factories import a_worker, claim, settled_and_claimed, some_jobs
 from tests.stories.conftest import Story, eventually
 from tests.stories.pooler import Pooler
 
@@ -117,13 +117,13 @@ def test_a_pause_that_nobody_can_be_told_of_is_obeyed(pooled):
     eventually(lambda: len(pooled.ledger("nap")) > 50)
 
     for _ in range(5):
-        pooled.broker.set_rule(Rule(RuleKind.PAUSE, task="nap"))
+        pooled.broker.put(Rule(RuleKind.PAUSE, task="nap"))
         returned = time.monotonic()
         time.sleep(0.3)
         late = [line for line in pooled.ledger("nap") if float(line[-1]) > returned]
         # One that is past its last look may be on its way to its first line.
         assert len(late) <= 2, late
-        pooled.broker.clear_rule(RuleKind.PAUSE, task="nap")
+        pooled.broker.clear(Rule, rule_id(RuleKind.PAUSE, task="nap"))
         count = len(pooled.ledger("nap"))
         eventually(lambda before=count: len(pooled.ledger("nap")) > before + 20)
 
@@ -133,24 +133,26 @@ def test_every_verb(pooler_url):
     broker, clock = app.broker, app.broker.clock
     jobs = [*some_jobs(clock, 5), *some_jobs(clock, 5, tags={"a": "b"})]
     broker.enqueue(jobs)
-    broker.set_rule(Rule(RuleKind.PAUSE, queue="other"))
+    broker.put(Rule(RuleKind.PAUSE, queue="other"))
     held = claim(broker, 6)
     assert len(held) == 6
     assert broker.renew([a_worker()], holding=[job.id for job in held]).cancelled == frozenset()
     assert broker.note(held[0], Note("progress", "", b"0.5"))
     assert broker.settle([(held[0], succeeded()), (held[1], failed("x"))]) == [True, True]
-    accepted, more = broker.settle_and_claim([(job, succeeded()) for job in held[2:]], a_worker())
+    accepted, more = settled_and_claimed(
+        broker, [(job, succeeded()) for job in held[2:]], a_worker()
+    )
     assert (accepted, len(more)) == ([True] * 4, 1)
-    assert broker.cancel([more[0].id]) == [more[0].id]
+    assert broker.act("cancel", [more[0].id]) == [more[0].id]
     assert broker.renew([a_worker()]).cancelled == {more[0].id}
     assert broker.recover(dead="worker-1") == 1
-    assert broker.retry([held[1].id]) == [held[1].id]
+    assert broker.act("retry", [held[1].id]) == [held[1].id]
     assert len(broker.find(Filter(), limit=100).jobs) == 10
-    assert broker.delete([jobs[-1].id]) in ([jobs[-1].id], [])
+    assert broker.act("delete", [jobs[-1].id]) in ([jobs[-1].id], [])
     assert broker.history()
     assert broker.why(jobs[0].id).sentence
-    assert broker.rules()
-    assert broker.clear_rule(RuleKind.PAUSE, queue="other")
+    assert broker.records(Rule)
+    assert broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="other"))
     assert broker.workers() == []
     transaction = broker.begin()
     assert transaction.connection.execute("select 1").fetchone() == (1,)

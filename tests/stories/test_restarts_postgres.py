@@ -13,6 +13,7 @@ from penstock import App, State, StoreUnreachable
 from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
 from penstock.testing.postgres import Server
+from tests.factories import claim_for
 from tests.stories.conftest import Load, Story, eventually
 
 
@@ -112,7 +113,7 @@ class Observer:
         while not self._over.is_set():
             with suppress(StoreUnreachable):
                 broker.renew([self._row], holding=())
-                while jobs := broker.claim(self._row, limit=7):
+                while jobs := claim_for(broker, self._row, limit=7):
                     self.again += [job.id for job in jobs if job.id in self.ended]
                     self.claimed |= dict.fromkeys([job.id for job in jobs], time.monotonic())
                     pairs = [(job, succeeded(b"1")) for job in jobs]

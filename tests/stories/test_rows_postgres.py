@@ -22,8 +22,8 @@ import pytest
 from penstock import State
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import put_back, succeeded, try_again
-from penstock.rules.rule import Rule, RuleKind
-from tests.factories import a_job, a_worker, begun, claim, settle, some_jobs
+from penstock.rules.rule import Rule, RuleKind, rule_id
+from tests.factories import a_job, a_worker, begun, claim, claim_for, settle, some_jobs
 from tests.stories.conftest import Story, eventually
 
 PAUSE = Rule(RuleKind.PAUSE, queue="default")
@@ -81,7 +81,7 @@ def test_d1_nothing_searches_through_what_cannot_run_for_a_minute(story):
 
 def test_d2_a_producer_and_a_worker_are_all_it_takes(story):
     """D2: delayed, retried and unpaused jobs run with no scheduler beside them."""
-    story.broker.set_rule(Rule(RuleKind.PAUSE, task="crunch"))
+    story.broker.put(Rule(RuleKind.PAUSE, task="crunch"))
     story.start()
     delayed = story.task("nap").options(delay=1).enqueue(1)
     retried = story.task("stumble").enqueue(2)
@@ -90,7 +90,7 @@ def test_d2_a_producer_and_a_worker_are_all_it_takes(story):
     assert delayed.result(timeout=60) == 1
     assert retried.result(timeout=60) == 2
     assert paused.state() is State.READY
-    story.broker.clear_rule(RuleKind.PAUSE, task="crunch")
+    story.broker.clear(Rule, rule_id(RuleKind.PAUSE, task="crunch"))
     assert paused.result(timeout=60)[0] == 3
 
 
@@ -159,9 +159,9 @@ def test_d7_queue_and_task_pick_exactly_one_handler(broker, clock):
     newer = a_job(clock, queue="one", version=2)
     broker.enqueue([one, other, newer])
 
-    assert [job.id for job in broker.claim(a_worker("a"), ["one"], 10)] == [one.id]
-    assert [job.id for job in broker.claim(a_worker("b"), ["other"], 10)] == [other.id]
-    assert broker.claim(a_worker("c", tasks={"mail:sweep": 1}), None, 10) == []
+    assert [job.id for job in claim_for(broker, a_worker("a"), ["one"], 10)] == [one.id]
+    assert [job.id for job in claim_for(broker, a_worker("b"), ["other"], 10)] == [other.id]
+    assert claim_for(broker, a_worker("c", tasks={"mail:sweep": 1}), None, 10) == []
     assert broker.get(newer.id).state is State.READY
 
 
@@ -198,7 +198,7 @@ def test_d12_a_hint_about_nothing_is_harmless(story):
     fleet = story.start()
     assert story.task("nap").enqueue(1).result(timeout=60) == 1
     gone = story.task("nap").options(delay=0.5).enqueue(2)
-    assert story.broker.delete([gone.id]) == [gone.id]
+    assert story.broker.act("delete", [gone.id]) == [gone.id]
     with psycopg.connect(story.url, autocommit=True) as connection:
         for said in ("12345", "what is this", "", "," * 100, str(2**70)):
             connection.execute("select pg_notify('penstock', %s)", (said,))
@@ -246,7 +246,7 @@ def test_d14_a_job_that_is_held_is_left_alone_until_the_lease_ran_out(broker, cl
 def test_d15_a_paused_job_stays_and_nobody_is_handed_it(broker, clock):
     """D15."""
     broker.enqueue(some_jobs(clock, 5))
-    broker.set_rule(PAUSE)
+    broker.put(PAUSE)
 
     assert claim(broker, 10) == []
     [count] = broker.count()
@@ -278,12 +278,12 @@ def test_d16_nine_times_sent_and_ten_workers_make_one_run(story, clock):
 
 CHECKS: dict[str, tuple[Callable, Callable]] = {
     "paused": (
-        lambda broker, clock, job: broker.set_rule(PAUSE),
-        lambda broker, clock, job: broker.clear_rule(RuleKind.PAUSE, queue="default"),
+        lambda broker, clock, job: broker.put(PAUSE),
+        lambda broker, clock, job: broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="default")),
     ),
     "blocked": (
-        lambda broker, clock, job: broker.set_rule(Rule(RuleKind.BLOCK, task="mail:send")),
-        lambda broker, clock, job: broker.clear_rule(RuleKind.BLOCK, task="mail:send"),
+        lambda broker, clock, job: broker.put(Rule(RuleKind.BLOCK, task="mail:send")),
+        lambda broker, clock, job: broker.clear(Rule, rule_id(RuleKind.BLOCK, task="mail:send")),
     ),
     "held": (
         lambda broker, clock, job: claim(broker, worker="other"),

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from datetime import datetime
 
-from penstock.schedules.schedule import slot_id, slots_after
+from penstock.schedules.schedule import Schedule, slot_id, slots_after
 from tests.stories.conftest import Story, eventually
 
 APP = """
@@ -42,7 +42,7 @@ def slots_decided(story: Story) -> list[tuple[str, float, int]]:
 
 
 def assert_each_slot_once(story: Story) -> None:
-    [schedule] = story.broker.schedules()
+    [schedule] = story.broker.records(Schedule)
     following = slots_after(schedule, schedule.starts_at - 1)
     expected: list[float] = []
     while not expected or expected[-1] < schedule.decided_until:
@@ -90,8 +90,8 @@ def test_after_an_outage_of_all_workers_the_slots_are_decided_once(story: Story)
     time.sleep(3)
 
     story.start()
-    [before] = story.broker.schedules()
-    eventually(lambda: story.broker.schedules()[0].decided_until > before.decided_until + 2)
+    [before] = story.broker.records(Schedule)
+    eventually(lambda: story.broker.records(Schedule)[0].decided_until > before.decided_until + 2)
     story.app.schedules.pause("tick")
 
     assert_each_slot_once(story)

@@ -281,7 +281,7 @@ def test_a_task_that_may_not_run_says_why(app, work):
     from penstock.rules.rule import Rule, RuleKind
 
     with app.testing() as t:
-        t.broker.set_rule(Rule(RuleKind.PAUSE, task="work"))
+        t.broker.put(Rule(RuleKind.PAUSE, task="work"))
 
         with pytest.raises(AssertionError, match=r"did not run: .*paused"):
             t.assert_idempotent(work, state=lambda: None)

@@ -21,6 +21,7 @@ from penstock import (
     current_job,
     use,
 )
+from penstock.rules.rule import rule_id
 
 
 @dataclass
@@ -354,10 +355,10 @@ def test_paused_jobs_stay_until_they_are_resumed(app):
 
     with app.testing() as t:
         send.enqueue()
-        t.broker.set_rule(Rule(RuleKind.PAUSE, queue="mail"))
+        t.broker.put(Rule(RuleKind.PAUSE, queue="mail"))
         assert t.drain() == []
 
-        t.broker.clear_rule(RuleKind.PAUSE, queue="mail")
+        t.broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="mail"))
 
         assert len(t.drain()) == 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import App, State
 from penstock.job import succeeded, try_again
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.factories import a_job, a_worker, begun, claim, settle, some_jobs
 
 JUMPS = [3600, -3600, 86400, -86400]
@@ -125,14 +125,14 @@ def test_a_retry_set_before_a_jump_follows_the_wall_clock(broker, clock, jump):
 @pytest.mark.parametrize("jump", [-3600, -86400])
 def test_a_pause_without_an_end_holds_through_a_jump(broker, clock, jump):
     broker.enqueue([a_job(clock)])
-    broker.set_rule(Rule(RuleKind.PAUSE, task="mail:send"))
+    broker.put(Rule(RuleKind.PAUSE, task="mail:send"))
 
     clock.jump(jump)
     assert claim(broker) == []
     clock.jump(-2 * jump)
     assert claim(broker) == []
 
-    assert broker.clear_rule(RuleKind.PAUSE, task="mail:send")
+    assert broker.clear(Rule, rule_id(RuleKind.PAUSE, task="mail:send"))
     assert len(claim(broker)) == 1
 
 

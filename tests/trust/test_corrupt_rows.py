@@ -10,6 +10,7 @@ from penstock import App, State
 from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
 from penstock.rules.rule import Rule, RuleKind
+from tests.factories import claim_for
 
 GARBAGE = b"\x00\xff\xfe{[\x80"
 
@@ -190,7 +191,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_an_edit_by_hand_that_makes_no_sense_is_refused_by_the_file(app, testing, mistake):
     enqueue(app, "parcel", 1)
-    testing.broker.claim(WorkerRow(id="other", tasks=app.known_tasks()))
+    claim_for(testing.broker, WorkerRow(id="other", tasks=app.known_tasks()))
     ids = enqueue(app, "row", 2) + enqueue(app, "parcel", 2)
 
     with pytest.raises(sqlite3.IntegrityError):
@@ -225,11 +226,11 @@ LEASES = {
 def test_a_damaged_lease_does_not_stop_recovery_of_the_others(app, testing, change):
     enqueue(app, "parcel", 3)
     dead = WorkerRow(id="dead", tasks=app.known_tasks())
-    assert len(testing.broker.claim(dead, limit=3)) == 3
+    assert len(claim_for(testing.broker, dead, limit=3)) == 3
     damage(testing, f"update penstock_lease set {change}")
     testing.clock.advance(seconds=1)
     good = enqueue(app, "parcel", 3)
-    assert len(testing.broker.claim(dead, limit=3)) == 3
+    assert len(claim_for(testing.broker, dead, limit=3)) == 3
 
     testing.clock.advance(seconds=60)
     testing.broker.recover()
@@ -253,7 +254,7 @@ HISTORY = {
 def test_a_damaged_history_row_does_not_hide_the_others(app, testing, change):
     ids = enqueue(app, "parcel", 3)
     testing.drain()
-    testing.broker.set_rule(Rule(RuleKind.PAUSE, queue="q"))
+    testing.broker.put(Rule(RuleKind.PAUSE, queue="q"))
     damage(testing, f"update penstock_history set {change} where position = 2")
 
     events = testing.broker.history()

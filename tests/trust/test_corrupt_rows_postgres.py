@@ -12,6 +12,7 @@ import pytest
 from penstock import App, State
 from penstock.broker.views import WorkerRow
 from penstock.rules.rule import Rule, RuleKind
+from tests.factories import claim_for
 from tests.trust.test_corrupt_rows import enqueue, everything_can_be_looked_at
 
 GARBAGE = b"\x00\xff\xfe{[\x80"
@@ -156,11 +157,11 @@ LEASES = {
 def test_a_damaged_lease_does_not_stop_recovery_of_the_others(app, testing, change):
     enqueue(app, "parcel", 3)
     dead = WorkerRow(id="dead", tasks=app.known_tasks())
-    assert len(testing.broker.claim(dead, limit=3)) == 3
+    assert len(claim_for(testing.broker, dead, limit=3)) == 3
     damage(testing, "lease", change)
     testing.clock.advance(seconds=1)
     good = enqueue(app, "parcel", 3)
-    assert len(testing.broker.claim(dead, limit=3)) == 3
+    assert len(claim_for(testing.broker, dead, limit=3)) == 3
 
     testing.clock.advance(seconds=60)
     testing.broker.recover()
@@ -183,7 +184,7 @@ HISTORY = {
 def test_a_damaged_history_row_does_not_hide_the_others(app, testing, change):
     ids = enqueue(app, "parcel", 3)
     testing.drain()
-    testing.broker.set_rule(Rule(RuleKind.PAUSE, queue="q"))
+    testing.broker.put(Rule(RuleKind.PAUSE, queue="q"))
     damage(testing, "history", change, f"job = '{ids[1]}'")
 
     events = testing.broker.history()

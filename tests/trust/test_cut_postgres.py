@@ -30,6 +30,7 @@ from tests.factories import (
     claim,
     history_of,
     part,
+    settle_and_claim_for,
     some_jobs,
 )
 from tests.stories.conftest import Story, eventually
@@ -304,7 +305,7 @@ def test_a_settle_that_claims_on_the_way(proxy, far, clock, where):
         proxy.cut_nth(number, where)
         more: list[Job] = []
         try:
-            accepted, more = far.settle_and_claim(pairs, a_worker(), limit=2)
+            accepted, more = settle_and_claim_for(far, pairs, a_worker(), limit=2)
             assert accepted == [True] * 3
         except StoreUnreachable:
             proxy.heal()
@@ -386,7 +387,7 @@ def test_an_app_tells_its_callers_apart_what_is_known_from_what_is_not(proxy):
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_slot_of_a_schedule(proxy, far, clock, postgres_broker, where):
     """Whoever looks again sees whether it was decided: one job for it, one row of history."""
-    far.put_schedule(a_schedule(every=60.0))
+    far.put(a_schedule(every=60.0))
     timetable = Timetable(far, clock, dict)
     timetable.turn()
     seen: Counter[str] = Counter()

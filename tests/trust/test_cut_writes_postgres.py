@@ -48,11 +48,11 @@ def test_a_publish(
         proxy.cut_nth(number, where, times)
 
         with suppress(UnknownOutcome, StoreUnreachable):
-            far.publish(write, {"0/1": 5})
+            far.commit_write(write, {"0/1": 5})
         proxy.heal()
 
         assert how_many(postgres_broker, jobs) in {0, 5}
-        assert far.publish(write, {"0/1": 5}) == 5
+        assert far.commit_write(write, {"0/1": 5}) == 5
         assert run_all(postgres_broker, clock) == {job.id: 1 for job in jobs}
 
 
@@ -74,5 +74,5 @@ def test_a_stage(
         proxy.heal()
         far.stage(f"write-{number}", "0/1", jobs)
 
-        assert far.publish(f"write-{number}", {"0/1": 5}) == 5
+        assert far.commit_write(f"write-{number}", {"0/1": 5}) == 5
         assert run_all(postgres_broker, clock) == {job.id: 1 for job in jobs}

@@ -17,7 +17,7 @@ import pytest
 from penstock import App
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job, succeeded
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -48,14 +48,14 @@ def sessions(url: str) -> set[int]:
 def test_a_child_that_uses_the_store_does_not_disturb_the_parent(postgres_store_url):
     broker = PostgresBroker(postgres_store_url)
     broker.enqueue([Job(task="mail:send")])
-    broker.rules_version()  # and listens
+    broker.traits.rules_version()  # and listens
     before = sessions(postgres_store_url)
 
     def use() -> None:
         broker.enqueue([Job(task="mail:send"), Job(task="mail:sweep")])
-        [job] = broker.claim(a_worker("child", tasks={"mail:sweep": 1}), limit=5)
+        [job] = claim_for(broker, a_worker("child", tasks={"mail:sweep": 1}), limit=5)
         assert broker.settle([(job, succeeded())]) == [True]
-        assert broker.rules_version() is not None
+        assert broker.traits.rules_version() is not None
         broker.wait(None, 0.05)
         broker.close()
 
@@ -63,8 +63,8 @@ def test_a_child_that_uses_the_store_does_not_disturb_the_parent(postgres_store_
 
     assert codes == [0, 0, 0]
     assert before <= sessions(postgres_store_url)
-    assert broker.store.ear.hears
-    jobs = broker.claim(a_worker(), limit=10)
+    assert broker.store.listener.hears
+    jobs = claim_for(broker, a_worker(), limit=10)
     assert len(jobs) == 4
     assert all(broker.settle([(job, succeeded()) for job in jobs]))
     broker.close()
@@ -79,7 +79,7 @@ def test_a_child_that_only_ends_does_not_disturb_the_parent(postgres_store_url):
     assert in_child(broker.close) == 0
 
     assert sessions(postgres_store_url) == before
-    assert len(broker.claim(a_worker())) == 1
+    assert len(claim_for(broker, a_worker())) == 1
     broker.close()
 
 
@@ -107,7 +107,7 @@ def test_a_fork_while_a_thread_of_the_parent_is_in_a_call(postgres_store_url):
 
     assert codes == [0] * 10
     jobs = []
-    while claimed := broker.claim(a_worker(), limit=1000):
+    while claimed := claim_for(broker, a_worker(), limit=1000):
         jobs += claimed
     assert sorted(job.id for job in jobs if job.task == "mail:send") == sorted(stored)
     assert sum(job.task == "mail:sweep" for job in jobs) == 10
@@ -137,7 +137,7 @@ def test_a_pool_of_forked_processes(postgres_store_url):
         pool.join()
 
     assert len(set(ids)) == 121
-    jobs = app.broker.claim(a_worker(), limit=1000)
+    jobs = claim_for(app.broker, a_worker(), limit=1000)
     assert {job.id for job in jobs} == set(ids)
     app.close()
     _app = None

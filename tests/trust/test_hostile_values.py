@@ -12,7 +12,7 @@ from penstock import App, JobFailed, Refused, State
 from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
 from penstock.job import Job, succeeded
-from tests.factories import a_job
+from tests.factories import a_job, claim_for
 
 LIMIT = 256 * 1024
 
@@ -275,7 +275,7 @@ def test_names_from_elsewhere_are_kept_as_they_are(stored, clock, name):
     stored.enqueue([job])
     worker = WorkerRow(id=name, tasks={name: 1}, tags=frozenset({"gpu"}), host=name)
 
-    [claimed] = stored.claim(worker, [name])
+    [claimed] = claim_for(stored, worker, [name])
 
     assert (claimed.task, claimed.queue, claimed.key) == (name, name, name)
     assert claimed.tags == {name: name}
@@ -332,7 +332,7 @@ def test_two_thousand_queues_are_no_trouble(stored, clock):
     stored.enqueue(jobs)
     worker = WorkerRow(id="w", tasks={"mail:send": 1})
 
-    claimed = stored.claim(worker, limit=2000)
+    claimed = claim_for(stored, worker, limit=2000)
 
     assert len({job.queue for job in claimed}) == 2000
     assert all(stored.settle([(job, succeeded()) for job in claimed]))

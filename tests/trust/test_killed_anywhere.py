@@ -20,9 +20,17 @@ from penstock.broker.views import Note
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import Unique, failed, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind
-from penstock.schedules.schedule import plan
+from penstock.schedules.schedule import Schedule, plan
 from penstock.testing.clock import Clock
-from tests.factories import a_job, a_schedule, a_worker, begun, some_jobs
+from tests.factories import (
+    a_job,
+    a_schedule,
+    a_worker,
+    begun,
+    claim_for,
+    settle_and_claim_for,
+    some_jobs,
+)
 from tests.trust.dying import act
 
 NOW = 1_800_000_000.0
@@ -46,17 +54,17 @@ class World:
         ]
         self.ended = a_job(self.clock, task="media:resize", tags={"tenant": "c"})
         broker.enqueue([self.ended])
-        [job] = broker.claim(a_worker("worker-0"))
+        [job] = claim_for(broker, a_worker("worker-0"))
         broker.settle([(job, begun(failed("ValueError"), NOW))])
         broker.enqueue([*self.held, *self.tagged, *self.parcel, self.later, self.unique])
         tasks = {"mail:send": 1}
-        self.claimed = broker.claim(a_worker(tasks=tasks), limit=10)
+        self.claimed = claim_for(broker, a_worker(tasks=tasks), limit=10)
         assert len(self.claimed) == 10
-        self.schedule = broker.put_schedule(a_schedule(at_once=True))
+        self.schedule = broker.put(a_schedule(at_once=True))
         staged = [*some_jobs(self.clock, 5), a_job(self.clock, key="ada", tags={"tenant": "d"})]
         broker.stage("write-1", "0/1", staged)
         broker.stage("write-1", "0/2", some_jobs(self.clock, 3))
-        broker.set_mark(Mark(lake="lake-1", hold=0.0))
+        broker.put(Mark(lake="lake-1", hold=0.0))
         broker.close()
 
 
@@ -75,30 +83,30 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
     "enqueue": lambda broker, world: broker.enqueue(world.fresh),
     "enqueue in part known": lambda broker, world: broker.enqueue([*world.parcel, *world.fresh]),
     "enqueue a batch": lambda broker, world: broker.enqueue(world.fresh, batch=Batch("b", 0)),
-    "claim": lambda broker, world: broker.claim(a_worker("worker-2"), limit=4),
+    "claim": lambda broker, world: claim_for(broker, a_worker("worker-2"), limit=4),
     "settle": lambda broker, world: broker.settle(outcomes(world)),
-    "settle and claim": lambda broker, world: broker.settle_and_claim(
-        outcomes(world), a_worker(), limit=4
+    "settle and claim": lambda broker, world: settle_and_claim_for(
+        broker, outcomes(world), a_worker(), limit=4
     ),
     "note": lambda broker, world: broker.note(world.claimed[0], Note("progress", "", b"0.5")),
     "recover": lambda broker, world: broker.recover(dead="worker-1"),
-    "cancel": lambda broker, world: broker.cancel(
-        [world.parcel[2].id, world.claimed[0].id, world.later.id, world.unique.id]
+    "cancel": lambda broker, world: broker.act(
+        "cancel", [world.parcel[2].id, world.claimed[0].id, world.later.id, world.unique.id]
     ),
-    "retry": lambda broker, world: broker.retry([world.ended.id, world.later.id]),
-    "delete": lambda broker, world: broker.delete(
-        [world.parcel[3].id, world.ended.id, world.later.id]
+    "retry": lambda broker, world: broker.act("retry", [world.ended.id, world.later.id]),
+    "delete": lambda broker, world: broker.act(
+        "delete", [world.parcel[3].id, world.ended.id, world.later.id]
     ),
-    "set a rule": lambda broker, world: broker.set_rule(Rule(RuleKind.PAUSE, queue="default")),
-    "put a schedule": lambda broker, world: broker.put_schedule(a_schedule("another")),
-    "change a schedule": lambda broker, world: broker.put_schedule(a_schedule(every=5.0)),
-    "clear a schedule": lambda broker, world: broker.clear_schedule("hourly"),
+    "set a rule": lambda broker, world: broker.put(Rule(RuleKind.PAUSE, queue="default")),
+    "put a schedule": lambda broker, world: broker.put(a_schedule("another")),
+    "change a schedule": lambda broker, world: broker.put(a_schedule(every=5.0)),
+    "clear a schedule": lambda broker, world: broker.clear(Schedule, "hourly"),
     "decide a slot": lambda broker, world: broker.decide_schedule(world.schedule, decisions(world)),
-    "set a mark": lambda broker, world: broker.set_mark(Mark(lake="lake-2")),
-    "clear a mark": lambda broker, world: broker.clear_mark("lake-1"),
+    "set a mark": lambda broker, world: broker.put(Mark(lake="lake-2")),
+    "clear a mark": lambda broker, world: broker.clear(Mark, "lake-1"),
     "renew": lambda broker, world: broker.renew([a_worker()], holding=[world.claimed[0].id]),
     "stage": lambda broker, world: broker.stage("write-2", "0/1", world.fresh),
-    "publish": lambda broker, world: broker.publish("write-1", {"0/1": 6}),
+    "publish": lambda broker, world: broker.commit_write("write-1", {"0/1": 6}),
     "discard": lambda broker, world: broker.discard("write-1"),
     "prune": lambda broker, world: broker.prune(NOW + 1),
 }
@@ -114,9 +122,9 @@ def picture(path: Path, world: World) -> dict[str, Any]:
             for job in jobs
         ],
         "counts": broker.count(),
-        "rules": broker.rules(),
-        "schedules": broker.schedules(),
-        "marks": broker.marks(),
+        "rules": broker.records(Rule),
+        "schedules": broker.records(Schedule),
+        "marks": broker.records(Mark),
         "history": broker.history(),
         "batch": broker.enqueue([], batch=Batch("b")).batch,
         "notes": [broker.notes(job.id) for job in jobs],
@@ -168,7 +176,7 @@ def test_what_was_cut_off_can_be_sent_again(tmp_path):
 
         broker = SqliteBroker(path, clock=world.clock)
         broker.enqueue(world.fresh)
-        claimed = broker.claim(a_worker("worker-2", tasks={"media:resize": 1}), limit=100)
+        claimed = claim_for(broker, a_worker("worker-2", tasks={"media:resize": 1}), limit=100)
         assert sorted(job.id for job in claimed) == sorted(job.id for job in world.fresh)
         broker.close()
         if status == 0:

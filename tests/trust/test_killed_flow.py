@@ -17,7 +17,7 @@ from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
 from penstock.job import failed, succeeded
 from penstock.testing.clock import Clock
-from tests.factories import a_flow, a_worker, begun, claim, part
+from tests.factories import a_flow, a_worker, begun, claim, claim_for, part, settle_and_claim_for
 from tests.trust.dying import act
 
 NOW = 1_800_000_000.0
@@ -39,11 +39,11 @@ class World:
         self.asked.send(broker)
         self.open.send(broker)
         self.lost.send(broker)
-        [bad, *others] = broker.claim(a_worker(), ["bad"], 10)
+        [bad, *others] = claim_for(broker, a_worker(), ["bad"], 10)
         broker.settle([(bad, begun(failed("no"), NOW))])
         broker.settle([(job, begun(succeeded(b"1"), NOW)) for job in others])
         self.failed = bad.id
-        self.claimed = broker.claim(a_worker(), ["open"], 10)
+        self.claimed = claim_for(broker, a_worker(), ["open"], 10)
         assert len(self.claimed) == 3
         broker.close()
 
@@ -64,13 +64,13 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
     "enqueue": lambda broker, world: world.fresh.send(broker),
     "free": lambda broker, world: world.settle(broker, succeeded(b"1")),
     "cancel the rest": lambda broker, world: world.settle(broker, failed("no")),
-    "settle and claim": lambda broker, world: broker.settle_and_claim(
-        [(job, succeeded()) for job in world.claimed], a_worker(), ["open"], 4
+    "settle and claim": lambda broker, world: settle_and_claim_for(
+        broker, [(job, succeeded()) for job in world.claimed], a_worker(), ["open"], 4
     ),
     "lapse": lambda broker, world: broker.recover(dead="worker-1"),
-    "cancel": lambda broker, world: broker.cancel(world.open.ids("middle", "last")),
-    "delete": lambda broker, world: broker.delete(world.open.ids("middle", "anyway")),
-    "retry": lambda broker, world: broker.retry([world.failed]),
+    "cancel": lambda broker, world: broker.act("cancel", world.open.ids("middle", "last")),
+    "delete": lambda broker, world: broker.act("delete", world.open.ids("middle", "anyway")),
+    "retry": lambda broker, world: broker.act("retry", [world.failed]),
     "signal": lambda broker, world: broker.signal("approve", b"1"),
     "prune": lambda broker, world: broker.prune(NOW + 1),
 }

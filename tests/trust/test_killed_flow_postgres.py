@@ -18,7 +18,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import ENDED, failed, succeeded
 from penstock.testing.clock import Clock
-from tests.factories import Parts, a_flow, a_worker, begun, part
+from tests.factories import Parts, a_flow, a_worker, begun, claim_for, part
 from tests.stories.conftest import eventually
 from tests.stories.proxy import Proxy
 
@@ -51,7 +51,7 @@ def work_on(broker: Broker, clock: Clock, flow: Parts, worker: str) -> None:
     """From the producer's call to the last end; one job of the first level fails."""
     flow.send(broker)
     bad = flow.ids("first")[1]
-    while jobs := broker.claim(a_worker(worker), None, 2):
+    while jobs := claim_for(broker, a_worker(worker), None, 2):
         outcomes = [failed("ValueError") if job.id == bad else succeeded(b"1") for job in jobs]
         pairs = zip(jobs, outcomes, strict=True)
         assert all(broker.settle([(job, begun(end, clock.now())) for job, end in pairs]))

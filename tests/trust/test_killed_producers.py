@@ -21,6 +21,7 @@ from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import Job, succeeded
+from tests.factories import claim_for
 from tests.stories.conftest import eventually
 
 PROGRAM = Path(__file__).parent / "programs" / "producer.py"
@@ -71,7 +72,7 @@ def run_all(url: str) -> list[str]:
     broker = open_broker(url)
     worker = WorkerRow(id="w", tasks={"load": 1, "load_tagged": 1, "load_detached": 1})
     ran: list[str] = []
-    while jobs := broker.claim(worker, limit=1000):
+    while jobs := claim_for(broker, worker, limit=1000):
         assert all(broker.settle([(job, succeeded()) for job in jobs]))
         ran += [job.id for job in jobs]
     broker.close()

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from penstock.job import State, failed, put_back, succeeded, try_again
-from tests.factories import a_worker, begun, claim, history_of, some_jobs
+from tests.factories import a_worker, begun, claim, history_of, settled_and_claimed, some_jobs
 
 OUTCOMES = {
     "succeeded": lambda now: succeeded(b"1"),
@@ -54,7 +54,7 @@ def test_the_number_of_a_lost_lease_given_to_another_worker(
 
     pairs = [(job, begun(OUTCOMES[outcome](clock.now()), clock.now())) for job in lost]
     if together:
-        accepted, _ = broker.settle_and_claim(pairs, a_worker("worker-1"), limit=0)
+        accepted, _ = settled_and_claimed(broker, pairs, a_worker("worker-1"), limit=0)
     else:
         accepted = broker.settle(pairs)
 

@@ -20,7 +20,7 @@ from penstock import App, State
 from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.factories import a_job, claim, some_jobs
 
 PROGRAM = Path(__file__).parent / "programs" / "starts.py"
@@ -101,11 +101,11 @@ def pause_again_and_again(ticks: Ticks, task: str, rounds: int) -> None:
     for turn in range(rounds):
         ticks.enqueue(task, 2000)
         time.sleep(0.01 + 0.003 * (turn % 7))
-        ticks.broker.set_rule(Rule(PAUSE, queue="ticks"))
+        ticks.broker.put(Rule(PAUSE, queue="ticks"))
         returned = time.time()
         time.sleep(0.05)
         windows.append((returned, time.time()))
-        assert ticks.broker.clear_rule(PAUSE, queue="ticks")
+        assert ticks.broker.clear(Rule, rule_id(PAUSE, queue="ticks"))
     ticks.until(lambda: ticks.left() == 0)
 
     starts = ticks.starts()
@@ -165,7 +165,7 @@ def test_a_job_that_runs_goes_on_and_the_next_does_not_start(ticks):
     ticks.enqueue("slow", 30)
     ticks.until(lambda: len(ticks.starts()) > 1)
 
-    ticks.broker.set_rule(Rule(PAUSE, task="slow"))
+    ticks.broker.put(Rule(PAUSE, task="slow"))
     started = len(ticks.starts())
     ticks.until(lambda: sum(count.running for count in ticks.broker.count()) == 0)
 
@@ -179,14 +179,14 @@ def test_a_job_that_runs_goes_on_and_the_next_does_not_start(ticks):
 
 def test_1500_jobs_enqueued_while_paused_all_run_and_once(ticks):
     """D33, D34, D49: nothing is left behind by a limit on how many are resumed."""
-    ticks.broker.set_rule(Rule(PAUSE, queue="ticks"))
+    ticks.broker.put(Rule(PAUSE, queue="ticks"))
     before = len(ticks.starts())
     ticks.enqueue("tick", 1500)
     time.sleep(0.2)
     assert len(ticks.starts()) == before
     assert ticks.left() == 1500
 
-    ticks.broker.clear_rule(PAUSE, queue="ticks")
+    ticks.broker.clear(Rule, rule_id(PAUSE, queue="ticks"))
     ticks.until(lambda: ticks.left() == 0)
 
     assert sorted(start.n for start in ticks.starts()) == list(range(1501))
@@ -195,7 +195,7 @@ def test_1500_jobs_enqueued_while_paused_all_run_and_once(ticks):
 def test_nine_resumes_in_a_row_and_nine_at_once_make_one_run_each(ticks):
     """D35."""
     for at_once in (False, True):
-        ticks.broker.set_rule(Rule(PAUSE, queue="ticks"))
+        ticks.broker.put(Rule(PAUSE, queue="ticks"))
         ticks.enqueue("tick", 500)
 
         resumes = [
@@ -219,8 +219,8 @@ def test_quick_pauses_and_resumes_from_many_sides_lose_and_double_nothing(ticks)
 
     def flip() -> None:
         for _ in range(15):
-            ticks.broker.set_rule(Rule(PAUSE, queue="ticks"))
-            ticks.broker.clear_rule(PAUSE, queue="ticks")
+            ticks.broker.put(Rule(PAUSE, queue="ticks"))
+            ticks.broker.clear(Rule, rule_id(PAUSE, queue="ticks"))
 
     threads = [threading.Thread(target=flip) for _ in range(3)]
     for thread in threads:
@@ -234,24 +234,24 @@ def test_quick_pauses_and_resumes_from_many_sides_lose_and_double_nothing(ticks)
 
 def test_a_pause_longer_than_any_retention_loses_nothing(broker, clock):
     """D37."""
-    broker.set_rule(Rule(PAUSE, task="mail:send"))
+    broker.put(Rule(PAUSE, task="mail:send"))
     jobs = some_jobs(clock, 20)
     broker.enqueue(jobs)
 
     clock.advance(days=30)
     broker.prune(clock.now() - 14 * 86400)
     assert claim(broker, 100) == []
-    broker.clear_rule(PAUSE, task="mail:send")
+    broker.clear(Rule, rule_id(PAUSE, task="mail:send"))
 
     assert {job.id for job in claim(broker, 100)} == {job.id for job in jobs}
 
 
 def test_resuming_what_is_empty_or_was_never_paused_is_no_error(broker, clock):
     """D50."""
-    assert broker.clear_rule(PAUSE, queue="nothing here") is False
-    broker.set_rule(Rule(PAUSE, queue="empty"))
+    assert broker.clear(Rule, rule_id(PAUSE, queue="nothing here")) is False
+    broker.put(Rule(PAUSE, queue="empty"))
 
-    assert broker.clear_rule(PAUSE, queue="empty") is True
+    assert broker.clear(Rule, rule_id(PAUSE, queue="empty")) is True
 
 
 @pytest.mark.parametrize("order", [("pause", "block"), ("block", "pause")])
@@ -260,12 +260,12 @@ def test_block_wins_and_removing_one_leaves_the_other(broker, clock, order, remo
     """D57, in all four orders."""
     broker.enqueue([a_job(clock)])
     for kind in order:
-        broker.set_rule(Rule(RuleKind(kind), task="mail:send"))
+        broker.put(Rule(RuleKind(kind), task="mail:send"))
 
-    broker.clear_rule(RuleKind(removed), task="mail:send")
+    broker.clear(Rule, rule_id(RuleKind(removed), task="mail:send"))
     assert claim(broker) == []
     other = ({"pause", "block"} - {removed}).pop()
-    broker.clear_rule(RuleKind(other), task="mail:send")
+    broker.clear(Rule, rule_id(RuleKind(other), task="mail:send"))
 
     assert len(claim(broker)) == 1
 
@@ -274,9 +274,9 @@ def test_a_pause_set_twice_is_taken_back_once(broker, clock):
     """D58."""
     broker.enqueue([a_job(clock)])
     for _ in range(2):
-        broker.set_rule(Rule(PAUSE, task="mail:send"))
-    assert len(broker.rules()) == 1
+        broker.put(Rule(PAUSE, task="mail:send"))
+    assert len(broker.records(Rule)) == 1
 
-    broker.clear_rule(PAUSE, task="mail:send")
+    broker.clear(Rule, rule_id(PAUSE, task="mail:send"))
 
     assert len(claim(broker)) == 1

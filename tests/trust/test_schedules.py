@@ -77,7 +77,7 @@ def test_each_slot_has_one_job_and_one_decision(store_url, begins):
             rows += page
         said = [(row, json.loads(row.data)) for row in rows if row.kind == "schedule"]
         jobs = {job.id for job in _all_jobs(broker)}
-        for schedule in broker.schedules():
+        for schedule in broker.records(Schedule):
             slots = all_slots(schedule)
             own = [(row, data) for row, data in said if data["schedule"] == schedule.name]
             own = [(row, data) for row, data in own if "slot" in data]
@@ -96,18 +96,18 @@ def test_each_slot_has_one_job_and_one_decision(store_url, begins):
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"name": 7}', '{"name":"a","job":{}}'])
 def test_one_that_is_damaged_is_left_out_until_it_is_put_again(stored, clock, damage):
-    good, bad = stored.put_schedule(a_schedule("good")), stored.put_schedule(a_schedule("bad"))
+    good, bad = stored.put(a_schedule("good")), stored.put(a_schedule("bad"))
     table = "penstock.schedule" if "Postgres" in type(stored).__name__ else "penstock_schedule"
     mark = "%s" if "." in table else "?"
     with stored.store.writing() as db:
         db.execute(f"update {table} set declared = {mark} where name = 'bad'", (damage,))
 
-    assert stored.schedules() == [good]
+    assert stored.records(Schedule) == [good]
     assert stored.decide_schedule(bad, [Decision(says="paused")]) is False
 
-    again = stored.put_schedule(a_schedule("bad"))
+    again = stored.put(a_schedule("bad"))
 
-    assert stored.schedules() == [again, good]
+    assert stored.records(Schedule) == [again, good]
 
 
 def _all_jobs(broker):

@@ -84,7 +84,7 @@ def test_after_it_failed(broker, jobs):
 
 def test_after_it_was_deleted(broker, jobs):
     broker.enqueue(jobs)
-    broker.delete(ids(jobs))
+    broker.act("delete", ids(jobs))
 
     assert broker.enqueue(jobs).known == set(ids(jobs))
 
@@ -94,7 +94,7 @@ def test_after_it_was_deleted(broker, jobs):
 
 def test_after_it_was_cancelled(broker, jobs):
     broker.enqueue(jobs)
-    broker.cancel(ids(jobs))
+    broker.act("cancel", ids(jobs))
 
     assert broker.enqueue(jobs).known == set(ids(jobs))
 
@@ -222,7 +222,7 @@ def test_with_what_a_parcel_once_held_partly_claimed_and_partly_settled(broker, 
     settled = claim(broker, 30)
     broker.settle([(job, succeeded()) for job in settled])
     held = claim(broker, 30)
-    broker.cancel([job.id for job in jobs[80:90]])
+    broker.act("cancel", [job.id for job in jobs[80:90]])
 
     parcels, rest = pack(jobs)
     assert rest == []

@@ -130,7 +130,7 @@ def test_an_argument_that_the_new_code_does_not_take_fails_with_a_reason(store):
         assert (job.state, job.reason) == (State.FAILED, "unreadable")
         assert "colour" in job.error
         assert good.state() is State.SUCCEEDED
-        assert t.broker.retry([handle.id]) == [handle.id]
+        assert t.broker.act("retry", [handle.id]) == [handle.id]
 
 
 def test_a_declared_task_is_never_run_by_those_who_only_declared_it(store):

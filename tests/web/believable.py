@@ -21,6 +21,7 @@ from penstock.schedules.schedule import Schedule
 from penstock.schedules.timetable import decide
 from penstock.task.backfill import KEY, TAG
 from penstock.testing.clock import Clock
+from tests.factories import claim_for
 
 TASKS = {
     "shop:send_receipt": "mail",
@@ -64,7 +65,7 @@ class Shop:
         """Claim what there is, and end most of it."""
         for worker in self.workers:
             self.broker.gauge()
-            jobs = self.broker.claim(worker, limit=most // len(self.workers))
+            jobs = claim_for(self.broker, worker, limit=most // len(self.workers))
             self.clock.advance(seconds=self.random.uniform(0.5, 4))
             pairs = []
             for job in jobs:
@@ -155,9 +156,7 @@ class Shop:
             self.broker.enqueue(part)
             for _ in range(4):
                 self.work(120, bad)
-        self.broker.set_rule(
-            Rule(RuleKind.LIMIT, None, "shop:daily_report", KEY, "backfill", **limit)
-        )
+        self.broker.put(Rule(RuleKind.LIMIT, None, "shop:daily_report", KEY, "backfill", **limit))
         self.later = jobs[80:]
 
     def rules(self) -> None:
@@ -174,11 +173,11 @@ class Shop:
     def deeds(self) -> None:
         """What people did by hand."""
         bad = self.broker.find(Filter(state=(State.FAILED,), task=("shop:charge",))).jobs
-        self.broker.retry([bad[0].id], "otto", "the gateway is back")
+        self.broker.act("retry", [bad[0].id], "otto", "the gateway is back")
         told = ("ada", "the importer is mended")
         enqueue_copy(self.broker, bad[1].id, told, '{"order": 4711, "amount": "9.90"}')
         said = {"verb": "cancel", "filter": "tag.tenant:initech task:shop:resize", "jobs": 312}
-        self.broker.record("operation", "otto", "left us", {"operation": self.ids.first(), **said})
+        self.broker.audit("operation", "otto", "left us", {"operation": self.ids.first(), **said})
         self.work(60)
 
     def schedules(self) -> None:
@@ -214,7 +213,7 @@ class Shop:
         )
         for _ in range(5):
             self.clock.advance(seconds=600)
-            for each in self.broker.schedules():
+            for each in self.broker.records(Schedule):
                 decide(self.broker, each)
             self.work(60)
 
@@ -231,7 +230,7 @@ class Shop:
         jobs += [self.a_job("shop:send_receipt", run_at=later) for _ in range(44)]
         self.broker.enqueue([*jobs, *self.later])
         for worker in self.workers:
-            for job in self.broker.claim(worker, limit=4):
+            for job in claim_for(self.broker, worker, limit=4):
                 value = b'{"fraction":0.4,"note":"page 4 of 10","at":%d}' % int(self.clock.now())
                 self.broker.note(job, Note("progress", value=value))
         self.clock.advance(seconds=61)
@@ -242,7 +241,7 @@ class Shop:
         task = self.random.choice(list(TASKS))
         self.broker.enqueue([self.a_job(task) for _ in range(self.random.randint(2, 25))])
         for worker in self.workers:
-            jobs = self.broker.claim(worker, limit=self.random.randint(2, 6))
+            jobs = claim_for(self.broker, worker, limit=self.random.randint(2, 6))
             started = self.clock.now() - self.random.uniform(0.02, 0.3)
             ends = [failed(ERROR) if self.random.random() < 0.05 else succeeded() for _ in jobs]
             ends = [msgspec.structs.replace(end, started_at=started) for end in ends]
@@ -255,9 +254,9 @@ def fill(broker: Broker, clock: Clock) -> Shop:
     shop = Shop(broker, clock)
     shop.trade()
     shop.flows()
-    shop.schedules()
+    shop.records(Schedule)
     shop.backfill()
     shop.deeds()
-    shop.rules()
+    shop.records(Rule)
     shop.now()
     return shop

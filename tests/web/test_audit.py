@@ -18,7 +18,8 @@ from penstock.job import succeeded
 from penstock.operate.audit import KINDS, AuditQuery, Deed, read_audit
 from penstock.operate.audit_text import told_of
 from penstock.operate.why import moment
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
+from penstock.schedules.schedule import Schedule
 from penstock.web.access import Role
 from tests.factories import a_flow, a_job, a_schedule, begun, claim, part, settle, some_jobs
 from tests.web.conftest import Web
@@ -35,15 +36,15 @@ def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker
     broker.enqueue(jobs)
     for job in claim(broker, limit=1):
         settle(broker, job, begun(succeeded(), clock.now()))
-    broker.cancel([jobs[2].id], "ada", "wrong customer")
-    broker.retry([jobs[2].id], "bob", "right after all")
-    broker.delete([jobs[2].id], "carl")
-    broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "dora", "provider is down"))
-    broker.put_schedule(a_schedule("nightly"), "emil")
-    broker.cancel((), "fred", "all of it", flow=flow.flow.id)
-    broker.set_mark(Mark(lake="lake-1", place="/lakes/one"))
+    broker.act("cancel", [jobs[2].id], "ada", "wrong customer")
+    broker.act("retry", [jobs[2].id], "bob", "right after all")
+    broker.act("delete", [jobs[2].id], "carl")
+    broker.put(Rule(RuleKind.PAUSE, "slow", None, "dora", "provider is down"))
+    broker.put(a_schedule("nightly"), "emil")
+    broker.act("cancel", (), "fred", "all of it", flow=flow.flow.id)
+    broker.put(Mark(lake="lake-1", place="/lakes/one"))
     for kind in RECORDED:
-        broker.record(kind, "gina", f"{kind} of many", {"jobs": 1000})
+        broker.audit(kind, "gina", f"{kind} of many", {"jobs": 1000})
     waiting = a_flow(clock, wait=part(task=WAIT_TASK, tags={TAG: "go"}))
     waiting.send(broker)
     broker.signal("go", b"1", "hans", "approved")
@@ -67,19 +68,19 @@ def test_a_deed_is_said_in_words_and_leads_to_what_it_was_done_to(web: Web, brok
     broker.enqueue(flow.jobs, flow=flow.flow)
     [job] = some_jobs(clock, 1)
     broker.enqueue([job])
-    broker.cancel([job.id], "ada", "wrong customer")
-    broker.retry([job.id], "ada")
-    broker.delete([job.id], "ada")
-    broker.cancel((), "ada", flow=flow.flow.id)
+    broker.act("cancel", [job.id], "ada", "wrong customer")
+    broker.act("retry", [job.id], "ada")
+    broker.act("delete", [job.id], "ada")
+    broker.act("cancel", (), "ada", flow=flow.flow.id)
     until = clock.now() + 3600
-    broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "ada", "down", until=until))
-    broker.clear_rule(RuleKind.PAUSE, "slow", None, "ada")
-    broker.set_rule(Rule(RuleKind.LIMIT, "pay", None, "ada", running=4, rate=(100, 60.0)))
-    broker.clear_rule(RuleKind.LIMIT, "pay", None, "ada")
-    broker.set_rule(Rule(RuleKind.BLOCK, None, "mail:send", "ada", tag=("tenant", "a")))
-    broker.set_rule(Rule(RuleKind.ORDER, "pay", None, "ada", policy="wait"))
-    broker.put_schedule(a_schedule("nightly"), "ada")
-    broker.clear_schedule("nightly", "ada")
+    broker.put(Rule(RuleKind.PAUSE, "slow", None, "ada", "down", until=until))
+    broker.clear(Rule, rule_id(RuleKind.PAUSE, "slow", None), "ada")
+    broker.put(Rule(RuleKind.LIMIT, "pay", None, "ada", running=4, rate=(100, 60.0)))
+    broker.clear(Rule, rule_id(RuleKind.LIMIT, "pay", None), "ada")
+    broker.put(Rule(RuleKind.BLOCK, None, "mail:send", "ada", tag=("tenant", "a")))
+    broker.put(Rule(RuleKind.ORDER, "pay", None, "ada", policy="wait"))
+    broker.put(a_schedule("nightly"), "ada")
+    broker.clear(Schedule, "nightly", "ada")
     client = web.client(Role.VIEW)
 
     page = client.get("/audit")
@@ -114,11 +115,11 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
         "/operations", data={"verb": "cancel", "q": "task:mail:send", "typed": "250", "reason": "x"}
     )
     ended(browser, answer.headers["location"].rpartition("/")[2])
-    broker.record("backfill", "ada", "", {"task": "t", "first": "1", "last": "9", "jobs": 9})
-    broker.record("enqueue", "ada", "", {"task": "t", "queue": "q", "jobs": 3, "batch": "b"})
-    broker.record("operation", "ada", "", {"operation": "gone", "verb": "stop"})
+    broker.audit("backfill", "ada", "", {"task": "t", "first": "1", "last": "9", "jobs": 9})
+    broker.audit("enqueue", "ada", "", {"task": "t", "queue": "q", "jobs": 3, "batch": "b"})
+    broker.audit("operation", "ada", "", {"operation": "gone", "verb": "stop"})
     half = {"operation": "gone", "verb": "retry", "filter": "state:failed", "jobs": 1}
-    broker.record("operation", "ada", "", {**half, "state": "cancelled"})
+    broker.audit("operation", "ada", "", {**half, "state": "cancelled"})
 
     page = browser.get("/audit")
 
@@ -151,10 +152,10 @@ def test_a_deed_that_there_is_no_word_for_is_shown_with_its_data():
 def test_deeds_are_narrowed_by_author_kind_and_time(web: Web, broker, clock):
     jobs = some_jobs(clock, 4)
     broker.enqueue(jobs)
-    broker.cancel([jobs[0].id], "ada", "one")
+    broker.act("cancel", [jobs[0].id], "ada", "one")
     clock.advance(seconds=7200)
-    broker.cancel([jobs[1].id], "bob", "two")
-    broker.retry([jobs[1].id], "bob", "three")
+    broker.act("cancel", [jobs[1].id], "bob", "two")
+    broker.act("retry", [jobs[1].id], "bob", "three")
     client = web.client(Role.VIEW)
 
     def reasons(**query):
@@ -209,7 +210,7 @@ def test_a_look_is_bounded_and_says_how_far_it_went(broker, clock):
     jobs = some_jobs(clock, 40)
     broker.enqueue(jobs)
     for job in jobs:
-        broker.cancel([job.id], "ada" if job is jobs[0] else "bob")
+        broker.act("cancel", [job.id], "ada" if job is jobs[0] else "bob")
 
     first = read_audit(broker, AuditQuery(author="ada"), None, 10, 15)
     second = read_audit(broker, AuditQuery(author="ada"), first.before, 10, 100)
@@ -238,7 +239,7 @@ def test_a_file_says_from_where_to_go_on(web: Web, broker, clock):
     jobs = some_jobs(clock, 3)
     broker.enqueue(jobs)
     for job in jobs:
-        broker.cancel([job.id], "ada")
+        broker.act("cancel", [job.id], "ada")
     client = web.client(Role.VIEW)
 
     first = client.get("/audit.jsonl", params={"limit": 2})
@@ -252,7 +253,7 @@ def test_a_file_says_from_where_to_go_on(web: Web, broker, clock):
 def test_reasons_and_authors_are_shown_and_never_run(web: Web, broker, clock):
     job = a_job(clock)
     broker.enqueue([job])
-    broker.cancel([job.id], HOSTILE, HOSTILE)
+    broker.act("cancel", [job.id], HOSTILE, HOSTILE)
     client = web.client(Role.VIEW)
 
     for path in ("/audit", f"/audit?author={html.escape(HOSTILE)}", "/audit?since=<script>"):

@@ -92,7 +92,7 @@ def test_a_file_that_was_moved_away_is_missed_and_nothing_is_done_to_it(moved, c
     assert (rest.status_code, paused.status_code, made) == (503, 503, False)
     assert "moved or deleted" in rest.json()["error"]
     assert {path: page.status_code for path, page in back.items()} == dict.fromkeys(PAGES, 200)
-    assert web.site.broker.rules() == []
+    assert web.site.broker.records(Rule) == []
 
 
 def test_another_file_in_its_place_is_what_is_shown_and_changed(moved, clock):
@@ -105,14 +105,14 @@ def test_another_file_in_its_place_is_what_is_shown_and_changed(moved, clock):
     assert "harbour" not in text_of(browser.get("/queues").text)
     assert browser.post("/rules/pause", data={"queue": "new"}).status_code == 303
 
-    assert [rule.queue for rule in other.rules()] == ["new"]
+    assert [rule.queue for rule in other.records(Rule)] == ["new"]
     other.close()
 
 
 def test_what_happens_in_another_file_is_live_though_its_history_is_shorter(moved, clock):
     web, file, aside = moved
     for _ in range(5):
-        web.site.broker.set_rule(Rule(RuleKind.PAUSE, "harbour"))
+        web.site.broker.put(Rule(RuleKind.PAUSE, "harbour"))
     live = web.site.live
 
     def tick():

@@ -11,8 +11,9 @@ from penstock import App
 from penstock.broker.views import WorkerRow
 from penstock.job import failed, succeeded
 from penstock.operate.backfill_status import look_at_backfill, partition_of
+from penstock.rules.rule import Rule, rule_id
 from penstock.web.access import Role
-from tests.factories import a_job, some_jobs
+from tests.factories import a_job, claim_for, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 
@@ -29,13 +30,13 @@ def app(broker) -> App:
     def report(day: date) -> None: ...
 
     report.backfill("2026-01-01", "2026-01-31")
-    broker.clear_rule("limit", None, TASK, per_key=True)
+    broker.clear(Rule, rule_id("limit", None, TASK, per_key=True))
     run(broker, 10, bad={2, 5})
     return app
 
 
 def run(broker, most: int, bad: frozenset[int] | set[int] = frozenset()) -> list[str]:
-    jobs = broker.claim(WorkerRow(id="w", tasks={TASK: 1}), limit=most)
+    jobs = claim_for(broker, WorkerRow(id="w", tasks={TASK: 1}), limit=most)
     for number, job in enumerate(jobs):
         broker.settle([(job, failed("no data") if number in bad else succeeded())])
     return [job.tags["partition"] for job in jobs]

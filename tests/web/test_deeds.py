@@ -24,7 +24,7 @@ from penstock.operate.audit import AuditQuery, Deed, read_audit
 from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Role
 from penstock.web.routes import ROUTES
-from tests.factories import a_flow, a_job, a_schedule, claim, part, settle
+from tests.factories import a_flow, a_job, a_schedule, claim, claim_for, part, settle
 from tests.web.conftest import Web
 from tests.web.test_operations import ended
 
@@ -75,12 +75,12 @@ def a_whole_flow(place: Place, *, bad: bool = False) -> str:
 
 
 def a_rule(place: Place, kind: RuleKind, **fields: Any) -> dict[str, Any]:
-    place.broker.set_rule(Rule(kind, "mail", None, "before", **fields))
+    place.broker.put(Rule(kind, "mail", None, "before", **fields))
     return {"queue": "mail", "reason": WHY}
 
 
 def a_plan(place: Place, *, paused: bool = False) -> dict[str, Any]:
-    place.broker.put_schedule(a_schedule("nightly"), "before")
+    place.broker.put(a_schedule("nightly"), "before")
     if paused:
         place.app.schedules.pause("nightly", "before")
     return {"name": "nightly", "reason": WHY}
@@ -92,7 +92,7 @@ def a_wait(place: Place) -> dict[str, Any]:
 
 
 def a_lake(place: Place) -> dict[str, Any]:
-    place.broker.set_mark(Mark(lake="lake-1", place="/lakes/one"))
+    place.broker.put(Mark(lake="lake-1", place="/lakes/one"))
     return {"lake": "lake-1", "reason": WHY}
 
 
@@ -100,7 +100,7 @@ def some_days(place: Place, *, bad: int = 0) -> dict[str, Any]:
     report = place.app.tasks["shop:report"]
     report.backfill("2026-01-01", "2026-01-03", max_running=None)
     worker = WorkerRow(id="w", tasks={"shop:report": 1})
-    for job in place.broker.claim(worker, limit=bad):
+    for job in claim_for(place.broker, worker, limit=bad):
         place.broker.settle([(job, failed("no data"))])
     return {"task": "shop:report", "first": "2026-01-01", "last": "2026-01-03", "reason": WHY}
 
@@ -336,10 +336,10 @@ def test_a_retry_of_all_that_match_is_one_entry_and_every_job_knows_of_it(place:
 def test_the_entry_of_many_jobs_comes_before_all_that_it_is_about(memory_place: Place):
     broker = memory_place.broker
     ids = [a_failed_job(memory_place) for _ in range(40)]
-    broker.retry(ids, "otto", WHY, part_of="operation X")
+    broker.act("retry", ids, "otto", WHY, part_of="operation X")
 
     running = read_audit(broker, AuditQuery(), None, 10, 20)
-    broker.record("operation", "otto", WHY, {"operation": "X", "verb": "retry", "jobs": 40})
+    broker.audit("operation", "otto", WHY, {"operation": "X", "verb": "retry", "jobs": 40})
     ended = read_audit(broker, AuditQuery(), None, 10, 20)
 
     assert len(running.deeds) == 10  # under way, or killed: each job tells for itself

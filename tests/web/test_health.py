@@ -24,7 +24,7 @@ def test_an_examination_says_what_is_promised_and_what_to_do(kind, request, serv
     else:
         url = request.getfixturevalue("postgres_store_url")
     broker = open_broker(url)
-    broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "ada", "provider is down"))
+    broker.put(Rule(RuleKind.PAUSE, "slow", None, "ada", "provider is down"))
     web = serve(broker, url=url)
     browser = web.browser(Role.VIEW)
 
@@ -118,7 +118,7 @@ def test_a_store_that_does_not_answer_holds_nobody_up_and_is_examined_once():
 
 def test_hostile_findings_are_shown_and_never_run(memory_web: Web, memory_broker):
     hostile = "<script>alert(1)</script>"
-    memory_broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, hostile, hostile))
+    memory_broker.put(Rule(RuleKind.PAUSE, "slow", None, hostile, hostile))
     browser = memory_web.browser(Role.VIEW)
 
     page = browser.get("/health/findings").text

@@ -21,7 +21,7 @@ from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules.timetable import decide
 from penstock.task.backfill import KEY, TAG
 from penstock.web.access import Person, Role
-from tests.factories import a_flow, a_job, a_schedule, a_worker, begun, part, settle
+from tests.factories import a_flow, a_job, a_schedule, a_worker, begun, claim_for, part, settle
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 
@@ -123,10 +123,10 @@ def filled(broker, clock, text: str) -> tuple[str, str]:
         flow.flow, name=text, find={"who": text}, state=msgspec.json.encode({text: text})
     )
     flow._replace(flow=named).send(broker)
-    for claimed in broker.claim(a_worker(f"w{text}", tasks={text: 1}, host=text), limit=5):
+    for claimed in claim_for(broker, a_worker(f"w{text}", tasks={text: 1}, host=text), limit=5):
         settle(broker, claimed, begun(failed(f"Traceback\n{text}"), clock.now()))
     broker.enqueue([day])
-    kept = broker.put_schedule(a_schedule(text, text))
+    kept = broker.put(a_schedule(text, text))
     clock.advance(seconds=3601)
     decide(broker, kept)
     for rule in (
@@ -134,7 +134,7 @@ def filled(broker, clock, text: str) -> tuple[str, str]:
         Rule(RuleKind.LIMIT, text, None, text, text, running=1),
         Rule(RuleKind.ORDER, text, None, text, text, policy="fair"),
     ):
-        broker.set_rule(rule)
+        broker.put(rule)
     return job.id, flow.flow.id
 
 

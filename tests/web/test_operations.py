@@ -15,7 +15,7 @@ from penstock.job import failed
 from penstock.web.access import Person, Role
 from penstock.web.bulk_operations import MOST_AT_ONCE, Operations, Preview, preview
 from penstock.web.verbs import Forbidden, Verbs
-from tests.factories import a_job, a_worker, begun, some_jobs
+from tests.factories import a_job, a_worker, begun, claim_for, some_jobs
 from tests.web.conftest import Web
 
 V1 = "/api/v1"
@@ -25,7 +25,7 @@ def fail_all(broker, clock, count: int, **fields) -> list[str]:
     """So many jobs that failed for good."""
     broker.enqueue(some_jobs(clock, count, **fields))
     ids: list[str] = []
-    while jobs := broker.claim(a_worker(), limit=500):
+    while jobs := claim_for(broker, a_worker(), limit=500):
         broker.settle([(job, begun(failed("no"), clock.now())) for job in jobs])
         ids += [job.id for job in jobs]
     return ids
@@ -133,7 +133,7 @@ class Slow:
         if ids:
             self.reached.set()
             self.go_on.wait()
-        return self._broker.retry(ids, *told, **options)
+        return self._broker.act("retry", ids, *told, **options)
 
 
 def test_one_that_is_stopped_ends_after_the_page_it_is_at(memory_broker, clock):

@@ -22,7 +22,7 @@ def text_of(page: str) -> str:
 
 def test_the_overview_counts_jobs_and_shows_what_holds_them_back(web: Web, broker, clock):
     broker.enqueue(some_jobs(clock, 1200) + some_jobs(clock, 3, queue="slow"))
-    broker.set_rule(Rule(RuleKind.PAUSE, "slow", None, "ada", "provider is down"))
+    broker.put(Rule(RuleKind.PAUSE, "slow", None, "ada", "provider is down"))
 
     page = web.client(Role.VIEW).get("/")
 
@@ -142,7 +142,7 @@ def test_a_job_that_is_not_kept_is_shown_as_the_history_has_it(web: Web, broker,
     broker.enqueue([job])
     [claimed] = claim(broker)
     settle(broker, claimed, begun(succeeded(b"49"), clock.now()))
-    broker.delete([job.id], "ada", "not needed")
+    broker.act("delete", [job.id], "ada", "not needed")
 
     said = text_of(web.client(Role.VIEW).get(f"/jobs/{job.id}").text)
 

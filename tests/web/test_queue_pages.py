@@ -21,7 +21,7 @@ def shown_queues(page: str) -> list[str]:
 
 def test_queues_show_where_their_jobs_stand_the_fullest_first(web: Web, broker, clock):
     broker.enqueue(some_jobs(clock, 3, queue="small") + some_jobs(clock, 1200, queue="large"))
-    broker.set_rule(Rule(RuleKind.PAUSE, "small", None, "ada", "provider is down"))
+    broker.put(Rule(RuleKind.PAUSE, "small", None, "ada", "provider is down"))
     broker.gauge()
 
     page = web.client(Role.VIEW).get("/queues")
@@ -85,9 +85,9 @@ def test_ten_thousand_queues_are_searched_sorted_and_paged_each_once(
 
 def test_a_queue_shows_its_tasks_and_the_rules_over_them(web: Web, broker, clock):
     broker.enqueue([a_job(clock, queue="mail"), a_job(clock, task="mail:sweep", queue="mail")])
-    broker.set_rule(Rule(RuleKind.LIMIT, "mail", None, "otto", "gateway", running=5))
-    broker.set_rule(Rule(RuleKind.BLOCK, None, "mail:sweep", "ada", "until legal has read it"))
-    broker.set_rule(Rule(RuleKind.ORDER, "mail", None, "ada", "", policy="fair"))
+    broker.put(Rule(RuleKind.LIMIT, "mail", None, "otto", "gateway", running=5))
+    broker.put(Rule(RuleKind.BLOCK, None, "mail:sweep", "ada", "until legal has read it"))
+    broker.put(Rule(RuleKind.ORDER, "mail", None, "ada", "", policy="fair"))
 
     said = text_of(web.client(Role.VIEW).get("/queues/one", params={"name": "mail"}).text)
 
@@ -110,9 +110,9 @@ def test_a_rule_is_counted_before_it_is_set_and_looking_changes_nothing(web: Web
     assert "8 jobs of queue mail are due now and would be held back" in text_of(page.text)
     assert "1 job of tag t=a is due now" in text_of(tagged.text)
     assert "penstock pause mail --for 3600s --reason 'provider is down'" in text_of(page.text)
-    assert broker.rules() == []
+    assert broker.records(Rule) == []
     assert browser.post("/rules/pause", data=given).status_code == 303
-    [rule] = broker.rules()
+    [rule] = broker.records(Rule)
     assert (rule.kind, rule.target, rule.author) == ("pause", "queue mail", "otto")
     assert (rule.reason, rule.until) == ("provider is down", clock.now() + 3600)
 
@@ -134,7 +134,7 @@ def test_each_rule_is_set_and_taken_back_as_the_page_offers_it(web: Web, broker,
 
     answer = browser.post(f"/rules/{kind}", data={"queue": "mail", **more, "reason": "so"})
     assert answer.status_code == 303
-    [rule] = broker.rules()
+    [rule] = broker.records(Rule)
     assert (rule.kind, rule.author, rule.reason) == (kind, "ada", "so")
     page = browser.get("/rules").text
     [form] = re.findall(rf'action="/rules/{off}".*?</form>', page, re.DOTALL)
@@ -143,7 +143,7 @@ def test_each_rule_is_set_and_taken_back_as_the_page_offers_it(web: Web, broker,
     fields["reason"] = "it is over"
     assert browser.post(f"/rules/{off}", data=fields).status_code == 303
 
-    assert broker.rules() == []
+    assert broker.records(Rule) == []
     [last, _] = browser.get("/api/v1/audit", params={"kind": "rule"}).json()["deeds"]
     assert (last["author"], last["reason"]) == ("ada", "it is over")
     again = browser.post(f"/rules/{off}", data=fields)
@@ -158,7 +158,7 @@ def test_what_a_role_may_not_do_is_refused_where_it_is_done(memory_web: Web, mem
         assert viewer.post(f"/rules/{path}", data={"queue": "mail"}).status_code == 403
     for path in ("block", "unblock"):
         assert operator.post(f"/rules/{path}", data={"queue": "mail"}).status_code == 403
-    assert memory_broker.rules() == []
+    assert memory_broker.records(Rule) == []
     assert 'action="/rules/block"' not in operator.get("/rules/new?kind=block&queue=mail").text
 
 
@@ -195,7 +195,7 @@ def test_a_rule_about_everything_is_refused(memory_web: Web, memory_broker):
     answer = memory_web.browser(Role.ADMIN).post("/rules/pause", data={"reason": "all"})
 
     assert answer.status_code == 422
-    assert memory_broker.rules() == []
+    assert memory_broker.records(Rule) == []
 
 
 def test_with_nothing_there_the_page_says_how_it_would_come(memory_web: Web):

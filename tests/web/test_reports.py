@@ -86,7 +86,7 @@ def test_a_store_without_history_says_how_to_begin(memory_web: Web):
 def test_the_report_of_the_lake_is_served_where_nothing_can_run(
     serve, memory_broker, tmp_path, clock
 ):
-    memory_broker.set_mark(Mark(lake="lake-1", place=str(tmp_path)))
+    memory_broker.put(Mark(lake="lake-1", place=str(tmp_path)))
     web = serve(memory_broker, lake=tmp_path)
     client = web.client(Role.VIEW)
     assert client.get("/reports/lake").status_code == 404

@@ -16,6 +16,7 @@ from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
 from penstock.job import failed, succeeded
 from penstock.operate.to_json import JobJson, event_json, job_json
+from penstock.rules.rule import Rule
 from penstock.web.access import Person, Role
 from penstock.web.rest.openapi import document
 from penstock.web.routes import ROUTES
@@ -128,7 +129,7 @@ def test_one_job_its_history_notes_and_why(web: Web, broker, clock):
 def test_history_is_read_from_a_position_on(web: Web, broker, clock):
     jobs = some_jobs(clock, 5)
     broker.enqueue(jobs)
-    broker.cancel([job.id for job in jobs], "ada", "why not")
+    broker.act("cancel", [job.id for job in jobs], "ada", "why not")
     client = web.client(Role.VIEW)
 
     seen, after = [], 0
@@ -146,7 +147,7 @@ def test_history_is_read_from_a_position_on(web: Web, broker, clock):
 def test_counts_queues_workers_rules_flows_and_schedules(web: Web, broker, clock):
     broker.enqueue(some_jobs(clock, 3, queue="slow"))
     broker.renew([a_worker()])
-    broker.put_schedule(a_schedule("hourly"))
+    broker.put(a_schedule("hourly"))
     flow = a_flow(clock, first=part(), last=part("first"))
     flow.send(broker)
     client = web.client(Role.OPERATE)
@@ -219,7 +220,7 @@ def test_without_an_app_nothing_can_be_enqueued(memory_web: Web):
 
 
 def test_a_schedule_is_paused_resumed_run_and_removed(web: Web, broker):
-    broker.put_schedule(a_schedule("nightly/ä"))
+    broker.put(a_schedule("nightly/ä"))
     client, named = web.client(Role.OPERATE), {"name": "nightly/ä", "reason": "holiday"}
 
     assert client.post(f"{V1}/schedules/pause", json=named).json()["paused"] is True
@@ -241,7 +242,7 @@ def test_rules_are_set_and_taken_back(web: Web, broker):
     limit = {"queue": "mail", "running": 3, "rate": "10/s"}
     assert admin.post(f"{V1}/limit", json=limit).json()["rule"]["running"] == 3
     assert admin.post(f"{V1}/limit", json={"queue": "mail", "off": True}).json()["cleared"] is True
-    assert broker.rules() == []
+    assert broker.records(Rule) == []
     assert admin.post(f"{V1}/pause", json={}).status_code == 422
 
 
@@ -383,7 +384,7 @@ def test_what_is_given_is_what_openapi_says(web: Web, broker, clock):
     broker.enqueue(some_jobs(clock, 2))
     [claimed] = claim(broker)
     settle(broker, claimed, begun(succeeded(b"1"), clock.now()))
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     a_flow(clock, first=part(), last=part("first")).send(broker)
     client = web.client(Role.VIEW)
 
@@ -396,7 +397,7 @@ def test_what_is_given_is_what_openapi_says(web: Web, broker, clock):
 
 def test_the_slots_of_many_schedules_are_bounded_together(memory_web: Web, memory_broker):
     for number in range(50):
-        memory_broker.put_schedule(a_schedule(f"nightly {number}"))
+        memory_broker.put(a_schedule(f"nightly {number}"))
     client = memory_web.client(Role.VIEW)
 
     many = client.get(f"{V1}/schedules", params={"next": 100}).json()["schedules"]

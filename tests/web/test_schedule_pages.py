@@ -6,6 +6,7 @@ import html
 import re
 from datetime import UTC, datetime
 
+from penstock.schedules.schedule import Schedule
 from penstock.schedules.timetable import decide
 from penstock.testing.clock import Clock
 from penstock.web.access import Role
@@ -15,7 +16,7 @@ from tests.web.test_pages import text_of
 
 
 def test_schedules_are_listed_with_what_comes_next_and_came_last(web: Web, broker, clock):
-    kept = broker.put_schedule(a_schedule("hourly"))
+    kept = broker.put(a_schedule("hourly"))
     clock.advance(seconds=3601)
     decide(broker, kept)
 
@@ -26,8 +27,8 @@ def test_schedules_are_listed_with_what_comes_next_and_came_last(web: Web, broke
 
 
 def test_a_cron_is_shown_in_words_and_one_that_is_none_as_it_is(memory_web: Web, memory_broker):
-    memory_broker.put_schedule(a_schedule("early", cron="30 6 * * 1-5", zone="Europe/Paris"))
-    memory_broker.put_schedule(a_schedule("newer", cron="30 6 * * <b>"))
+    memory_broker.put(a_schedule("early", cron="30 6 * * 1-5", zone="Europe/Paris"))
+    memory_broker.put(a_schedule("newer", cron="30 6 * * <b>"))
     client = memory_web.client(Role.VIEW)
 
     said = text_of(client.get("/schedules").text)
@@ -44,7 +45,7 @@ def test_a_schedule_shows_its_next_ten_slots_and_where_its_clocks_are_set(serve,
     from penstock.brokers.memory import MemoryBroker
 
     broker = MemoryBroker(clock=clock)
-    broker.put_schedule(a_schedule("nightly", cron="30 2 * * *", zone="Europe/Paris"))
+    broker.put(a_schedule("nightly", cron="30 2 * * *", zone="Europe/Paris"))
 
     said = text_of(
         serve(broker).client(Role.VIEW).get("/schedules/one", params={"name": "nightly"}).text
@@ -59,13 +60,13 @@ def test_a_schedule_shows_its_next_ten_slots_and_where_its_clocks_are_set(serve,
 
 
 def test_decisions_are_shown_with_who_and_why(web: Web, broker, clock):
-    broker.put_schedule(a_schedule("hourly"))
-    broker.put_schedule(a_schedule("other"))
+    broker.put(a_schedule("hourly"))
+    broker.put(a_schedule("other"))
     browser = web.browser(Role.OPERATE)
 
     paused = browser.post("/schedules/pause", data={"name": "hourly", "reason": "stocktaking"})
     clock.advance(seconds=7201)
-    [schedule] = [each for each in broker.schedules() if each.name == "hourly"]
+    [schedule] = [each for each in broker.records(Schedule) if each.name == "hourly"]
     decide(broker, schedule)
     resumed = browser.post("/schedules/resume", data={"name": "hourly", "reason": "done"})
 
@@ -79,7 +80,7 @@ def test_decisions_are_shown_with_who_and_why(web: Web, broker, clock):
 
 
 def test_a_schedule_is_run_now_and_leads_to_its_job(web: Web, broker, clock):
-    broker.put_schedule(a_schedule("hourly"))
+    broker.put(a_schedule("hourly"))
     browser = web.browser(Role.OPERATE)
 
     answer = browser.post("/schedules/run", data={"name": "hourly", "reason": "a customer asks"})
@@ -91,7 +92,7 @@ def test_a_schedule_is_run_now_and_leads_to_its_job(web: Web, broker, clock):
 
 
 def test_a_schedule_is_removed(web: Web, broker):
-    broker.put_schedule(a_schedule("hourly"))
+    broker.put(a_schedule("hourly"))
 
     browser = web.browser(Role.OPERATE)
     assert 'action="/schedules/remove"' in browser.get("/schedules/one?name=hourly").text
@@ -99,13 +100,13 @@ def test_a_schedule_is_removed(web: Web, broker):
     answer = browser.post("/schedules/remove", data={"name": "hourly"})
 
     assert answer.status_code == 303
-    assert broker.schedules() == []
+    assert broker.records(Schedule) == []
 
 
 def test_a_viewer_changes_no_schedule_and_one_that_is_not_there_is_not_found(
     memory_web: Web, memory_broker
 ):
-    memory_broker.put_schedule(a_schedule("hourly"))
+    memory_broker.put(a_schedule("hourly"))
     viewer, operator = memory_web.browser(Role.VIEW), memory_web.browser(Role.OPERATE)
 
     for verb in ("pause", "resume", "run", "remove"):
@@ -113,12 +114,12 @@ def test_a_viewer_changes_no_schedule_and_one_that_is_not_there_is_not_found(
         assert operator.post(f"/schedules/{verb}", data={"name": "daily"}).status_code == 404
     assert "/schedules/pause" not in viewer.get("/schedules/one?name=hourly").text
     assert operator.get("/schedules/one").status_code == 404
-    assert [each.paused for each in memory_broker.schedules()] == [False]
+    assert [each.paused for each in memory_broker.records(Schedule)] == [False]
 
 
 def test_many_schedules_are_searched_and_paged(memory_web: Web, memory_broker):
     for number in range(120):
-        memory_broker.put_schedule(a_schedule(f"s{number:03}"))
+        memory_broker.put(a_schedule(f"s{number:03}"))
     client = memory_web.client(Role.VIEW)
 
     page = client.get("/schedules", params={"page": 3})

@@ -31,7 +31,7 @@ EACH = settings(
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_whatever_fits_the_description_is_answered_as_it_says(web: Web, broker, clock, name):
     broker.enqueue(some_jobs(clock, 3))
-    broker.put_schedule(a_schedule())
+    broker.put(a_schedule())
     a_flow(clock, first=part(), last=part("first")).send(broker)
 
     check(

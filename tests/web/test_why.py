@@ -83,7 +83,7 @@ def ended_badly(broker, clock) -> str:
 @because("ended", "It was cancelled at", "penstock retry")
 def cancelled_by_somebody(broker, clock) -> str:
     id = stored(broker, clock)
-    broker.cancel([id], "ada")
+    broker.act("cancel", [id], "ada")
     return id
 
 
@@ -131,14 +131,14 @@ def expired(broker, clock) -> str:
 @because("paused", "is paused by ada", "provider is down", "penstock resume default")
 def paused(broker, clock) -> str:
     broker.renew([a_worker()])
-    broker.set_rule(Rule(RuleKind.PAUSE, "default", None, "ada", "provider is down"))
+    broker.put(Rule(RuleKind.PAUSE, "default", None, "ada", "provider is down"))
     return stored(broker, clock)
 
 
 @because("blocked", "is blocked by ada", "disk is full", "penstock unblock default --admin")
 def blocked(broker, clock) -> str:
     broker.renew([a_worker()])
-    broker.set_rule(Rule(RuleKind.BLOCK, "default", None, "ada", "disk is full"))
+    broker.put(Rule(RuleKind.BLOCK, "default", None, "ada", "disk is full"))
     return stored(broker, clock)
 
 
@@ -180,7 +180,7 @@ def for_a_worker_with_other_tags(broker, clock) -> str:
 
 def in_order(broker, clock) -> str:
     """The first of two jobs of a key is claimed; the id of the second."""
-    broker.set_rule(Rule(RuleKind.ORDER, "default", None, "ada", policy="wait"))
+    broker.put(Rule(RuleKind.ORDER, "default", None, "ada", policy="wait"))
     broker.enqueue([first := a_job(clock, key="ada"), second := a_job(clock, key="ada")])
     [claimed] = claim(broker)
     assert claimed.id == first.id
@@ -194,7 +194,7 @@ def behind_another_of_its_key(broker, clock) -> str:
 
 @because("stuck", "It waits behind job", "which failed", "penstock delete")
 def behind_one_that_failed(broker, clock) -> str:
-    broker.set_rule(Rule(RuleKind.ORDER, "default", None, "ada", policy="wait"))
+    broker.put(Rule(RuleKind.ORDER, "default", None, "ada", policy="wait"))
     broker.enqueue([a_job(clock, key="ada"), second := a_job(clock, key="ada")])
     settle(broker, claim(broker)[0], failed("no"))
     return second.id
@@ -202,7 +202,7 @@ def behind_one_that_failed(broker, clock) -> str:
 
 @because("limit", "is limited to 1 running by ada", "1 on worker-1", "when one of them has ended")
 def over_a_limit(broker, clock) -> str:
-    broker.set_rule(Rule(RuleKind.LIMIT, "default", None, "ada", running=1))
+    broker.put(Rule(RuleKind.LIMIT, "default", None, "ada", running=1))
     broker.enqueue(jobs := some_jobs(clock, 2))
     claim(broker)
     return jobs[1].id
@@ -210,7 +210,7 @@ def over_a_limit(broker, clock) -> str:
 
 @because("limit", "is limited to", "the next may start in")
 def over_a_rate(broker, clock) -> str:
-    broker.set_rule(Rule(RuleKind.LIMIT, "default", None, "ada", rate=(1, 60.0)))
+    broker.put(Rule(RuleKind.LIMIT, "default", None, "ada", rate=(1, 60.0)))
     broker.enqueue(jobs := some_jobs(clock, 2))
     settle(broker, claim(broker)[0], succeeded())
     return jobs[1].id

@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 from penstock.broker.views import Note, WorkerRow
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import DETACHED, Job, failed, succeeded
+from tests.factories import claim_for
 
 ROW = WorkerRow(id="its-own", tasks={"travel": 1}, host="ant", pid=17)
 
@@ -45,7 +46,7 @@ def test_it_lists_what_waits_runs_and_has_ended(broker, connection):
     broker.enqueue([*jobs, Job(task="travel")])
     assert {row["state"] for row in viewed(connection).values()} == {"ready"}
     connection.rollback()
-    claimed = {job.id: job for job in [broker.claim(ROW)[0] for _ in range(3)]}
+    claimed = {job.id: job for job in [claim_for(broker, ROW)[0] for _ in range(3)]}
     broker.settle([(claimed[done.id], succeeded()), (claimed[wrong.id], failed("ValueError: no"))])
 
     rows = viewed(connection)
@@ -67,7 +68,7 @@ def test_it_lists_what_waits_runs_and_has_ended(broker, connection):
 def test_it_shows_how_far_one_is_and_which_spark_application_it_is(broker, connection):
     """Issue 6: while it runs."""
     broker.enqueue([travel()])
-    [job] = broker.claim(ROW)
+    [job] = claim_for(broker, ROW)
     broker.note(job, Note("progress", "", b'{"fraction":0.4,"note":"6 Spark jobs ended"}'))
     broker.note(job, Note("application", "", b'{"id":"app-7","master":"spark://ant:7077"}'))
     names = ("progress", "progress_note", "application", "master")
@@ -85,7 +86,7 @@ def test_one_whose_process_is_gone_is_not_locked(broker, connection):
     """A21: false as soon as its row is given up."""
     job = travel()
     broker.enqueue([job])
-    broker.claim(ROW)
+    claim_for(broker, ROW)
     broker.recover(dead=ROW.id, started=[job.id])
 
     [row] = viewed(connection).values()
@@ -99,7 +100,7 @@ def test_reading_it_in_an_open_transaction_holds_nobody_up(broker, connection):
     assert len(viewed(connection)) == 1
 
     broker.enqueue([travel()])
-    jobs = [broker.claim(ROW)[0] for _ in range(2)]
+    jobs = [claim_for(broker, ROW)[0] for _ in range(2)]
 
     assert broker.settle([(job, succeeded()) for job in jobs]) == [True, True]
     waiting = connection.execute(
@@ -129,7 +130,7 @@ def read_among(
     crowd(connection, events)
     job = travel()
     broker.enqueue([job, travel()])
-    broker.settle([(broker.claim(ROW)[0], succeeded())])
+    broker.settle([(claim_for(broker, ROW)[0], succeeded())])
 
     assert {row["state"] for row in viewed(connection).values()} == {"ready", "succeeded"}
     plan = connection.execute("explain (analyze, format json) select * from penstock.detached")
@@ -138,7 +139,7 @@ def read_among(
     # Of the two jobs, and of small tables.
     assert touched < 100
     # The transaction that read it is still open.
-    [started] = broker.claim(ROW)
+    [started] = claim_for(broker, ROW)
     assert broker.settle([(started, succeeded())]) == [True]
     with psycopg.connect(postgres_url) as other:
         other.execute("select * from penstock.detached")

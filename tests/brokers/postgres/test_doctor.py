@@ -26,6 +26,7 @@ from penstock.enqueue.ids import Ids
 from penstock.job import Job, succeeded
 from penstock.operate.doctor import Colour
 from tests.brokers.postgres.examined import bad, findings, restart, run
+from tests.factories import claim_for
 
 
 def test_a_healthy_store_is_green_and_everything_was_looked_at(own_postgres):
@@ -196,7 +197,7 @@ def _work_off(broker: PostgresBroker, count: int, size: int) -> None:
     ids = Ids()
     body = b'{"args":{"text":"' + os.urandom(size // 2).hex().encode() + b'"}}'
     broker.enqueue([Job(task="send", id=ids.next(), body=body) for _ in range(count)])
-    jobs = broker.claim(WorkerRow(id="w", tasks={"send": 1}), None, count)
+    jobs = claim_for(broker, WorkerRow(id="w", tasks={"send": 1}), None, count)
     assert len(jobs) == count
     broker.settle([(job, succeeded()) for job in jobs])
 

@@ -12,7 +12,7 @@ from penstock.app.clock import SYSTEM_CLOCK
 from penstock.broker.filter import Filter
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import ENDED, failed, succeeded
-from tests.factories import a_flow, a_worker, part
+from tests.factories import a_flow, a_worker, claim_for, part
 
 ROUNDS = 15
 
@@ -69,7 +69,7 @@ def test_settlements_and_cancels_of_a_flow_do_not_wait_in_a_circle(
         )
         flow.send(broker)
         everything = [job.id for job in flow.jobs]
-        held = [broker.claim(a_worker(f"worker-{each}"), None, 2) for each in range(4)]
+        held = [claim_for(broker, a_worker(f"worker-{each}"), None, 2) for each in range(4)]
         ends = [succeeded(b"1") if (number + each) % 3 else failed("no") for each in range(4)]
 
         at_once(
@@ -77,15 +77,15 @@ def test_settlements_and_cancels_of_a_flow_do_not_wait_in_a_circle(
                 lambda jobs=jobs, end=end: broker.settle([(job, end) for job in jobs])
                 for jobs, end in zip(held, ends, strict=True)
             ),
-            lambda ids=everything: broker.cancel(ids),
-            *([lambda ids=everything[::-1]: broker.retry(ids)] if retrying else []),
+            lambda ids=everything: broker.act("cancel", ids),
+            *([lambda ids=everything[::-1]: broker.act("retry", ids)] if retrying else []),
         )
 
-        while jobs := broker.claim(a_worker("worker-9"), None, 50):
+        while jobs := claim_for(broker, a_worker("worker-9"), None, 50):
             broker.settle([(job, succeeded(b"1")) for job in jobs])
         left = {job.id for job in broker.find(Filter(), limit=1000).jobs if job.state not in ENDED}
         if left:  # retried alone, they wait for needs that are as bad as they were
-            assert sorted(broker.cancel(sorted(left))) == sorted(left)
+            assert sorted(broker.act("cancel", sorted(left))) == sorted(left)
         row = broker.flow(flow.flow.id)
         assert row.ended_at is not None
         assert [node.jobs_left for node in row.nodes] == [0] * 5

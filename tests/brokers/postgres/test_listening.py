@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.brokers.postgres import PostgresBroker, listening
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.factories import a_worker
 
 
@@ -36,13 +36,13 @@ def is_open(number: int) -> bool:
 
 def test_news_for_a_thread_that_waits_no_more_do_not_pile_up(postgres_broker):
     postgres_broker.wait(None, 0)
-    ear = postgres_broker.ear
+    listener = postgres_broker.store.listener
     for number in range(1000):
-        ear._tell(str(number))
+        listener._tell(str(number))
     for _ in range(1000):
-        ear.ring()
+        listener.ring()
 
-    assert all(box.qsize() <= 101 for box in ear._waiting.values())
+    assert all(box.qsize() <= 101 for box in listener._waiting.values())
     assert postgres_broker.wait(("default",), 0)
     assert not postgres_broker.wait(("default",), 0)
 
@@ -50,45 +50,45 @@ def test_news_for_a_thread_that_waits_no_more_do_not_pile_up(postgres_broker):
 def test_a_process_with_thousands_of_open_files_hears(postgres_store_url, many_descriptors):
     broker, other = PostgresBroker(postgres_store_url), PostgresBroker(postgres_store_url)
     broker.wait(None, 0)
-    assert broker.ear.hears
+    assert broker.store.listener.hears
     broker.renew([a_worker()])
-    before = broker.rules_version()
+    before = broker.traits.rules_version()
 
-    other.set_rule(Rule(RuleKind.PAUSE, queue="mail"))
+    other.put(Rule(RuleKind.PAUSE, queue="mail"))
     broker.wait(None, 5)
 
-    assert broker.ear.hears
-    assert broker.rules_version() != before
-    other.clear_rule(RuleKind.PAUSE, queue="mail")
+    assert broker.store.listener.hears
+    assert broker.traits.rules_version() != before
+    other.clear(Rule, rule_id(RuleKind.PAUSE, queue="mail"))
     broker.close()
     other.close()
 
 
 def test_a_close_that_did_not_wait_for_the_end_takes_nothing_away(postgres_broker, monkeypatch):
     postgres_broker.wait(None, 0)
-    ear = postgres_broker.ear
-    thread, pipe = ear._thread, (ear._wake, ear._stop)
+    listener = postgres_broker.store.listener
+    thread, pipe = listener._thread, (listener._wake, listener._stop)
     assert all(map(is_open, pipe))
     monkeypatch.setattr(listening, "_CLOSE_SECONDS", 0.0)
 
-    with ear._lock:  # the thread cannot end
-        ear._stopped = True
-        os.write(ear._stop, b"!")
+    with listener._lock:  # the thread cannot end
+        listener._stopped = True
+        os.write(listener._stop, b"!")
         thread.join(timeout=0.2)
         assert thread.is_alive()
         assert all(map(is_open, pipe))
-    ear.close()
+    listener.close()
     thread.join(timeout=60)
 
     assert not thread.is_alive()
-    assert (ear._wake, ear._stop) == (-1, -1)
-    ear.doubt()
+    assert (listener._wake, listener._stop) == (-1, -1)
+    listener.doubt()
 
 
 def test_a_fork_holds_nothing_of_its_parents_line_open(postgres_broker):
     postgres_broker.wait(None, 0)
-    ear = postgres_broker.ear
-    pipe, socket = (ear._wake, ear._stop), os.fstat(ear._connection.pgconn.socket)
+    listener = postgres_broker.store.listener
+    pipe, socket = (listener._wake, listener._stop), os.fstat(listener._connection.pgconn.socket)
 
     child = os.fork()
     if child == 0:
@@ -99,4 +99,4 @@ def test_a_fork_holds_nothing_of_its_parents_line_open(postgres_broker):
     _, status = os.waitpid(child, 0)
 
     assert os.waitstatus_to_exitcode(status) == 0
-    assert ear.hears
+    assert listener.hears

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.brokers.postgres import PostgresBroker
+from penstock.brokers.postgres.settling import PostgresSettlements
 from penstock.job import State, failed, succeeded
-from tests.factories import a_flow, a_worker, ids_of, part
+from tests.factories import a_flow, a_worker, claim_for, ids_of, part, settle_and_claim_for
 
 MAP, BATCH = 250, 50
 
 
-def calls_of(broker: PostgresBroker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Whatever is settled in a transaction of several statements is noted here."""
     seen: list[str] = []
-    settle_on = broker.settle_on
-    monkeypatch.setattr(broker, "settle_on", lambda *given: seen.append("") or settle_on(*given))
+    settle_on = PostgresSettlements.settle_on
+    monkeypatch.setattr(
+        PostgresSettlements, "settle_on", lambda *given: seen.append("") or settle_on(*given)
+    )
     return seen
 
 
@@ -24,13 +26,13 @@ def test_they_are_counted_on_the_way_until_the_last_frees_what_follows(
 ):
     flow = a_flow(clock, work=part(jobs=MAP), last=part("work"))
     flow.send(postgres_broker)
-    slow = calls_of(postgres_broker, monkeypatch)
-    jobs = postgres_broker.claim(a_worker(), limit=BATCH)
+    slow = calls_of(monkeypatch)
+    jobs = claim_for(postgres_broker, a_worker(), limit=BATCH)
     left = []
 
     while len(jobs) == BATCH:
         pairs = [(job, succeeded(b"1")) for job in jobs]
-        accepted, jobs = postgres_broker.settle_and_claim(pairs, a_worker(), limit=BATCH)
+        accepted, jobs = settle_and_claim_for(postgres_broker, pairs, a_worker(), limit=BATCH)
         assert accepted == [True] * BATCH
         left.append(flow.row(postgres_broker, "work").jobs_left)
 
@@ -45,12 +47,12 @@ def test_they_are_counted_on_the_way_until_the_last_frees_what_follows(
 def test_told_twice_it_is_counted_once(postgres_broker, clock):
     flow = a_flow(clock, work=part(jobs=MAP), last=part("work"))
     flow.send(postgres_broker)
-    jobs = postgres_broker.claim(a_worker(), limit=BATCH)
+    jobs = claim_for(postgres_broker, a_worker(), limit=BATCH)
     pairs = [(job, succeeded(b"1")) for job in jobs]
     postgres_broker.settle(pairs[:20])
 
-    accepted, more = postgres_broker.settle_and_claim(pairs, a_worker(), limit=BATCH)
-    again, none = postgres_broker.settle_and_claim(pairs, a_worker(), limit=0)
+    accepted, more = settle_and_claim_for(postgres_broker, pairs, a_worker(), limit=BATCH)
+    again, none = settle_and_claim_for(postgres_broker, pairs, a_worker(), limit=0)
 
     assert accepted == [False] * 20 + [True] * 30
     assert again == [False] * BATCH
@@ -62,12 +64,12 @@ def test_told_twice_it_is_counted_once(postgres_broker, clock):
 def test_a_job_that_failed_among_them_is_counted_as_such(postgres_broker, clock):
     flow = a_flow(clock, work=part(jobs=MAP), last=part("work"))
     flow.send(postgres_broker)
-    jobs = postgres_broker.claim(a_worker(), limit=MAP)
+    jobs = claim_for(postgres_broker, a_worker(), limit=MAP)
     ends = [failed("no") if place == 7 else succeeded(b"1") for place in range(MAP)]
 
     pairs = list(zip(jobs, ends, strict=True))
     for start in range(0, MAP, BATCH):
-        postgres_broker.settle_and_claim(pairs[start : start + BATCH], a_worker(), limit=1)
+        settle_and_claim_for(postgres_broker, pairs[start : start + BATCH], a_worker(), limit=1)
 
     row = flow.row(postgres_broker, "work")
     assert (row.jobs_left, row.bad) == (0, 1)
@@ -77,13 +79,13 @@ def test_a_job_that_failed_among_them_is_counted_as_such(postgres_broker, clock)
 def test_two_nodes_in_one_lease(postgres_broker, clock):
     flow = a_flow(clock, one=part(jobs=40), two=part(jobs=40), last=part("one", "two"))
     flow.send(postgres_broker)
-    jobs = postgres_broker.claim(a_worker(), limit=60)
+    jobs = claim_for(postgres_broker, a_worker(), limit=60)
     pairs = [(job, succeeded(b"1")) for job in jobs]
 
-    accepted, more = postgres_broker.settle_and_claim(pairs, a_worker(), limit=60)
+    accepted, more = settle_and_claim_for(postgres_broker, pairs, a_worker(), limit=60)
 
     assert accepted == [True] * 60
     rest = [(job, succeeded(b"1")) for job in more]
-    assert ids_of(postgres_broker.settle_and_claim(rest, a_worker(), limit=60)[1]) == flow.ids(
+    assert ids_of(settle_and_claim_for(postgres_broker, rest, a_worker(), limit=60)[1]) == flow.ids(
         "last"
     )

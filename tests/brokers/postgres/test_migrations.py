@@ -385,7 +385,7 @@ def test_a_store_of_the_step_before_is_brought_forward(connection, postgres_url,
 
     assert "colour" in columns(connection, "batch")
     broker = PostgresBroker(postgres_url, clock=clock)
-    broker.set_mark(Mark(lake="a"))
+    broker.put(Mark(lake="a"))
     broker.prune(clock.now())
     assert [row.kind for row in broker.history()] == ["event", "lake"]
     broker.close()

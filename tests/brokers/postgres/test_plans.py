@@ -16,10 +16,10 @@ from penstock.enqueue.ids import Ids
 from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
 from penstock.job import Job, State, Unique, failed, succeeded, try_again
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
-from tests.factories import a_flow, part
+from tests.factories import a_flow, claim_for, part, settle_and_claim_for
 
 CLAIMS = 10
 BATCH = 100
@@ -30,7 +30,7 @@ Work = Callable[[PostgresBroker, list[str], list[str]], int]
 def claim_and_settle(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
     """Parcels and due rows, best first; then their end, claim by claim."""
     for _ in range(CLAIMS):
-        jobs = broker.claim(WORKER, None, BATCH)
+        jobs = claim_for(broker, WORKER, None, BATCH)
         assert len(jobs) == BATCH
         assert all(broker.settle([(job, succeeded()) for job in jobs]))
     return CLAIMS * BATCH
@@ -38,10 +38,12 @@ def claim_and_settle(broker: PostgresBroker, packed: list[str], rows: list[str])
 
 def settle_and_claim(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
     """The end of one batch and the next one in one round trip."""
-    jobs = broker.claim(WORKER, ("task-1",), BATCH)
+    jobs = claim_for(broker, WORKER, ("task-1",), BATCH)
     for _ in range(CLAIMS):
         pairs = [(job, succeeded()) for job in jobs]
-        accepted, jobs = broker.settle_and_claim(pairs, WORKER, ("task-1",), BATCH)
+        accepted, jobs = settle_and_claim_for(
+            broker, pairs, WORKER, queues=("task-1",), limit=BATCH
+        )
         assert all(accepted)
     assert all(broker.settle([(job, succeeded()) for job in jobs]))
     return CLAIMS * BATCH
@@ -50,7 +52,7 @@ def settle_and_claim(broker: PostgresBroker, packed: list[str], rows: list[str])
 def fail_and_try_again(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
     """Ends that need the row of the job."""
     for number in range(CLAIMS):
-        jobs = broker.claim(WORKER, None, 10)
+        jobs = claim_for(broker, WORKER, None, 10)
         later = broker.clock.now() + 3600
         outcome = try_again("again", later) if number % 2 else failed("no")
         assert all(broker.settle([(job, outcome) for job in jobs]))
@@ -87,7 +89,7 @@ def why(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
 def cancel(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
     """One of a parcel, one with a row."""
     for job in packed[:10] + rows[:10]:
-        assert broker.cancel([job]) == [job]
+        assert broker.act("cancel", [job]) == [job]
     return 20
 
 
@@ -97,7 +99,7 @@ def look_after(broker: PostgresBroker, packed: list[str], rows: list[str]) -> in
         broker.renew([WORKER])
         broker.renew([WORKER], [])
         assert broker.recover() == 0
-        broker.claim(WORKER, ("nothing here",), 1)
+        claim_for(broker, WORKER, ("nothing here",), 1)
     return CLAIMS
 
 
@@ -144,12 +146,12 @@ def flow(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
             last=part("work", **fields),
         )
         parts.send(broker)
-        while jobs := broker.claim(WORKER, ("flows",), BATCH):
+        while jobs := claim_for(broker, WORKER, ("flows",), BATCH):
             outcome = failed("no") if bad else succeeded(b"1")
             broker.settle([(job, outcome) for job in jobs])
             if bad and bad.pop():
-                assert broker.retry([jobs[0].id]) == [jobs[0].id]
-        gifts = broker.gifts(parts.nodes["work"])
+                assert broker.act("retry", [jobs[0].id]) == [jobs[0].id]
+        gifts = broker.outputs(parts.nodes["work"])
         assert [gift.result for gift in gifts] == [b"1"] * BATCH, gifts[:3]
     return 10 * BATCH
 
@@ -168,7 +170,7 @@ def take_turns(broker: PostgresBroker, packed: list[str], rows: list[str]) -> in
     """Queues that are handed out by key: 20 keys of 60 jobs, in a crowded lane and in another."""
     ids, ended = Ids(), 0
     for queue, policy in (("task-3", "fair"), ("orders", "wait"), ("more", "skip")):
-        broker.set_rule(Rule(RuleKind.ORDER, queue=queue, policy=policy))
+        broker.put(Rule(RuleKind.ORDER, queue=queue, policy=policy))
         broker.enqueue(
             [
                 Job(task="task-3", queue=queue, id=ids.next(), key=f"key-{number % 20}")
@@ -176,11 +178,11 @@ def take_turns(broker: PostgresBroker, packed: list[str], rows: list[str]) -> in
             ]
         )
         for _ in range(CLAIMS):
-            jobs = broker.claim(WORKER, (queue,), 10)
+            jobs = claim_for(broker, WORKER, (queue,), 10)
             assert len(jobs) == 10
             assert all(broker.settle([(job, succeeded()) for job in jobs]))
             ended += 10
-        broker.clear_rule(RuleKind.ORDER, queue=queue)
+        broker.clear(Rule, rule_id(RuleKind.ORDER, queue=queue))
     return ended
 
 
@@ -260,7 +262,7 @@ def test_plans_that_were_made_for_empty_tables_stay_good(postgres_url):
             later = broker.clock.now() + 86_000
             broker.enqueue([Job(task=name, queue=name, id=ids.next())])
             broker.enqueue([Job(task=name, queue=name, id=ids.next(), run_at=later)])
-        jobs = broker.claim(WORKER, None, LANES)
+        jobs = claim_for(broker, WORKER, None, LANES)
         broker.settle([(job, succeeded()) for job in jobs])
         broker.renew([WORKER])
     broker.enqueue([Job(task=name, queue=name, id=ids.next()) for name in TASKS])

@@ -17,9 +17,18 @@ from penstock.brokers import open_broker
 from penstock.brokers.postgres import PostgresBroker, migrating
 from penstock.errors import Refused
 from penstock.job import State, Unique, failed, succeeded
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, rule_id
 from tests.brokers.postgres.logins import Logins
-from tests.factories import a_flow, a_job, a_worker, claim, end_all, part
+from tests.factories import (
+    a_flow,
+    a_job,
+    a_worker,
+    claim,
+    claim_for,
+    end_all,
+    part,
+    settle_and_claim_for,
+)
 
 DAY = 86400
 
@@ -54,12 +63,12 @@ def test_a_plain_role_sets_limits_and_claims_under_them(plain, clock):
     broker.enqueue([a_job(clock, task="send") for _ in range(5)])
     broker.enqueue([a_job(clock, task="send", key="ada") for _ in range(5)])
 
-    broker.set_rule(Rule(RuleKind.LIMIT, task="send", running=4, rate=(3, 60.0)))
-    broker.set_rule(Rule(RuleKind.LIMIT, task="send", rate=(1, 60.0), per_key=True))
+    broker.put(Rule(RuleKind.LIMIT, task="send", running=4, rate=(3, 60.0)))
+    broker.put(Rule(RuleKind.LIMIT, task="send", rate=(1, 60.0), per_key=True))
 
-    assert len(broker.claim(worker, None, 10)) == 3
+    assert len(claim_for(broker, worker, None, 10)) == 3
     assert sum(count.limited for count in broker.count()) == 7
-    assert broker.clear_rule(RuleKind.LIMIT, task="send")
+    assert broker.clear(Rule, rule_id(RuleKind.LIMIT, task="send"))
     broker.prune(clock.now() - 60)
     broker.close()
 
@@ -73,12 +82,12 @@ def test_a_plain_role_does_all_that_producers_and_workers_do(plain, clock):
     )
 
     broker.enqueue([first, second, third, later])
-    broker.set_rule(Rule(RuleKind.PAUSE, queue="default"))
-    assert broker.claim(worker, None, 10) == []
-    assert broker.clear_rule(RuleKind.PAUSE, queue="default")
-    jobs = broker.claim(worker, None, 2)
+    broker.put(Rule(RuleKind.PAUSE, queue="default"))
+    assert claim_for(broker, worker, None, 10) == []
+    assert broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="default"))
+    jobs = claim_for(broker, worker, None, 2)
     assert broker.settle([(jobs[0], succeeded(b"1"))]) == [True]
-    assert broker.cancel([later.id]) == [later.id]
+    assert broker.act("cancel", [later.id]) == [later.id]
     broker.renew([worker])
     broker.recover(dead="w")
 
@@ -87,7 +96,7 @@ def test_a_plain_role_does_all_that_producers_and_workers_do(plain, clock):
     assert sum(count.ready for count in broker.count()) == 2
     assert {event.kind for event in broker.history()} >= {"attempt", "rule"}
     assert broker.why(later.id)
-    assert broker.delete([later.id]) == [later.id]
+    assert broker.act("delete", [later.id]) == [later.id]
     broker.make_days()
     clock.advance(seconds=40 * DAY)
     assert broker.prune(clock.now() - 30 * DAY) > 0
@@ -101,13 +110,13 @@ def test_a_plain_role_runs_flows(plain, clock):
     flow.send(broker)
     jobs = claim(broker, 40)
     broker.settle([(jobs[0], failed("no"))])
-    broker.settle_and_claim([(job, succeeded(b"1")) for job in jobs[1:]], a_worker(), limit=1)
+    settle_and_claim_for(broker, [(job, succeeded(b"1")) for job in jobs[1:]], a_worker(), limit=1)
     assert flow.states(broker, "last") == [State.CANCELLED]
-    assert broker.retry([jobs[0].id]) == [jobs[0].id]
+    assert broker.act("retry", [jobs[0].id]) == [jobs[0].id]
     more = a_flow(clock, flow.flow.id, more=part())
     broker.settle([(claim(broker)[0], more.spawned_by(succeeded(b"1")))])
     assert end_all(broker, succeeded(b"2")) == more.ids("more")
-    assert len(broker.gifts(flow.nodes["work"])) == 40
+    assert len(broker.outputs(flow.nodes["work"])) == 40
     assert end_all(broker, succeeded()) == flow.ids("last")
     assert broker.flow(flow.flow.id).ended_at == clock.now()
     clock.advance(seconds=40 * DAY)
@@ -141,15 +150,15 @@ def test_a_worker_runs_as_a_plain_role(plain):
 
 def test_a_plain_role_can_neither_block_nor_unblock(plain, logins):
     owner, broker = PostgresBroker(logins.url), PostgresBroker(plain)
-    owner.set_rule(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
+    owner.put(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
 
     with pytest.raises(Refused, match=r"may not block in the store .* penstock_admin"):
-        broker.set_rule(Rule(RuleKind.BLOCK, queue="other"))
+        broker.put(Rule(RuleKind.BLOCK, queue="other"))
     with pytest.raises(Refused, match=r"may not unblock in the store .*penstock migrate roles"):
-        broker.clear_rule(RuleKind.BLOCK, queue="mail")
+        broker.clear(Rule, rule_id(RuleKind.BLOCK, queue="mail"))
 
     assert blocks(plain) == [("block", "mail", "fraud")]
-    assert [rule.kind for rule in broker.rules()] == ["block"]
+    assert [rule.kind for rule in broker.records(Rule)] == ["block"]
     owner.close()
     broker.close()
 
@@ -176,8 +185,8 @@ def test_a_plain_role_can_neither_block_nor_unblock(plain, logins):
 )
 def test_raw_sql_is_no_way_around_it(plain, logins, statement):
     owner = PostgresBroker(logins.url)
-    owner.set_rule(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
-    owner.set_rule(Rule(RuleKind.PAUSE, queue="mail"))
+    owner.put(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
+    owner.put(Rule(RuleKind.PAUSE, queue="mail"))
     owner.close()
 
     with psycopg.connect(plain) as connection, pytest.raises(errors.InsufficientPrivilege):
@@ -247,7 +256,7 @@ def test_an_earlier_grant_of_everything_is_taken_back(plain, logins):
 )
 def test_raw_sql_does_not_reach_a_block(plain, logins, statement):
     owner = PostgresBroker(logins.url)
-    owner.set_rule(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
+    owner.put(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
     owner.close()
 
     with psycopg.connect(plain, autocommit=True) as connection:
@@ -261,9 +270,9 @@ def test_raw_sql_does_not_reach_a_block(plain, logins, statement):
 def test_an_admin_blocks_and_unblocks(admin):
     broker = PostgresBroker(admin)
 
-    broker.set_rule(Rule(RuleKind.BLOCK, queue="mail"))
+    broker.put(Rule(RuleKind.BLOCK, queue="mail"))
     assert blocks(admin) == [("block", "mail", "")]
-    assert broker.clear_rule(RuleKind.BLOCK, queue="mail")
+    assert broker.clear(Rule, rule_id(RuleKind.BLOCK, queue="mail"))
 
     assert blocks(admin) == []
     broker.close()
@@ -346,7 +355,7 @@ def test_a_name_that_no_role_can_have_is_refused_and_others_are_quoted():
 
 def test_a_table_in_the_place_of_the_catalogs_makes_nobody_an_admin(plain, logins):
     owner = PostgresBroker(logins.url)
-    owner.set_rule(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
+    owner.put(Rule(RuleKind.BLOCK, queue="mail", reason="fraud"))
     owner.close()
 
     with psycopg.connect(plain, autocommit=True) as connection:
@@ -439,7 +448,7 @@ def test_a_plain_role_stages_publishes_and_discards(plain, clock):
     broker.stage("write-1", "0/2", [a_job(clock)])
     broker.stage("write-2", "0/1", [a_job(clock)])
 
-    assert broker.publish("write-1", {"0/1": 4}) == 4
+    assert broker.commit_write("write-1", {"0/1": 4}) == 4
     broker.discard("write-2")
 
     assert len(claim(broker, 10)) == 4
@@ -448,13 +457,13 @@ def test_a_plain_role_stages_publishes_and_discards(plain, clock):
 
 def test_a_plain_role_sets_and_clears_marks_and_prunes_by_them(plain, clock):
     broker = PostgresBroker(plain, clock=clock)
-    broker.set_mark(Mark(lake="a", hold=0.0))
+    broker.put(Mark(lake="a", hold=0.0))
     clock.advance(days=2)
 
     broker.prune(clock.now() - DAY)
 
-    [mark] = broker.marks()
+    [mark] = broker.records(Mark)
     assert mark.gap is not None
-    assert broker.set_mark(mark).gap is None
-    assert broker.clear_mark("a") is True
+    assert broker.put(mark).gap is None
+    assert broker.clear(Mark, "a") is True
     broker.close()

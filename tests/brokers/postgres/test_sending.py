@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from penstock.broker.values import Enqueued
-from penstock.brokers.postgres.enqueuing import _Lost
+from penstock.brokers.postgres.errors import AnswerLost
+from penstock.brokers.postgres.retrying import sent_again
 from penstock.enqueue.ids import Ids
 from penstock.errors import Refused, StoreFull, StoreUnreachable
 from penstock.job import Job, Unique, succeeded
@@ -204,11 +205,11 @@ def test_the_same_jobs_of_very_many_cut_differently_are_stored_once(
 @pytest.mark.parametrize(
     "error", [Refused("too old"), StoreFull("no room"), StoreUnreachable("gone")]
 )
-def test_a_second_send_that_fails_says_nothing_about_the_first(postgres_broker, error):
-    answers = iter([_Lost("no answer"), error])
+def test_a_second_send_that_fails_says_nothing_about_the_first(error):
+    answers = iter([AnswerLost("no answer"), error])
 
     def send() -> None:
         raise next(answers)
 
-    with pytest.raises(_Lost, match=str(error)):
-        postgres_broker._certainly(send, again=True)
+    with pytest.raises(AnswerLost, match=str(error)):
+        sent_again(send)

@@ -17,7 +17,7 @@ from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes, Po
 from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock
 from penstock.errors import StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
-from tests.factories import a_job, a_worker, claim, some_jobs
+from tests.factories import a_job, a_worker, claim, claim_for, settle_and_claim_for, some_jobs
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_retry_does_not_take_a_key_that_another_has_taken_meanwhile(
         ("welcome-ada",),
     )
     retried: list[list[str]] = []
-    trying = threading.Thread(target=lambda: retried.append(postgres_broker.retry([job.id])))
+    trying = threading.Thread(target=lambda: retried.append(postgres_broker.act("retry", [job.id])))
     trying.start()
     trying.join(timeout=0.3)  # it waits for the other transaction
     other.commit()
@@ -89,8 +89,8 @@ def test_counts_are_folded_though_jobs_come_one_by_one(postgres_broker, clock, s
     worker = a_worker()
     for _ in range(20):
         postgres_broker.enqueue([a_job(clock)])
-        [job] = postgres_broker.claim(worker)
-        postgres_broker.settle_and_claim([(job, succeeded())], worker)
+        [job] = claim_for(postgres_broker, worker)
+        settle_and_claim_for(postgres_broker, [(job, succeeded())], worker)
     postgres_broker._folded_at = time.monotonic() - 60
     postgres_broker.recover(by=worker.id)
 
@@ -108,13 +108,13 @@ def test_a_cancel_finds_a_job_however_often_its_parcel_is_cut(
     def cut(name: str) -> None:
         broker = PostgresBroker(postgres_store_url, clock=clock)
         while not stop.is_set():
-            broker.claim(a_worker(name), limit=1)
+            claim_for(broker, a_worker(name), limit=1)
         broker.close()
 
     cutting = [threading.Thread(target=cut, args=(f"cutter-{n}",)) for n in range(3)]
     for thread in cutting:
         thread.start()
-    found = [postgres_broker.cancel([job.id]) for job in reversed(jobs[-20:])]
+    found = [postgres_broker.act("cancel", [job.id]) for job in reversed(jobs[-20:])]
     stop.set()
     for thread in cutting:
         thread.join()

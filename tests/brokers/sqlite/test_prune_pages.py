@@ -6,14 +6,14 @@ import msgspec
 
 from penstock.brokers.sqlite import pruning
 from penstock.job import failed, succeeded
-from tests.factories import a_worker, begun, some_jobs
+from tests.factories import a_worker, begun, claim_for, some_jobs
 
 DAY = 86400
 
 
 def end(broker, clock, jobs, outcome):
     broker.enqueue(jobs)
-    claimed = broker.claim(a_worker(), limit=len(jobs))
+    claimed = claim_for(broker, a_worker(), limit=len(jobs))
     broker.settle([(job, begun(outcome, clock.now())) for job in claimed])
 
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.errors import StoreUnreachable
 from penstock.job import Job
-from tests.factories import a_worker
+from tests.factories import a_worker, claim_for
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_worker_hears_of_jobs_in_the_file_that_took_its_place(broker, path, lo
 
     look(broker)
 
-    assert [taken.id for taken in broker.claim(a_worker(), limit=10)] == [job.id]
+    assert [taken.id for taken in claim_for(broker, a_worker(), limit=10)] == [job.id]
     other.close()
 
 
@@ -63,4 +63,4 @@ def test_a_file_that_comes_back_is_worked_on_as_before(broker, path, tmp_path):
     aside.rename(path)
     broker.renew([a_worker()])
 
-    assert [taken.id for taken in broker.claim(a_worker(), limit=10)] == [job.id]
+    assert [taken.id for taken in claim_for(broker, a_worker(), limit=10)] == [job.id]

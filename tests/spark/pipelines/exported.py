@@ -44,7 +44,7 @@ def some_history(broker: Broker, clock: Clock, jobs: int) -> None:
         )
     [last] = some_jobs(clock, 1)
     broker.enqueue([last])
-    broker.cancel([last.id], "ada", "a test")
+    broker.act("cancel", [last.id], "ada", "a test")
 
 
 SHOWN = ("position", "job", "queue", "task", "version", "attempt", "state", "reason", "key")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
@@ -138,7 +139,7 @@ def test_history_is_pruned_only_once_the_lake_has_it(spark, store, lake):
     assert gap.rows > 10
     assert lake.manifest().gaps == (gap,)
     assert set(of_store(store)["attempts"]) < set(of_lake(lake)["attempts"])
-    assert store.marks()[0].gap is None
+    assert store.records(Mark)[0].gap is None
 
 
 def test_a_store_that_was_set_back_is_refused(spark, store, lake):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
@@ -64,7 +66,7 @@ def test_a_lake_is_known_by_its_id_wherever_it_is(store, lake, tmp_path):
     worked(store)
     run(store, Lake(tmp_path / "moved"))
 
-    [mark] = store.marks()
+    [mark] = store.records(Mark)
     assert mark.lake == Lake(tmp_path / "moved").manifest().id
     assert mark.position == positions(store)[-1]
     assert mark.place == str(tmp_path / "moved")
@@ -73,7 +75,7 @@ def test_a_lake_is_known_by_its_id_wherever_it_is(store, lake, tmp_path):
 def test_killed_between_the_manifest_and_the_mark_the_next_run_tells_it(store, lake):
     worked(store)
     run(store, lake)
-    [before] = store.marks()
+    [before] = store.records(Mark)
     worked(store)
     reach = store.reach(Selection(table="attempts"))
     with lake.writing() as writing:
@@ -83,14 +85,14 @@ def test_killed_between_the_manifest_and_the_mark_the_next_run_tells_it(store, l
 
     assert run(store, lake) == []
 
-    assert store.marks()[0].position >= reach.position
+    assert store.records(Mark)[0].position >= reach.position
 
 
 def test_what_was_pruned_past_the_hold_is_in_the_manifest_and_told_of_once(store, lake):
     """SPARK 2, lake: past the cap the gap is recorded, and the next run says so and goes on."""
     worked(store)
     run(store, lake, hold=0.0)
-    [mark] = store.marks()
+    [mark] = store.records(Mark)
     worked(store)
     lost = positions(store)[-1]
     store.prune(store.clock.now() + 1)
@@ -102,7 +104,7 @@ def test_what_was_pruned_past_the_hold_is_in_the_manifest_and_told_of_once(store
     assert gap.rows is not None
     assert gap.rows >= 3
     assert lake.manifest().gaps == (gap,)
-    assert store.marks()[0].gap is None
+    assert store.records(Mark)[0].gap is None
     assert run(store, lake) == []
     assert lake.manifest().gaps == (gap,)
 
@@ -118,12 +120,12 @@ def test_killed_before_the_store_heard_that_the_lake_knows_the_gap_is_told_again
         tell(Dying(store), writing, reach.store)
     [known] = lake.manifest().gaps
     assert (lake.folder / "manifest.json").read_bytes() != manifest
-    assert store.marks()[0].gap is not None
+    assert store.records(Mark)[0].gap is not None
 
     assert [(gap.after, gap.until) for gap in run(store, lake)] == [(known.after, known.until)]
 
     assert [(gap.after, gap.until) for gap in lake.manifest().gaps] == [(known.after, known.until)]
-    assert store.marks()[0].gap is None
+    assert store.records(Mark)[0].gap is None
 
 
 class Dying:
@@ -138,7 +140,7 @@ class Dying:
         self._calls += 1
         if self._calls > 1:
             raise KeyboardInterrupt
-        return self._store.set_mark(*args, **options)
+        return self._store.put(*args, **options)
 
 
 def test_a_manifest_from_an_older_copy_sets_the_mark_back(store, lake):
@@ -154,7 +156,7 @@ def test_a_manifest_from_an_older_copy_sets_the_mark_back(store, lake):
     with lake.writing() as writing:
         assert tell(store, writing, reach.store) == []  # all of it is still in the store
 
-    assert store.marks()[0].position == reached
+    assert store.records(Mark)[0].position == reached
     store.prune(store.clock.now() + 1)
     assert [position for position in positions(store) if position <= reached] == []
     assert len(positions(store)) == 3
@@ -164,15 +166,15 @@ def test_a_store_that_was_restored_is_refused_in_a_sentence(store, lake):
     """Positions have come as far again, and are of other rows: nothing else could tell."""
     worked(store)
     run(store, lake)
-    [before] = store.marks()
+    [before] = store.records(Mark)
     worked(store)
     run(store, lake)
-    store.set_mark(before, back=True)  # as it is in the backup
+    store.put(msgspec.structs.replace(before, restored=True))  # as it is in the backup
 
     with pytest.raises(Refused, match=r"was restored from an older backup.*Begin a new lake"):
         run(store, lake)
 
-    store.clear_mark(before.lake)
+    store.clear(Mark, before.lake)
     assert run(store, lake) == []
 
 
@@ -187,7 +189,7 @@ def test_what_is_not_known_to_be_in_the_lake_is_kept(store, lake):
     with lake.writing() as writing:
         assert tell(store, writing, store_id) == []
 
-    [mark] = store.marks()
+    [mark] = store.records(Mark)
     assert (mark.lake, mark.position) == (lake.manifest().id, 0)
     assert lake.manifest().id
 
@@ -196,7 +198,7 @@ def test_a_hold_that_is_not_said_stays(store, lake):
     assert run(store, lake, hold=5.0 * DAY) == []
     run(store, lake)
 
-    assert store.marks()[0].hold == 5.0 * DAY
+    assert store.records(Mark)[0].hold == 5.0 * DAY
 
 
 @pytest.mark.parametrize(

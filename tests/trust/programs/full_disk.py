@@ -10,6 +10,7 @@ import sys
 from penstock import App, StoreFull
 from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
+from tests.factories import claim_for
 
 path, room = sys.argv[1], int(sys.argv[2])
 app = App(f"sqlite:///{path}")
@@ -37,7 +38,7 @@ def enqueue(count: int) -> None:
 
 worker = WorkerRow(id="worker-1", tasks={"keep": 1})
 enqueue(20)
-held = app.broker.claim(worker, limit=10)
+held = claim_for(app.broker, worker, limit=10)
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
 enqueue(200)
@@ -56,7 +57,7 @@ enqueue(20)
 if settled_when_full != "yes":
     app.broker.settle([(job, succeeded()) for job in held])
 ran = [job.id for job in held]
-while jobs := app.broker.claim(worker, limit=100):
+while jobs := claim_for(app.broker, worker, limit=100):
     app.broker.settle([(job, succeeded()) for job in jobs])
     ran += [job.id for job in jobs]
 

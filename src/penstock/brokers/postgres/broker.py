@@ -66,7 +66,7 @@ class PostgresBroker:
         self.renew = PostgresRenewals(store, settlements.settle_within).renew
         self.note = retried(settlements.note)
         self.wait = claims.wait
-        self.wake = store.ear.ring
+        self.wake = store.listener.ring
         self.recover = retried(PostgresRecovery(store, claims, settlements.settle_within).recover)
         self.prune = PostgresPruning(store, marks, staging.discard).prune
         self.gauge = scans.gauge
@@ -109,6 +109,6 @@ class PostgresBroker:
             return PostgresTransaction(self.store, self._settle_within)
 
     def close(self) -> None:
-        self.store.ear.close()
+        self.store.listener.close()
         self._intake.close()
         self.store.close_connections()

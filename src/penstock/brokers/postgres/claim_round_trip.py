@@ -197,7 +197,7 @@ class ClaimRoundTrips:
             text(self.worker.id),
             text(declared),
             number(self.worker.lease),
-            flag(self.state.store.ear.hears),
+            flag(self.state.store.listener.hears),
             bigs([offer.hash for offer in offers]),
             ints([tasks.index(offer.lane.task) + 1 for offer in offers]),
             ints(sizes),

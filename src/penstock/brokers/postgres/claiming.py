@@ -29,7 +29,7 @@ class PostgresClaims:
         self._settlements = settlements
         # The workers that introduced themselves, and when.
         self.registered: dict[str, tuple[WorkerRow, float]] = {}
-        store.ear.workers = self.registered
+        store.listener.workers = self.registered
         self.moved = False  # jobs, since the counts were folded
         self._limited = False
         self._ordered = False  # jobs that were taken here held keys back
@@ -118,7 +118,7 @@ class PostgresClaims:
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
         due = self.store.claimable.next_due
         due_in = None if due is None else due - self.clock.now()
-        hint, lanes = self.store.ear.wait(queues, timeout, due_in, self.store.lanes.get)
+        hint, lanes = self.store.listener.wait(queues, timeout, due_in, self.store.lanes.get)
         if hint:
             self.store.forget_claimable(lanes)
         return hint

@@ -44,7 +44,7 @@ log = logging.getLogger("penstock.store")
 News = frozenset[int] | None  # lanes; None: anything
 
 
-class Ear:
+class Listener:
     """Hears what is committed elsewhere."""
 
     def __init__(self, store: PostgresStore) -> None:
@@ -64,7 +64,7 @@ class Ear:
         self.told: Callable[[News], None] = lambda _: None  # hears what is said about lanes
         self.workers: Collection[str] = ()  # of this process: who is told of a rule, and says so
         self._owes = False
-        _ears.add(self)
+        _listeners.add(self)
 
     @property
     def poll_seconds(self) -> float:
@@ -313,12 +313,12 @@ def _put(box: queue.SimpleQueue[News], news: News) -> None:
     box.put(news)
 
 
-_ears: weakref.WeakSet[Ear] = weakref.WeakSet()
+_listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    for ear in list(_ears):
-        ear.after_fork_in_child()
+    for ear in list(_listeners):
+        listener.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -32,7 +32,7 @@ from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes
 from penstock.brokers.postgres.clock import StoreClock
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
 from penstock.brokers.postgres.errors import in_our_words
-from penstock.brokers.postgres.listening import Ear, await_heard
+from penstock.brokers.postgres.listening import Listener, await_heard
 from penstock.brokers.postgres.statements import sql
 from penstock.errors import PenstockError, Refused, StoreUnreachable
 from penstock.job import Lane
@@ -134,15 +134,15 @@ class PostgresStore:
         self._lock = threading.Lock()
         self._rang_at = 0.0
         self.claimable = PostgresClaimableLanes()
-        self.ear = Ear(self)
-        self.ear.told = self.claimable.hear
+        self.listener = Listener(self)
+        self.listener.told = self.claimable.hear
         self.traits = Traits(
             name="PostgreSQL",
             capabilities=frozenset({"joins", "joins later", "begins", "roles"}),
             apart=True,
             retention=retention,
-            poll_seconds=lambda: self.ear.poll_seconds,
-            rules_version=self.ear.rules_version,
+            poll_seconds=lambda: self.listener.poll_seconds,
+            rules_version=self.listener.rules_version,
         )
         try:
             with self.lend() as connection:
@@ -211,7 +211,7 @@ class PostgresStore:
                 doubtful, self._idle = self._idle, []
             for other in doubtful:
                 other.close()
-            self.ear.doubt()
+            self.listener.doubt()
             return
         if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and (
             not connection.rings
@@ -318,7 +318,7 @@ class PostgresStore:
         self.lanes[number] = Lane(*names, runs_on)
 
     def rules_changed(self, *, stop: bool) -> None:
-        with self.lend() as connection, self.ear.heard_rules():
+        with self.lend() as connection, self.listener.heard_rules():
             told = time.monotonic()
             if not stop or self.pooled:
                 connection.execute(sql.tell.encode(), ("rules",))

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite.statements import sql
-from penstock.brokers.sqlite.store import SqliteStore
-from penstock.brokers.tables.db import Db
+from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.rows import made_at
 from penstock.brokers.tables.worker_rows import can_run
 from penstock.job import Lane
@@ -52,7 +51,7 @@ class SqliteClaimableLanes:
 
     def refresh(
         self,
-        store: SqliteStore,
+        store: TableStore,
         db: Db,
         worker: WorkerRow,
         queues: Collection[str] | None,

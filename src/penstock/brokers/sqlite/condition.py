@@ -43,10 +43,10 @@ def condition(path: str | Path) -> StoreCondition:
     trouble += _weak(settings)
     bell = WakeSender(file)
     bell.close()
-    ear = Waiter(bell.folder, lambda: 0)
-    ear.close()
+    listener = Waiter(bell.folder, lambda: 0)
+    listener.close()
     settings["sockets"] = str(bell.folder)
-    if not ear.listens:
+    if not listener.listens:
         trouble.append(
             Trouble(
                 f"no sockets can be made in {bell.folder}: jobs start up to 50 ms later",

@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.05  # a data_version costs 3 us: 20 of them a second cost noth
 
 
 class Waiter:
-    """One thread's ear."""
+    """One thread's listener."""
 
     def __init__(self, folder: Path, data_version: Callable[[], int]) -> None:
         self._data_version = data_version
