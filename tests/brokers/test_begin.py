@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.traits import begins
 from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import State, put_back, succeeded

@@ -8,6 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from penstock.brokers.postgres.recovery import fold
 from penstock.brokers.postgres.statements import sql as postgres_sql
 from penstock.brokers.sqlite.statements import sql as sqlite_sql
 from penstock.job import Parcel
@@ -20,7 +21,7 @@ def sums_of_sqlite(broker) -> int:
 
 
 def sums_of_postgres(broker) -> int:
-    broker.fold()  # as its workers do every few seconds
+    fold(broker.store)  # as its workers do every few seconds
     with psycopg.connect(broker.store.url) as connection:
         return len(connection.execute(postgres_sql.count).fetchall())
 

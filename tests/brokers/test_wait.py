@@ -120,7 +120,7 @@ def test_a_look_at_the_file_does_where_every_hint_is_lost(sqlite_broker, clock, 
     other = SqliteBroker(tmp_path / "jobs.db", clock=clock)
 
     def enqueue_unheard() -> None:
-        for ear in sqlite_broker.bell.folder.iterdir():
+        for listener in sqlite_broker.store.wake_sender.folder.iterdir():
             listener.unlink()
         other.enqueue([a_job(clock)])
 
@@ -130,7 +130,7 @@ def test_a_look_at_the_file_does_where_every_hint_is_lost(sqlite_broker, clock, 
 
 
 def test_whoever_waited_last_leaves_no_folder_of_sockets(sqlite_broker, clock):
-    folder = sqlite_broker.bell.folder
+    folder = sqlite_broker.store.wake_sender.folder
     assert not folder.exists()  # nobody waits yet
     assert hinted_by(sqlite_broker, lambda: sqlite_broker.enqueue([a_job(clock)]))
     assert folder.exists()

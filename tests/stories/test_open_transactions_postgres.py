@@ -14,6 +14,7 @@ import pytest
 
 from penstock import State
 from penstock.brokers.postgres import PostgresBroker
+from penstock.brokers.postgres.recovery import make_days
 from penstock.job import succeeded
 from tests.factories import a_job, a_worker, claim, some_jobs
 from tests.stories.conftest import Load, Story, eventually
@@ -129,7 +130,7 @@ def test_a_prune_beside_an_open_reader_holds_nobody_up(own_postgres, clock):
     for _ in range(3):
         broker.enqueue(some_jobs(clock, 5))
         broker.settle([(job, succeeded()) for job in claim(broker, 5)])
-        broker.make_days()
+        make_days(broker.store)
         clock.advance(days=1)
     with psycopg.connect(url) as reader:
         reader.execute("select count(*) from penstock.history").fetchall()

@@ -317,7 +317,7 @@ _listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    for ear in list(_listeners):
+    for listener in list(_listeners):
         listener.after_fork_in_child()
 
 
