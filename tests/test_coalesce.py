@@ -191,7 +191,7 @@ def test_an_async_caller_that_gave_up_hinders_nobody() -> None:
         gave_up = asyncio.create_task(coalescer.enqueue_async([a_job("b")]))
         other = asyncio.create_task(coalescer.enqueue_async([a_job("c")]))
         await asyncio.to_thread(_until, lambda: len(coalescer._awaited) == 2)
-        gave_up.act("cancel")
+        gave_up.cancel()
         store.go.set()
         assert await first == Enqueued()
         assert await other == Enqueued()

@@ -70,7 +70,10 @@ def calls(tree: ast.AST) -> Iterator[tuple[int, str, list[ast.expr]]]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_of_a_broker_has_its_test_file(verb):
-    assert (HOUSE / "tests" / "brokers" / f"test_{verb}.py").is_file()
+    """`test_act_cancel.py` is one of the verb `act`."""
+    folder = HOUSE / "tests" / "brokers"
+
+    assert (folder / f"test_{verb}.py").is_file() or list(folder.glob(f"test_{verb}_*.py"))
 
 
 def test_the_first_page_of_the_protocol_says_how_many_verbs_there_are():

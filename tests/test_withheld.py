@@ -36,7 +36,7 @@ def test_every_verb_is_read_told_or_refused():
 
 
 def test_only_verbs_that_change_nothing_reach_the_store():
-    assert LOOK | {"rules_version", "wait", "wake"} >= _READ & VERBS
+    assert LOOK | {"wait", "wake"} >= _READ & VERBS
 
 
 def test_what_a_job_notes_it_reads_back_and_nobody_else_does(broker, clock):

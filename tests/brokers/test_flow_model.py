@@ -129,7 +129,7 @@ class FlowAgreement(Agreement):
     def look_after_a_flow(self, pick: int, verb: str) -> None:
         """The whole of it, in one call."""
         _, jobs = self.flows[pick % len(self.flows)]
-        self.both(verb, [job.id for job in jobs], "ada", "because")
+        self.both("act", verb, [job.id for job in jobs], "ada", "because")
 
     @property
     def flows(self) -> list[tuple[Flow, list[Job[Any]]]]:

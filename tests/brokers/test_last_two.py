@@ -17,6 +17,7 @@ from tests.factories import a_flow, a_worker, claim_for, ids_of, part
 ROUNDS = 50
 PROGRAM = """
 import sys
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import failed, succeeded
@@ -27,7 +28,7 @@ jobs = []
 print("open", flush=True)
 for word in sys.stdin:
     if word == "claim\\n":
-        jobs = broker.claim(worker, None, 1)
+        jobs = broker.claim([Wanted(worker)]).jobs[0]
         print(len(jobs), flush=True)
     else:
         outcome = failed("no") if word == "fail\\n" else succeeded(b"1")

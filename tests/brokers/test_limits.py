@@ -384,6 +384,7 @@ def test_the_history_tells_who_set_which_limit(broker):
     was_set, cleared = [json.loads(event.data) for event in broker.history()]
 
     assert was_set == {
+        "id": rule_id(LIMIT, queue="mail"),
         "kind": "limit",
         "queue": "mail",
         "task": None,

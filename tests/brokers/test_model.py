@@ -221,7 +221,7 @@ class Agreement(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data(), verb=st.sampled_from(["cancel", "retry", "delete"]))
     def look_after(self, data: st.DataObject, verb: str) -> None:
-        self.both(verb, self.some_ids(data), "ada", "because")
+        self.both("act", verb, self.some_ids(data), "ada", "because")
 
     @rule(
         kind=st.sampled_from([RuleKind.PAUSE, RuleKind.BLOCK]),
@@ -232,7 +232,7 @@ class Agreement(RuleBasedStateMachine):
     )
     def set_rule(self, kind: RuleKind, queue: Any, task: Any, seconds: Any, some: Any) -> None:
         until = seconds and self.clock.now() + seconds
-        self.both("set_rule", Rule(kind, queue, task, "ada", "because", until=until, **some))
+        self.both("put", Rule(kind, queue, task, "ada", "because", until=until, **some))
 
     @rule(
         queue=st.sampled_from([None, "mail"]),
@@ -246,16 +246,14 @@ class Agreement(RuleBasedStateMachine):
     def set_limit(self, queue: Any, task: Any, seconds: Any, numbers: Any, per_key: Any) -> None:
         until = seconds and self.clock.now() + seconds
         limit = Rule(RuleKind.LIMIT, queue, task, until=until, per_key=per_key, **numbers)
-        self.both("set_rule", limit)
+        self.both("put", limit)
 
     @precondition(lambda self: self.model.records(Rule))
     @rule(pick=st.integers(0, 5))
     def clear_rule(self, pick: int) -> None:
         rules = self.model.records(Rule)
         chosen = rules[pick % len(rules)]
-        some = {"version": chosen.version, "tag": chosen.tag, "key": chosen.key}
-        some["per_key"] = chosen.per_key
-        self.both("clear_rule", chosen.kind, chosen.queue, chosen.task, "bob", **some)
+        self.both("clear", Rule, chosen.id, "bob")
 
     @rule(seconds=st.sampled_from([1.0, 7.0, 16.0, 61.0, 600.0]))
     def let_time_pass(self, seconds: float) -> None:
@@ -271,7 +269,7 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(lake=st.sampled_from(["a", "b"]))
     def clear_mark(self, lake: str) -> None:
-        self.both("clear_mark", lake)
+        self.both("clear", Mark, lake)
 
     @rule(age=st.sampled_from([100.0, 1000.0]))
     def prune(self, age: float) -> None:

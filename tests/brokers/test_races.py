@@ -172,6 +172,7 @@ def test_cancels_race_with_claims_and_one_of_them_wins(broker, clock):
 
 WORKER = """
 import json, sys
+from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import Job, succeeded
@@ -190,7 +191,8 @@ while empty < 20 or produce:
         broker.enqueue(jobs[3:])
         sent += [job.id for job in jobs]
         produce -= 10
-    accepted, claimed = broker.settle_and_claim(pairs, worker, limit=7)
+    answer = broker.claim([Wanted(worker, 7)], pairs)
+    accepted, [claimed] = answer.accepted, answer.jobs
     settled += [job.id for (job, _), good in zip(pairs, accepted) if good]
     pairs = [(job, succeeded()) for job in claimed]
     empty = 0 if claimed else empty + 1

@@ -41,11 +41,11 @@ class ScheduleAgreement(Agreement):
     )
     def put_schedule(self, name: str, times: Any, **options: Any) -> None:
         schedule = a_schedule(name, "mail:sweep", window=200.0, **times, **options)
-        self.both("put_schedule", schedule, "ada")
+        self.both("put", schedule, "ada")
 
     @rule(name=NAMES)
     def clear_schedule(self, name: str) -> None:
-        self.both("clear_schedule", name, "ada")
+        self.both("clear", Schedule, name, "ada")
 
     @rule()
     def read_schedules(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from penstock import App, wait_for
 from penstock.broker.filter import Filter
 from penstock.errors import Refused
-from penstock.flows.flow import WAIT_TASK, Gift
+from penstock.flows.flow import WAIT_TASK, JobOutput
 from penstock.flows.signals import TAG
 from penstock.job import State, succeeded
 from tests.factories import (
@@ -51,7 +51,7 @@ def test_it_ends_who_waits_and_whoever_needs_that_runs(broker, clock):
     [wait] = [broker.get(job_id) for job_id in flow.ids("wait")]
     assert (wait.state, wait.result, wait.ended_at) == (SUCCEEDED, VALUE, clock.now())
     assert ids_of(claim(broker, limit=10)) == flow.ids("ship")
-    assert broker.outputs(flow.nodes["wait"]) == [Gift(wait.id, SUCCEEDED, VALUE)]
+    assert broker.outputs(flow.nodes["wait"]) == [JobOutput(wait.id, SUCCEEDED, VALUE)]
 
 
 def test_no_worker_is_ever_handed_a_wait(broker, clock):
@@ -110,7 +110,7 @@ def test_the_first_of_two_stands(broker, clock):
 
     assert broker.signal("approve-62", b"2") == []
 
-    assert [gift.result for gift in broker.outputs(flow.nodes["wait"])] == [VALUE]
+    assert [output.result for output in broker.outputs(flow.nodes["wait"])] == [VALUE]
     assert len(history_of(broker, flow.ids("wait")[0])) == 1
 
 
@@ -171,7 +171,7 @@ def test_a_signal_after_the_time_is_over_ends_nobody(broker, clock):
 def test_one_that_is_not_waited_for_any_more_ends_nobody(broker, clock, verb):
     flow = an_approval(clock)
     flow.send(broker)
-    assert getattr(broker, verb)(flow.ids("wait")) == flow.ids("wait")
+    assert broker.act(verb, flow.ids("wait")) == flow.ids("wait")
 
     assert broker.signal("approve-62", VALUE) == []
 
@@ -318,7 +318,7 @@ def test_from_a_program_it_is_the_same(broker, clock):
 
     [job] = claim(broker, limit=10)
     assert job.id == handle.id
-    assert broker.outputs(wait.id) == [Gift(wait.id, SUCCEEDED, VALUE)]
+    assert broker.outputs(wait.id) == [JobOutput(wait.id, SUCCEEDED, VALUE)]
     assert broker.flow(handle.id).nodes[0].id == wait.id
     settle(broker, job, succeeded())
     clock.advance(days=40)

@@ -54,7 +54,7 @@ def test_of_many_signals_one_is_told_that_it_ended_the_wait(broker, clock):
 
         [winner] = [number for number, ended in told.items() if ended]
         assert told[winner] == flow.ids("wait")
-        assert [gift.result for gift in broker.outputs(flow.nodes["wait"])] == [b"%d" % winner]
+        assert [output.result for output in broker.outputs(flow.nodes["wait"])] == [b"%d" % winner]
         check_one_end(broker, flow, signalled=True)
 
 
@@ -160,7 +160,7 @@ for line in sys.stdin:
     if word == "signal":
         print(len(broker.signal("approve-62", b"1")), flush=True)
     else:
-        print(len(broker.cancel([job])), flush=True)
+        print(len(broker.act("cancel", [job])), flush=True)
 broker.close()
 """
 

@@ -37,8 +37,8 @@ class WholeFlowAgreement(FlowAgreement):
     def whole_flow(self, pick: int, verb: str) -> None:
         flow, _ = self.flows[pick % len(self.flows)]
         self.clock.advance(seconds=0.25)
-        mine = getattr(self.model, verb)((), "ada", "because", flow=flow.id)
-        theirs = getattr(self.broker, verb)((), "ada", "because", flow=flow.id)
+        mine = self.model.act(verb, (), "ada", "because", flow=flow.id)
+        theirs = self.broker.act(verb, (), "ada", "because", flow=flow.id)
         assert sorted(theirs) == sorted(mine), verb
 
     @precondition(lambda self: self.claims)

@@ -252,8 +252,10 @@ def test_what_children_were_given_and_returned_is_kept_with_their_flow(guild):
 
     children = guild.t.broker.outputs(guild.t.broker.flow(handle.id).nodes[1].id)
 
-    assert [gift.result for gift in children] == [b'"%s granted"' % n.encode() for n in CHILDREN]
-    given = [json.loads(guild.t.broker.get(gift.job).body)["args"] for gift in children]
+    assert [output.result for output in children] == [
+        b'"%s granted"' % n.encode() for n in CHILDREN
+    ]
+    given = [json.loads(guild.t.broker.get(output.job).body)["args"] for output in children]
     assert [arguments["platform"] for arguments in given] == CHILDREN
 
 
@@ -263,7 +265,7 @@ def test_what_is_deleted_at_any_stage_does_not_come_back(guild, stage):
     handle = guild.access_flow().enqueue()
     guild.t.drain(limit=stage)
     flow = guild.t.broker.flow(handle.id)
-    ids = [gift.job for node in flow.nodes for gift in guild.t.broker.outputs(node.id)]
+    ids = [output.job for node in flow.nodes for output in guild.t.broker.outputs(node.id)]
     assert sorted(guild.t.broker.act("delete", ids)) == sorted(ids)
 
     guild.t.drain()

@@ -138,7 +138,7 @@ def test_a_damaged_row_can_be_dealt_with_by_hand(app, testing, verb, change):
     damaged, good = enqueue(app, "row", 2)
     damage(testing, "job", change, f"id = '{damaged}'")
 
-    getattr(testing.broker, verb)([damaged, good])
+    testing.broker.act(verb, [damaged, good])
 
     if verb == "delete":
         assert testing.broker.get(damaged) is None

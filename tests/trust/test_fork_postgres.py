@@ -151,7 +151,7 @@ def test_a_program_that_ends_without_closing_its_store_is_not_warned(tmp_path, p
         "@app.task(name='mail:send')\n"
         "def send() -> None: ...\n"
         "send.enqueue()\n"
-        "app.broker.rules_version()\n"
+        "app.broker.traits.rules_version()\n"
     )
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
 

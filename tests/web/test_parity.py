@@ -28,7 +28,7 @@ def commands() -> set[str]:
 
 
 def verbs() -> set[str]:
-    fields = {"clock", "relaxed", "apart", "poll_seconds"}
+    fields = {"clock", "traits"}
     groups = (Core, Control, Look, Bulk)
     return {name for group in groups for name in vars(group) if not name.startswith("_")} - fields
 

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from penstock.broker.filter import Filter
 from penstock.broker.records import Record
 from penstock.broker.views import Note, Page, WorkerRow
-from penstock.flows.flow import FlowPage, FlowRow, Gift
+from penstock.flows.flow import FlowPage, FlowRow, JobOutput
 
 R = TypeVar("R", bound=Record)
 
@@ -41,7 +41,7 @@ class Look(Protocol):
         """
         ...
 
-    def outputs(self, node: str) -> list[Gift]:
+    def outputs(self, node: str) -> list[JobOutput]:
         """The outputs of a node's jobs, in their order."""
         ...
 

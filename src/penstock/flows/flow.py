@@ -113,7 +113,7 @@ def event_of(
 AnyNode = TypeVar("AnyNode", Node, NodeRow)
 
 
-class Gift(msgspec.Struct, frozen=True, gc=False):  # there may be a million of them
+class JobOutput(msgspec.Struct, frozen=True, gc=False):  # there may be a million of them
     """The output of one member of a node, for whoever needs it."""
 
     job: str

@@ -191,11 +191,11 @@ class FlowHandle(Generic[R, S]):
         found: list[FlowJob] = []
         for node in self.row().nodes:
             task = self._app.task_named(node.task)
-            for gift in self._app.broker.outputs(node.id):
-                output: Any = gift.result
-                if output is not None:
-                    output = (task.results.decode if task else msgspec.json.decode)(output)
-                found.append(FlowJob(gift.job, node.task, node.id, gift.state, output))
+            for output in self._app.broker.outputs(node.id):
+                result: Any = output.result
+                if result is not None:
+                    result = (task.results.decode if task else msgspec.json.decode)(result)
+                found.append(FlowJob(output.job, node.task, node.id, output.state, result))
         return found
 
     @property

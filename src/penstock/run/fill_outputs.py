@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.broker.protocol import Broker
 from penstock.errors import RetryLater, StoreUnreachable
-from penstock.flows.flow import Fill, Gift, Member, member_of
+from penstock.flows.flow import Fill, JobOutput, Member, member_of
 from penstock.job import Job, State
 
 STORE_SECONDS = 5.0  # before the next try when the store did not answer
@@ -37,27 +37,27 @@ def filled(broker: Broker, job: Job[Any]) -> bytes:
     if place is None or not place.fill:
         return job.body
     body = msgspec.json.decode(job.body)
-    known: dict[str, list[Gift]] = {}
+    known: dict[str, list[JobOutput]] = {}
     for fill in place.fill:
         if fill.node not in known:
             try:
-                known[fill.node] = _gifts(broker, place, fill)
+                known[fill.node] = _outputs_of(broker, place, fill)
             except StoreUnreachable as error:
                 raise RetryLater(STORE_SECONDS, str(error)) from error
         _put(body["args"], fill.path, _value(fill, known[fill.node]))
     return msgspec.json.encode(body)
 
 
-def _gifts(broker: Broker, place: Member, fill: Fill) -> list[Gift]:
-    gifts = broker.outputs(fill.node)
-    gone = [gift.job for gift in gifts if gift.state is None]
-    if (gone or not gifts) and not _goes_on(broker, place):
+def _outputs_of(broker: Broker, place: Member, fill: Fill) -> list[JobOutput]:
+    outputs = broker.outputs(fill.node)
+    gone = [output.job for output in outputs if output.state is None]
+    if (gone or not outputs) and not _goes_on(broker, place):
         named = gone[0] if gone else fill.node
         raise NeedsGone(
             f"the output of job {named}, which this one needs, is not kept any more: it was deleted"
             " or pruned"
         )
-    return gifts
+    return outputs
 
 
 def _goes_on(broker: Broker, place: Member) -> bool:
@@ -67,8 +67,8 @@ def _goes_on(broker: Broker, place: Member) -> bool:
     return any(node.id == place.node and node.on_failure == "continue" for node in nodes)
 
 
-def _value(fill: Fill, gifts: list[Gift]) -> Any:
-    succeeded = [gift.result for gift in gifts if gift.state is State.SUCCEEDED]
+def _value(fill: Fill, outputs: list[JobOutput]) -> Any:
+    succeeded = [output.result for output in outputs if output.state is State.SUCCEEDED]
     results = [_NULL if result is None else msgspec.Raw(result) for result in succeeded]
     if fill.many:
         return results

@@ -151,8 +151,8 @@ def flow(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
             broker.settle([(job, outcome) for job in jobs])
             if bad and bad.pop():
                 assert broker.act("retry", [jobs[0].id]) == [jobs[0].id]
-        gifts = broker.outputs(parts.nodes["work"])
-        assert [gift.result for gift in gifts] == [b"1"] * BATCH, gifts[:3]
+        outputs = broker.outputs(parts.nodes["work"])
+        assert [output.result for output in outputs] == [b"1"] * BATCH, outputs[:3]
     return 10 * BATCH
 
 

@@ -27,7 +27,9 @@ def remove(path):
         file.unlink()
 
 
-@pytest.mark.parametrize("look", [lambda broker: broker.renew([a_worker()]), SqliteBroker.recover])
+@pytest.mark.parametrize(
+    "look", [lambda broker: broker.renew([a_worker()]), lambda broker: broker.recover()]
+)
 def test_a_worker_hears_of_jobs_in_the_file_that_took_its_place(broker, path, look):
     broker.enqueue([Job(task="mail:send")])
     broker.renew([a_worker()])

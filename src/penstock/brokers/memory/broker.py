@@ -42,7 +42,7 @@ from penstock.brokers.memory.signals import signal
 from penstock.brokers.memory.staging import MemoryStaging
 from penstock.brokers.memory.store import MemoryStore
 from penstock.errors import Refused
-from penstock.flows.flow import Flow, FlowPage, FlowRow, Gift, check_flow
+from penstock.flows.flow import Flow, FlowPage, FlowRow, JobOutput, check_flow
 from penstock.job import Job, Parcel, State, lapsed, put_back
 from penstock.operate.why import explain, held_by
 from penstock.rules.key_order import in_turn, policies
@@ -412,10 +412,10 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         with self._lock:
             return self._store.flows.page(name, find or {}, after, min(max(limit, 1), MOST_FOUND))
 
-    def outputs(self, node: str) -> list[Gift]:
+    def outputs(self, node: str) -> list[JobOutput]:
         with self._lock:
             known = self._store.flows.node(node)
-            return [] if known is None else [self._store.gift(job_id) for job_id in known.ids()]
+            return [] if known is None else [self._store.output(job_id) for job_id in known.ids()]
 
     def workers(self) -> list[WorkerRow]:
         with self._lock:

@@ -21,7 +21,7 @@ from penstock.brokers.memory.flows import MemoryFlows, StoredNode
 from penstock.enqueue.ids import time_of
 from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
-from penstock.flows.flow import Flow, Gift
+from penstock.flows.flow import Flow, JobOutput
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.rules.rule import Limits, Rule, Use, slack_of
 
@@ -66,12 +66,12 @@ class MemoryStore:
     def named(self, ids: Sequence[str]) -> list[Job[Any]]:
         return [self.jobs[job_id] for job_id in dict.fromkeys(ids) if job_id in self.jobs]
 
-    def gift(self, job_id: str) -> Gift:
+    def output(self, job_id: str) -> JobOutput:
         """The output of a job, for whoever needs it."""
         job = self.jobs.get(job_id)
         if job is None:
-            return Gift(job_id, None, None)
-        return Gift(job_id, job.state, job.result if job.state is State.SUCCEEDED else None)
+            return JobOutput(job_id, None, None)
+        return JobOutput(job_id, job.state, job.result if job.state is State.SUCCEEDED else None)
 
     def running(self, claimed: Job[Any]) -> Job[Any] | None:
         """The job as it is stored, if this attempt still holds it."""

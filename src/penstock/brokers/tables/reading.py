@@ -22,7 +22,7 @@ from penstock.brokers.tables.rows import SETTLED, names_in, state_in
 from penstock.brokers.tables.settling import StoreT
 from penstock.brokers.tables.worker_rows import rules_in_force
 from penstock.enqueue.ids import from_bytes, to_bytes
-from penstock.flows.flow import Gift, NodeRow
+from penstock.flows.flow import JobOutput, NodeRow
 from penstock.job import Job, State
 from penstock.operate.why import Held, explain, held_by
 from penstock.rules.rule import covered_by
@@ -193,27 +193,27 @@ class Looks(Generic[StoreT]):
             in_force = rules_in_force(self.store, db, now)
         return explain(job_id, job, now, in_force, self.workers(), ahead, needs, held, before)
 
-    def outputs(self, node: str) -> list[Gift]:
+    def outputs(self, node: str) -> list[JobOutput]:
         raw, sql = to_bytes(node), self.store.sql
-        gifts: list[Gift] = []
+        outputs: list[JobOutput] = []
         with self.store.reading() as db:
             # Fetched all at once: one by one a driver takes twice as long.
-            rows = db.execute(sql.gifts, (raw,)).fetchall()
+            rows = db.execute(sql.outputs, (raw,)).fetchall()
             results = {row["job"]: row["result"] for row in rows}
-            rows = db.execute(sql.gifts_withheld, (raw,)).fetchall()
+            rows = db.execute(sql.outputs_withheld, (raw,)).fetchall()
             others = {row["id"]: state_in(row["state"]) for row in rows}
             for row in db.execute(sql.members, (raw,)).fetchall():
                 ids = ids_between(row["first"], row["last"])
                 names = names_between(row["first"], row["last"])
                 for job, name in zip(ids, names, strict=True):
                     if job in others:  # a row that is there goes before a success that was
-                        gifts.append(Gift(name, others[job], None))
+                        outputs.append(JobOutput(name, others[job], None))
                     elif job in results:
-                        gifts.append(Gift(name, State.SUCCEEDED, results[job]))
+                        outputs.append(JobOutput(name, State.SUCCEEDED, results[job]))
                     else:  # it is about to run, or runs; or is not known any more
                         kept = get_job(self.store, db, job)
-                        gifts.append(Gift(name, kept and kept.state, None))
-        return gifts
+                        outputs.append(JobOutput(name, kept and kept.state, None))
+        return outputs
 
     def workers(self) -> list[WorkerRow]:
         lease_time = self.store.lease_time()

@@ -69,8 +69,8 @@ class Statements(SqlFiles):
     nodes: str
     needs: str
     members: str
-    gifts: str
-    gifts_withheld: str
+    outputs: str
+    outputs_withheld: str
     # gauge.sql
     gauge: str
     gauged: str

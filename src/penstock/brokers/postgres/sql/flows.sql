@@ -52,10 +52,10 @@ select e.node, e.need
  order by e.node, e.place;
 
 -- name: members
--- Serves gifts: the jobs of a node, in their order.
+-- Serves outputs: the jobs of a node, in their order.
 select first, last from penstock.member where node = %s order by place;
 
--- name: gifts
+-- name: outputs
 -- The results of a node's jobs that succeeded and are kept.
 select g.job, g.result
   from penstock.member m,
@@ -70,8 +70,8 @@ select g.job, g.result
        ) as g
  where m.node = %s;
 
--- name: gifts_withheld
--- Serves gifts: the jobs of a node that have rows, and so no result.
+-- name: outputs_withheld
+-- Serves outputs: the jobs of a node that have rows, and so no result.
 select w.id, w.state
   from penstock.member m,
        lateral (

@@ -52,10 +52,10 @@ select e.node, e.need
  order by e.node, e.place;
 
 -- name: members
--- Serves gifts: the jobs of a node, in their order.
+-- Serves outputs: the jobs of a node, in their order.
 select first, last from penstock_member where node = ? order by place;
 
--- name: gifts
+-- name: outputs
 -- The results of a node's jobs that succeeded and are kept.
 select h.job, h.result
   from penstock_member m
@@ -65,8 +65,8 @@ select h.job, h.result
    and h.state = 'succeeded'
    and h.body is not null;
 
--- name: gifts_withheld
--- Serves gifts: the jobs of a node that have rows, and so no result.
+-- name: outputs_withheld
+-- Serves outputs: the jobs of a node that have rows, and so no result.
 select j.id, j.state
   from penstock_member m
   join penstock_job j on j.id between m.first and m.last

@@ -182,6 +182,7 @@ def test_the_history_tells_who_set_which_rule_and_why(broker, clock):
 
     assert event.kind == "rule"
     assert json.loads(event.data) == {
+        "id": rule_id(PAUSE, queue="mail"),
         "kind": "pause",
         "queue": "mail",
         "task": None,

@@ -15,7 +15,7 @@ def fields(request):
 
 
 def told(broker, node):
-    return [(gift.job, gift.state, gift.result) for gift in broker.outputs(node)]
+    return [(output.job, output.state, output.result) for output in broker.outputs(node)]
 
 
 def test_a_single_job_hands_on_its_result(broker, clock, fields):
@@ -36,10 +36,10 @@ def test_a_map_hands_on_its_results_in_order(broker, clock, fields):
     jobs = claim(broker, limit=300)
     broker.settle([(job, succeeded(numbers[job.id])) for job in reversed(jobs)])
 
-    gifts = broker.outputs(flow.nodes["work"])
+    outputs = broker.outputs(flow.nodes["work"])
 
-    assert [gift.job for gift in gifts] == flow.ids("work")
-    assert [gift.result for gift in gifts] == list(numbers.values())
+    assert [output.job for output in outputs] == flow.ids("work")
+    assert [output.result for output in outputs] == list(numbers.values())
 
 
 def test_who_did_not_succeed_hands_on_nothing_but_its_state(broker, clock, fields):

@@ -9,7 +9,6 @@ from tests.factories import (
     claim,
     enqueue_and_claim,
     ids_of,
-    settled_and_claimed,
     some_jobs,
 )
 
