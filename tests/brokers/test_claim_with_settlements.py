@@ -9,6 +9,7 @@ from tests.factories import (
     claim,
     enqueue_and_claim,
     ids_of,
+    settle_and_claim_for,
     some_jobs,
 )
 
@@ -19,7 +20,7 @@ def test_the_settled_are_answered_and_the_next_are_handed_out(broker, clock):
     broker.enqueue(jobs)
     taken = claim(broker, limit=2)
 
-    accepted, more = settled_and_claimed(
+    accepted, more = settle_and_claim_for(
         broker, [(job, succeeded()) for job in taken], a_worker(), limit=2
     )
 
@@ -34,7 +35,7 @@ def test_a_stale_settlement_does_not_keep_the_next_jobs_back(broker, clock):
     broker.recover(dead="worker-1")
     clock.advance(seconds=1)
 
-    accepted, more = settled_and_claimed(broker, [(stale, succeeded())], a_worker("worker-2"))
+    accepted, more = settle_and_claim_for(broker, [(stale, succeeded())], a_worker("worker-2"))
 
     assert accepted == [False]
     assert [(job.id, job.attempt) for job in more] == [(stale.id, 2)]
@@ -43,7 +44,7 @@ def test_a_stale_settlement_does_not_keep_the_next_jobs_back(broker, clock):
 def test_what_was_put_back_may_come_again_at_once(broker, clock):
     job = enqueue_and_claim(broker, clock)
 
-    accepted, [again] = settled_and_claimed(broker, [(job, put_back("limit"))], a_worker())
+    accepted, [again] = settle_and_claim_for(broker, [(job, put_back("limit"))], a_worker())
 
     assert accepted == [True]
     assert (again.id, again.attempt) == (job.id, 2)
@@ -53,7 +54,7 @@ def test_without_anything_to_settle_it_is_a_claim(broker, clock):
     jobs = some_jobs(clock, 2)
     broker.enqueue(jobs)
 
-    accepted, taken = settled_and_claimed(broker, [], a_worker(), limit=5)
+    accepted, taken = settle_and_claim_for(broker, [], a_worker(), limit=5)
 
     assert (accepted, ids_of(taken)) == ([], ids_of(jobs))
 
@@ -61,16 +62,18 @@ def test_without_anything_to_settle_it_is_a_claim(broker, clock):
 def test_without_anything_to_claim_it_is_a_settlement(broker, clock):
     job = enqueue_and_claim(broker, clock)
 
-    assert settled_and_claimed(broker, [(job, succeeded())], a_worker(), limit=0) == ([True], [])
+    assert settle_and_claim_for(broker, [(job, succeeded())], a_worker(), limit=0) == ([True], [])
 
 
 def test_queues_sizes_and_rules_are_kept(broker, clock):
     mail, media = some_jobs(clock, 3, queue="mail"), some_jobs(clock, 3, queue="media")
     broker.enqueue([*mail, *media])
 
-    _, taken = settled_and_claimed(broker, [], a_worker(), ["media"], 9, {"mail:send": 2})
+    _, taken = settle_and_claim_for(
+        broker, [], a_worker(), queues=["media"], limit=9, sizes={"mail:send": 2}
+    )
     broker.put(Rule(RuleKind.PAUSE, queue="mail"))
-    _, paused = settled_and_claimed(broker, [], a_worker(), ["mail"], 9)
+    _, paused = settle_and_claim_for(broker, [], a_worker(), queues=["mail"], limit=9)
 
     assert ids_of(taken) == ids_of(media[:2])
     assert paused == []

@@ -6,6 +6,8 @@ back because of a deadlock is tried again. `retrying` has the three cases.
 
 from __future__ import annotations
 
+from functools import partial
+
 from penstock.app.clock import AnyClock
 from penstock.broker.records import Records
 from penstock.broker.values import RETENTION_SECONDS
@@ -25,7 +27,7 @@ from penstock.brokers.postgres.settling import PostgresSettlements
 from penstock.brokers.postgres.staging import PostgresStaging
 from penstock.brokers.postgres.store import PostgresStore
 from penstock.brokers.postgres.transaction import PostgresTransaction
-from penstock.brokers.tables.audit import Audit
+from penstock.brokers.tables.audit import audit
 from penstock.brokers.tables.lake_marks import MarkRows
 from penstock.brokers.tables.signalling import Signals
 from penstock.brokers.tables.whole_flows import WholeFlows
@@ -81,7 +83,7 @@ class PostgresBroker:
         self.put = retried(records.put)
         self.clear = retried(records.clear)
         self.decide_schedule = retried(schedules.decide_schedule)
-        self.audit = retried(Audit(store).record)
+        self.audit = retried(partial(audit, store))
 
         # Look
         self.find = looks.find

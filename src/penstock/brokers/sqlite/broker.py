@@ -19,7 +19,7 @@ from penstock.brokers.sqlite.staging import SqliteStaging
 from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.sqlite.transaction import SqliteTransaction
 from penstock.brokers.sqlite.waiting import SqliteWaiting
-from penstock.brokers.tables.audit import Audit
+from penstock.brokers.tables.audit import audit
 from penstock.brokers.tables.gauging import gauge
 from penstock.brokers.tables.job_actions import JobActions
 from penstock.brokers.tables.lake_marks import MarkRows
@@ -83,7 +83,7 @@ class SqliteBroker:
         self.put = records.put
         self.clear = records.clear
         self.decide_schedule = schedules.decide_schedule
-        self.audit = Audit(store).record
+        self.audit = partial(audit, store)
 
         # Look
         self.find = looks.find

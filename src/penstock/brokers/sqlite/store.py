@@ -9,10 +9,8 @@ A transaction that writes begins with `begin immediate`: an upgrade later might 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import sqlite3
-import stat
 import threading
 import time
 import uuid
@@ -24,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
-from penstock.app.private_files import open_regular
 from penstock.broker.read_budget import my_share
 from penstock.broker.traits import Traits
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.sqlite.claimable_lanes import SqliteClaimableLanes
 from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.errors import in_our_words
+from penstock.brokers.sqlite.shared_hints import SharedHints
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.sqlite.wake import WakeSender
 from penstock.brokers.tables.db import Db
@@ -50,11 +48,7 @@ _BUSY_LOOK_SECONDS = 0.000_5
 _STARTING_SECONDS = 0.005
 _OLDEST_SQLITE = (3, 37)  # which has strict tables
 _LOCKED = {"SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_RECOVERY"}
-_POLITE_NANOSECONDS = 2_000_000
 _CLOSED_FOR_FORK = 0  # no process has this number
-# What the processes of a store share beside the file: the version of its rules, and when somebody
-# last waited for the write lock. Both are hints.
-_RULES, _WAITING, _SHARED_BYTES = slice(0, 8), slice(8, 16), 16
 
 
 class SqliteStore:
@@ -99,7 +93,7 @@ class SqliteStore:
             raise StoreUnreachable(message)
         self.claimable = SqliteClaimableLanes()
         self.wake_sender = WakeSender(self.path)
-        self._shared: mmap.mmap | None = None
+        self._shared: SharedHints | None = None
         self._file: tuple[int, int] | None = None
         self._renew_locks()
         self._open()
@@ -116,7 +110,7 @@ class SqliteStore:
         try:
             with in_our_words(self.path):
                 self._open_writer()
-                self._shared = self._shared or self._map_shared()
+                self._shared = self._shared or SharedHints(self.path)
                 self._reader = self.connect()
                 self._file = self._file_there()
         except BaseException:
@@ -263,8 +257,8 @@ class SqliteStore:
         # Not SQLite's own busy handler: it sleeps up to 100 ms between two looks, and beside a busy
         # worker that lock is free for a millisecond at a time. Whoever waits says so in the shared
         # memory, and whoever comes next lets it go first: a pause must not wait for long.
-        waiting = self._shared
-        if waiting and time.monotonic_ns() - _number(waiting[_WAITING]) < _POLITE_NANOSECONDS:
+        shared = self._shared
+        if shared and shared.somebody_waits():
             time.sleep(_BUSY_LOOK_SECONDS * 2)
         until = time.monotonic() + patience
         waited = False
@@ -276,11 +270,11 @@ class SqliteStore:
                 if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
                     raise
             waited = True
-            if waiting:
-                waiting[_WAITING] = time.monotonic_ns().to_bytes(8, "big")
+            if shared:
+                shared.waits()
             time.sleep(_BUSY_LOOK_SECONDS)
-        if waited and waiting:
-            waiting[_WAITING] = bytes(8)
+        if waited and shared:
+            shared.waits_no_more()
 
     @contextmanager
     def joining(self, connection: Any) -> Generator[SqliteDb]:
@@ -392,31 +386,12 @@ class SqliteStore:
             )
         return self.lanes[number]
 
-    def _map_shared(self) -> mmap.mmap | None:
-        # So that a worker can look at the rules before every start: asking the database costs 3 us
-        # and a lock, this 0.1 us. The claim itself reads the rules.
-        try:
-            number = open_regular(f"{self.path}-rules", os.O_RDWR | os.O_CREAT, single=True)
-        except (OSError, Refused):
-            return None
-        try:
-            with contextlib.suppress(OSError):  # another user's, who did this
-                # Whoever may use the store has to hear of its rules.
-                os.fchmod(number, stat.S_IMODE(self.path.stat().st_mode))
-            if os.fstat(number).st_size < _SHARED_BYTES:
-                os.ftruncate(number, _SHARED_BYTES)
-            return mmap.mmap(number, _SHARED_BYTES)
-        finally:
-            os.close(number)
-
     def rules_version(self) -> int:
-        return int.from_bytes(self._shared[_RULES], "big") if self._shared else 0
+        return self._shared.rules_version() if self._shared else 0
 
     def rules_changed(self, *, stop: bool) -> None:
-        # A random number and not the next one: two processes that count on at once would write the
-        # same number, and a reader between them would miss the second change.
         if self._shared:
-            self._shared[_RULES] = os.urandom(8)
+            self._shared.rules_changed()
         if stop:
             # A hand that looked at the rules just before this begins its job within this time.
             time.sleep(_STARTING_SECONDS)
@@ -479,10 +454,6 @@ os.register_at_fork(
     after_in_parent=_after_fork_in_parent,
     after_in_child=_after_fork_in_child,
 )
-
-
-def _number(raw: bytes) -> int:
-    return int.from_bytes(raw, "big")
 
 
 def _statements(script: str) -> Generator[str]:

@@ -12,17 +12,16 @@ from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import TableStore
 
 
-class Audit:
-    """Record."""
-
-    def __init__(self, store: TableStore) -> None:
-        self.store = store
-
-    def record(
-        self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
-    ) -> None:
-        says = msgspec.json.encode(recorded(kind, author, reason, data))
-        with self.store.writing() as db:
-            change = Change(self.store, db, self.store.clock.now())
-            change.happened(kind, says, None, None)
-            change.finish()
+def audit(
+    store: TableStore,
+    kind: str,
+    author: str,
+    reason: str = "",
+    data: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a history row of this kind."""
+    encoded = msgspec.json.encode(recorded(kind, author, reason, data))
+    with store.writing() as db:
+        change = Change(store, db, store.clock.now())
+        change.happened(kind, encoded, None, None)
+        change.finish()
