@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.filter import argument_text
-from penstock.enqueue.codec import LARGEST_BODY
 from penstock.enqueue.ids import Ids, parse_id
 from penstock.enqueue.secrets import HIDDEN
 from penstock.enqueue.tracing import HEADER
@@ -78,8 +78,8 @@ def copied(
     headers.pop(HEADER, None)  # what sent the other did not send this one
     whole["headers"] = _raw({**headers, "author": author, COPY_OF: job.id})
     body = msgspec.json.encode(whole)
-    if len(body) > LARGEST_BODY:
-        raise Refused(f"{len(body):,} bytes of arguments and options: {LARGEST_BODY:,} at most")
+    if len(body) > MOST_BODY_BYTES:
+        raise Refused(f"{len(body):,} bytes of arguments and options: {MOST_BODY_BYTES:,} at most")
     return Job(
         task=job.task,
         body=body,

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.app.app import App
+from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.filter import argument_text
-from penstock.enqueue.codec import LARGEST_BODY, ArgumentCodec, add_options
+from penstock.enqueue.codec import ArgumentCodec, add_options
 from penstock.enqueue.ids import Ids
 from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
@@ -205,10 +206,12 @@ class Maker:
 
     def _check(self, bodies: list[bytes], recipes: Sequence[Recipe], faults: Faults) -> None:
         """Look at each row that may not be a call of its task, as the worker will."""
-        if bodies and max(map(len, bodies)) > LARGEST_BODY:
+        if bodies and max(map(len, bodies)) > MOST_BODY_BYTES:
             for row, body in enumerate(bodies):
-                if len(body) > LARGEST_BODY:
-                    fault = f"the arguments take {len(body):,} bytes, the limit is {LARGEST_BODY:,}"
+                if len(body) > MOST_BODY_BYTES:
+                    fault = (
+                        f"the arguments take {len(body):,} bytes, the limit is {MOST_BODY_BYTES:,}"
+                    )
                     faults.setdefault(row, fault)
         if not self._layout.unchecked:
             return
@@ -301,7 +304,7 @@ class Maker:
     def _fault_alone(self, recipe: Recipe, line: bytes) -> str | None:
         """What is wrong with a row, as the only one of a job."""
         if len(line) > _ROWS_BYTES:
-            return f"the row takes {len(line):,} bytes, the limit of a job is {LARGEST_BODY:,}"
+            return f"the row takes {len(line):,} bytes, the limit of a job is {MOST_BODY_BYTES:,}"
         if recipe.codec is not None:
             try:
                 recipe.codec.read(self._body([line]))
@@ -323,7 +326,7 @@ class Maker:
         return b'{"args":{%b:[%b]}}' % (name, b",".join(lines))
 
 
-_ROWS_BYTES = LARGEST_BODY - 1024  # for the argument's name, and options
+_ROWS_BYTES = MOST_BODY_BYTES - 1024  # for the argument's name, and options
 
 
 def _nulls(column: Any) -> list[int]:
