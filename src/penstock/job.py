@@ -120,9 +120,10 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     error: str | None = None  # of the last failed attempt: headline and traceback, see error_text
     result: bytes | None = None  # JSON
     lease: Any = None  # the store's own note of where this claim is written; opaque to others
-    app: Any = None  # who stores it; set by Task.job
+    owner: Any = None  # the App that stores it; set by Task.job
     given: Any = None  # what other jobs give to it, see compose.Given; set by Task.job
     provisional: Any = None  # made before the store's clock was known, see provisional.Provisional
+    final: str | None = None  # the id that it was first enqueued under, see provisional.make_final
 
     @property
     def lane(self) -> Lane:
@@ -158,10 +159,10 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
         `on_failure` says what becomes of jobs of the flow whose need did not succeed, as far as
         they do not say so themselves: they are cancelled, or run with what there is.
         """
-        if self.app is None:
+        if self.owner is None:
             message = f"job {self.id} belongs to no app; make it with task.job(...)"
             raise TypeError(message)
-        return self.app.enqueue([self], on_failure=on_failure)[0]
+        return self.owner.enqueue([self], on_failure=on_failure)[0]
 
 
 class Parcel(msgspec.Struct, frozen=True):

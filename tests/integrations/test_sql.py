@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from penstock import App, current_job
 from penstock.broker.checks import is_path
 from penstock.broker.filter import Filter
-from penstock.enqueue.ids import Ids, time_of
+from penstock.enqueue.ids import Ids, bucket_by, bucket_for, bucket_of, time_of
 from penstock.job import Job, Lane
 from penstock.task.task import PlainTask
 from penstock.worker import Worker
@@ -362,3 +362,24 @@ def test_a_waiting_worker_hears_of_it(app, db, confirm):
     enqueue(db, args={"order": 1}, queue="mail")
 
     assert app.broker.wait(None, 10)
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=60))
+def test_sql_and_python_agree_on_the_bucket_of_a_text(db: psycopg.Connection[Any], text: str):
+    [bucket] = db.execute("select penstock.bucket_for(%s)", [text]).fetchone() or ()
+
+    assert bucket == bucket_for(text)
+
+
+def test_a_job_made_in_sql_is_in_the_bucket_of_its_unique_key_or_key(db: psycopg.Connection[Any]):
+    for key, unique in ((None, "once"), ("ada", "zürich"), ("ada", None)):
+        made = uuid.UUID(enqueue(db, args={"order": 1}, key=key, unique_key=unique))
+
+        assert bucket_of(str(made)) == bucket_by(unique, key)
+        assert (made.version, made.variant) == (7, uuid.RFC_4122)
+
+    made = {bucket_of(enqueue(db, args={"order": 1})) for _ in range(20)}
+    assert len(made) > 10

@@ -149,10 +149,16 @@ class App(Registry):
 
             await asyncio.to_thread(self.know_time)
 
-    def make_final(self, named: Sequence[Job[Any] | Jobs[Any] | Parcel]) -> None:
+    def make_final(
+        self,
+        named: Sequence[Job[Any] | Jobs[Any] | Parcel],
+        *,
+        flow: bool = False,
+        bucket: int | None = None,
+    ) -> None:
         """These values are about to be stored: from now on their ids and times stay."""
-        if self._moved_by and self._given is None:
-            make_final(named, self._moved_by)
+        moved_by = self._moved_by if self._given is None else None
+        make_final(named, moved_by or 0.0, flow=flow, bucket=bucket)
 
     def broker_for(self, connection: Any) -> tuple[Broker, Any]:
         """The broker, and the connection to join, if there is one."""
@@ -212,7 +218,7 @@ class App(Registry):
         """
         named = named_jobs(jobs)
         self.know_time()
-        self.make_final(named)
+        self.make_final(named, flow=flow is not None)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
         if self.tracing is None:
@@ -264,7 +270,7 @@ class App(Registry):
         """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
         named = named_jobs(jobs)
         await self.know_time_async()
-        self.make_final(named)
+        self.make_final(named, flow=flow is not None)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
         if self.tracing is None:

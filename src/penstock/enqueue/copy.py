@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.broker.filter import argument_text
 from penstock.enqueue.codec import LARGEST_BODY
-from penstock.enqueue.ids import Ids, parse_id
+from penstock.enqueue.ids import Ids, bucket_by, parse_id
 from penstock.enqueue.secrets import HIDDEN
 from penstock.enqueue.tracing import HEADER
 from penstock.errors import Refused
@@ -48,7 +48,8 @@ def enqueue_copy(
     if job is None:
         raise Refused(f"job {job_id} is not kept here, and so its arguments are not")
     task = None if app is None else app.task_named(job.task)
-    copy = copied(job, Ids(broker.clock).first(), author, arguments, task)
+    bucket = bucket_by(job.unique and job.unique.key, job.key)
+    copy = copied(job, Ids(broker.clock).first(bucket), author, arguments, task)
     with nullcontext([copy]) if app is None else app.sending([copy]) as jobs:
         standing = broker.enqueue(jobs).standing.get(copy.id)
     if standing is not None:

@@ -21,7 +21,7 @@ from penstock.broker.filter import argument_text
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Batch
 from penstock.enqueue.codec import JobOptions, add_options
-from penstock.enqueue.ids import Ids
+from penstock.enqueue.ids import Ids, bucket_by
 from penstock.enqueue.json_faults import fault_in
 from penstock.enqueue.provisional import Provisional
 from penstock.errors import Refused
@@ -82,6 +82,7 @@ class Prepared(Generic[P, R]):
         )
         # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
         self._neighbours = repr(self._lane) if self._plain else None
+        self._bucket = bucket_by(chosen.unique and chosen.unique.key, chosen.key)
 
     @property
     def chosen(self) -> Chosen:
@@ -311,7 +312,7 @@ class Prepared(Generic[P, R]):
         if chosen.expires is not None:
             expires_at = ids.clock.now() + chosen.expires
         # Joined, it is not committed for a while: neighbours would have to wait for that.
-        id = ids.first() if alone else ids.next(self._neighbours)
+        id = ids.first(self._bucket) if alone else ids.next(self._neighbours, self._bucket)
         guessed = ids.clock is GUESSED_CLOCK
         return Job(
             task=lane.task,
@@ -328,7 +329,7 @@ class Prepared(Generic[P, R]):
             search=_searched(task.search, body) if task.search else {},
             expires_at=expires_at,
             at_most_once=task.at_most_once,
-            app=app,
+            owner=app,
             given=given,
             provisional=Provisional(id, chosen.delay is not None) if guessed else None,
         )

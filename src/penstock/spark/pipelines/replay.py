@@ -152,7 +152,7 @@ def again(origin: Origin, name: str) -> Job[Any]:
         "headers": {**headers, ORIGIN: origin.job, NAME: name},
     }
     return Job(
-        id=derived_id("replay", name, origin.job),
+        id=derived_id("replay", name, origin.job, bucket=origin.key),
         task=origin.task,
         queue=origin.queue,
         version=origin.version,

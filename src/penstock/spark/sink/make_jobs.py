@@ -15,7 +15,7 @@ import msgspec
 from penstock.app.app import App
 from penstock.broker.filter import argument_text
 from penstock.enqueue.codec import LARGEST_BODY, ArgumentCodec, add_options
-from penstock.enqueue.ids import Ids
+from penstock.enqueue.ids import Ids, bucket_by
 from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
 from penstock.job import Job, Lane, Parcel, cut
@@ -261,10 +261,14 @@ class Maker:
         tags = {**recipe.tags, **check_tags(dict(about.get("tags") or ()))}
         found: Any = msgspec.json.decode(body)["args"] if recipe.search else None
         searched = {path: argument_text(found, path) for path in recipe.search}
+        if "id" in about:
+            id = row_id(lane.task, about["id"], key=key, unique=unique)
+        else:
+            id = self._ids.first(bucket_by(unique, key))
         return Job(
             task=lane.task,
             body=add_options(body, recipe.options),
-            id=row_id(lane.task, about["id"]) if "id" in about else self._ids.first(),
+            id=id,
             queue=lane.queue,
             version=lane.version,
             priority=lane.priority,

@@ -123,14 +123,24 @@ begin
 end
 $$;
 
--- An id as callers make them: milliseconds, the fraction of one, 50 random bits, 12 that are 0.
-create or replace function penstock.new_id(p_now double precision) returns uuid
+-- The bucket of all jobs that this text decides for, as bucket_for in ids.py: ten bits of its hash.
+create or replace function penstock.bucket_for(p_text text) returns integer
+language sql immutable strict
+as $$
+    select (get_byte(h.hash, 0) << 2) | (get_byte(h.hash, 1) >> 6)
+      from (select sha256(convert_to(p_text, 'UTF8'))) as h (hash)
+$$;
+
+-- An id as callers make them: milliseconds, the fraction of one, the bucket (any, where no text
+-- decides), 40 random bits, 12 that are 0.
+create or replace function penstock.new_id(p_now double precision, p_decides text) returns uuid
 language sql volatile
 as $$
     select (
         lpad(to_hex(floor(p_now * 1000)::bigint), 12, '0')
         || '7' || lpad(to_hex(floor((p_now * 1000 - floor(p_now * 1000)) * 4096)::integer), 3, '0')
-        || substr(r.random, 17, 13) || '000'
+        || coalesce(to_hex(2048 + penstock.bucket_for(p_decides)), substr(r.random, 17, 3))
+        || substr(r.random, 20, 10) || '000'
     )::uuid
       from (select replace(gen_random_uuid()::text, '-', '')) as r (random)
 $$;
@@ -301,7 +311,7 @@ begin
     end if;
 
     if v_id is null then
-        v_id := penstock.new_id(v_now);
+        v_id := penstock.new_id(v_now, coalesce(enqueue.unique_key, enqueue.key));
     elsif get_byte(uuid_send(v_id), 0) <> 255 then
         v_made := penstock.made_at(v_id);
         if v_made > v_now + 60 then
