@@ -70,6 +70,7 @@ class Lane(msgspec.Struct, frozen=True):
     version: int = 1
     priority: int = 0
     runs_on: tuple[str, ...] = ()
+    app: str = ""  # the program whose workers run it, see App.name
 
     @property
     def hash(self) -> int:
@@ -80,7 +81,7 @@ class Lane(msgspec.Struct, frozen=True):
 @lru_cache(4096)
 def _hash(lane: Lane) -> int:
     name = msgspec.json.encode(
-        [lane.queue, lane.task, lane.version, lane.priority, sorted(lane.runs_on)]
+        [lane.app, lane.queue, lane.task, lane.version, lane.priority, sorted(lane.runs_on)]
     )
     return int.from_bytes(hashlib.sha256(name).digest()[:8], "big", signed=True)
 
@@ -100,6 +101,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     key: str | None = None
     unique: Unique | None = None
     runs_on: tuple[str, ...] = ()  # worker tags it requires
+    app: str = ""  # the program whose workers run it; "" is that of all unnamed ones
     tags: Mapping[str, str] = {}
     search: Mapping[str, str] = {}  # argument fields that `find` has indexed, as text
     expires_at: float | None = None  # not started by then: cancelled
@@ -127,7 +129,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
 
     @property
     def lane(self) -> Lane:
-        return Lane(self.queue, self.task, self.version, self.priority, self.runs_on)
+        return Lane(self.queue, self.task, self.version, self.priority, self.runs_on, self.app)
 
     @property
     def plain(self) -> bool:

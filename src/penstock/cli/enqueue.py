@@ -144,6 +144,7 @@ class _StandIn:
 def _knows(row: Any, task: Task[..., Any]) -> bool:
     return bool(
         row.alive
+        and row.app == task.app_name
         and row.tasks.get(task.name, 0) >= task.version
         and (row.queues is None or task.queue in row.queues)
         and row.tags.issuperset(task.runs_on)

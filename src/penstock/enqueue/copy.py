@@ -47,7 +47,7 @@ def enqueue_copy(
     job = broker.get(job_id)
     if job is None:
         raise Refused(f"job {job_id} is not kept here, and so its arguments are not")
-    task = None if app is None else app.task_named(job.task)
+    task = None if app is None else app.task_of(job)
     bucket = bucket_by(job.unique and job.unique.key, job.key)
     copy = copied(job, Ids(broker.clock).first(bucket), author, arguments, task)
     with nullcontext([copy]) if app is None else app.sending([copy]) as jobs:
@@ -91,6 +91,7 @@ def copied(
         key=job.key,
         unique=job.unique,
         runs_on=job.runs_on,
+        app=job.app,
         tags={name: value for name, value in job.tags.items() if name != PARENT},
         search=_searched(task.search if task is not None else job.search, whole["args"]),
         at_most_once=job.at_most_once,

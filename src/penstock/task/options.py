@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -68,7 +69,6 @@ class Prepared(Generic[P, R]):
     def __init__(self, task: Task[P, R], chosen: Chosen) -> None:
         self._task = task
         self._chosen = chosen
-        self._lane = Lane(chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
         self._options = msgspec.json.encode(chosen.body)
         self._plain = (
             chosen.delay is None
@@ -80,9 +80,19 @@ class Prepared(Generic[P, R]):
             and not task.search
             and not task.at_most_once
         )
-        # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
-        self._neighbours = repr(self._lane) if self._plain else None
         self._bucket = bucket_by(chosen.unique and chosen.unique.key, chosen.key)
+
+    @cached_property
+    def _lane(self) -> Lane:
+        # Not before it is needed: the app's name may be read from penstock.toml.
+        task, chosen = self._task, self._chosen
+        own = (chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
+        return Lane(*own, task.app_name)
+
+    @cached_property
+    def _neighbours(self) -> str | None:
+        # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
+        return repr(self._lane) if self._plain else None
 
     @property
     def chosen(self) -> Chosen:
@@ -325,6 +335,7 @@ class Prepared(Generic[P, R]):
             key=chosen.key,
             unique=chosen.unique,
             runs_on=lane.runs_on,
+            app=lane.app,
             tags=chosen.tags,
             search=_searched(task.search, body) if task.search else {},
             expires_at=expires_at,

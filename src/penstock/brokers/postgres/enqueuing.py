@@ -279,6 +279,7 @@ class PostgresEnqueuing(Scheduling[PostgresStore]):
             new.append(
                 {
                     "hash": number,
+                    "app": lane.app,
                     "queue": lane.queue,
                     "task": lane.task,
                     "version": lane.version,

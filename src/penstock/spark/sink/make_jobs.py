@@ -23,6 +23,7 @@ from penstock.spark.row_ids import row_id
 from penstock.spark.sink.columns import Layout, task_of
 from penstock.spark.sink.options import ALONE, SinkOptions
 from penstock.spark.sink.values import Faults, seconds_of, values_of
+from penstock.spark.store_choice import named_app
 from penstock.task.options import check_name, check_priority, check_tags, check_task, check_text
 from penstock.task.task import Task
 
@@ -77,7 +78,7 @@ def _recipe_of(
     queue = queue or chosen.queue
     priority = chosen.priority if priority is None else priority
     return Recipe(
-        Lane(queue, task.name, task.version, priority, task.runs_on),
+        Lane(queue, task.name, task.version, priority, task.runs_on, task.app_name),
         msgspec.json.encode(chosen.body),
         task.codec,
         dict(chosen.tags),
@@ -200,7 +201,9 @@ class Maker:
         if priority is not None:
             check_priority(priority)
         if self._app is None:
-            return Recipe(Lane(queue or "default", name, options.version or 1, priority or 0))
+            lane = Lane(queue or "default", name, options.version or 1, priority or 0)
+            app_name = named_app() if options.app_name is None else options.app_name
+            return Recipe(msgspec.structs.replace(lane, app=app_name))
         return _recipe_of(task_of(self._app, name), queue, priority)
 
     def _check(self, bodies: list[bytes], recipes: Sequence[Recipe], faults: Faults) -> None:
@@ -262,7 +265,7 @@ class Maker:
         found: Any = msgspec.json.decode(body)["args"] if recipe.search else None
         searched = {path: argument_text(found, path) for path in recipe.search}
         if "id" in about:
-            id = row_id(lane.task, about["id"], key=key, unique=unique)
+            id = row_id(lane.task, about["id"], key=key, unique=unique, app=lane.app)
         else:
             id = self._ids.first(bucket_by(unique, key))
         return Job(
@@ -273,6 +276,7 @@ class Maker:
             version=lane.version,
             priority=lane.priority,
             runs_on=lane.runs_on,
+            app=lane.app,
             run_at=about.get("at"),
             key=key,
             unique=None if unique is None else self._options.unique(unique),
