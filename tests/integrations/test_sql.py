@@ -176,6 +176,28 @@ def test_lanes_of_sql_are_those_of_python(app, db, confirm):
     assert len(lanes) == 2
 
 
+def test_a_job_made_in_sql_is_of_the_app_that_it_names(app, url, db, confirm, ran):
+    enqueue(db, args={"order": 1}, queue="mail", app="media")
+    enqueue(db, args={"order": 2}, queue="mail", app="media", key="ada")
+    enqueue(db, args={"order": 3}, queue="mail")
+
+    jobs = app.broker.find(Filter(app=("media",))).jobs
+
+    assert {job.lane for job in jobs} == {Lane("mail", "shop:confirm", app="media")}
+    assert {job.lane.hash for job in jobs} == {
+        number
+        for (number,) in db.execute("select hash from penstock.lane where app = 'media'").fetchall()
+    }
+    Worker(app, drain=True).work()
+    assert [order for order, *_ in ran] == [3]
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 201, None])
+def test_sql_refuses_an_app_as_it_does_a_queue(db, name):
+    with pytest.raises(errors.InvalidParameterValue, match=r"app .*: 1 to 200 characters out of"):
+        enqueue(db, app=name)
+
+
 NAMES = st.text(string.ascii_letters + string.digits + "_.:/-", min_size=1, max_size=200)
 
 
@@ -186,6 +208,7 @@ LANES = st.builds(
     version=st.integers(1, 2**31 - 1),
     priority=st.integers(-100, 100),
     runs_on=st.lists(NAMES, max_size=4).map(lambda tags: tuple(sorted(tags))),
+    app=st.just("") | NAMES,
 )
 
 
@@ -194,10 +217,10 @@ LANES = st.builds(
 )
 @given(lane=LANES)
 def test_the_number_of_a_lane_is_the_same_in_sql_and_in_python(db, lane):
-    words = (lane.queue, lane.task, lane.version, lane.priority, list(lane.runs_on))
+    words = (lane.app, lane.queue, lane.task, lane.version, lane.priority, list(lane.runs_on))
     with db.transaction(force_rollback=True):
         row = db.execute(
-            "select penstock.lane_of(%s, %s, %s::integer, %s::integer, %s::text[])", words
+            "select penstock.lane_of(%s, %s, %s, %s::integer, %s::integer, %s::text[])", words
         ).fetchone()
 
     assert row == (lane.hash,)

@@ -166,6 +166,20 @@ def test_rows_with_an_id_and_a_key_are_in_the_bucket_of_the_key(
     assert {bucket_of(id) for id in ids} == {bucket_for("ada")}
 
 
+def test_rows_become_jobs_of_the_app_that_is_named(shared_spark: Any, store_url: str, into: Any):
+    frame = numbers(shared_spark, 3).selectExpr("number", "number as key")
+
+    into(frame, app_name="media")
+    into(frame, app_name="media", id_column="key")
+
+    jobs = jobs_in(store_url)
+    assert {(job.app, job.task) for job in jobs} == {("media", "mail:send")}
+    assert len(jobs) == 6
+    named = {row_id("mail:send", n, app="media") for n in range(3)}
+    assert named < {job.id for job in jobs}
+    assert named.isdisjoint(row_id("mail:send", n) for n in range(3))
+
+
 @whatever_the_store
 def test_several_rows_go_into_one_job(shared_spark: Any, store_url: str, into: Any):
     into(numbers(shared_spark, 25, 1), app=APP, task="mail:batch", rows_per_job=10)

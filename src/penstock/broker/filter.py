@@ -165,7 +165,7 @@ def _add(into: dict[str, Any], word: str, field: str, value: str, now: float) ->
         into[field] = parse_time(value, now)
     else:
         raise Refused(
-            f"{word!r}: no such field; there are task, queue, app, state, due, key, reason, "
+            f"{word!r}: no such field; there are task, queue, state, due, key, reason, app, "
             "tag.NAME, arg.NAME, since, until"
         )
 
