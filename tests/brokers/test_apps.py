@@ -117,7 +117,7 @@ def test_workers_say_of_which_app_they_are(broker: Broker):
 @pytest.mark.parametrize(
     ("app", "other", "says"),
     [
-        ("shop", "media", "a job of the app 'shop', and no live worker is of that; .*'media'"),
+        ("shop", "media", "a job of the app 'shop', and no live worker is of it; .*'media'"),
         ("shop", "", "the app 'shop'.* those alive are of a program without a name"),
         ("", "media", "a job of a program without a name, .* of the app 'media'"),
     ],

@@ -124,9 +124,9 @@ class Page(msgspec.Struct, frozen=True):
 class Why(msgspec.Struct, frozen=True):
     """Why a job is where it is: one sentence for people, a cause for programs.
 
-    Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_task,
-    no_queue, no_version, no_tags, limit, order (it waits behind a job of its key), stuck (behind
-    one that failed), next.
+    Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_app,
+    no_task, no_queue, no_version, no_tags, limit, order (it waits behind a job of its key), stuck
+    (behind one that failed), next.
     """
 
     job: str

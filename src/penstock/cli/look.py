@@ -18,7 +18,7 @@ Words = Annotated[
     typer.Argument(
         metavar="FILTER",
         help="field:value, or -field:value to exclude. Fields: task, queue, state, due (now or "
-        "later), key, reason, tag.NAME, arg.NAME, since, until.",
+        "later), key, reason, app, tag.NAME, arg.NAME, since, until.",
         show_default=False,
     ),
 ]

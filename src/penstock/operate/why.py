@@ -313,7 +313,7 @@ def _no_worker(workers: Sequence[WorkerRow]) -> str:
 def _no_app(app: str, served: set[str]) -> str:
     others = " and ".join(_app(name) for name in sorted(served))
     return (
-        f"It is a job of {_app(app)}, and no live worker is of that; those alive are of {others}."
+        f"It is a job of {_app(app)}, and no live worker is of it; those alive are of {others}."
         " It runs once a worker of its own program is there."
     )
 

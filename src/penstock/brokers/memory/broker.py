@@ -413,10 +413,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
                     continue
                 row = counts.setdefault((job.queue, job.task, job.app), {})
                 row[word] = row.get(word, 0) + 1
-            return [
-                Count(queue, task, app=app, **row)
-                for (queue, task, app), row in sorted(counts.items())
-            ]
+            return [Count(*names[:2], app=names[2], **row) for names, row in sorted(counts.items())]
 
     def history(
         self,
