@@ -147,7 +147,9 @@ def test_partitions_of_every_kind_are_read_and_stay_in_order(memory_broker, cloc
     texts = ["10", "9", "2026-01-02", "2026-01-01T01:00:00+00:00", "none", "2026-01-01T01:00"]
     memory_broker.enqueue(
         [
-            a_job(clock, TASK, id=derived_id(KEY, TASK, text), key=KEY, tags={TAG: text})
+            a_job(
+                clock, TASK, id=derived_id(KEY, TASK, text, bucket=KEY), key=KEY, tags={TAG: text}
+            )
             for text in texts
         ]
     )

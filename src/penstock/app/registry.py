@@ -24,6 +24,7 @@ from typing import (
 
 from penstock.errors import Refused
 from penstock.flows.flow import WAIT_TASK
+from penstock.job import Job
 from penstock.schedules.registered import Schedules
 from penstock.task.batch import AsyncBatchTask, PlainBatchTask
 from penstock.task.retry import Retry, Strategy
@@ -225,8 +226,12 @@ class Registry:
         secret: Collection[str] = (),
         detached: bool = False,
         tags: Mapping[str, str] | None = None,
+        app: str | None = None,
     ) -> TaskMaker:
-        """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here."""
+        """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here.
+
+        `app` is the name of the program that runs it; None: one of this app's own name.
+        """
         options = {
             "name": name,
             "queue": queue,
@@ -238,6 +243,7 @@ class Registry:
             "detached": detached,
             "tags": tags,
             "declared": True,
+            "app_name": app,
         }
         return cast("TaskMaker", self._maker(options))
 
@@ -285,6 +291,11 @@ class Registry:
     def task_named(self, name: str) -> Task[..., Any] | None:
         """The task of this name, or one that once had it; None if there is none."""
         return self.tasks.get(name) or self._aliases.get(name)
+
+    def task_of(self, job: Job[Any]) -> Task[..., Any] | None:
+        """The task that this job is a call of; None if this program does not have it."""
+        task = self.task_named(job.task)
+        return None if task is None or task.app_name != job.app else task
 
     def known_tasks(self, *, detached: bool | None = None) -> dict[str, int]:
         """What workers of this app can run: names, aliases too, each with its version.

@@ -32,6 +32,8 @@ def check_action(action: str) -> None:
 
 def check_lane(lane: Lane) -> None:
     """Names that people can type and pages can show, numbers within their bounds."""
+    if lane.app:
+        check_name("app", lane.app)
     check_name("queue", lane.queue)
     check_name("task", lane.task)
     check_no_path("task", lane.task)

@@ -144,6 +144,7 @@ class _StandIn:
 def _knows(row: Any, task: Task[..., Any]) -> bool:
     return bool(
         row.alive
+        and row.app == task.app_name
         and row.tasks.get(task.name, 0) >= task.version
         and (row.queues is None or task.queue in row.queues)
         and row.tags.issuperset(task.runs_on)
@@ -298,12 +299,12 @@ def _store(job: Job[Any], id: str | None, *, json: bool) -> str | None:
     from penstock.cli import output
     from penstock.enqueue.ids import parse_id
 
-    job.app.know_time()
-    job.app.make_final([job])
+    job.owner.know_time()
+    job.owner.make_final([job])
     if id is not None:
         job = msgspec.structs.replace(job, id=parse_id(id))
-    broker = job.app.broker
-    with job.app.sending([job]) as jobs:
+    broker = job.owner.broker
+    with job.owner.sending([job]) as jobs:
         answer = broker.enqueue(jobs)
     standing, known = answer.standing.get(job.id), job.id in answer.known
     job_id = standing or job.id

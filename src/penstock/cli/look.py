@@ -18,7 +18,7 @@ Words = Annotated[
     typer.Argument(
         metavar="FILTER",
         help="field:value, or -field:value to exclude. Fields: task, queue, state, due (now or "
-        "later), key, reason, tag.NAME, arg.NAME, since, until.",
+        "later), key, reason, app, tag.NAME, arg.NAME, since, until.",
         show_default=False,
     ),
 ]
@@ -122,7 +122,8 @@ def why(
         )
     else:
         if job is not None:
-            output.aside(f"{job.task}({to_json.call_text(job.body)}), queue {job.queue}")
+            whose = f", app {job.app}" if job.app else ""
+            output.aside(f"{job.task}({to_json.call_text(job.body)}), queue {job.queue}{whose}")
         output.say(answer.sentence)
         for sentence in sentences(*told):
             output.say(f"{sentence[0].upper()}{sentence[1:]}.")
@@ -155,7 +156,7 @@ def count(
         for row in rows:
             numbers = msgspec.structs.asdict(row)
             if not by_task:
-                del numbers["task"]
+                del numbers["task"], numbers["app"]
             output.put_json(numbers)
         return
     if not counts:

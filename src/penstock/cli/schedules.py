@@ -136,8 +136,8 @@ def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> Non
             made.expected(broker, name)
         said = f"schedule {name} is removed; one that a worker has in its code comes back"
     elif act == "run-now":
-        answer["job"] = Ids(broker.clock).first()
-        made.run_now(broker, name, answer["job"], author(), reason)
+        id = Ids(broker.clock).first()
+        answer["job"] = made.run_now(broker, name, id, author(), reason)
         said = f"enqueued {answer['job']}; the schedule goes on as it is"
     elif act == "pause":
         made.pause(broker, name, author(), reason)

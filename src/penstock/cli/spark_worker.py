@@ -98,12 +98,15 @@ def spark_worker(
 
 def _session(app: App, target: str, master: str, config: dict[str, str]) -> Any:
     import penstock.spark
+    from penstock.spark.store_choice import tell_name
 
     name = config.pop("spark.app.name", f"penstock {target}")
-    # The app may name its store itself; the slots are told of the same.
-    return penstock.spark.session(
+    # The app may name its store, and itself; the slots are told of the same.
+    spark = penstock.spark.session(
         master, app_name=name, url=app.resolved_url.url, config={"spark.task.cpus": 1, **config}
     )
+    tell_name(spark, app.name)
+    return spark
 
 
 def _place(app: App, target: str, spark: Any) -> str:

@@ -131,7 +131,7 @@ def _ranked(counts: list[Count]) -> list[Count]:
 
 def _queue(count: Count) -> dict[str, Any]:
     numbers = msgspec.structs.asdict(count)
-    del numbers["task"]
+    del numbers["task"], numbers["app"]
     return numbers
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from penstock.enqueue.handle import Handle
+from penstock.enqueue.ids import bucket_for, in_bucket
 from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
 from penstock.schedules.schedule import (
     RUN_NOW,
@@ -25,6 +26,7 @@ from penstock.schedules.schedule import (
     Missed,
     Overlap,
     Schedule,
+    bucket_text,
     check_schedule,
     job_for,
     slots_after,
@@ -199,7 +201,7 @@ class Schedules:
         """Enqueue its job now, with this moment as the slot; the schedule goes on as it is."""
         self._app.know_time()
         id = self._app.ids.first()
-        run_now(self._app.broker, name, id, author, reason, self._app.sending)
+        id = run_now(self._app.broker, name, id, author, reason, self._app.sending)
         return Handle(self._app, id)
 
     def next(self, name: str, count: int = 10) -> list[datetime]:
@@ -242,7 +244,7 @@ class Schedules:
             Schedule(
                 name=name,
                 job=msgspec.structs.replace(
-                    job, id="", app=None, expires_at=None, provisional=None
+                    job, id="", owner=None, expires_at=None, provisional=None
                 ),
                 cron=cron,
                 zone=zone,
@@ -292,10 +294,11 @@ def run_now(  # noqa: PLR0917  a line of words
     author: str = "",
     reason: str = "",
     sending: Sending = nullcontext,
-) -> None:
-    """Enqueue the job under this id; sent again it is the same job."""
+) -> str:
+    """Enqueue the job under this id, in the schedule's bucket; sent again it is the same job."""
     now = broker.clock.now()
-    job = job_for(expected(broker, name), now, now, id)
+    schedule = expected(broker, name)
+    job = job_for(schedule, now, now, in_bucket(id, bucket_for(bucket_text(schedule))))
     try:
         with sending([job]) as [sent]:
             decision = Decision(says=RUN_NOW, slot=now, job=sent, author=author, reason=reason)
@@ -305,6 +308,7 @@ def run_now(  # noqa: PLR0917  a line of words
             f"{error}; whether the job is stored is not known, and app.enqueue(error.jobs) is safe",
             [job],
         ) from error
+    return job.id
 
 
 def next_slots(schedule: Schedule, now: float, count: int) -> list[datetime]:

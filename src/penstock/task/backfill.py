@@ -165,8 +165,8 @@ def _id(task: Task[..., Any], partition: Partition, run: int) -> str:
 
 def run_id(task: str, partition: str, run: int) -> str:
     """The id of a run of a partition, which is as its tag has it; the first run is 0."""
-    parts = (KEY, task, partition)
-    return derived_id(*parts, str(run)) if run else derived_id(*parts)
+    parts = (KEY, task, partition, str(run)) if run else (KEY, task, partition)
+    return derived_id(*parts, bucket=KEY)
 
 
 def _bound(task: Task[..., Any], most: int) -> None:

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -21,7 +22,7 @@ from penstock.broker.filter import argument_text
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Batch
 from penstock.enqueue.codec import JobOptions, add_options
-from penstock.enqueue.ids import Ids
+from penstock.enqueue.ids import Ids, bucket_by
 from penstock.enqueue.json_faults import fault_in
 from penstock.enqueue.provisional import Provisional
 from penstock.errors import Refused
@@ -68,7 +69,6 @@ class Prepared(Generic[P, R]):
     def __init__(self, task: Task[P, R], chosen: Chosen) -> None:
         self._task = task
         self._chosen = chosen
-        self._lane = Lane(chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
         self._options = msgspec.json.encode(chosen.body)
         self._plain = (
             chosen.delay is None
@@ -80,8 +80,19 @@ class Prepared(Generic[P, R]):
             and not task.search
             and not task.at_most_once
         )
+        self._bucket = bucket_by(chosen.unique and chosen.unique.key, chosen.key)
+
+    @cached_property
+    def _lane(self) -> Lane:
+        # Not before it is needed: the app's name may be read from penstock.toml.
+        task, chosen = self._task, self._chosen
+        own = (chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
+        return Lane(*own, task.app_name)
+
+    @cached_property
+    def _neighbours(self) -> str | None:
         # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
-        self._neighbours = repr(self._lane) if self._plain else None
+        return repr(self._lane) if self._plain else None
 
     @property
     def chosen(self) -> Chosen:
@@ -311,7 +322,7 @@ class Prepared(Generic[P, R]):
         if chosen.expires is not None:
             expires_at = ids.clock.now() + chosen.expires
         # Joined, it is not committed for a while: neighbours would have to wait for that.
-        id = ids.first() if alone else ids.next(self._neighbours)
+        id = ids.first(self._bucket) if alone else ids.next(self._neighbours, self._bucket)
         guessed = ids.clock is GUESSED_CLOCK
         return Job(
             task=lane.task,
@@ -324,11 +335,12 @@ class Prepared(Generic[P, R]):
             key=chosen.key,
             unique=chosen.unique,
             runs_on=lane.runs_on,
+            app=lane.app,
             tags=chosen.tags,
             search=_searched(task.search, body) if task.search else {},
             expires_at=expires_at,
             at_most_once=task.at_most_once,
-            app=app,
+            owner=app,
             given=given,
             provisional=Provisional(id, chosen.delay is not None) if guessed else None,
         )

@@ -85,11 +85,13 @@ class Task(Prepared[P, R]):
         on_timeout: Strategy | None = None,
         tags: Mapping[str, str] | None = None,
         declared: bool = False,
+        app_name: str | None = None,
         names: Mapping[str, Any] | None = None,
     ) -> None:
         self.app = app
         self.function = function
         self.declared = declared  # its code lives elsewhere
+        self._app_name = app_name and check_name("app", app_name)
         self.name = check_task("task", name or _own_name(function))
         self.version = _check_version(self.name, version)
         self.aliases = tuple(check_task("alias", alias) for alias in _several("aliases", aliases))
@@ -150,6 +152,11 @@ class Task(Prepared[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    @property
+    def app_name(self) -> str:
+        """The program whose workers run its jobs: its app's own, or the one it is declared with."""
+        return self.app.name if self._app_name is None else self._app_name
 
     @cached_property
     def signature_text(self) -> str:

@@ -392,8 +392,7 @@ class Verbs:
     def run_schedule(self, name: str, reason: str = "") -> str:
         """Enqueue the schedule's job now; the job's id."""
         id = Ids(self._broker.clock).first()
-        scheduled.run_now(self._broker, name, id, self._author, self._reason(reason))
-        return id
+        return scheduled.run_now(self._broker, name, id, self._author, self._reason(reason))
 
     @_needs(Role.OPERATE, changes=True)
     def remove_schedule(self, name: str, reason: str = "") -> bool:

@@ -174,7 +174,14 @@ class ClaimRoundTrips:
         """What the worker's row is to say; None if it said so within this share of its lease."""
         worker, registered = self.worker, self.state.registered
         known, at = registered.get(worker.id, (None, 0.0))
-        same = known is not None and (known.tasks, known.tags, known.queues, known.lease) == (
+        same = known is not None and (
+            known.app,
+            known.tasks,
+            known.tags,
+            known.queues,
+            known.lease,
+        ) == (
+            worker.app,
             worker.tasks,
             worker.tags,
             worker.queues,
@@ -290,7 +297,7 @@ class ClaimRoundTrips:
         bodies = split(*packed)
         lane, running, name, now = offer.lane, State.RUNNING, self.worker.id, self.now
         task, queue, version, priority = lane.task, lane.queue, lane.version, lane.priority
-        runs_on = lane.runs_on
+        runs_on, app = lane.runs_on, lane.app
         place = 0
         for index, count in enumerate(numbers):
             first = firsts[16 * index : 16 * index + 16]
@@ -307,6 +314,7 @@ class ClaimRoundTrips:
                     version=version,
                     priority=priority,
                     runs_on=runs_on,
+                    app=app,
                     state=running,
                     attempt=1,
                     enqueued_at=enqueued_at,

@@ -315,7 +315,7 @@ class PostgresStore:
         runs_on = tuple(row["runs_on"].split(",")) if row["runs_on"] else ()
         names = (row["queue"], row["task"], row["version"], row["priority"])
         self.searched[number] = row["search"]
-        self.lanes[number] = Lane(*names, runs_on)
+        self.lanes[number] = Lane(*names, runs_on, row["app"])
 
     def rules_changed(self, *, stop: bool) -> None:
         with self.lend() as connection, self.listener.heard_rules():

@@ -73,7 +73,7 @@ def _page(asked: Asked, typed: str | None = None, mistake: str = "") -> Response
     attempts, spread = _timeline(job, events, verbs.now)
     options = _options(job)
     headers = options.get("headers", {})
-    task = None if job is None or asked.site.app is None else asked.site.app.task_named(job.task)
+    task = None if job is None or asked.site.app is None else asked.site.app.task_of(job)
     return asked.page(
         "job.html",
         422 if mistake else 200,
