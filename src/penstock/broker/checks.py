@@ -168,9 +168,9 @@ def check_stage(write: str, part: str = "part") -> None:
             raise Refused(message)
 
 
-def check_staged(write: str, said: Mapping[str, int], staged: Mapping[str, int]) -> None:
-    """All that was said to be staged is there."""
-    for part, jobs in said.items():
+def check_staged(write: str, announced: Mapping[str, int], staged: Mapping[str, int]) -> None:
+    """Every part has as many jobs staged as were announced."""
+    for part, jobs in announced.items():
         found = staged.get(part, 0)
         if found != jobs:
             message = (

@@ -85,7 +85,7 @@ class ClaimRoundTrips:
         self.now = state.clock.now()
         self.looked = False
         self.bottom = False  # and from the bottom
-        self.said = False  # the worker's row was looked at
+        self.introduced = False  # the worker's row was looked at
         self.limited = False  # limits cover some of what there is
         self.ordered = False  # or an order per key
         self.guesses: list[int] = []
@@ -116,7 +116,7 @@ class ClaimRoundTrips:
         """Claim until there is enough, or nothing left."""
         while self.left > 0:
             offers = self._offers()
-            if not offers and self.said:
+            if not offers and self.introduced:
                 return
             if not offers and not self._declared(_RENEW_IDLE):
                 return
@@ -224,7 +224,7 @@ class ClaimRoundTrips:
     def _take_over(self, rows: Answer, offers: Sequence[PostgresLaneOffer]) -> None:
         known = {offer.hash: offer for offer in offers}
         taken: dict[int, tuple[int, int]] = {}
-        self.said = True
+        self.introduced = True
         for lane, *packed, job_rows, news in rows:
             if lane is not None:
                 offer = known[to_int(lane)]
@@ -240,7 +240,7 @@ class ClaimRoundTrips:
             elif news == b"unknown":
                 # Given up for dead, or never there: the next time it introduces itself.
                 self.state.registered.pop(self.worker.id, None)
-                self.said = False
+                self.introduced = False
                 return
             else:
                 self._hear((news or b"").decode())

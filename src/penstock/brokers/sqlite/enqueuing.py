@@ -198,7 +198,7 @@ class SqliteIntake:
         db, raw = change.db, to_bytes(flow.id)
         if db.execute(sql.lock_flow, (raw,)).fetchone() is None:
             db.executemany(sql.put_found, [(key, raw) for key in found_keys(flow)])
-            change.flow_says(raw, queued(flow))
+            change.flow_event(raw, queued(flow))
         db.execute(
             sql.put_flow,
             {

@@ -139,7 +139,7 @@ class Change:
                 data=data,
             )
 
-    def flow_says(self, flow: bytes, data: bytes) -> None:
+    def flow_event(self, flow: bytes, data: bytes) -> None:
         """An event of a flow as a whole."""
         self.events += EventRow("flow", self.now, job=flow, data=data)
 

@@ -29,8 +29,8 @@ class Signals:
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         wanted = {"tag": TAG, "name": check_signal(name), "task": WAIT_TASK}
-        says = told(name, author, reason)
-        data = msgspec.json.encode(says)
+        event_data = told(name, author, reason)
+        data = msgspec.json.encode(event_data)
         ended: list[str] = []
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
@@ -43,7 +43,7 @@ class Signals:
                     )
                     ended.append(job.id)
             if ended:
-                sent = msgspec.json.encode({**says, "jobs": len(ended)})
+                sent = msgspec.json.encode({**event_data, "jobs": len(ended)})
                 change.happened("signal", sent, None, None)
             change.finish()
         change.after_commit()
