@@ -273,7 +273,7 @@ class Listener:
 
 
 def await_heard(connection: Connection, waiting: set[str], heard: list[str]) -> None:
-    """Until all of these workers payload that they heard, or a while has passed; leaves the others."""
+    """Wait a while until all of these workers have answered; `waiting` keeps the others."""
     until = time.monotonic() + _HEARD_SECONDS
     while True:
         while (notice := connection.pgconn.notifies()) is not None:
