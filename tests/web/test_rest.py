@@ -15,11 +15,13 @@ from penstock import App
 from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
 from penstock.job import failed, succeeded
+from penstock.operate.refusals import Forbidden
+from penstock.operate.roles import OPERATIONS
 from penstock.operate.to_json import JobJson, event_json, job_json
 from penstock.web.access import Person, Role
 from penstock.web.rest.openapi import document
 from penstock.web.routes import ROUTES
-from penstock.web.verbs import VERBS, Forbidden, Verbs
+from penstock.web.verbs import Verbs
 from tests.factories import (
     a_flow,
     a_job,
@@ -274,10 +276,10 @@ def test_every_role_may_do_what_the_table_says_and_no_more(memory_web: Web, rout
 
 
 @pytest.mark.parametrize("role", [Role.VIEW, Role.OPERATE, Role.ADMIN])
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", OPERATIONS)
 def test_the_role_is_asked_for_at_the_verb_whatever_the_page_forgot(memory_broker, verb, role):
     verbs = Verbs(memory_broker, Person("mallory", role), may_change=True)
-    needed = VERBS[verb].role
+    needed = OPERATIONS[verb].role
     # Arguments that no verb can use: whoever may call it is refused for another reason, or none.
     parameters = list(inspect.signature(getattr(Verbs, verb)).parameters.values())[1:]
     nonsense = [None for each in parameters if each.default is each.empty]
@@ -294,10 +296,10 @@ def test_the_role_is_asked_for_at_the_verb_whatever_the_page_forgot(memory_broke
 
 
 def test_every_verb_that_changes_something_needs_more_than_a_viewer():
-    assert {verb for verb, needs in VERBS.items() if needs.changes} == {
-        verb for verb, needs in VERBS.items() if needs.role > Role.VIEW
+    assert {verb for verb, needs in OPERATIONS.items() if needs.changes} == {
+        verb for verb, needs in OPERATIONS.items() if needs.role > Role.VIEW
     }
-    assert {verb for verb, needs in VERBS.items() if needs.role is Role.ADMIN} == {
+    assert {verb for verb, needs in OPERATIONS.items() if needs.role is Role.ADMIN} == {
         "block",
         "unblock",
     }

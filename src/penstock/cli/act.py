@@ -20,13 +20,14 @@ from penstock.cli.options import (
     Reason,
     Url,
     Yes,
-    author,
     no_stray_options,
+    person,
 )
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
+    from penstock.operate.actions import Actions
     from penstock.operate.bulk_actions import BulkVerb
 
 Words = Annotated[
@@ -63,11 +64,11 @@ def cancel(
 
     Example: penstock cancel task:mail:send tag.tenant:a --yes
     """
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
     from penstock.operate.bulk_actions import CANCEL
 
-    with opened(url, profile, app) as broker:
-        _act(broker, CANCEL, words or [], reason, flow=flow, yes=yes, json=json)
+    with acting(url, profile, app, person()) as (broker, actions):
+        _act(broker, actions, CANCEL, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def retry(
@@ -85,11 +86,11 @@ def retry(
 
     Example: penstock retry task:mail:send state:failed since:2h
     """
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
     from penstock.operate.bulk_actions import RETRY
 
-    with opened(url, profile, app) as broker:
-        _act(broker, RETRY, words or [], reason, flow=flow, yes=yes, json=json)
+    with acting(url, profile, app, person()) as (broker, actions):
+        _act(broker, actions, RETRY, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def copy(
@@ -115,13 +116,11 @@ def copy(
     Example: penstock copy 0190a6c4-5e1f-7000-8000-00000a1b2000 --args '{"order": 4711}'
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import load, opened
-    from penstock.enqueue.copy import enqueue_copy
+    from penstock.cli.store_choice import acting, load
     from penstock.enqueue.ids import parse_id
 
-    with opened(url, profile, app) as broker:
-        owner = None if app is None else load(app)
-        made = enqueue_copy(broker, parse_id(id), (author(), reason), args, owner)
+    with acting(url, profile, app, person()) as (_, actions):
+        made = actions.copy(id, None if app is None else load(app), args, reason)
         if json:
             output.put_json({"id": made, "copy_of": parse_id(id)})
         else:
@@ -143,15 +142,16 @@ def delete(
 
     Example: penstock delete state:failed until:30d
     """
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
     from penstock.operate.bulk_actions import DELETE
 
-    with opened(url, profile, app) as broker:
-        _act(broker, DELETE, words or [], reason, flow=flow, yes=yes, json=json)
+    with acting(url, profile, app, person()) as (broker, actions):
+        _act(broker, actions, DELETE, words or [], reason, flow=flow, yes=yes, json=json)
 
 
 def _act(
     broker: Broker,
+    actions: Actions,
     verb: BulkVerb,
     words: list[str],
     reason: str,
@@ -160,13 +160,11 @@ def _act(
     yes: bool,
     json: bool,
 ) -> None:
-    from penstock.enqueue.ids import parse_id
-
     no_stray_options(words)
     if flow is not None:
         if words:
             raise Refused("--flow means all jobs of a flow: leave out other ids and filters")
-        _whole_flow(broker, verb, parse_id(flow), reason, json=json)
+        _whole_flow(actions, verb, flow, reason, json=json)
         return
     if not words:
         raise Refused(
@@ -174,56 +172,59 @@ def _act(
         )
     filters = [word for word in words if ":" in word]
     if not filters:
-        _by_ids(broker, verb, [parse_id(word) for word in words], reason, json=json)
+        _by_ids(broker, actions, verb, words, reason, json=json)
     elif len(filters) < len(words):
         raise Refused("ids and a filter do not go together: give one of the two")
     else:
-        _by_filter(broker, verb, words, reason, yes=yes, json=json)
+        _by_filter(broker, actions, verb, words, reason, yes=yes, json=json)
 
 
-def _whole_flow(broker: Broker, verb: BulkVerb, wanted: str, reason: str, *, json: bool) -> None:
+def _whole_flow(actions: Actions, verb: BulkVerb, flow: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
-    from penstock.flows.status import flow_with
+    from penstock.operate.sentences import acted_on_flow
 
-    found = flow_with(broker, wanted)
-    if found is None:
-        raise Refused(f"{wanted} is no flow that is stored here, and no job of one")
-    done = getattr(broker, verb.name)((), author(), reason, flow=found.id)
+    flow, done = actions.act_on_flow(verb.name, flow, reason)
     if json:
-        output.put_json({"verb": verb.name, "flow": found.id, "done": done})
-        return
-    several = "job" if len(done) == 1 else "jobs"
-    told = ", or told to stop" if verb.name == "cancel" else ""
-    output.say(f"flow {found.id}: {len(done):,} {several} {verb.done}{told}")
+        output.put_json({"verb": verb.name, "flow": flow, "done": done})
+    else:
+        output.say(acted_on_flow(verb, flow, done))
 
 
-def _by_ids(broker: Broker, verb: BulkVerb, ids: list[str], reason: str, *, json: bool) -> None:
+def _by_ids(
+    broker: Broker, actions: Actions, verb: BulkVerb, ids: list[str], reason: str, *, json: bool
+) -> None:
     from penstock.cli import output
+    from penstock.operate.sentences import acted, left_as_it_is
 
-    done = getattr(broker, verb.name)(ids, author(), reason)
-    left = [job_id for job_id in dict.fromkeys(ids) if job_id not in set(done)]
+    done, left = actions.act(verb.name, ids, reason)
     if json:
         output.put_json({"verb": verb.name, "done": done, "left": left})
     else:
         for job_id in done:
-            state = broker.get(job_id)
-            told = verb.name == "cancel" and state is not None and state.state == "running"
-            output.say(f"{job_id} {'is running and was told to stop' if told else verb.done}")
+            job = broker.get(job_id)
+            output.say(acted(verb, job_id, running=job is not None and job.state == "running"))
         for job_id in left:
-            output.complain(f"{job_id} left as it is. {broker.why(job_id).sentence}")
+            output.complain(left_as_it_is(job_id, broker.why(job_id).sentence))
     if left:
         raise typer.Exit(1)
 
 
 def _by_filter(
-    broker: Broker, verb: BulkVerb, words: list[str], reason: str, *, yes: bool, json: bool
+    broker: Broker,
+    actions: Actions,
+    verb: BulkVerb,
+    words: list[str],
+    reason: str,
+    *,
+    yes: bool,
+    json: bool,
 ) -> None:
     from penstock.cli import output
     from penstock.enqueue.ids import Ids
-    from penstock.operate.audit import OPERATION
-    from penstock.operate.bulk_actions import meant_by, pages
+    from penstock.operate.bulk_actions import Operation, act_on_pages, meant_by, pages
+    from penstock.operate.sentences import jobs_text
 
-    wanted = meant_by(words, verb, broker.clock.now())
+    wanted = meant_by(words, verb, actions.now)
     if json and not yes:
         raise Refused("--json with a filter asks nobody: say --yes as well")
     ticker = output.Ticker(quiet=json)
@@ -235,18 +236,23 @@ def _by_filter(
     if not yes and total:
         sys.stderr.write(f"{total:,} {'job matches' if total == 1 else 'jobs match'}. ")
         typer.confirm(f"{verb.name} {'it' if total == 1 else 'them'}?", abort=True, err=True)
-    done, id = 0, Ids(broker.clock).first()
+    operation = Operation(
+        id=Ids(actions.clock).first(),
+        verb=verb.name,
+        filter=shlex.join(words),
+        author=actions.author,
+        reason=reason,
+    )
+    state = "cancelled"  # of one that was interrupted: done as far as it got
     try:
-        for ids in pages(broker, wanted):
-            part_of = f"{OPERATION} {id}"
-            done += len(getattr(broker, verb.name)(ids, author(), reason, part_of=part_of))
-            ticker.say(f"{done:,} of {total:,} {verb.done}")
+        for _ in act_on_pages(actions, operation, wanted, broker.find):
+            ticker.say(f"{operation.done:,} of {total:,} {verb.done}")
+        state = "done"
     finally:
-        if done:  # of one that was interrupted, as far as it got
-            said = {"verb": verb.name, "filter": shlex.join(words), "jobs": done}
-            broker.record(OPERATION, author(), reason, {OPERATION: id, **said})
+        if operation.done:
+            actions.record_operation(operation.id, operation.says(state), reason)
     ticker.done()
     if json:
-        output.put_json({"verb": verb.name, "matched": total, "count": done})
+        output.put_json({"verb": verb.name, "matched": total, "count": operation.done})
     else:
-        output.say(f"{done:,} {'job' if done == 1 else 'jobs'} {verb.done}")
+        output.say(f"{jobs_text(operation.done)} {verb.done}")

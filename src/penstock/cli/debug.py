@@ -92,7 +92,7 @@ def debug(
 
 def _task_of(app: App, name: str) -> Task[..., Any]:
     """The task of a stored name, if this app has its code; a name is looked up, not imported."""
-    from penstock.cli.call_arguments import unknown_task
+    from penstock.operate.actions import unknown_task
 
     task = app.task_named(name)
     if task is None:

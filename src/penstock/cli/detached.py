@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
     from penstock.broker.views import WorkerRow
     from penstock.job import Job
+    from penstock.operate.actions import Actions
     from penstock.run.job_notes import Progress
     from penstock.spark.application import Application
 
@@ -62,18 +63,18 @@ def detached(
 
     Example: penstock detached log 0190a6c4-5e1f-7000-8000-00000a1b2000 --follow
     """
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
     from penstock.enqueue.ids import parse_id
 
     if (act is DetachedCommand.LIST) is not (id is None):
         raise Refused("list takes no id; log, cancel and run take one: penstock detached log ID")
     if act is DetachedCommand.RUN:
         raise typer.Exit(_run(parse_id(id or ""), url, profile, app))
-    with opened(url, profile, app) as broker:
+    with acting(url, profile, app, person()) as (broker, actions):
         if act is DetachedCommand.LIST:
             _list(broker, every=all, json=json)
         elif act is DetachedCommand.CANCEL:
-            _cancel(broker, parse_id(id or ""), reason, json=json)
+            _cancel(broker, actions, parse_id(id or ""), reason, json=json)
         else:
             _log(broker, parse_id(id or ""), _folder(url, profile, app), follow=follow)
 
@@ -203,10 +204,10 @@ def _described(
     }
 
 
-def _cancel(broker: Broker, id: str, reason: str, *, json: bool) -> None:
+def _cancel(broker: Broker, actions: Actions, id: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
 
-    told = broker.cancel([id], author(), reason)
+    told = actions.cancel([id], reason).done
     if json:
         output.put_json({"id": id, "cancelled": bool(told)})
     elif told:

@@ -11,25 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from penstock.cli.options import (
-    AppTarget,
-    Json,
-    Profile,
-    Reason,
-    Url,
-    author,
-    moment_of,
-    no_stray_options,
-    pairs_of,
-    span_of,
-)
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, no_stray_options, person
 from penstock.errors import JobCancelled, JobFailed, Refused, ResultGone
+from penstock.operate.typed_values import moment_of, pairs_of, span_of
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
     from penstock.broker.values import Batch
     from penstock.enqueue.handle import Handle
     from penstock.job import Job
+    from penstock.operate.actions import Actions
     from penstock.task.options import Prepared
     from penstock.task.task import Task
     from penstock.worker import Worker
@@ -251,6 +242,7 @@ def enqueue(
     """
     from penstock.cli.call_arguments import find_task, parse_words
     from penstock.cli.store_choice import chosen, say_where
+    from penstock.operate.actions import Actions
 
     with chosen(url, profile):
         [name, *words] = no_stray_options([task, *(args or [])])
@@ -273,52 +265,37 @@ def enqueue(
                 if words:
                     raise Refused("--many takes the arguments from its file: leave out the others")
                 batch = _store_many(found, prepared, many, id, json=json)
-                _record(found, batch.count, reason, batch=batch.id)
+                said = {"task": found.name, "queue": found.queue, "jobs": batch.count}
+                if reason:
+                    actions = Actions(found.app.broker, person())
+                    actions.record_enqueue(reason, {**said, "batch": batch.id})
             else:
                 positional, keywords = parse_words(found, words)
-                stored = _store(prepared.job(*positional, **keywords), id, json=json)
-                if stored:
-                    _record(found, 1, reason, job=stored)
+                job = prepared.job(*positional, **keywords)
+                actions = Actions(found.app.broker, person())
+                _store(actions, job, id, reason, json=json)
         finally:
             found.app.close()
 
 
-def _record(task: Task[..., Any], jobs: int, reason: str, **data: str) -> None:
-    """Who gives a reason is in the audit; a script that enqueues all day is not."""
-    if not reason:
-        return
-    said = {"task": task.name, "queue": task.queue, "jobs": jobs, **data}
-    task.app.broker.record("enqueue", author(), reason, said)
-
-
-def _store(job: Job[Any], id: str | None, *, json: bool) -> str | None:
-    """Store it, and say so; its id, unless it was there, or another stands for it."""
-    import msgspec
-
+def _store(actions: Actions, job: Job[Any], id: str | None, reason: str, *, json: bool) -> None:
+    """Store it, and say so."""
     from penstock.cli import output
-    from penstock.enqueue.ids import parse_id
 
-    job.app.know_time()
-    job.app.make_final([job])
-    if id is not None:
-        job = msgspec.structs.replace(job, id=parse_id(id))
+    # Who gives a reason is in the audit; a script that enqueues all day is not.
+    stored = actions.enqueue(job, id, reason, on_record=bool(reason))
     broker = job.app.broker
-    with job.app.sending([job]) as jobs:
-        answer = broker.enqueue(jobs)
-    standing, known = answer.standing.get(job.id), job.id in answer.known
-    job_id = standing or job.id
-    stored = not standing and not known
     if json:
-        kept = broker.get(job_id)
+        kept = broker.get(stored.id)
         state = None if kept is None else kept.state
-        output.put_json({"id": job_id, "stored": stored, "task": job.task, "state": state})
-        return job_id if stored else None
-    output.say(job_id)
-    if standing:
+        output.put_json({"id": stored.id, "stored": stored.new, "task": job.task, "state": state})
+        return
+    output.say(stored.id)
+    if stored.standing:
         output.aside("not stored: this job holds the unique key already", "yellow")
-    elif known:
-        output.aside(f"stored before, and left as it is. {broker.why(job_id).sentence}", "yellow")
-    return job_id if stored else None
+    elif not stored.new:
+        why = broker.why(stored.id).sentence
+        output.aside(f"stored before, and left as it is. {why}", "yellow")
 
 
 def _store_many(

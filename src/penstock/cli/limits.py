@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
-from penstock.cli.rules import For, Queue, TaskName, Until, ends_at
-from penstock.errors import Refused
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
+from penstock.cli.rules import For, Queue, TaskName, Until
 
 
 def limit(
@@ -36,47 +35,39 @@ def limit(
     Example: penstock limit mail --running 5 --rate 100/min
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
     from penstock.operate import to_json
-    from penstock.rules.rule import Rule, RuleKind, parse_rate
+    from penstock.operate.rule_fields import RuleFields, rule_of, rule_off
+    from penstock.operate.sentences import limited, was_not_set
+    from penstock.rules.rule import RuleKind
 
-    if queue is None and task is None:
-        raise Refused("limit what? Name a queue, or --task NAME, or both")
-    if off and (running is not None or rate is not None):
-        raise Refused("--off takes the limit back: leave out --running and --rate")
-    with opened(url, profile, app) as broker:
+    fields: RuleFields = {
+        "queue": queue,
+        "task": task,
+        "running": running,
+        "rate": rate,
+        "per_key": per_key,
+        "lasts": for_,
+        "until": until,
+        "reason": reason,
+    }
+    with acting(url, profile, app, person()) as (broker, actions):
+        now = broker.clock.now()
         if off:
-            place = (RuleKind.LIMIT, queue, task)
-            cleared = broker.clear_rule(*place, author(), reason, per_key=per_key)
+            rule = rule_off(RuleKind.LIMIT, **fields)
+            cleared = actions.clear_rule(rule)
             if json:
                 output.put_json({"kind": "limit", "queue": queue, "task": task, "cleared": cleared})
+            elif cleared:
+                output.say(f"{rule.target} has no limit any more")
             else:
-                target = Rule(RuleKind.PAUSE, queue, task).target
-                output.say(
-                    f"{target} {'has no limit any more' if cleared else 'had no such limit'}"
-                )
+                output.say(was_not_set(rule))
             return
-        rule = broker.set_rule(
-            Rule(
-                RuleKind.LIMIT,
-                queue,
-                task,
-                author(),
-                reason,
-                until=ends_at(until, for_, broker.clock.now()),
-                running=running,
-                rate=None if rate is None else parse_rate(rate),
-                per_key=per_key,
-            )
-        )
-        counts = [
-            count
-            for count in broker.count()
-            if rule.holds(count.queue, count.task, broker.clock.now())
-        ]
+        rule = actions.set_rule(rule_of(RuleKind.LIMIT, now, **fields))
+        counts = [count for count in broker.count() if rule.holds(count.queue, count.task, now)]
     runs, waits = sum(count.running for count in counts), sum(count.limited for count in counts)
     if json:
         output.put_json({**to_json.rule_json(rule), "jobs": waits, "now_running": runs})
         return
-    output.say(f"{rule.target} is limited to {rule.bound}: {runs:,} run now, {waits:,} wait for it")
+    output.say(limited(rule, runs, waits))
     output.aside(f"{output.program()} limit {' '.join(rule.words)} --off takes it back")

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
-from penstock.errors import Refused
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
 
 
 def order(
@@ -32,20 +31,19 @@ def order(
     Example: penstock order orders wait
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
+    from penstock.operate.rule_fields import RuleFields, rule_of, rule_off
     from penstock.rules.key_order import policies, said
-    from penstock.rules.rule import Rule, RuleKind
+    from penstock.rules.rule import RuleKind
 
-    if off and policy is not None:
-        raise Refused(f"--off takes the order back: leave out {policy}")
-    with opened(url, profile, app) as broker:
+    fields: RuleFields = {"queue": queue, "policy": policy, "reason": reason}
+    with acting(url, profile, app, person()) as (broker, actions):
+        changed = False
         if off:
-            changed = broker.clear_rule(RuleKind.ORDER, queue, None, author(), reason)
+            changed = actions.clear_rule(rule_off(RuleKind.ORDER, **fields))
         elif policy is not None:
+            actions.set_rule(rule_of(RuleKind.ORDER, broker.clock.now(), **fields))
             changed = True
-            broker.set_rule(Rule(RuleKind.ORDER, queue, None, author(), reason, policy=policy))
-        else:
-            changed = False
         standing = policies(broker.rules()).get(queue)
     if json:
         output.put_json({"kind": "order", "queue": queue, "policy": standing, "changed": changed})

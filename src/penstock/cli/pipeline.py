@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author, span_of
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
 from penstock.cli.spark_interrupt import quietly_interrupted
 from penstock.errors import Refused
+from penstock.operate.typed_values import span_of
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.replay import Replayed
@@ -267,6 +268,7 @@ class _Command:
     def replay(self, where: str, name: str, reason: str, *, dry_run: bool) -> None:
         from penstock.cli import output
         from penstock.cli.store_choice import opened
+        from penstock.operate.actions import Actions
 
         lake = self._lake()
         lake.manifest()
@@ -283,7 +285,7 @@ class _Command:
             )
             if done.enqueued and not dry_run:
                 said = {"jobs": done.enqueued, "replay": name, "where": where}
-                broker.record("enqueue", author(), reason, said)
+                Actions(broker, person()).record_enqueue(reason, said)
         self._ticker.done()
         if self._json:
             import msgspec

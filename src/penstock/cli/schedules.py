@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
+from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock.broker.protocol import Broker
+    from penstock.operate.actions import Actions
     from penstock.schedules.schedule import Schedule
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A schedule.", show_default=False)]
@@ -43,18 +44,18 @@ def schedules(
 
     Example: penstock schedules nightly --next 10
     """
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
 
     asked = [word for word, on in _acts(pause, resume, run_now, remove) if on]
     if len(asked) + (next is not None) > 1:
         raise Refused("one of --next, --pause, --resume, --run-now and --remove at a time")
     if name is None and (asked or next is not None):
         raise Refused("which schedule? `penstock schedules` lists them")
-    with opened(url, profile, app) as broker:
+    with acting(url, profile, app, person()) as (broker, actions):
         if name is None:
             _list(broker, json=json)
         elif asked:
-            _act(broker, name, asked[0], reason, json=json)
+            _act(actions, name, asked[0], reason, json=json)
         else:
             _one(broker, name, next or 5, json=json)
 
@@ -125,30 +126,24 @@ def slot_lines(slots: list[datetime]) -> list[str]:
     return lines
 
 
-def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> None:
+def _act(actions: Actions, name: str, act: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
-    from penstock.enqueue.ids import Ids
-    from penstock.schedules import registered as made
+    from penstock.operate.sentences import SCHEDULES
 
+    actions.schedule(name)
     answer: dict[str, Any] = {"name": name, "done": act}
     if act == "remove":
-        if not broker.clear_schedule(name, author(), reason):
-            made.expected(broker, name)
-        said = f"schedule {name} is removed; one that a worker has in its code comes back"
+        actions.remove_schedule(name, reason)
     elif act == "run-now":
-        answer["job"] = Ids(broker.clock).first()
-        made.run_now(broker, name, answer["job"], author(), reason)
-        said = f"enqueued {answer['job']}; the schedule goes on as it is"
+        answer["job"] = actions.run_schedule(name, reason)
     elif act == "pause":
-        made.pause(broker, name, author(), reason)
-        said = f"schedule {name} is paused: its slots are skipped"
+        actions.pause_schedule(name, reason)
     else:
-        made.resume(broker, name, author(), reason)
-        said = f"schedule {name} goes on with its next slot"
+        actions.resume_schedule(name, reason)
     if json:
         output.put_json(answer)
     else:
-        output.say(said)
+        output.say(SCHEDULES[act.removesuffix("-now")].format(**answer))
 
 
 def _last(schedule: Schedule, now: float) -> str:

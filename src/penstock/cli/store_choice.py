@@ -19,6 +19,8 @@ from penstock.errors import PenstockError, Refused
 if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.broker.protocol import Broker
+    from penstock.operate.actions import Actions
+    from penstock.operate.roles import Person
 
 
 @contextmanager
@@ -70,6 +72,17 @@ def opened(
         yield broker
     finally:
         broker.close()
+
+
+@contextmanager
+def acting(
+    url: str | None, profile: str | None, app: str | None, person: Person
+) -> Generator[tuple[Broker, Actions]]:
+    """The store, to look at and to act on."""
+    from penstock.operate.actions import Actions
+
+    with opened(url, profile, app) as broker:
+        yield broker, Actions(broker, person)
 
 
 def load(target: str) -> App:

@@ -231,7 +231,7 @@ def expected(broker: Broker, name: str) -> Schedule:
     schedule = named(broker, name)
     if schedule is None:
         names = ", ".join(each.name for each in broker.schedules()[:10]) or "none at all"
-        raise Refused(f"there is no schedule {name}; there are: {names}")
+        raise Refused(f"there is no schedule {name[:200]}; there are: {names}")
     return schedule
 
 

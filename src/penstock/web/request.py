@@ -17,25 +17,18 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from penstock.broker.checks import legible
 from penstock.errors import PenstockError, Refused
-from penstock.web.access import Person
+from penstock.operate.roles import Person
+from penstock.operate.typed_values import number_of
 from penstock.web.guard import SAFE, local
 from penstock.web.verbs import Verbs
 
 if TYPE_CHECKING:
+    from penstock.app.app import App
     from penstock.web.site import Dashboard
 
 T = TypeVar("T")
 
 MOST_FIELDS = 2000
-_MOST_DIGITS = 20
-
-
-class NotFound(PenstockError):
-    """There is no such thing here."""
-
-
-class Conflict(PenstockError):
-    """It is there, but not so that this could be done to it."""
 
 
 class Malformed(PenstockError):
@@ -63,6 +56,13 @@ class Asked:
             counting=self.site.counting,
         )
 
+    @property
+    def app(self) -> App:
+        """The app whose tasks can be enqueued here."""
+        if self.site.app is None:
+            raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
+        return self.site.app
+
     # What was asked for
 
     @property
@@ -78,12 +78,10 @@ class Asked:
         text = self.query.get(name)
         if text is None or not text:
             return default
-        digits = text.removeprefix("-")
-        if digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS:
-            number = int(text)
-            if least <= number <= most:
-                return number
-        raise Malformed(f"{name}={text[:40]!r}: a whole number from {least:,} to {most:,}")
+        try:
+            return number_of(text, name, least, most)
+        except Refused as error:
+            raise Malformed(str(error)) from None
 
     def part(self, name: str) -> str:
         """A part of the path."""

@@ -14,9 +14,11 @@ from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.flows.flow import FlowRow, NodeRow, member_of
 from penstock.job import ENDED, PARENT, Job, State
+from penstock.operate.refusals import Conflict, NotFound
+from penstock.operate.sentences import left_as_it_is
 from penstock.operate.to_json import decoded
 from penstock.run.job_notes import LogLine, Progress
-from penstock.web.request import Asked, Conflict, NotFound
+from penstock.web.request import Asked
 
 MOST_EVENTS = 200
 MOST_LINES = 1000
@@ -103,16 +105,16 @@ def _page(asked: Asked, typed: str | None = None, mistake: str = "") -> Response
     )
 
 
-def cancel(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.cancel)
+def acting(verb: str) -> Callable[[Asked], Response]:
+    """Cancel, retry or delete it."""
 
+    def act(asked: Asked) -> Response:
+        id = _id(asked)
+        if asked.verbs.act(verb, [id], asked.form().get("reason", "")).left:
+            raise Conflict(left_as_it_is(id, asked.verbs.why(id).sentence))
+        return asked.go(f"/jobs/{id}")
 
-def retry(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.retry)
-
-
-def delete(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.delete)
+    return act
 
 
 def copy(asked: Asked) -> Response:
@@ -124,13 +126,6 @@ def copy(asked: Asked) -> Response:
     except Refused as error:
         return _page(asked, typed, str(error))
     return asked.go(f"/jobs/{made}")
-
-
-def _act(asked: Asked, verb: Callable[[Sequence[str], str], list[str]]) -> Response:
-    id = _id(asked)
-    if not verb([id], asked.form().get("reason", "")):
-        raise Conflict(f"The job was left as it is. {asked.verbs.why(id).sentence}")
-    return asked.go(f"/jobs/{id}")
 
 
 def _id(asked: Asked) -> str:

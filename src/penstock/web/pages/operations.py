@@ -10,8 +10,9 @@ import shlex
 from starlette.responses import Response
 
 from penstock.broker.filter import words_of
+from penstock.operate.refusals import Conflict, NotFound
 from penstock.web.bulk_operations import NOT_HERE, Operation, preview
-from penstock.web.request import Asked, Conflict, NotFound
+from penstock.web.request import Asked
 
 TYPED_ABOVE = 100
 

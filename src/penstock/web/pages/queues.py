@@ -12,8 +12,9 @@ from typing import Any
 from starlette.responses import Response
 
 from penstock.broker.views import Count, by_queue
+from penstock.operate.refusals import NotFound
 from penstock.rules.rule import Rule, RuleKind
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 
 PAGE = 50
 MOST_TASKS = 200

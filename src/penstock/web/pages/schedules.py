@@ -18,7 +18,7 @@ from penstock.errors import Refused
 from penstock.operate.to_json import decoded
 from penstock.schedules.schedule import Schedule
 from penstock.schedules.status import cron_in_words, moved_by, slots_to_come, state_of
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 
 PAGE = 50
 FARTHEST = 1_000_000
@@ -84,7 +84,7 @@ def show(asked: Asked) -> Response:
 
 def one(asked: Asked) -> Response:
     verbs, now = asked.verbs, asked.verbs.now
-    schedule = _named(asked, asked.word("name"))
+    schedule = verbs.schedule(asked.word("name"))
     made = Filter(tags={"schedule": (schedule.name,)})
     return asked.page(
         "schedule.html",
@@ -100,39 +100,22 @@ def one(asked: Asked) -> Response:
     )
 
 
-def pause(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.pause_schedule)
+def acting(verb: str) -> Callable[[Asked], Response]:
+    """Pause, resume, run or remove it."""
 
+    def act(asked: Asked) -> Response:
+        form, verbs = asked.form(), asked.verbs
+        name, reason = verbs.schedule(form.get("name", "")).name, form.get("reason", "")
+        if verb == "run":
+            return asked.go(f"/jobs/{verbs.run_schedule(name, reason)}")
+        acts = {"pause": verbs.pause_schedule, "resume": verbs.resume_schedule}
+        if verb == "remove":
+            verbs.remove_schedule(name, reason)
+            return asked.go("/schedules")
+        acts[verb](name, reason)
+        return asked.go("/schedules/one", name=name)
 
-def resume(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.resume_schedule)
-
-
-def run(asked: Asked) -> Response:
-    form = asked.form()
-    name = _named(asked, form.get("name", "")).name
-    return asked.go(f"/jobs/{asked.verbs.run_schedule(name, form.get('reason', ''))}")
-
-
-def remove(asked: Asked) -> Response:
-    form = asked.form()
-    name = _named(asked, form.get("name", "")).name
-    asked.verbs.remove_schedule(name, form.get("reason", ""))
-    return asked.go("/schedules")
-
-
-def _act(asked: Asked, verb: Callable[[str, str], Schedule]) -> Response:
-    form = asked.form()
-    name = _named(asked, form.get("name", "")).name
-    verb(name, form.get("reason", ""))
-    return asked.go("/schedules/one", name=name)
-
-
-def _named(asked: Asked, name: str) -> Schedule:
-    found = next((each for each in asked.verbs.schedules() if each.name == name), None)
-    if found is None:
-        raise NotFound(f"There is no schedule {name[:200]!r}.")
-    return found
+    return act
 
 
 def _row(schedule: Schedule, now: float) -> ScheduleLine:

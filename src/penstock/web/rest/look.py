@@ -14,9 +14,12 @@ from penstock.errors import Refused
 from penstock.flows.status import FlowJson, flow_json
 from penstock.operate.audit import AuditQuery, check_kinds, deed_json
 from penstock.operate.doctor import Finding
+from penstock.operate.refusals import NotFound
+from penstock.operate.sentences import no_such_flow
 from penstock.operate.to_json import RuleJson, iso, rule_json
+from penstock.operate.typed_values import pairs_of
 from penstock.rules.rule import RuleKind, rule_over
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 
 MOST_FLOWS = 100
 MOST_DEEDS = 1000
@@ -199,12 +202,9 @@ def rules(asked: Asked) -> Rules:
 
 def flows(asked: Asked) -> Flows:
     name = asked.word("name") or None
-    find: dict[str, str] = {}
-    for word in asked.request.query_params.getlist("find"):
-        name_of, equals, value = word.partition("=")
-        if not name_of or not equals or name is None:
-            raise Refused(f"find={word[:60]}: write name=NAME&find=PROPERTY=VALUE")
-        find[name_of] = value
+    find = pairs_of(asked.request.query_params.getlist("find"), "find")
+    if find and name is None:
+        raise Refused("find goes with a name: write name=NAME&find=PROPERTY=VALUE")
     limit = asked.number("limit", 20, 1, MOST_FLOWS)
     page = asked.verbs.flows(name, find, asked.word("after") or None, limit)
     return Flows(
@@ -231,7 +231,7 @@ def flow(asked: Asked) -> FlowJson:
         raise NotFound(str(error)) from None
     found = asked.verbs.flow(id)
     if found is None:
-        raise NotFound(f"{id} is no flow that is stored here, and no job of one.")
+        raise NotFound(no_such_flow(id))
     return flow_json(found, asked.verbs.look_at_flow(found))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.operate.refusals import Conflict, NotFound
 from penstock.operate.to_json import iso
 from penstock.web.bulk_operations import NOT_HERE, Operation, Preview, preview
-from penstock.web.request import Asked, Conflict, NotFound
+from penstock.web.request import Asked
 
 
 class Begin(msgspec.Struct, forbid_unknown_fields=True):
