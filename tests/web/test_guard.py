@@ -166,7 +166,7 @@ def test_a_verb_that_changes_something_refuses_a_request_that_looks(memory_broke
     looking = Verbs(memory_broker, Person("ada", Role.ADMIN), may_change=False)
 
     with pytest.raises(NeedsPost):
-        looking.cancel(["0190a6c4-5e1f-7000-8000-00000a1b2000"])
+        looking.act("cancel", ["0190a6c4-5e1f-7000-8000-00000a1b2000"])
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/nowhere", "/static/penstock.js", "/static/x"])

@@ -179,7 +179,7 @@ def test_what_a_kill_leaves_undone_is_done_by_the_same_filter_again(tmp_path, cl
     broker = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
     ids = fail_all(broker, clock, 30)
     verbs = Verbs(broker, Person("ada", Role.OPERATE), may_change=True)
-    verbs.retry(ids[:10], "first half")
+    verbs.act("retry", ids[:10], "first half")
     broker.close()
 
     again = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)

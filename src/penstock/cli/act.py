@@ -9,20 +9,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli.options import (
-    AppTarget,
-    Json,
-    Profile,
-    Reason,
-    Url,
-    Yes,
-    no_stray_options,
-    person,
-)
+from penstock.cli.options import Json, Reason, Store, Yes, no_stray_options, person, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -49,50 +40,34 @@ WholeFlow = Annotated[
 ]
 
 
-def cancel(
-    words: Words = None,
-    *,
-    flow: WholeFlow = None,
-    reason: Reason = "",
-    yes: Yes = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
-    json: Json = False,
-) -> None:
+class Choice(NamedTuple):
+    """Which jobs are meant, and why."""
+
+    words: Words = None
+    flow: WholeFlow = None
+    reason: Reason = ""
+    yes: Yes = False
+
+
+@with_options
+def cancel(choice: Choice, *, store: Store, json: Json = False) -> None:
     """End jobs that have not ended; a running one is told to stop.
 
     Example: penstock cancel task:mail:send tag.tenant:a --yes
     """
-    from penstock.cli.store_choice import acting
-    from penstock.operate.bulk_actions import CANCEL
-
-    with acting(url, profile, app, person()) as (broker, actions):
-        _act(broker, actions, CANCEL, words or [], reason, flow=flow, yes=yes, json=json)
+    _act("cancel", choice, store, json=json)
 
 
-def retry(
-    words: Words = None,
-    *,
-    flow: WholeFlow = None,
-    reason: Reason = "",
-    yes: Yes = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
-    json: Json = False,
-) -> None:
+@with_options
+def retry(choice: Choice, *, store: Store, json: Json = False) -> None:
     """Run failed and cancelled jobs again, and scheduled ones now.
 
     Example: penstock retry task:mail:send state:failed since:2h
     """
-    from penstock.cli.store_choice import acting
-    from penstock.operate.bulk_actions import RETRY
-
-    with acting(url, profile, app, person()) as (broker, actions):
-        _act(broker, actions, RETRY, words or [], reason, flow=flow, yes=yes, json=json)
+    _act("retry", choice, store, json=json)
 
 
+@with_options
 def copy(
     id: Annotated[str, typer.Argument(metavar="ID", help="A job that has ended.")],
     *,
@@ -106,9 +81,7 @@ def copy(
         ),
     ] = None,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Run a job that has ended once more, as a new job.
@@ -119,64 +92,43 @@ def copy(
     from penstock.cli.store_choice import acting, load
     from penstock.enqueue.ids import parse_id
 
-    with acting(url, profile, app, person()) as (_, actions):
-        made = actions.copy(id, None if app is None else load(app), args, reason)
+    with acting(store, person()) as (_, actions):
+        made = actions.copy(id, None if store.app is None else load(store.app), args, reason)
         if json:
             output.put_json({"id": made, "copy_of": parse_id(id)})
         else:
             output.say(made)
 
 
-def delete(
-    words: Words = None,
-    *,
-    flow: WholeFlow = None,
-    reason: Reason = "",
-    yes: Yes = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
-    json: Json = False,
-) -> None:
+@with_options
+def delete(choice: Choice, *, store: Store, json: Json = False) -> None:
     """Forget jobs that are not running; their history rows stay.
 
     Example: penstock delete state:failed until:30d
     """
+    _act("delete", choice, store, json=json)
+
+
+def _act(verb: str, choice: Choice, store: Store, *, json: bool) -> None:
     from penstock.cli.store_choice import acting
-    from penstock.operate.bulk_actions import DELETE
+    from penstock.operate.bulk_actions import ACTS
 
-    with acting(url, profile, app, person()) as (broker, actions):
-        _act(broker, actions, DELETE, words or [], reason, flow=flow, yes=yes, json=json)
-
-
-def _act(
-    broker: Broker,
-    actions: Actions,
-    verb: BulkVerb,
-    words: list[str],
-    reason: str,
-    *,
-    flow: str | None,
-    yes: bool,
-    json: bool,
-) -> None:
-    no_stray_options(words)
-    if flow is not None:
-        if words:
-            raise Refused("--flow means all jobs of a flow: leave out other ids and filters")
-        _whole_flow(actions, verb, flow, reason, json=json)
-        return
-    if not words:
-        raise Refused(
-            f"{verb.name} what? Give ids, or a filter such as state:failed task:mail:send"
-        )
-    filters = [word for word in words if ":" in word]
-    if not filters:
-        _by_ids(broker, actions, verb, words, reason, json=json)
-    elif len(filters) < len(words):
-        raise Refused("ids and a filter do not go together: give one of the two")
-    else:
-        _by_filter(broker, actions, verb, words, reason, yes=yes, json=json)
+    words = no_stray_options(choice.words or [])
+    with acting(store, person()) as (broker, actions):
+        if choice.flow is not None:
+            if words:
+                raise Refused("--flow means all jobs of a flow: leave out other ids and filters")
+            _whole_flow(actions, ACTS[verb], choice.flow, choice.reason, json=json)
+            return
+        if not words:
+            raise Refused(f"{verb} what? Give ids, or a filter such as state:failed task:mail:send")
+        filters = [word for word in words if ":" in word]
+        if not filters:
+            _by_ids(broker, actions, ACTS[verb], words, choice.reason, json=json)
+        elif len(filters) < len(words):
+            raise Refused("ids and a filter do not go together: give one of the two")
+        else:
+            _by_filter(broker, actions, ACTS[verb], choice, json=json)
 
 
 def _whole_flow(actions: Actions, verb: BulkVerb, flow: str, reason: str, *, json: bool) -> None:
@@ -196,7 +148,8 @@ def _by_ids(
     from penstock.cli import output
     from penstock.operate.sentences import acted, left_as_it_is
 
-    done, left = actions.act(verb.name, ids, reason)
+    result = actions.act(verb.name, ids, reason)
+    done, left = result.done, result.left
     if json:
         output.put_json({"verb": verb.name, "done": done, "left": left})
     else:
@@ -210,20 +163,14 @@ def _by_ids(
 
 
 def _by_filter(
-    broker: Broker,
-    actions: Actions,
-    verb: BulkVerb,
-    words: list[str],
-    reason: str,
-    *,
-    yes: bool,
-    json: bool,
+    broker: Broker, actions: Actions, verb: BulkVerb, choice: Choice, *, json: bool
 ) -> None:
     from penstock.cli import output
     from penstock.enqueue.ids import Ids
     from penstock.operate.bulk_actions import Operation, act_on_pages, meant_by, pages
     from penstock.operate.sentences import jobs_text
 
+    words, reason, yes = choice.words or [], choice.reason, choice.yes
     wanted = meant_by(words, verb, actions.now)
     if json and not yes:
         raise Refused("--json with a filter asks nobody: say --yes as well")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
+from penstock.cli.options import Json, Reason, Store, person, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class DetachedCommand(StrEnum):
     RUN = "run"
 
 
+@with_options
 def detached(
     act: Annotated[
         DetachedCommand,
@@ -51,9 +52,7 @@ def detached(
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", help="log: go on as it is written.")] = False,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Look at and look after detached jobs, each in a process that outlives its worker.
@@ -69,14 +68,14 @@ def detached(
     if (act is DetachedCommand.LIST) is not (id is None):
         raise Refused("list takes no id; log, cancel and run take one: penstock detached log ID")
     if act is DetachedCommand.RUN:
-        raise typer.Exit(_run(parse_id(id or ""), url, profile, app))
-    with acting(url, profile, app, person()) as (broker, actions):
+        raise typer.Exit(_run(parse_id(id or ""), *store))
+    with acting(store, person()) as (broker, actions):
         if act is DetachedCommand.LIST:
             _list(broker, every=all, json=json)
         elif act is DetachedCommand.CANCEL:
             _cancel(broker, actions, parse_id(id or ""), reason, json=json)
         else:
-            _log(broker, parse_id(id or ""), _folder(url, profile, app), follow=follow)
+            _log(broker, parse_id(id or ""), _folder(*store), follow=follow)
 
 
 def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
@@ -206,18 +205,17 @@ def _described(
 
 def _cancel(broker: Broker, actions: Actions, id: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
+    from penstock.operate.sentences import left_as_it_is
 
-    told = actions.cancel([id], reason).done
+    told = actions.act("cancel", [id], reason).done
     if json:
         output.put_json({"id": id, "cancelled": bool(told)})
     elif told:
         output.say(
             f"job {id} is told to end; what has not ended after its worker's grace is killed"
         )
-    elif (job := broker.get(id)) is None:
-        output.say(f"there is no job {id}: `penstock find --detached` shows those there are")
     else:
-        output.say(f"job {id} has ended already: it is {job.state}")
+        output.say(left_as_it_is(id, broker.why(id).sentence))
     if not told:
         raise typer.Exit(1)
 

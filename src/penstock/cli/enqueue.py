@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, no_stray_options, person
+from penstock.cli.options import Json, Reason, Store, no_stray_options, person, with_options
 from penstock.errors import JobCancelled, JobFailed, Refused, ResultGone
 from penstock.operate.typed_values import moment_of, pairs_of, span_of
 
@@ -38,6 +38,7 @@ Arguments = Annotated[
 ]
 
 
+@with_options
 def run(
     task: TaskName,
     args: Arguments = None,
@@ -45,9 +46,7 @@ def run(
     timeout: Annotated[
         str | None, typer.Option(help="Stop waiting after so long; the job goes on.")
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Run a task as a job: enqueue it, follow it, print its result.
@@ -61,11 +60,11 @@ def run(
     from penstock.cli.store_choice import chosen, say_where
 
     patience = None if timeout is None else span_of(timeout, "--timeout")
-    with chosen(url, profile):
+    with chosen(store.url, store.profile):
         [name, *words] = no_stray_options([task, *(args or [])])
-        found = find_task(name, app, url)
+        found = find_task(name, store.app, store.url)
         owner = found.app
-        if url is None:
+        if store.url is None:
             say_where(owner.resolved_url)
         positional, keywords = parse_words(found, words)
         stand_in = _StandIn(found, quiet=json)
@@ -203,6 +202,7 @@ def _how_far(broker: Broker, handle: Handle[Any]) -> str:
     return broker.why(handle.id).sentence
 
 
+@with_options
 def enqueue(
     task: TaskName,
     args: Arguments = None,
@@ -231,9 +231,7 @@ def enqueue(
         typer.Option("--id", help="Its id: sent again it is stored once. With --many: any name."),
     ] = None,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Store a job, or with --many one per line of a file; a worker will run it.
@@ -244,10 +242,10 @@ def enqueue(
     from penstock.cli.store_choice import chosen, say_where
     from penstock.operate.actions import Actions
 
-    with chosen(url, profile):
+    with chosen(store.url, store.profile):
         [name, *words] = no_stray_options([task, *(args or [])])
-        found = find_task(name, app, url)
-        if url is None:
+        found = find_task(name, store.app, store.url)
+        if store.url is None:
             say_where(found.app.resolved_url)
         prepared = found.options(
             delay=None if delay is None else span_of(delay, "--delay"),

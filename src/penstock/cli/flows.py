@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.cli.options import Json, Store, with_options
 from penstock.errors import Refused
 from penstock.operate.typed_values import pairs_of
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.flows.status import JobsByNode
 
 
+@with_options
 def flow(
     id: Annotated[
         str | None,
@@ -39,9 +40,7 @@ def flow(
             show_default=False,
         ),
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Draw a flow: what has ended, what runs and since when, what waits.
@@ -58,7 +57,7 @@ def flow(
         raise Refused("flow takes an id, or --name with any number of --find PROPERTY=VALUE")
     wanted = None if id is None else parse_id(id)
     properties = pairs_of(find, "--find")
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         if wanted is None:
             found = next(iter(broker.flows(name, properties, limit=1).flows), None)
         else:

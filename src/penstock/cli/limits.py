@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
-from penstock.cli.rules import For, Queue, TaskName, Until
+from penstock.cli.options import Json, Reason, Store, person, with_options
+from penstock.cli.rules import Ends, Queue, TaskName
 
 
+@with_options
 def limit(
     queue: Queue = None,
     *,
@@ -23,11 +24,8 @@ def limit(
     per_key: Annotated[bool, typer.Option("--per-key", help="Each key on its own.")] = False,
     off: Annotated[bool, typer.Option("--off", help="Take the limit back.")] = False,
     reason: Reason = "",
-    until: Until = None,
-    for_: For = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    ends: Ends,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Limit a queue or a task, over all workers together; what runs goes on to its end.
@@ -37,21 +35,19 @@ def limit(
     from penstock.cli import output
     from penstock.cli.store_choice import acting
     from penstock.operate import to_json
-    from penstock.operate.rule_fields import RuleFields, rule_of, rule_off
+    from penstock.operate.rule_fields import rule_of, rule_off
     from penstock.operate.sentences import limited, was_not_set
     from penstock.rules.rule import RuleKind
 
-    fields: RuleFields = {
+    fields: dict[str, Any] = {
         "queue": queue,
         "task": task,
         "running": running,
         "rate": rate,
         "per_key": per_key,
-        "lasts": for_,
-        "until": until,
         "reason": reason,
     }
-    with acting(url, profile, app, person()) as (broker, actions):
+    with acting(store, person()) as (broker, actions):
         now = broker.clock.now()
         if off:
             rule = rule_off(RuleKind.LIMIT, **fields)
@@ -63,7 +59,7 @@ def limit(
             else:
                 output.say(was_not_set(rule))
             return
-        rule = actions.set_rule(rule_of(RuleKind.LIMIT, now, **fields))
+        rule = actions.set_rule(rule_of(RuleKind.LIMIT, now, **ends._asdict(), **fields))
         counts = [count for count in broker.count() if rule.holds(count.queue, count.task, now)]
     runs, waits = sum(count.running for count in counts), sum(count.limited for count in counts)
     if json:

@@ -5,9 +5,12 @@ One spelling each, so that a flag learnt at one command works at every other.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -26,6 +29,16 @@ AppTarget = Annotated[
     str | None,
     typer.Option("--app", help="Where the app is, for example tasks:app.", show_default=False),
 ]
+
+
+class Store(NamedTuple):
+    """Which store is meant."""
+
+    url: Url = None
+    profile: Profile = None
+    app: AppTarget = None
+
+
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 LogFormat = Annotated[
     str, typer.Option(help="text, or json: one object a line, with what failed and where.")
@@ -39,6 +52,39 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 TAKES_WORDS = {"ignore_unknown_options": True}
 
 _NUMBER = re.compile(r"-\d|-\.\d|-Infinity")
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of each NamedTuple among its parameters, in that place."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+
+    def add(name: str, annotation: Any, default: Any) -> None:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+
+    written, hints = inspect.signature(command).parameters, _hints(command)
+    for name, parameter in written.items():
+        if isinstance(hints[name], type) and issubclass(hints[name], tuple):
+            groups[name] = group = hints[name]
+            for field, annotation in _hints(group).items():
+                add(field, annotation, group._field_defaults[field])
+        else:
+            add(name, hints[name], parameter.default)
+
+    @wraps(command)
+    def grouped(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(*(given.pop(field) for field in group._fields))
+        command(**given)
+
+    grouped.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]  what typer reads
+    grouped.__annotations__ = {each.name: each.annotation for each in parameters}
+    return grouped
+
+
+def _hints(thing: Any) -> dict[str, Any]:
+    return get_type_hints(thing, include_extras=True)
 
 
 def no_stray_options(words: list[str]) -> list[str]:

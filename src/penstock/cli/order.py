@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
+from penstock.cli.options import Json, Reason, Store, person, with_options
 
 
+@with_options
 def order(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue.")],
     policy: Annotated[
@@ -21,9 +22,7 @@ def order(
     *,
     off: Annotated[bool, typer.Option("--off", help="Take the order back.")] = False,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Show how a queue is handed out by key, set it, or take it back with --off.
@@ -37,7 +36,7 @@ def order(
     from penstock.rules.rule import RuleKind
 
     fields: RuleFields = {"queue": queue, "policy": policy, "reason": reason}
-    with acting(url, profile, app, person()) as (broker, actions):
+    with acting(store, person()) as (broker, actions):
         changed = False
         if off:
             changed = actions.clear_rule(rule_off(RuleKind.ORDER, **fields))

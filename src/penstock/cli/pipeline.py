@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
+from penstock.cli.options import Json, Reason, Store, person, with_options
 from penstock.cli.spark_interrupt import quietly_interrupted
 from penstock.errors import Refused
 from penstock.operate.typed_values import span_of
@@ -47,6 +47,7 @@ class Source(StrEnum):
     LAKE = "lake"
 
 
+@with_options
 def pipeline(
     step: Annotated[
         PipelineCommand,
@@ -90,9 +91,7 @@ def pipeline(
         str | None,
         typer.Option(help="The cluster, as spark://host:7077.", show_default="this machine"),
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Keep history in a lake of Parquet files, and make reports and replays of it, with Spark.
@@ -111,13 +110,13 @@ def pipeline(
         from penstock.cli.lakes import forget_lake, put_lakes
         from penstock.cli.store_choice import opened
 
-        with opened(url, profile, app) as broker:
+        with opened(*store) as broker:
             if step is PipelineCommand.LAKES:
                 put_lakes(broker, json=json)
             else:
                 forget_lake(broker, lake, reason, json=json)
         return
-    command = _Command(lake, master, url, profile, app, json=json)
+    command = _Command(lake, master, store, json=json)
     try:
         if step is PipelineCommand.RUN:
             command.run(None if hold is None else span_of(hold, "--hold"))
@@ -141,9 +140,7 @@ class _Command:
         self,
         folder: Path,
         master: str | None,
-        url: str | None,
-        profile: str | None,
-        app: str | None,
+        store: Store,
         *,
         json: bool,
     ) -> None:
@@ -153,7 +150,7 @@ class _Command:
         self._session = session
         self._folder = folder
         self._master = master
-        self._store = (url, profile, app)
+        self._store = store
         self._json = json
         self._ticker = Ticker(quiet=json)
 

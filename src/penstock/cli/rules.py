@@ -5,19 +5,18 @@ A rule is one write, however many jobs it holds back; block wins over resume.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
+from penstock.cli.options import Json, Reason, Store, person, with_options
 from penstock.operate.refusals import Forbidden
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
     from penstock.operate.actions import Actions
     from penstock.operate.roles import Person
-    from penstock.operate.rule_fields import RuleFields
-    from penstock.rules.rule import Rule, RuleKind
+    from penstock.rules.rule import Rule
 
 Queue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue.", show_default=False)]
 TaskName = Annotated[
@@ -36,20 +35,31 @@ For = Annotated[str | None, typer.Option("--for", help="For so long, for example
 Admin = Annotated[bool, typer.Option("--admin", help="Yes, I am an operator.")]
 
 
+class Target(NamedTuple):
+    """What a rule is about, and why it is."""
+
+    queue: Queue = None
+    task: TaskName = None
+    version: Version = None
+    tag: Tag = None
+    key: Key = None
+    reason: Reason = ""
+
+
+class Ends(NamedTuple):
+    """When a rule ends by itself."""
+
+    until: Until = None
+    for_: For = None
+
+
+@with_options
 def pause(
-    queue: Queue = None,
+    target: Target,
     *,
-    task: TaskName = None,
-    version: Version = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = "",
-    until: Until = None,
-    for_: For = None,
+    ends: Ends,
     dry_run: DryRun = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Hold back jobs of a queue, task, version, tag or key; what runs goes on to its end.
@@ -57,25 +67,20 @@ def pause(
     Example: penstock pause mail --reason "provider is down" --for 2h
     """
     from penstock.cli.store_choice import acting
+    from penstock.operate.rule_fields import rule_of
     from penstock.rules.rule import RuleKind
 
-    about = _fields(reason, queue, task, version, tag, key, for_, until)
-    with acting(url, profile, app, person()) as (_, actions):
-        _set(actions, RuleKind.PAUSE, about, dry_run=dry_run, json=json)
+    with acting(store, person()) as (_, actions):
+        rule = rule_of(RuleKind.PAUSE, actions.now, **target._asdict(), **ends._asdict())
+        _set(actions, rule, dry_run=dry_run, json=json)
 
 
+@with_options
 def resume(
-    queue: Queue = None,
+    target: Target,
     *,
-    task: TaskName = None,
-    version: Version = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = "",
     dry_run: DryRun = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Remove a pause. Give the same queue, task, tag or key it was set with.
@@ -83,28 +88,22 @@ def resume(
     Example: penstock resume mail
     """
     from penstock.cli.store_choice import acting
+    from penstock.operate.rule_fields import rule_off
     from penstock.rules.rule import RuleKind
 
-    about = _fields(reason, queue, task, version, tag, key)
-    with acting(url, profile, app, person()) as (broker, actions):
-        _clear(broker, actions, RuleKind.PAUSE, about, dry_run=dry_run, json=json)
+    with acting(store, person()) as (broker, actions):
+        rule = rule_off(RuleKind.PAUSE, **target._asdict())
+        _clear(broker, actions, rule, dry_run=dry_run, json=json)
 
 
+@with_options
 def block(
-    queue: Queue = None,
+    target: Target,
     *,
-    task: TaskName = None,
-    version: Version = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = "",
-    until: Until = None,
-    for_: For = None,
+    ends: Ends,
     dry_run: DryRun = False,
     admin: Admin = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Hold back jobs as an operator: resume does not lift it.
@@ -112,27 +111,22 @@ def block(
     Example: penstock block imports --admin --reason "disk nearly full"
     """
     from penstock.cli.store_choice import acting
+    from penstock.operate.rule_fields import rule_of
     from penstock.rules.rule import RuleKind
 
-    me = _operator("block", admin=admin, where=(url, profile, app))
-    about = _fields(reason, queue, task, version, tag, key, for_, until)
-    with acting(url, profile, app, me) as (_, actions):
-        _set(actions, RuleKind.BLOCK, about, dry_run=dry_run, json=json)
+    me = _operator("block", admin=admin, store=store)
+    with acting(store, me) as (_, actions):
+        rule = rule_of(RuleKind.BLOCK, actions.now, **target._asdict(), **ends._asdict())
+        _set(actions, rule, dry_run=dry_run, json=json)
 
 
+@with_options
 def unblock(
-    queue: Queue = None,
+    target: Target,
     *,
-    task: TaskName = None,
-    version: Version = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = "",
     dry_run: DryRun = False,
     admin: Admin = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Lift a block; a pause beside it stays.
@@ -140,31 +134,16 @@ def unblock(
     Example: penstock unblock imports --admin
     """
     from penstock.cli.store_choice import acting
+    from penstock.operate.rule_fields import rule_off
     from penstock.rules.rule import RuleKind
 
-    me = _operator("unblock", admin=admin, where=(url, profile, app))
-    about = _fields(reason, queue, task, version, tag, key)
-    with acting(url, profile, app, me) as (broker, actions):
-        _clear(broker, actions, RuleKind.BLOCK, about, dry_run=dry_run, json=json)
+    me = _operator("unblock", admin=admin, store=store)
+    with acting(store, me) as (broker, actions):
+        rule = rule_off(RuleKind.BLOCK, **target._asdict())
+        _clear(broker, actions, rule, dry_run=dry_run, json=json)
 
 
-def _fields(  # noqa: PLR0917  a line of words
-    reason: str,
-    queue: str | None,
-    task: str | None,
-    version: int | None,
-    tag: str | None,
-    key: str | None,
-    lasts: str | None = None,
-    until: str | None = None,
-) -> RuleFields:
-    about: RuleFields = {"queue": queue, "task": task, "version": version, "tag": tag, "key": key}
-    return {**about, "lasts": lasts, "until": until, "reason": reason}
-
-
-def _operator(
-    operation: str, *, admin: bool, where: tuple[str | None, str | None, str | None]
-) -> Person:
+def _operator(operation: str, *, admin: bool, store: Store) -> Person:
     """Who is asking, if they say that they may; before the store is opened."""
     from penstock.cli.store_choice import store_url
     from penstock.operate.actions import check_role
@@ -176,22 +155,18 @@ def _operator(
         holds = (
             "The database then asks for its owner or a member of penstock_admin "
             "(`penstock migrate roles`)"
-            if store_url(*where).url.startswith(("postgresql:", "postgres:"))
+            if store_url(*store).url.startswith(("postgresql:", "postgres:"))
             else "It is a guard-rail, not a lock: whoever can open the store can do anything to it"
         )
-        raise Forbidden(f"{error}: say --admin if you are one. {holds}") from None
+        raise Forbidden(f"{error}: say --admin if you have it. {holds}") from None
     return me
 
 
-def _set(
-    actions: Actions, kind: RuleKind, fields: RuleFields, *, dry_run: bool, json: bool
-) -> None:
+def _set(actions: Actions, rule: Rule, *, dry_run: bool, json: bool) -> None:
     from penstock.cli import output
     from penstock.operate import to_json
-    from penstock.operate.rule_fields import rule_of
     from penstock.operate.sentences import held_back, jobs_text
 
-    rule = rule_of(kind, actions.now, **fields)
     if not dry_run:
         rule = actions.set_rule(rule)
     held = actions.fitting(rule).jobs
@@ -205,22 +180,13 @@ def _set(
         output.aside(f"{output.program()} {_undo(rule)} lets it run again")
 
 
-def _clear(
-    broker: Broker,
-    actions: Actions,
-    kind: RuleKind,
-    fields: RuleFields,
-    *,
-    dry_run: bool,
-    json: bool,
-) -> None:
+def _clear(broker: Broker, actions: Actions, rule: Rule, *, dry_run: bool, json: bool) -> None:
     from penstock.cli import output
     from penstock.operate import to_json
-    from penstock.operate.rule_fields import rule_off
     from penstock.operate.sentences import jobs_text, let_go, still_held, was_not_set
     from penstock.rules.held import still_over
 
-    rule, rules = rule_off(kind, **fields), broker.rules()
+    rules = broker.rules()
     there = any(each.place == rule.place for each in rules)
     over = still_over(rules, rule)
     held = actions.fitting(rule).jobs if there and over is None else 0

@@ -5,11 +5,11 @@ It shows and changes what the store keeps; the code is not asked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, person
+from penstock.cli.options import Json, Reason, Store, person, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A schedule.", show_default=False)]
 
 
+@with_options
 def schedules(
     name: Name = None,
     *,
@@ -35,9 +36,7 @@ def schedules(
     ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Forget it; its jobs stay.")] = False,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """List schedules, with their next slots; or show, pause, run or remove one.
@@ -46,22 +45,19 @@ def schedules(
     """
     from penstock.cli.store_choice import acting
 
-    asked = [word for word, on in _acts(pause, resume, run_now, remove) if on]
+    acts = {"pause": pause, "resume": resume, "run-now": run_now, "remove": remove}
+    asked = [word for word, on in acts.items() if on]
     if len(asked) + (next is not None) > 1:
         raise Refused("one of --next, --pause, --resume, --run-now and --remove at a time")
     if name is None and (asked or next is not None):
         raise Refused("which schedule? `penstock schedules` lists them")
-    with acting(url, profile, app, person()) as (broker, actions):
+    with acting(store, person()) as (broker, actions):
         if name is None:
             _list(broker, json=json)
         elif asked:
             _act(actions, name, asked[0], reason, json=json)
         else:
             _one(broker, name, next or 5, json=json)
-
-
-def _acts(pause: bool, resume: bool, run_now: bool, remove: bool) -> list[tuple[str, bool]]:
-    return [("pause", pause), ("resume", resume), ("run-now", run_now), ("remove", remove)]
 
 
 def _list(broker: Broker, *, json: bool) -> None:
@@ -130,20 +126,12 @@ def _act(actions: Actions, name: str, act: str, reason: str, *, json: bool) -> N
     from penstock.cli import output
     from penstock.operate.sentences import SCHEDULES
 
-    actions.schedule(name)
-    answer: dict[str, Any] = {"name": name, "done": act}
-    if act == "remove":
-        actions.remove_schedule(name, reason)
-    elif act == "run-now":
-        answer["job"] = actions.run_schedule(name, reason)
-    elif act == "pause":
-        actions.pause_schedule(name, reason)
-    else:
-        actions.resume_schedule(name, reason)
+    verb = act.removesuffix("-now")
+    job = actions.act_on_schedule(verb, name, reason)
     if json:
-        output.put_json(answer)
+        output.put_json({"name": name, "done": act, **({} if job is None else {"job": job})})
     else:
-        output.say(SCHEDULES[act.removesuffix("-now")].format(**answer))
+        output.say(SCHEDULES[verb].format(name=name, job=job))
 
 
 def _last(schedule: Schedule, now: float) -> str:

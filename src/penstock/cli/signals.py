@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, no_stray_options, person
+from penstock.cli.options import Json, Reason, Store, no_stray_options, person, with_options
 from penstock.operate.typed_values import json_or_text
 
 
+@with_options
 def signal(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The signal's name.", show_default=False)
@@ -23,9 +24,7 @@ def signal(
         typer.Option("--author", help="Who says so; otherwise you.", show_default=False),
     ] = None,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """End every job that waits for this signal, with the value as its output.
@@ -38,7 +37,7 @@ def signal(
 
     no_stray_options([name, value])
     read = json_or_text(value, "the value")
-    with acting(url, profile, app, person(author)) as (_, actions):
+    with acting(store, person(author)) as (_, actions):
         ended = actions.signal(name, read, reason)
     if json:
         output.put_json({"signal": name, "ended": ended})

@@ -19,6 +19,7 @@ from penstock.errors import PenstockError, Refused
 if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.broker.protocol import Broker
+    from penstock.cli.options import Store
     from penstock.operate.actions import Actions
     from penstock.operate.roles import Person
 
@@ -75,13 +76,11 @@ def opened(
 
 
 @contextmanager
-def acting(
-    url: str | None, profile: str | None, app: str | None, person: Person
-) -> Generator[tuple[Broker, Actions]]:
+def acting(store: Store, person: Person) -> Generator[tuple[Broker, Actions]]:
     """The store, to look at and to act on."""
     from penstock.operate.actions import Actions
 
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         yield broker, Actions(broker, person)
 
 

@@ -7,7 +7,8 @@ verbs of a broker that change something, and writes down who did it and why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,8 @@ from penstock.operate.audit import OPERATION
 from penstock.operate.backfill_status import partition_of
 from penstock.operate.bulk_actions import ACTS
 from penstock.operate.refusals import NotFound
-from penstock.operate.roles import OPERATIONS, Person, Role, forbidden, needs
+from penstock.operate.roles import OPERATIONS, Declared, Person, Role, forbidden, needs
+from penstock.operate.rule_fields import OFF
 from penstock.operate.sentences import no_such_flow
 from penstock.rules.held import Fitting, fitting
 from penstock.rules.rule import Rule, RuleKind
@@ -41,8 +43,13 @@ if TYPE_CHECKING:
 
 MOST_REASON = 500
 
+# Those that go by a name; the others declare their role where they are.
+_BY_NAME = [*ACTS, *RuleKind, *OFF.values()]
+OPERATIONS.update(dict.fromkeys(_BY_NAME, Declared(Role.OPERATE, changes=True)))
+OPERATIONS.update(dict.fromkeys(["block", "unblock"], Declared(Role.ADMIN, changes=True)))
 
-class Acted(NamedTuple):
+
+class Acted(msgspec.Struct, frozen=True):
     """The jobs that it applied to, and those that were left as they are."""
 
     done: list[str]
@@ -74,6 +81,14 @@ class Actions:
     def changed(self) -> None:
         """Something was changed, or tried to be."""
 
+    @contextmanager
+    def _changing(self, operation: str) -> Generator[None]:
+        self.check(operation)
+        try:
+            yield
+        finally:
+            self.changed()
+
     @property
     def clock(self) -> AnyClock:
         return self._broker.clock
@@ -85,57 +100,36 @@ class Actions:
 
     # Jobs and flows
 
-    @needs(Role.OPERATE, changes=True)
-    def cancel(self, ids: Sequence[str], reason: str = "", part_of: str | None = None) -> Acted:
-        return self._act("cancel", ids, reason, part_of)
-
-    @needs(Role.OPERATE, changes=True)
-    def retry(self, ids: Sequence[str], reason: str = "", part_of: str | None = None) -> Acted:
-        return self._act("retry", ids, reason, part_of)
-
-    @needs(Role.OPERATE, changes=True)
-    def delete(self, ids: Sequence[str], reason: str = "", part_of: str | None = None) -> Acted:
-        return self._act("delete", ids, reason, part_of)
-
     def act(
         self, verb: str, ids: Sequence[str], reason: str = "", part_of: str | None = None
     ) -> Acted:
-        """One of the three by its name."""
-        acts = {"cancel": self.cancel, "retry": self.retry, "delete": self.delete}
-        return acts[verb](ids, reason, part_of)
+        """Cancel, retry or delete jobs; `part_of` names the operation that means them all."""
+        with self._changing(verb):
+            if self.most_ids is not None and len(ids) > self.most_ids:
+                most = f"{self.most_ids:,} at most"
+                raise Refused(f"{len(ids):,} ids at a time: {most}; or give a filter")
+            wanted = dict.fromkeys(parse_id(id) for id in ids)
+            done = self._broker_act(verb, list(wanted), reason, part_of=part_of)
+        applied = set(done)
+        return Acted(done, [id for id in wanted if id not in applied])
 
     def act_on_flow(self, verb: str, flow: str, reason: str = "") -> tuple[str, list[str]]:
         """All jobs of the flow of this id, or of the one that has this job, in one transaction.
 
         The flow's id, and the jobs that it applied to.
         """
-        self.check(verb)
-        found = flow_with(self._broker, parse_id(flow))
-        if found is None:
-            raise NotFound(no_such_flow(flow))
-        try:
+        with self._changing(verb):
+            found = flow_with(self._broker, parse_id(flow))
+            if found is None:
+                raise NotFound(no_such_flow(flow))
             return found.id, self._broker_act(verb, (), reason, flow=found.id)
-        finally:
-            self.changed()
-
-    def _act(self, verb: str, ids: Sequence[str], reason: str, part_of: str | None) -> Acted:
-        if self.most_ids is not None and len(ids) > self.most_ids:
-            most = f"{self.most_ids:,} at most"
-            raise Refused(f"{len(ids):,} ids at a time: {most}; or give a filter")
-        wanted = dict.fromkeys(parse_id(id) for id in ids)
-        done = self._broker_act(verb, list(wanted), reason, part_of=part_of)
-        applied = set(done)
-        return Acted(done, [id for id in wanted if id not in applied])
 
     def _broker_act(
         self, verb: str, ids: Sequence[str], reason: str, **whose: str | None
     ) -> list[str]:
-        verbs = {
-            "cancel": self._broker.cancel,
-            "retry": self._broker.retry,
-            "delete": self._broker.delete,
-        }
-        return verbs[ACTS[verb].name](ids, self.author, self.reason(reason), **whose)
+        store = self._broker
+        acts = {"cancel": store.cancel, "retry": store.retry, "delete": store.delete}
+        return acts[verb](ids, self.author, self.reason(reason), **whose)
 
     @needs(Role.OPERATE, changes=True)
     def record_operation(self, id: str, says: Mapping[str, Any], reason: str = "") -> None:
@@ -196,79 +190,28 @@ class Actions:
 
     # Rules
 
-    @needs(Role.OPERATE, changes=True)
-    def pause(self, rule: Rule) -> Rule:
-        return self._set(rule, RuleKind.PAUSE)
-
-    @needs(Role.OPERATE, changes=True)
-    def resume(self, rule: Rule) -> bool:
-        return self._clear(rule, RuleKind.PAUSE)
-
-    @needs(Role.ADMIN, changes=True)
-    def block(self, rule: Rule) -> Rule:
-        return self._set(rule, RuleKind.BLOCK)
-
-    @needs(Role.ADMIN, changes=True)
-    def unblock(self, rule: Rule) -> bool:
-        return self._clear(rule, RuleKind.BLOCK)
-
-    @needs(Role.OPERATE, changes=True)
-    def limit(self, rule: Rule) -> Rule:
-        return self._set(rule, RuleKind.LIMIT)
-
-    @needs(Role.OPERATE, changes=True)
-    def limit_off(self, rule: Rule) -> bool:
-        return self._clear(rule, RuleKind.LIMIT)
-
-    @needs(Role.OPERATE, changes=True)
-    def order(self, rule: Rule) -> Rule:
-        return self._set(rule, RuleKind.ORDER)
-
-    @needs(Role.OPERATE, changes=True)
-    def order_off(self, rule: Rule) -> bool:
-        return self._clear(rule, RuleKind.ORDER)
-
     def set_rule(self, rule: Rule) -> Rule:
-        """By the operation of its kind."""
-        sets = {
-            RuleKind.PAUSE: self.pause,
-            RuleKind.BLOCK: self.block,
-            RuleKind.LIMIT: self.limit,
-            RuleKind.ORDER: self.order,
-        }
-        return sets[rule.kind](rule)
+        """Pause, block, limit or order: the role is that of the rule's kind."""
+        with self._changing(rule.kind):
+            return self._broker.set_rule(self._signed(rule))
 
     def clear_rule(self, rule: Rule) -> bool:
-        """By the operation that takes its kind back; False: there was none at its place."""
-        clears = {
-            RuleKind.PAUSE: self.resume,
-            RuleKind.BLOCK: self.unblock,
-            RuleKind.LIMIT: self.limit_off,
-            RuleKind.ORDER: self.order_off,
-        }
-        return clears[rule.kind](rule)
+        """Take back what is at the rule's place; False: there was none."""
+        with self._changing(OFF[rule.kind]):
+            rule = self._signed(rule)
+            return self._broker.clear_rule(
+                rule.kind,
+                rule.queue,
+                rule.task,
+                rule.author,
+                rule.reason,
+                version=rule.version,
+                tag=rule.tag,
+                key=rule.key,
+                per_key=rule.per_key,
+            )
 
-    def _set(self, rule: Rule, kind: RuleKind) -> Rule:
-        return self._broker.set_rule(self._signed(rule, kind))
-
-    def _clear(self, rule: Rule, kind: RuleKind) -> bool:
-        rule = self._signed(rule, kind)
-        return self._broker.clear_rule(
-            rule.kind,
-            rule.queue,
-            rule.task,
-            rule.author,
-            rule.reason,
-            version=rule.version,
-            tag=rule.tag,
-            key=rule.key,
-            per_key=rule.per_key,
-        )
-
-    def _signed(self, rule: Rule, kind: RuleKind) -> Rule:
-        # What the role was asked for is what is done.
-        if rule.kind is not kind:
-            raise Refused(f"a {rule.kind} where a {kind} was expected")
+    def _signed(self, rule: Rule) -> Rule:
         reason = self.reason(rule.reason)
         return msgspec.structs.replace(rule, author=self.author, reason=reason)
 
@@ -305,6 +248,18 @@ class Actions:
     @needs(Role.OPERATE, changes=True)
     def remove_schedule(self, name: str, reason: str = "") -> bool:
         return self._broker.clear_schedule(name, self.author, self.reason(reason))
+
+    def act_on_schedule(self, verb: str, name: str, reason: str = "") -> str | None:
+        """Pause, resume, run or remove one that is there; the id of the job that a run made."""
+        name = self.schedule(name).name
+        acts: dict[str, Callable[[str, str], object]] = {
+            "pause": self.pause_schedule,
+            "resume": self.resume_schedule,
+            "run": self.run_schedule,
+            "remove": self.remove_schedule,
+        }
+        made = acts[verb](name, reason)
+        return made if isinstance(made, str) else None
 
     @needs(Role.OPERATE, changes=True)
     def put_schedule(

@@ -38,7 +38,7 @@ class RuleFields(TypedDict, total=False):
     rate: str | None
     per_key: bool
     policy: str | None
-    lasts: float | str | None  # seconds, or a stretch of time
+    for_: float | str | None  # seconds, or a stretch of time
     until: str | None
     reason: str
 
@@ -55,7 +55,7 @@ def rule_of(kind: RuleKind, now: float, **fields: Unpack[RuleFields]) -> Rule:
         fields.get("queue"),
         fields.get("task"),
         reason=fields.get("reason", ""),
-        until=_ends_at(fields.get("lasts"), fields.get("until"), now),
+        until=_ends_at(fields.get("for_"), fields.get("until"), now),
         version=_version(fields),
         tag=_tag(fields.get("tag")),
         key=fields.get("key"),

@@ -20,6 +20,7 @@ from penstock.enqueue.ids import Ids
 from penstock.errors import PenstockError, Refused
 from penstock.operate.audit import STOP
 from penstock.operate.bulk_actions import Operation, act_named, act_on_pages, meant_by
+from penstock.operate.refusals import NotFound
 from penstock.web.verbs import Verbs
 
 logger = logging.getLogger("penstock.web")
@@ -116,6 +117,13 @@ class Operations:
     def get(self, id: str) -> Operation | None:
         found = self._all.get(id)
         return None if found is None else found.operation
+
+    def expected(self, id: str) -> Operation:
+        """The operation of this id; else a sentence about who may know of it."""
+        found = self.get(id)
+        if found is None:
+            raise NotFound(NOT_HERE)
+        return found
 
     def cancel(self, verbs: Verbs, id: str) -> bool:
         """Have one end after its page, whoever began it; False if it has ended, or is about to."""

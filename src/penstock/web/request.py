@@ -16,7 +16,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from penstock.broker.checks import legible
+from penstock.enqueue.ids import parse_id
 from penstock.errors import PenstockError, Refused
+from penstock.operate.refusals import NotFound
 from penstock.operate.roles import Person
 from penstock.operate.typed_values import number_of
 from penstock.web.guard import SAFE, local
@@ -28,7 +30,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+def id_in(text: object) -> str | None:
+    """The id, if that is what it is."""
+    try:
+        return parse_id(text) if isinstance(text, str) and text else None
+    except Refused:
+        return None
+
+
 MOST_FIELDS = 2000
+_FARTHEST = 1_000_000  # page of a list
 
 
 class Malformed(PenstockError):
@@ -87,6 +99,13 @@ class Asked:
         """A part of the path."""
         return str(self.request.path_params[name])
 
+    def id(self, name: str = "id") -> str:
+        """The id that a part of the path names; what is none is not there."""
+        try:
+            return parse_id(self.part(name))
+        except Refused as error:
+            raise NotFound(str(error)) from None
+
     def form(self) -> dict[str, str]:
         """The fields of a form; of one that stands in it twice, the last."""
         return dict(self.fields())
@@ -115,6 +134,16 @@ class Asked:
         """The address of a page here; what is None is left out."""
         given = urlencode([(name, value) for name, value in query.items() if value is not None])
         return f"{self.root}{path}" + (f"?{given}" if given else "")
+
+    def pager(self, path: str, size: int, total: int, **query: Any) -> dict[str, Any]:
+        """Which rows of a list are on the page that was asked for, and where others are."""
+        page = self.number("page", 1, 1, _FARTHEST)
+        first = (page - 1) * size
+        return {
+            "first": first,
+            "before": self.link(path, **query, page=page - 1) if page > 1 else None,
+            "after": self.link(path, **query, page=page + 1) if first + size < total else None,
+        }
 
     def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """A page, or a part of one, from a template."""

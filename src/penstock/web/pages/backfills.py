@@ -61,7 +61,7 @@ def retry(asked: Asked) -> Response:
     ids = [each.job.id for each in looked.partitions if _may_be_tried(each)]
     done = 0
     for at in range(0, len(ids), MOST_IDS):
-        done += len(asked.verbs.retry(ids[at : at + MOST_IDS], form.get("reason", "")).done)
+        done += len(asked.verbs.act("retry", ids[at : at + MOST_IDS], form.get("reason", "")).done)
     if not done:
         raise Conflict("No partition of this range failed or was cancelled: nothing to try again.")
     return asked.go("/backfills/one", task=task, first=first or None, last=last or None)

@@ -20,7 +20,6 @@ from penstock.web.request import Asked
 from penstock.web.verbs import MOST_COUNTED
 
 PAGE = 100
-FARTHEST = 1_000_000
 FIELDS = (
     *("kind", "queue", "task", "version", "tag", "key"),
     *("running", "rate", "per_key", "policy", "for", "reason"),
@@ -33,7 +32,6 @@ LASTS = (
 
 def show(asked: Asked) -> Response:
     verbs, word = asked.verbs, asked.word("q").strip()
-    page = asked.number("page", 1, 1, FARTHEST)
     wanted = word.casefold()
     found = [
         rule
@@ -41,19 +39,15 @@ def show(asked: Asked) -> Response:
         if wanted in f"{rule.kind} {rule.target} {rule.author} {rule.reason}".casefold()
     ]
     found.sort(key=lambda rule: -rule.created_at)
-    first = (page - 1) * PAGE
+    pager = asked.pager("/rules", PAGE, len(found), q=word or None)
     return asked.page(
         "rules.html",
         title="Rules",
         cli="penstock pause QUEUE --dry-run",
         q=word,
-        rules=found[first : first + PAGE],
+        rules=found[pager["first"] :][:PAGE],
         all_rules=len(found),
-        first=first,
-        before=asked.link("/rules", q=word or None, page=page - 1) if page > 1 else None,
-        after=asked.link("/rules", q=word or None, page=page + 1)
-        if first + PAGE < len(found)
-        else None,
+        **pager,
     )
 
 
@@ -135,7 +129,7 @@ def _fields(given: Mapping[str, str], kind: RuleKind) -> RuleFields:
     fields: RuleFields = {"queue": said("queue"), "reason": given.get("reason", "")}
     if kind is RuleKind.ORDER:
         return {**fields, "policy": said("policy")}
-    fields = {**fields, "task": said("task"), "lasts": said("for")}
+    fields = {**fields, "task": said("task"), "for_": said("for")}
     if kind is RuleKind.LIMIT:
         limits: RuleFields = {"running": said("running"), "rate": said("rate")}
         return {**fields, **limits, "per_key": bool(said("per_key"))}
@@ -150,7 +144,8 @@ def _typed(rule: Rule | None, kind: RuleKind, given: Mapping[str, str]) -> str:
     words += [] if rule.policy is None else [rule.policy]
     words += [] if rule.running is None else ["--running", str(rule.running)]
     words += [] if rule.rate is None else ["--rate", given["rate"]]
-    words += ["--for", f"{given['for']}s"] if rule.until is not None else []
+    unit = "s" if given["for"].isdigit() else ""
+    words += ["--for", given["for"] + unit] if rule.until is not None else []
     words += ["--reason", rule.reason] if rule.reason else []
     words += ["--admin"] if kind is RuleKind.BLOCK else []
     return shlex.join(words)

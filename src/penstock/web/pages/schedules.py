@@ -21,7 +21,6 @@ from penstock.schedules.status import cron_in_words, moved_by, slots_to_come, st
 from penstock.web.request import Asked
 
 PAGE = 50
-FARTHEST = 1_000_000
 NEXT = 10
 MOST_JOBS = 10
 MOST_LOOKED_THROUGH = 1000  # decisions, of all schedules
@@ -59,26 +58,21 @@ class Decided(NamedTuple):
 
 def show(asked: Asked) -> Response:
     verbs, word = asked.verbs, asked.word("q").strip()
-    page = asked.number("page", 1, 1, FARTHEST)
     wanted = word.casefold()
     found = [
         each
         for each in verbs.schedules()
         if wanted in each.name.casefold() or wanted in each.job.task.casefold()
     ]
-    first, now = (page - 1) * PAGE, verbs.now
+    pager = asked.pager("/schedules", PAGE, len(found), q=word or None)
     return asked.page(
         "schedules.html",
         title="Schedules",
         cli="penstock schedules",
         q=word,
-        rows=[_row(each, now) for each in found[first : first + PAGE]],
-        first=first,
+        rows=[_row(each, verbs.now) for each in found[pager["first"] :][:PAGE]],
         all_schedules=len(found),
-        before=asked.link("/schedules", q=word or None, page=page - 1) if page > 1 else None,
-        after=asked.link("/schedules", q=word or None, page=page + 1)
-        if first + PAGE < len(found)
-        else None,
+        **pager,
     )
 
 
@@ -104,16 +98,12 @@ def acting(verb: str) -> Callable[[Asked], Response]:
     """Pause, resume, run or remove it."""
 
     def act(asked: Asked) -> Response:
-        form, verbs = asked.form(), asked.verbs
-        name, reason = verbs.schedule(form.get("name", "")).name, form.get("reason", "")
-        if verb == "run":
-            return asked.go(f"/jobs/{verbs.run_schedule(name, reason)}")
-        acts = {"pause": verbs.pause_schedule, "resume": verbs.resume_schedule}
-        if verb == "remove":
-            verbs.remove_schedule(name, reason)
-            return asked.go("/schedules")
-        acts[verb](name, reason)
-        return asked.go("/schedules/one", name=name)
+        form = asked.form()
+        name = form.get("name", "")
+        job = asked.verbs.act_on_schedule(verb, name, form.get("reason", ""))
+        if job is not None:
+            return asked.go(f"/jobs/{job}")
+        return asked.go("/schedules") if verb == "remove" else asked.go("/schedules/one", name=name)
 
     return act
 

@@ -9,10 +9,9 @@ from typing import Any, Literal
 import msgspec
 
 from penstock.broker.filter import parse_filter, words_of
-from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.operate.actions import task_of
+from penstock.operate.actions import Acted, task_of
 from penstock.operate.refusals import NotFound
 from penstock.operate.to_json import EventJson, JobJson, decoded, event_json, iso, job_json
 from penstock.web.request import Asked
@@ -72,13 +71,6 @@ class Act(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Acted(msgspec.Struct):
-    """The jobs that it applied to, and those that were left as they are."""
-
-    done: list[str]
-    left: list[str]
-
-
 class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     """A call of a task: its arguments by name, and the options of this one job.
 
@@ -135,7 +127,7 @@ def find(asked: Asked) -> JobPage:
 
 
 def get(asked: Asked) -> JobJson:
-    id = job_id(asked)
+    id = asked.id()
     job = asked.verbs.get(id)
     if job is None:
         raise NotFound(asked.verbs.why(id).sentence)
@@ -143,14 +135,14 @@ def get(asked: Asked) -> JobJson:
 
 
 def why(asked: Asked) -> WhyJson:
-    answer = asked.verbs.why(job_id(asked))
+    answer = asked.verbs.why(asked.id())
     if answer.state is None:
         raise NotFound(answer.sentence)
     return WhyJson(answer.job, answer.state, answer.cause, answer.sentence)
 
 
 def history_of(asked: Asked) -> EventPage:
-    return _events(asked, job_id(asked))
+    return _events(asked, asked.id())
 
 
 def history(asked: Asked) -> EventPage:
@@ -164,7 +156,7 @@ def _events(asked: Asked, job: str | None) -> EventPage:
 
 
 def notes(asked: Asked) -> Notes:
-    found = asked.verbs.notes(job_id(asked), asked.word("kind") or None)
+    found = asked.verbs.notes(asked.id(), asked.word("kind") or None)
     return Notes(
         [NoteJson(note.kind, note.name, decoded(note.value), iso(note.at)) for note in found]
     )
@@ -179,7 +171,7 @@ def acting(verb: str) -> Callable[[Asked], Acted]:
             raise Refused(f"{verb} what? Give ids, or a flow; a filter is an operation's")
         if given.flow is not None:
             return Acted(asked.verbs.act_on_flow(verb, given.flow, given.reason)[1], [])
-        return Acted(*asked.verbs.act(verb, given.ids, given.reason))
+        return asked.verbs.act(verb, given.ids, given.reason)
 
     return act
 
@@ -198,7 +190,7 @@ def enqueue(asked: Asked) -> EnqueueAnswer:
 
 
 def copy(asked: Asked) -> EnqueueAnswer:
-    given, id = asked.json(Copy), job_id(asked)
+    given, id = asked.json(Copy), asked.id()
     if asked.verbs.get(id) is None:
         raise NotFound(asked.verbs.why(id).sentence)
     args = None if given.args is None else msgspec.json.encode(given.args).decode()
@@ -208,11 +200,3 @@ def copy(asked: Asked) -> EnqueueAnswer:
 def signal(asked: Asked) -> Signalled:
     given = asked.json(Signal)
     return Signalled(asked.verbs.signal(given.name, given.value, given.reason))
-
-
-def job_id(asked: Asked) -> str:
-    """The job that the path names."""
-    try:
-        return parse_id(asked.part("id"))
-    except Refused as error:
-        raise NotFound(str(error)) from None

@@ -6,13 +6,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.filter import parse_time
 from penstock.broker.lake_mark import Mark
 from penstock.broker.views import Count, by_queue
-from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.flows.status import FlowJson, flow_json
-from penstock.operate.audit import AuditQuery, check_kinds, deed_json
+from penstock.operate.audit import audit_query, deed_json
 from penstock.operate.doctor import Finding
 from penstock.operate.refusals import NotFound
 from penstock.operate.sentences import no_such_flow
@@ -225,10 +223,7 @@ def flows(asked: Asked) -> Flows:
 
 
 def flow(asked: Asked) -> FlowJson:
-    try:
-        id = parse_id(asked.part("id"))
-    except Refused as error:
-        raise NotFound(str(error)) from None
+    id = asked.id()
     found = asked.verbs.flow(id)
     if found is None:
         raise NotFound(no_such_flow(id))
@@ -245,14 +240,9 @@ def forget(asked: Asked) -> Forgotten:
 
 
 def audit(asked: Asked) -> Audit:
-    now, kind = asked.verbs.now, asked.word("kind")
-    since, until = asked.word("since"), asked.word("until")
-    wanted = AuditQuery(
-        kinds=check_kinds([kind] if kind else []),
-        author=asked.word("author"),
-        since=parse_time(since, now) if since else None,
-        until=parse_time(until, now) if until else None,
-    )
+    kinds = [asked.word("kind")] if asked.word("kind") else []
+    times = (asked.word("since"), asked.word("until"))
+    wanted = audit_query(kinds, asked.word("author"), *times, asked.verbs.now)
     before = asked.number("before", 0, 0, 2**63 - 1)
     limit = asked.number("limit", 100, 1, MOST_DEEDS)
     found = asked.verbs.audit(wanted, before or None, limit)

@@ -87,7 +87,7 @@ def holding(kind: RuleKind) -> Callable[[Asked], Set]:
     def act(asked: Asked) -> Set:
         given = msgspec.structs.asdict(asked.json(About))
         dry_run, lasts = given.pop("dry_run"), given.pop("seconds")
-        rule = rule_of(kind, asked.verbs.now, lasts=lasts, **given)
+        rule = rule_of(kind, asked.verbs.now, for_=lasts, **given)
         if dry_run:
             return Set(rule_json(rule), asked.verbs.fitting(rule).jobs)
         return Set(rule_json(asked.verbs.set_rule(rule)))
@@ -118,5 +118,5 @@ def _set_or_clear(asked: Asked, kind: RuleKind, body: Order | Limit) -> Limited:
     off, lasts = given.pop("off"), given.pop("seconds", None)
     if off:
         return Limited(None, asked.verbs.clear_rule(rule_off(kind, **given)))
-    rule = rule_of(kind, asked.verbs.now, lasts=lasts, **given)
+    rule = rule_of(kind, asked.verbs.now, for_=lasts, **given)
     return Limited(rule_json(asked.verbs.set_rule(rule)), cleared=False)

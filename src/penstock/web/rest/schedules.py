@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -93,16 +93,15 @@ def put(asked: Asked) -> ScheduleJson:
     return schedule_json(made, asked.verbs.now, 1)
 
 
-def pause(asked: Asked) -> ScheduleJson:
-    given = asked.json(Named)
-    made = asked.verbs.pause_schedule(given.name, given.reason)
-    return schedule_json(made, asked.verbs.now, 1)
+def holding(verb: str) -> Callable[[Asked], ScheduleJson]:
+    """Pause or resume."""
 
+    def act(asked: Asked) -> ScheduleJson:
+        given, verbs = asked.json(Named), asked.verbs
+        acts = {"pause": verbs.pause_schedule, "resume": verbs.resume_schedule}
+        return schedule_json(acts[verb](given.name, given.reason), verbs.now, 1)
 
-def resume(asked: Asked) -> ScheduleJson:
-    given = asked.json(Named)
-    made = asked.verbs.resume_schedule(given.name, given.reason)
-    return schedule_json(made, asked.verbs.now, 1)
+    return act
 
 
 def run(asked: Asked) -> RunNow:
