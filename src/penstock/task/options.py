@@ -29,7 +29,7 @@ from penstock.flows.compose import Given, Jobs, outputs_among
 from penstock.flows.flow import Fill, OnFailure
 from penstock.flows.outputs import Output, OutputInside, taken_out
 from penstock.job import Job, Lane, Unique, cut
-from penstock.task.retry import Repeat
+from penstock.task.retry import Repeat, Strategy
 
 if TYPE_CHECKING:
     from penstock.enqueue.handle import Handle
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S", bound=Strategy | None)
 T = TypeVar("T")
 
 ROWS_PER_COMMIT = 10_000
@@ -445,9 +446,10 @@ def check_moment(what: str, moment: datetime | None) -> float | None:
     return moment.timestamp()
 
 
-def check_strategy(what: str, strategy: object) -> None:
+def check_strategy(what: str, strategy: S) -> S:
     if strategy not in (None, "keep", "delete") and not isinstance(strategy, Repeat):
         raise Refused(f'{what}={strategy!r}: "keep", "delete" or Repeat(...)')
+    return strategy
 
 
 def check_on_failure(on_failure: object) -> OnFailure | None:
