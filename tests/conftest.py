@@ -64,8 +64,7 @@ def _folder(item: pytest.Item) -> str:
 @pytest.fixture(scope="session")
 def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Whoever starts Spark, here or in a process of a test's own, has a Java that begins soon."""
-    own = tmp_path_factory.getbasetemp()
-    with in_common(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own):
+    with in_common(tmp_path_factory.getbasetemp() / "java"):
         yield
 
 
