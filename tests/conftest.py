@@ -20,7 +20,7 @@ from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, drop_database
 from tests import leftovers, quick
 from tests.dealing import InGroups
-from tests.postgres_store import PostgresStore, copy_database
+from tests.postgres_store import CopiedServer, PostgresStore, copy_data, copy_database
 from tests.quick_java import in_common
 
 # Folders whose tests take longest: seconds each, and most of them waiting for processes.
@@ -143,10 +143,20 @@ def own_store_url(postgres_server_url: str, postgres_template: str) -> Iterator[
     drop_database(postgres_server_url, url)
 
 
-@pytest.fixture
-def own_postgres() -> Iterator[Server]:
-    """A server of the test's own, to be stopped, killed and frozen; as durable as by default."""
+@pytest.fixture(scope="session")
+def pristine_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a server that nobody has used, to be copied."""
+    data = tmp_path_factory.mktemp("pristine") / "data"
     with Server() as server:
+        server.stop()
+        copy_data(server.data, data)
+    return data
+
+
+@pytest.fixture
+def own_postgres(pristine_data: Path) -> Iterator[Server]:
+    """A server of the test's own, to be stopped, killed and frozen; as durable as by default."""
+    with CopiedServer(pristine_data) as server:
         yield server
 
 
