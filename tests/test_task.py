@@ -13,7 +13,7 @@ import pytest
 from penstock import App, Refused, use
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import State
-from tests.factories import NO_PATHS, PATHS
+from penstock.testing.conformance.factories import NO_PATHS, PATHS
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
 from penstock.testing.clock import Clock
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 Hand = Callable[[App, Any], Handle[Any]]
 

@@ -17,11 +17,7 @@ from penstock.errors import Refused
 from penstock.job import failed, succeeded
 from penstock.operate.to_json import JobJson, event_json, job_json
 from penstock.rules.rule import Rule
-from penstock.web.access import Person, Role
-from penstock.web.rest.openapi import document
-from penstock.web.routes import ROUTES
-from penstock.web.verbs import VERBS, Forbidden, Verbs
-from tests.factories import (
+from penstock.testing.conformance.factories import (
     a_flow,
     a_job,
     a_schedule,
@@ -32,6 +28,10 @@ from tests.factories import (
     settle,
     some_jobs,
 )
+from penstock.web.access import Person, Role
+from penstock.web.rest.openapi import document
+from penstock.web.routes import ROUTES
+from penstock.web.verbs import VERBS, Forbidden, Verbs
 from tests.web.conftest import Web
 
 V1 = "/api/v1"
