@@ -184,13 +184,14 @@ def unblock(
 def _operators_only(
     verb: str, *, admin: bool, where: tuple[str | None, str | None, str | None]
 ) -> None:
+    from penstock.brokers.schemes import has_roles
     from penstock.cli.store_choice import store_url
 
     if not admin:
         holds = (
             "The database then asks for its owner or a member of penstock_admin "
             "(`penstock migrate roles`)"
-            if store_url(*where).url.startswith(("postgresql:", "postgres:"))
+            if has_roles(store_url(*where).url)
             else "It is a guard-rail, not a lock: whoever can open the store can do anything to it"
         )
         raise Refused(f"{verb} is for operators: say --admin if you are one. {holds}")
