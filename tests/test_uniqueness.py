@@ -1,6 +1,6 @@
 """Unique keys as a caller sees them: whichever way a job is handed over, it is told which stands.
 
-How long one stands is shown, verb by verb, in tests/brokers/test_unique.py.
+How long one stands is shown, verb by verb, in penstock/testing/conformance/core/test_unique.py.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from penstock.testing.conformance.factories import (
     some_jobs,
 )
 
+pytestmark = pytest.mark.scope(of="bucket")
+
 LIMIT, ORDER, PAUSE = RuleKind.LIMIT, RuleKind.ORDER, RuleKind.PAUSE
 
 

@@ -10,6 +10,7 @@ from penstock.testing.conformance.factories import a_job, claim, settle
 
 
 @pytest.mark.parametrize("policy", [None, "fair", "skip"])
+@pytest.mark.scope(of="bucket")
 def test_a_low_priority_is_served_within_a_bound(broker, clock, policy):
     """G33, G54: five priorities, always something urgent: ten steps are made up in ten minutes."""
     if policy is not None:

@@ -63,6 +63,7 @@ def test_no_more_are_handed_out_than_asked_for(broker, clock, fields, limit, han
     assert [broker.get(job.id).state for job in jobs[handed:]] == [State.READY] * (5 - handed)
 
 
+@pytest.mark.scope(of="bucket")
 def test_a_lane_is_first_in_first_out(broker, clock, fields):
     """G3, B43."""
     jobs = []
@@ -85,6 +86,7 @@ def test_a_parcel_taken_in_parts_keeps_order_and_bodies(broker, clock):
     assert [(job.id, job.body) for job in taken] == list(zip(parcel.ids(), bodies, strict=True))
 
 
+@pytest.mark.scope(of="bucket")
 def test_a_job_put_back_stands_in_line_by_its_new_time(broker, clock):
     first = enqueue_and_claim(broker, clock)
     clock.advance(seconds=1)
@@ -150,6 +152,7 @@ def test_every_claim_raises_the_attempt(broker, clock, fields):
 # Which first
 
 
+@pytest.mark.scope(of="bucket")
 def test_the_higher_priority_goes_first(broker, clock, fields):
     """C19, G33."""
     low, high, middle = (a_job(clock, priority=p, **fields) for p in (-5, 9, 0))
@@ -158,6 +161,7 @@ def test_the_higher_priority_goes_first(broker, clock, fields):
     assert [claim(broker)[0].id for _ in range(3)] == [high.id, middle.id, low.id]
 
 
+@pytest.mark.scope(of="bucket")
 def test_a_claim_of_many_takes_the_higher_priority_first(broker, clock, fields):
     low, high = some_jobs(clock, 3, priority=1, **fields), some_jobs(clock, 3, priority=2, **fields)
     broker.enqueue([*low, *high])
@@ -165,6 +169,7 @@ def test_a_claim_of_many_takes_the_higher_priority_first(broker, clock, fields):
     assert set(ids_of(claim(broker, limit=4))) == {*ids_of(high), low[0].id}
 
 
+@pytest.mark.scope(of="bucket")
 def test_between_equals_the_lane_with_the_oldest_head_goes_first(broker, clock, fields):
     first = a_job(clock, "mail:sweep", **fields)
     clock.advance(seconds=1)
@@ -176,6 +181,7 @@ def test_between_equals_the_lane_with_the_oldest_head_goes_first(broker, clock, 
     assert [claim(broker)[0].id for _ in range(3)] == [first.id, second.id, third.id]
 
 
+@pytest.mark.scope(of="bucket")
 def test_a_minute_of_waiting_is_worth_a_step_of_priority(broker, clock, fields):
     """C19, D64, G33, G54: nothing waits for ever behind higher priorities."""
     old = a_job(clock, priority=0, **fields)

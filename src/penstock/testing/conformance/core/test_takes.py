@@ -104,6 +104,7 @@ def test_ten_thousand_that_are_stuck_do_not_stand_before_a_new_one(broker, clock
     assert [count.ready for count in broker.count()] == [10_000]
 
 
+@pytest.mark.scope(of="bucket")
 def test_a_job_knows_its_place_in_the_line(broker, clock, fields):
     """G59: how many are ahead of it, as long as they are."""
     jobs = some_jobs(clock, 5, **fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
@@ -32,7 +32,7 @@ def agree(
             max_examples=examples,
             stateful_step_count=steps,
             deadline=None,
-            suppress_health_check=tuple(HealthCheck.__members__.values()),
+            suppress_health_check=cast("list[HealthCheck]", list(HealthCheck)),
             database=None,
             **options,
         ),
