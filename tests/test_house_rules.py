@@ -173,6 +173,21 @@ def test_sql_is_in_files_of_its_own(path):
                 assert (text or "").startswith("pragma"), f"{path}:{line}: SQL from an f-string"
 
 
+def test_schemes_of_stores_are_tested_by_the_brokers_alone():
+    schemes = ("memory:", "postgres", "sqlite:")
+    outside = [path for path in MODULES if SOURCE / "brokers" not in path.parents]
+    tests = [
+        f"{named(path)}:{line}"
+        for path in outside
+        for line, called, given in calls(ast.parse(path.read_text(encoding="utf-8")))
+        if called.rpartition(".")[2] in {"startswith", "removeprefix"}
+        for word in ast.walk(ast.Tuple(given))
+        if (text_of(word) or "").startswith(schemes)
+    ]
+
+    assert tests == []
+
+
 @pytest.mark.parametrize("path", MODULES, ids=named)
 def test_no_module_is_too_long_to_hold_in_mind(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
