@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -127,3 +128,17 @@ def test_a_scheme_of_penstocks_own_cannot_be_taken(register, tmp_path):
 
     assert "SQLite" in broker.traits.name
     broker.close()
+
+
+def test_nobody_pays_for_it_who_has_a_store_of_penstocks_own():
+    program = (
+        "import sys, penstock, penstock.testing\n"
+        "penstock.App('memory:').broker\n"
+        "print([name for name in ('penstock.brokers.foreign', 'pytest') if name in sys.modules])"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert ran.stdout == "[]\n"
