@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
+from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.enqueue.codec import (
-    LARGEST_BODY,
     ArgumentCodec,
     JobOptions,
     ResultCodec,
@@ -277,10 +277,10 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 def test_too_large_a_call_is_refused_with_its_size_and_the_limit() -> None:
     def keep(text: str) -> None: ...
 
-    message = refusal(ArgumentCodec(keep), "x" * LARGEST_BODY)
+    message = refusal(ArgumentCodec(keep), "x" * MOST_BODY_BYTES)
 
-    assert str(LARGEST_BODY) in message
-    assert f"{LARGEST_BODY + 20} bytes" in message
+    assert str(MOST_BODY_BYTES) in message
+    assert f"{MOST_BODY_BYTES + 20} bytes" in message
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ def test_no_options_add_nothing() -> None:
         (Any, [object()], "result[0]: object cannot be stored"),
         (Any, {"a": Line(1.0)}, "result.a: Line would come back as dict"),
         (dict[str, int], {"a": 2**70}, "result.a: an integer beyond 64 bits"),
-        (Any, "x" * LARGEST_BODY, "result: "),
+        (Any, "x" * MOST_BODY_BYTES, "result: "),
     ],
 )
 def test_a_result_is_refused_in_the_same_words(annotation: Any, value: Any, message: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from penstock.enqueue.ids import (
     MOST_IN_PARCEL,
     Ids,
+    bucket_for,
     derived_id,
     from_bytes,
     offset_of,
@@ -342,9 +343,12 @@ def test_a_parcel_made_before_is_handed_on():
 
 def test_hashes_that_are_stored_never_change():
     """The first bytes of SHA-256, which PostgreSQL has as well: SQL makes the same lanes."""
-    lane = Lane("default", "task", 2, -1, ("gpu", "x86"))
-    name = b'["default","task",2,-1,["gpu","x86"]]'
+    lane = Lane("default", "task", 2, -1, ("gpu", "x86"), "shop")
+    name = b'["shop","default","task",2,-1,["gpu","x86"]]'
 
     assert lane.hash == int.from_bytes(hashlib.sha256(name).digest()[:8], "big", signed=True)
-    assert lane.hash == -1872924128129153841
-    assert derived_id("schedule", "nightly", "0.000000") == "ff788af6-213f-8dc2-a0c7-0da0ef40c399"
+    assert lane.hash == 2843501565341462740
+    name = ("schedule", "nightly", "0.000000")
+    assert derived_id(*name) == "ff788af6-213f-8dc2-82d7-0da0ef40c399"
+    assert derived_id(*name, bucket="nightly") == "ff788af6-213f-8dc2-8a87-0da0ef40c399"
+    assert [bucket_for(text) for text in ("", "a", "zürich")] == [910, 810, 128]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import App
-from penstock.app.settings import anchor, mask, project_root, resolve_url
+from penstock.app.settings import anchor, mask, project_root, resolve_app_name, resolve_url
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 
@@ -18,6 +18,7 @@ from penstock.errors import Refused
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PENSTOCK_URL", raising=False)
     monkeypatch.delenv("PENSTOCK_PROFILE", raising=False)
+    monkeypatch.delenv("PENSTOCK_APP_NAME", raising=False)
 
 
 @pytest.fixture
@@ -196,3 +197,45 @@ def test_without_any_mark_the_root_is_outside_of_the_package(tmp_path: Path) -> 
         (folder / "__init__.py").touch()
 
     assert project_root(package / "tasks.py") == project_root(tmp_path / "script.py")
+
+
+# The app's name
+
+
+def test_an_app_without_a_name_is_one_of_all_unnamed_ones(project: Path) -> None:
+    assert resolve_app_name(project / "shop" / "tasks.py") == ("", "the default")
+    assert App("memory:").name == ""
+
+
+def test_the_name_is_the_argument_or_the_environment_or_the_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, file = project / "shop" / "tasks.py", project / "penstock.toml"
+    file.write_text('app_name = "shop"\n[profiles.default]\nurl = "memory:"\n')
+
+    assert resolve_app_name(beside) == ("shop", f"app_name of {file}")
+    assert resolve_url(None, beside).url == "memory:"
+    monkeypatch.setenv("PENSTOCK_APP_NAME", "media")
+    assert resolve_app_name(beside) == ("media", "PENSTOCK_APP_NAME")
+    assert App("memory:").name == "media"
+    assert App("memory:", name="front").name == "front"
+    assert App("memory:", name="").name == ""
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 201, "a\x00"])
+def test_a_name_is_checked_as_that_of_a_queue(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Refused, match=r"app .*: 1 to 200 characters out of letters"):
+        App("memory:", name=name)
+    if "\x00" not in name:
+        monkeypatch.setenv("PENSTOCK_APP_NAME", name)
+        with pytest.raises(Refused, match=r"app \(PENSTOCK_APP_NAME\) .*: 1 to 200 characters"):
+            _ = App("memory:").name
+    with pytest.raises(Refused, match=r"app .*: 1 to 200 characters"):
+        App("memory:").declare("media:resize", app=name)(lambda: None)
+
+
+def test_a_name_that_is_no_text_is_refused_with_its_file(project: Path) -> None:
+    (project / "penstock.toml").write_text("app_name = 7\n")
+
+    with pytest.raises(Refused, match="app_name = 7: a text"):
+        resolve_app_name(project / "shop" / "tasks.py")

@@ -114,7 +114,7 @@ def test_slots_are_seen_through_their_descriptor():
 
     theirs.hold(1, job, 12.5)
     theirs.beat()
-    theirs.commit_write(Vitals(settled=3, flags=Flag.READY))
+    theirs.publish(Vitals(settled=3, flags=Flag.READY))
 
     assert ours.held() == [(job.id, 7, 12.5, True)]
     assert ours.vitals == Vitals(pulse=1, settled=3, flags=Flag.READY)

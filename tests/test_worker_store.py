@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from penstock import App, State, current_job
-from penstock.broker.values import Renewed
+from penstock.broker.values import Claimed, Renewed, Settlement, Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import StoreUnreachable
@@ -53,17 +53,10 @@ class Shaky(MemoryBroker):
                 raise ValueError("this result cannot be stored")
         return super().settle(pairs)
 
-    def settle_and_claim(
-        self,
-        pairs: Sequence[tuple[Job[Any], Outcome]],
-        worker: WorkerRow,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        sizes: Mapping[str, int] | None = None,
-    ) -> tuple[list[bool], list[Job[Any]]]:
+    def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
         self._work()
-        answer = super().settle_and_claim(pairs, worker, queues, limit, sizes)
-        if self.lose_answers and (pairs or answer[1]):
+        answer = super().claim(wanted, settlements)
+        if self.lose_answers and (settlements or any(answer.jobs)):
             self.lose_answers -= 1
             raise StoreUnreachable("the answer was lost")
         return answer
@@ -147,21 +140,14 @@ class Late(Shaky):
 
     def __init__(self) -> None:
         super().__init__()
-        self._due: tuple[WorkerRow, Collection[str] | None, int] | None = None
+        self._due: Sequence[Wanted] | None = None
         self.late = 0
 
-    def settle_and_claim(
-        self,
-        pairs: Sequence[tuple[Job[Any], Outcome]],
-        worker: WorkerRow,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        sizes: Mapping[str, int] | None = None,
-    ) -> tuple[list[bool], list[Job[Any]]]:
+    def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
         if not self.late and self._due is None:
-            self._due = worker, queues, limit
+            self._due = wanted
             raise StoreUnreachable("no answer in time")
-        return super().settle_and_claim(pairs, worker, queues, limit, sizes)
+        return super().claim(wanted, settlements)
 
     def renew(
         self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
@@ -169,7 +155,7 @@ class Late(Shaky):
         renewed = super().renew(workers, holding)
         if self._due is not None and holding is not None:
             due, self._due = self._due, None
-            self.late = len(self.claim(*due))
+            self.late = sum(len(handed) for handed in MemoryBroker.claim(self, due).jobs)
         return renewed
 
 
@@ -209,7 +195,7 @@ def test_every_trouble_begins_with_a_short_pause():
 class Barren(MemoryBroker):
     """A store that answers everything but claims."""
 
-    def settle_and_claim(self, *args: Any, **kwargs: Any) -> Any:
+    def claim(self, *args: Any, **kwargs: Any) -> Any:
         raise StoreUnreachable("not this")
 
 

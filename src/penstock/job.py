@@ -70,6 +70,7 @@ class Lane(msgspec.Struct, frozen=True):
     version: int = 1
     priority: int = 0
     runs_on: tuple[str, ...] = ()
+    app: str = ""  # the program whose workers run it, see App.name
 
     @property
     def hash(self) -> int:
@@ -80,7 +81,7 @@ class Lane(msgspec.Struct, frozen=True):
 @lru_cache(4096)
 def _hash(lane: Lane) -> int:
     name = msgspec.json.encode(
-        [lane.queue, lane.task, lane.version, lane.priority, sorted(lane.runs_on)]
+        [lane.app, lane.queue, lane.task, lane.version, lane.priority, sorted(lane.runs_on)]
     )
     return int.from_bytes(hashlib.sha256(name).digest()[:8], "big", signed=True)
 
@@ -100,6 +101,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     key: str | None = None
     unique: Unique | None = None
     runs_on: tuple[str, ...] = ()  # worker tags it requires
+    app: str = ""  # the program whose workers run it; "" is that of all unnamed ones
     tags: Mapping[str, str] = {}
     search: Mapping[str, str] = {}  # argument fields that `find` has indexed, as text
     expires_at: float | None = None  # not started by then: cancelled
@@ -120,13 +122,14 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     error: str | None = None  # of the last failed attempt: headline and traceback, see error_text
     result: bytes | None = None  # JSON
     lease: Any = None  # the store's own note of where this claim is written; opaque to others
-    app: Any = None  # who stores it; set by Task.job
+    owner: Any = None  # the App that stores it; set by Task.job
     given: Any = None  # what other jobs give to it, see compose.Given; set by Task.job
     provisional: Any = None  # made before the store's clock was known, see provisional.Provisional
+    final: str | None = None  # the id that it was first enqueued under, see provisional.make_final
 
     @property
     def lane(self) -> Lane:
-        return Lane(self.queue, self.task, self.version, self.priority, self.runs_on)
+        return Lane(self.queue, self.task, self.version, self.priority, self.runs_on, self.app)
 
     @property
     def plain(self) -> bool:
@@ -158,10 +161,10 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
         `on_failure` says what becomes of jobs of the flow whose need did not succeed, as far as
         they do not say so themselves: they are cancelled, or run with what there is.
         """
-        if self.app is None:
+        if self.owner is None:
             message = f"job {self.id} belongs to no app; make it with task.job(...)"
             raise TypeError(message)
-        return self.app.enqueue([self], on_failure=on_failure)[0]
+        return self.owner.enqueue([self], on_failure=on_failure)[0]
 
 
 class Parcel(msgspec.Struct, frozen=True):

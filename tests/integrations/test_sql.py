@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from penstock import App, current_job
 from penstock.broker.checks import is_path
 from penstock.broker.filter import Filter
-from penstock.enqueue.ids import Ids, time_of
+from penstock.enqueue.ids import Ids, bucket_by, bucket_for, bucket_of, time_of
 from penstock.job import Job, Lane
 from penstock.task.task import PlainTask
 from penstock.testing.conformance.factories import NO_PATHS, ODD_PATHS, PATHS
@@ -176,6 +176,28 @@ def test_lanes_of_sql_are_those_of_python(app, db, confirm):
     assert len(lanes) == 2
 
 
+def test_a_job_made_in_sql_is_of_the_app_that_it_names(app, url, db, confirm, ran):
+    enqueue(db, args={"order": 1}, queue="mail", app="media")
+    enqueue(db, args={"order": 2}, queue="mail", app="media", key="ada")
+    enqueue(db, args={"order": 3}, queue="mail")
+
+    jobs = app.broker.find(Filter(app=("media",))).jobs
+
+    assert {job.lane for job in jobs} == {Lane("mail", "shop:confirm", app="media")}
+    assert {job.lane.hash for job in jobs} == {
+        number
+        for (number,) in db.execute("select hash from penstock.lane where app = 'media'").fetchall()
+    }
+    Worker(app, drain=True).work()
+    assert [order for order, *_ in ran] == [3]
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 201, None])
+def test_sql_refuses_an_app_as_it_does_a_queue(db, name):
+    with pytest.raises(errors.InvalidParameterValue, match=r"app .*: 1 to 200 characters out of"):
+        enqueue(db, app=name)
+
+
 NAMES = st.text(string.ascii_letters + string.digits + "_.:/-", min_size=1, max_size=200)
 
 
@@ -186,6 +208,7 @@ LANES = st.builds(
     version=st.integers(1, 2**31 - 1),
     priority=st.integers(-100, 100),
     runs_on=st.lists(NAMES, max_size=4).map(lambda tags: tuple(sorted(tags))),
+    app=st.just("") | NAMES,
 )
 
 
@@ -194,10 +217,10 @@ LANES = st.builds(
 )
 @given(lane=LANES)
 def test_the_number_of_a_lane_is_the_same_in_sql_and_in_python(db, lane):
-    words = (lane.queue, lane.task, lane.version, lane.priority, list(lane.runs_on))
+    words = (lane.app, lane.queue, lane.task, lane.version, lane.priority, list(lane.runs_on))
     with db.transaction(force_rollback=True):
         row = db.execute(
-            "select penstock.lane_of(%s, %s, %s::integer, %s::integer, %s::text[])", words
+            "select penstock.lane_of(%s, %s, %s, %s::integer, %s::integer, %s::text[])", words
         ).fetchone()
 
     assert row == (lane.hash,)
@@ -362,3 +385,24 @@ def test_a_waiting_worker_hears_of_it(app, db, confirm):
     enqueue(db, args={"order": 1}, queue="mail")
 
     assert app.broker.wait(None, 10)
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=60))
+def test_sql_and_python_agree_on_the_bucket_of_a_text(db: psycopg.Connection[Any], text: str):
+    [bucket] = db.execute("select penstock.bucket_for(%s)", [text]).fetchone() or ()
+
+    assert bucket == bucket_for(text)
+
+
+def test_a_job_made_in_sql_is_in_the_bucket_of_its_unique_key_or_key(db: psycopg.Connection[Any]):
+    for key, unique in ((None, "once"), ("ada", "zürich"), ("ada", None)):
+        made = uuid.UUID(enqueue(db, args={"order": 1}, key=key, unique_key=unique))
+
+        assert bucket_of(str(made)) == bucket_by(unique, key)
+        assert (made.version, made.variant) == (7, uuid.RFC_4122)
+
+    made = {bucket_of(enqueue(db, args={"order": 1})) for _ in range(20)}
+    assert len(made) > 10

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.brokers import open_broker
+from penstock.enqueue.ids import bucket_for, bucket_of
 from penstock.job import State, Unique
 from penstock.spark import row_id
 from penstock.testing.conformance.factories import a_worker, claim_for
@@ -114,6 +115,7 @@ def test_columns_say_what_each_job_is_beside_its_arguments(
     assert (job.task, job.queue, job.priority, job.key) == ("mail:sweep", "slow", 9, "ada")
     assert job.run_at == datetime(2030, 1, 1, tzinfo=UTC).timestamp()
     assert (job.unique, job.tags) == (Unique("once", "started"), {"tenant": "a"})
+    assert bucket_of(job.id) == bucket_for("once")
     assert job.body == b'{"args":{"number":7}}'
 
 
@@ -150,6 +152,32 @@ def test_rows_with_an_id_are_the_same_job_however_often_they_are_written(
 
     assert {job.id for job in jobs_in(store_url)} == {row_id("mail:send", n) for n in range(20)}
     assert numbers_in(store_url) == dict.fromkeys(range(20), 1)
+
+
+def test_rows_with_an_id_and_a_key_are_in_the_bucket_of_the_key(
+    shared_spark: Any, store_url: str, into: Any
+):
+    frame = numbers(shared_spark, 3).selectExpr("number", "number as key", "'ada' as who")
+
+    into(frame, id_column="key", key_column="who")
+
+    ids = {job.id for job in jobs_in(store_url)}
+    assert ids == {row_id("mail:send", n, key="ada") for n in range(3)}
+    assert {bucket_of(id) for id in ids} == {bucket_for("ada")}
+
+
+def test_rows_become_jobs_of_the_app_that_is_named(shared_spark: Any, store_url: str, into: Any):
+    frame = numbers(shared_spark, 3).selectExpr("number", "number as key")
+
+    into(frame, app_name="media")
+    into(frame, app_name="media", id_column="key")
+
+    jobs = jobs_in(store_url)
+    assert {(job.app, job.task) for job in jobs} == {("media", "mail:send")}
+    assert len(jobs) == 6
+    named = {row_id("mail:send", n, app="media") for n in range(3)}
+    assert named < {job.id for job in jobs}
+    assert named.isdisjoint(row_id("mail:send", n) for n in range(3))
 
 
 @whatever_the_store

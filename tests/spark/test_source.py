@@ -76,7 +76,7 @@ def said(body: bytes | None) -> dict[str, Any]:
 
 def expected(broker: Broker, name: str) -> list[dict[str, Any]]:
     """The rows of a table, put together from what `history` and `find` say."""
-    both = {"shard": broker.reach(Selection(table="attempts")).store, "schema_version": 1}
+    both = {"shard": broker.reach(Selection(table="attempts")).store, "schema_version": 2}
     made: list[dict[str, Any]] = []
     if name in {"jobs", "results"}:
         for job in broker.find(Filter(), limit=1000).jobs:

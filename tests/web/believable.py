@@ -148,7 +148,7 @@ class Shop:
             for day in days
         ]
         jobs = [
-            msgspec.structs.replace(job, id=derived_id(KEY, job.task, job.tags[TAG]))
+            msgspec.structs.replace(job, id=derived_id(KEY, job.task, job.tags[TAG], bucket=KEY))
             for job in jobs
         ]
         limit = {"running": 4, "per_key": True}

@@ -114,7 +114,7 @@ def test_without_the_app_or_with_no_range_nothing_is_run_again(
     bare, with_app = memory_web.browser(Role.OPERATE), serve(app).browser(Role.OPERATE)
 
     for browser, given, sentence in (
-        (bare, {"task": TASK}, "no app"),
+        (bare, {"task": TASK}, "knows no tasks"),
         (with_app, {"task": TASK}, "which partitions"),
         (with_app, {"task": TASK, "first": "x", "last": "y"}, "is of type date"),
         (with_app, {"task": "gone", "first": "2026-01-01", "last": "2026-01-01"}, "no task"),
@@ -147,7 +147,9 @@ def test_partitions_of_every_kind_are_read_and_stay_in_order(memory_broker, cloc
     texts = ["10", "9", "2026-01-02", "2026-01-01T01:00:00+00:00", "none", "2026-01-01T01:00"]
     memory_broker.enqueue(
         [
-            a_job(clock, TASK, id=derived_id(KEY, TASK, text), key=KEY, tags={TAG: text})
+            a_job(
+                clock, TASK, id=derived_id(KEY, TASK, text, bucket=KEY), key=KEY, tags={TAG: text}
+            )
             for text in texts
         ]
     )

@@ -125,7 +125,7 @@ def filled(broker, clock, text: str) -> tuple[str, str]:
     """A store in which everything is called like this; a job that failed, and a flow."""
     body = msgspec.json.encode({"args": {text: [text, 2**63 + 1]}, "headers": {text: text}})
     job = a_job(clock, text, queue=text, key=text, tags={text: text}, body=body)
-    day = a_job(clock, text, id=derived_id(KEY, text, text), key=KEY, tags={TAG: text})
+    day = a_job(clock, text, id=derived_id(KEY, text, text, bucket=KEY), key=KEY, tags={TAG: text})
     broker.enqueue([job])
     flow = a_flow(clock, one=part(task=text, queue=text), many=part("one", task=text, jobs=3))
     named = msgspec.structs.replace(

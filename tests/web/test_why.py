@@ -168,6 +168,12 @@ def of_a_task_that_nobody_knows(broker, clock) -> str:
     return stored(broker, clock, task="mail:sned")
 
 
+@because("no_app", "a job of the app 'shop', and no live worker is of it", "without a name")
+def of_a_program_that_has_no_worker(broker, clock) -> str:
+    broker.renew([a_worker()])
+    return stored(broker, clock, app="shop")
+
+
 @because("no_queue", "No live worker serves the queue 'mail'", "'media'")
 def in_a_queue_that_nobody_serves(broker, clock) -> str:
     broker.renew([a_worker(queues=("media",))])

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
@@ -19,7 +20,7 @@ from penstock.app.clock import GUESSED_CLOCK, AnyClock, RemoteClock
 from penstock.app.queue_options import DeclaredQueues
 from penstock.app.registry import Registry
 from penstock.app.resources import Resources
-from penstock.app.settings import ResolvedUrl, calling_file, mask, resolve_url
+from penstock.app.settings import ResolvedUrl, calling_file, mask, resolve_app_name, resolve_url
 from penstock.app.store_retry import Patience
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Enqueued
@@ -65,10 +66,18 @@ class App(Registry):
 
     Without a URL: PENSTOCK_URL, else the profile in penstock.toml, else `penstock.db` beside the
     project of the file that makes the App. Opens nothing until used.
+
+    Programs of different `name` may share a store and never run each other's jobs. Without one:
+    PENSTOCK_APP_NAME, else `app_name` in penstock.toml, else "", which all unnamed programs share.
     """
 
     def __init__(
-        self, url: str | None = None, *, broker: Broker | None = None, clock: AnyClock | None = None
+        self,
+        url: str | None = None,
+        *,
+        name: str | None = None,
+        broker: Broker | None = None,
+        clock: AnyClock | None = None,
     ) -> None:
         if url is not None and broker is not None:
             raise Refused(
@@ -76,6 +85,7 @@ class App(Registry):
             )
         super().__init__()
         self._url = url
+        self._name = name and check_name("app", name)
         self._beside: Path | None = calling_file()
         self._given = broker
         self._broker: Broker | None = broker
@@ -97,6 +107,14 @@ class App(Registry):
 
     def __repr__(self) -> str:
         return f"<app with {len(self.tasks)} tasks>"
+
+    @cached_property
+    def name(self) -> str:
+        """Which program this is: its workers run the jobs of this name alone."""
+        if self._name is not None:
+            return self._name
+        name, source = resolve_app_name(self._beside)
+        return name and check_name(f"app ({source})", name)
 
     # The store
 
@@ -149,10 +167,16 @@ class App(Registry):
 
             await asyncio.to_thread(self.know_time)
 
-    def make_final(self, named: Sequence[Job[Any] | Jobs[Any] | Parcel]) -> None:
+    def make_final(
+        self,
+        named: Sequence[Job[Any] | Jobs[Any] | Parcel],
+        *,
+        flow: bool = False,
+        bucket: int | None = None,
+    ) -> None:
         """These values are about to be stored: from now on their ids and times stay."""
-        if self._moved_by and self._given is None:
-            make_final(named, self._moved_by)
+        moved_by = self._moved_by if self._given is None else None
+        make_final(named, moved_by or 0.0, flow=flow, bucket=bucket)
 
     def broker_for(self, connection: Any) -> tuple[Broker, Any]:
         """The broker, and the connection to join, if there is one."""
@@ -212,7 +236,7 @@ class App(Registry):
         """
         named = named_jobs(jobs)
         self.know_time()
-        self.make_final(named)
+        self.make_final(named, flow=flow is not None)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
         if self.tracing is None:
@@ -264,7 +288,7 @@ class App(Registry):
         """As `enqueue`, without holding up the event loop; a connection must be asynchronous."""
         named = named_jobs(jobs)
         await self.know_time_async()
-        self.make_final(named)
+        self.make_final(named, flow=flow is not None)
         joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
         stored = with_parent(stored)
         if self.tracing is None:

@@ -1,6 +1,8 @@
 """Which store is meant: the argument, PENSTOCK_URL, penstock.toml, or a file beside the project.
 
     # penstock.toml
+    app_name = "shop"                # or PENSTOCK_APP_NAME: which program this is, see App.name
+
     [profiles.default]
     url = "sqlite:///jobs.db"
 
@@ -62,6 +64,19 @@ def resolve_url(
             f"PENSTOCK_PROFILE={wanted}, but there is no {SETTINGS_FILE} at or above {root}"
         )
     return ResolvedUrl(anchor("sqlite:///penstock.db", root), f"the default, beside {root}")
+
+
+def resolve_app_name(beside: Path | None = None) -> tuple[str, str]:
+    """The name of the program, "" if nobody gave it one, and where it came from."""
+    if name := os.environ.get("PENSTOCK_APP_NAME"):
+        return name, "PENSTOCK_APP_NAME"
+    file = _upward(_start(beside), (SETTINGS_FILE,))
+    if file is None:
+        return "", "the default"
+    name = _settings(file).get("app_name", "")
+    if not isinstance(name, str):
+        raise Refused(f'{file}: app_name = {name!r}: a text, as app_name = "shop"')
+    return name, f"app_name of {file}"
 
 
 def project_root(beside: Path | None = None) -> Path:
@@ -148,12 +163,15 @@ def _upward(start: Path, names: tuple[str, ...]) -> Path | None:
     return None
 
 
-def _profile_url(file: Path, chosen: str | None) -> tuple[str, str] | None:
+def _settings(file: Path) -> dict[str, Any]:
     try:
-        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused(f"{file} cannot be read: {error}") from error
-    profiles: Any = settings.get("profiles", {})
+
+
+def _profile_url(file: Path, chosen: str | None) -> tuple[str, str] | None:
+    profiles: Any = _settings(file).get("profiles", {})
     profiles = cast("dict[str, Any]", profiles if isinstance(profiles, dict) else {})
     name = chosen or "default"
     if name not in profiles:

@@ -32,6 +32,8 @@ def check_action(action: str) -> None:
 
 def check_lane(lane: Lane) -> None:
     """Names that people can type and pages can show, numbers within their bounds."""
+    if lane.app:
+        check_name("app", lane.app)
     check_name("queue", lane.queue)
     check_name("task", lane.task)
     check_no_path("task", lane.task)
@@ -166,9 +168,9 @@ def check_stage(write: str, part: str = "part") -> None:
             raise Refused(message)
 
 
-def check_staged(write: str, said: Mapping[str, int], staged: Mapping[str, int]) -> None:
-    """All that was said to be staged is there."""
-    for part, jobs in said.items():
+def check_staged(write: str, announced: Mapping[str, int], staged: Mapping[str, int]) -> None:
+    """Every part has as many jobs staged as were announced."""
+    for part, jobs in announced.items():
         found = staged.get(part, 0)
         if found != jobs:
             message = (

@@ -33,6 +33,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     task: tuple[str, ...] = ()
     queue: tuple[str, ...] = ()
+    app: tuple[str, ...] = ()
     state: tuple[State, ...] = ()
     key: tuple[str, ...] = ()
     reason: tuple[str, ...] = ()
@@ -56,6 +57,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         return (
             (not self.task or job.task in self.task)
             and (not self.queue or job.queue in self.queue)
+            and (not self.app or job.app in self.app)
             and (not self.state or job.state in self.state)
             and (not self.key or job.key in self.key)
             and (not self.reason or job.reason in self.reason)
@@ -73,6 +75,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         return (
             job.task in self.task
             or job.queue in self.queue
+            or job.app in self.app
             or job.state in self.state
             or job.key in self.key
             or job.reason in self.reason
@@ -144,7 +147,7 @@ def _add(into: dict[str, Any], word: str, field: str, value: str, now: float) ->
     if name in {"tag", "arg"} and path:
         group = into.setdefault("tags" if name == "tag" else "args", {})
         group[path] = (*group.get(path, ()), value)
-    elif field in {"task", "queue", "key", "reason"}:
+    elif field in {"task", "queue", "app", "key", "reason"}:
         into[field] = (*into.get(field, ()), value)
     elif field == "state":
         if value not in set(State):
@@ -162,8 +165,8 @@ def _add(into: dict[str, Any], word: str, field: str, value: str, now: float) ->
         into[field] = parse_time(value, now)
     else:
         raise Refused(
-            f"{word!r}: no such field; there are task, queue, state, due, key, reason, tag.NAME, "
-            "arg.NAME, since, until"
+            f"{word!r}: no such field; there are task, queue, state, due, key, reason, app, "
+            "tag.NAME, arg.NAME, since, until"
         )
 
 

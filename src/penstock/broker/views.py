@@ -35,6 +35,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     at: float
     job: str | None = None
+    app: str | None = None  # None: of no job
     queue: str | None = None
     task: str | None = None
     version: int | None = None
@@ -57,7 +58,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many jobs of one task in one queue stand where. Ended ones but failed are history."""
+    """How many jobs of a program's task in one queue stand where.
+
+    Ended ones but failed are history.
+    """
 
     queue: str
     task: str
@@ -68,6 +72,7 @@ class Count(msgspec.Struct, frozen=True):
     running: int = 0
     failed: int = 0
     limited: int = 0  # would be ready, but for a limit
+    app: str = ""
 
     @property
     def total(self) -> int:
@@ -80,15 +85,28 @@ PLACES = ("ready", "scheduled", "waiting", "paused", "running", "failed", "limit
 
 
 def by_queue(counts: Sequence[Count]) -> list[Count]:
-    """Counts of the tasks of a queue, added up; their task is empty."""
+    """Counts of the tasks of a queue, of every program, added up; their task is empty."""
     sums: dict[str, Count] = {}
     for count in counts:
         queue, sofar = count.queue, sums.get(count.queue)
-        numbers = msgspec.structs.astuple(count)[2:]
+        numbers = msgspec.structs.astuple(count)[2:-1]
         if sofar is not None:
-            numbers = map(add, numbers, msgspec.structs.astuple(sofar)[2:])
+            numbers = map(add, numbers, msgspec.structs.astuple(sofar)[2:-1])
         sums[queue] = Count(queue, "", *numbers)
     return list(sums.values())
+
+
+def by_task(counts: Sequence[Count]) -> list[Count]:
+    """Counts of a task in a queue, of every program, added up."""
+    tasks: dict[str, list[Count]] = {}
+    for count in counts:
+        tasks.setdefault(count.task, []).append(count)
+    sums = (
+        msgspec.structs.replace(each, task=task)
+        for task, some in tasks.items()
+        for each in by_queue(some)
+    )
+    return sorted(sums, key=lambda count: (count.queue, count.task))
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -106,9 +124,9 @@ class Page(msgspec.Struct, frozen=True):
 class Why(msgspec.Struct, frozen=True):
     """Why a job is where it is: one sentence for people, a cause for programs.
 
-    Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_task,
-    no_queue, no_version, no_tags, limit, order (it waits behind a job of its key), stuck (behind
-    one that failed), next.
+    Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_app,
+    no_task, no_queue, no_version, no_tags, limit, order (it waits behind a job of its key), stuck
+    (behind one that failed), next.
     """
 
     job: str
@@ -124,6 +142,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One child process: what it can run, and until when it is believed to be alive."""
 
     id: str
+    app: str = ""  # of which program: it is handed jobs of that one alone
     tasks: Mapping[str, int] = {}  # names it knows (aliases too), each with its highest version
     tags: frozenset[str] = frozenset()
     queues: tuple[str, ...] | None = None  # None: every queue

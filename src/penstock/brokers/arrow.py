@@ -37,6 +37,7 @@ _JOB = {
     "lapses": _INT,
     "enqueued_at": _TIME,
     "run_at": _TIME,
+    "app": _TEXT,
 }
 _RUN = {"worker": _TEXT, "tags": _TEXT, "error": _TEXT, "body": _TEXT, "result": _TEXT}
 EVENT_COLUMNS = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url, no_stray_options
+from penstock.cli.options import Json, Store, no_stray_options, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -18,12 +18,13 @@ Words = Annotated[
     typer.Argument(
         metavar="FILTER",
         help="field:value, or -field:value to exclude. Fields: task, queue, state, due (now or "
-        "later), key, reason, tag.NAME, arg.NAME, since, until.",
+        "later), key, reason, app, tag.NAME, arg.NAME, since, until.",
         show_default=False,
     ),
 ]
 
 
+@with_options
 def find(
     words: Words = None,
     *,
@@ -37,9 +38,7 @@ def find(
     full: Annotated[
         bool, typer.Option("--full", help="Cut nothing off, however long a line gets.")
     ] = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Find jobs, newest first.
@@ -53,7 +52,7 @@ def find(
     from penstock.job import DETACHED
     from penstock.operate import to_json
 
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         now = broker.clock.now()
         only = [f"tag.{name}:{value}" for name, value in DETACHED.items()] if detached else []
         wanted = parse_filter([*no_stray_options(words or []), *only], now)
@@ -86,12 +85,11 @@ def _place(broker: Broker, after: str | None) -> str | None:
     return after if job is None else str(made(job))
 
 
+@with_options
 def why(
     id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.", show_default=False)],
     *,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Say why a job is where it is.
@@ -105,7 +103,7 @@ def why(
     from penstock.operate import to_json
 
     job_id = parse_id(id)
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         answer = broker.why(job_id)
         job = broker.get(job_id)
         told = (None, None) if job is None else told_of(broker, job)
@@ -122,7 +120,8 @@ def why(
         )
     else:
         if job is not None:
-            output.aside(f"{job.task}({to_json.call_text(job.body)}), queue {job.queue}")
+            whose = f", app {job.app}" if job.app else ""
+            output.aside(f"{job.task}({to_json.call_text(job.body)}), queue {job.queue}{whose}")
         output.say(answer.sentence)
         for sentence in sentences(*told):
             output.say(f"{sentence[0].upper()}{sentence[1:]}.")
@@ -130,12 +129,11 @@ def why(
         raise typer.Exit(1)
 
 
+@with_options
 def count(
     *,
     by_task: Annotated[bool, typer.Option("--by-task", help="A row per task.")] = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Count jobs by where they stand; ended ones but failed are history.
@@ -148,14 +146,14 @@ def count(
     from penstock.cli import output
     from penstock.cli.store_choice import opened
 
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         counts = broker.count()
     if json:
         rows = counts if by_task else by_queue(counts)
         for row in rows:
             numbers = msgspec.structs.asdict(row)
             if not by_task:
-                del numbers["task"]
+                del numbers["task"], numbers["app"]
             output.put_json(numbers)
         return
     if not counts:
@@ -164,6 +162,7 @@ def count(
     output.console().print(output.counts_table(counts, by_task=by_task))
 
 
+@with_options
 def history(
     id: Annotated[
         str | None,
@@ -200,9 +199,7 @@ def history(
     before: Annotated[
         int | None, typer.Option(help="--audit: go on below this position.", min=1)
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Show what happened: one row per ended attempt, and who did what.
@@ -218,7 +215,7 @@ def history(
             raise Refused("--audit goes by itself: leave out the id, --after, --follow and --tree")
         from penstock.cli.audit import put_audit
 
-        with opened(url, profile, app) as broker:
+        with opened(*store) as broker:
             asked = (kind or [], author or "", since, until)
             put_audit(broker, asked, before, limit, json=json)
         return
@@ -229,10 +226,10 @@ def history(
     if tree:
         if job_id is None:
             raise Refused("--tree goes with an id: penstock history ID --tree")
-        with opened(url, profile, app) as broker:
+        with opened(*store) as broker:
             _put_tree(broker, job_id, after, limit, json=json)
         return
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         rows = broker.history(after=after, limit=limit, job=job_id)
         position = _put(rows, json=json) or after or 0
         while follow:

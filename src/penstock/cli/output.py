@@ -137,13 +137,14 @@ def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
     places = _PLACES
     if any(count.limited for count in counts):
         places = (*places, "limited")
-    heads = ("queue", "task", *places) if by_task else ("queue", *places)
+    named = by_task and any(count.app for count in counts)
+    names = ("app",) * named + ("queue",) + ("task",) * by_task
+    heads = (*names, *places)
     made = table(*heads, right=places)
     for count in counts if by_task else by_queue(counts):
         numbers = [getattr(count, place) for place in places]
-        names = (count.queue, count.task) if by_task else (count.queue,)
         made.add_row(
-            *(rich.text.Text(name) for name in names),
+            *(rich.text.Text(getattr(count, name)) for name in names),
             *(
                 rich.text.Text(f"{number:,}", COLOURS[place] if number else "dim")
                 for place, number in zip(places, numbers, strict=True)

@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import (
-    Json,
-    LogFormat,
-    LogLevel,
-    Profile,
-    Url,
-    bytes_of,
-    names_of,
-    span_of,
-)
+from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url
 from penstock.errors import Refused
+from penstock.operate.typed_values import bytes_of, names_of, span_of
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -137,6 +129,7 @@ def say_start(app: App, processes: int, *, json: bool, what: str = "process") ->
             {
                 "event": "started",
                 "store": mask(resolved.url),
+                "app": app.name,
                 "schema": condition.schema,
                 "tasks": tasks,
                 several: processes,
@@ -146,6 +139,8 @@ def say_start(app: App, processes: int, *, json: bool, what: str = "process") ->
     schema = "" if condition.schema is None else f", schema {condition.schema}"
     output.aside(f"store: {mask(resolved.url)} ({resolved.source}){schema}")
     output.aside(f"promise: {condition.promise}")
+    if app.name:
+        output.aside(f"app: {app.name}")
     names = sorted(tasks)
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     output.aside(f"tasks: {', '.join(names[:10])}{more}")

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
+from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.enqueue.json_faults import (
     LARGEST_INT,
     SMALLEST_INT,
@@ -30,8 +31,6 @@ from penstock.flows.flow import Member
 from penstock.flows.outputs import Output, OutputInside, Path, taken_out
 from penstock.task.retry import Retry, Strategy
 from penstock.task.signature import hints_of, signature_text, type_text
-
-LARGEST_BODY = 256 * 1024
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _WHERE = re.compile(r"(?P<message>.*) - at `(?:key in )?\$(?P<path>.*)`", re.DOTALL)
@@ -128,9 +127,9 @@ def decode_value(encoded: bytes, kind: Any = Any) -> Any:
 
 
 def _not_too_large(encoded: bytes, what: str) -> bytes:
-    if len(encoded) > LARGEST_BODY:
+    if len(encoded) > MOST_BODY_BYTES:
         raise Refused(
-            f"{what}: {len(encoded)} bytes as JSON, more than the limit of {LARGEST_BODY};"
+            f"{what}: {len(encoded)} bytes as JSON, more than the limit of {MOST_BODY_BYTES};"
             " store the data elsewhere and send a reference"
         )
     return encoded
@@ -265,7 +264,7 @@ class ArgumentCodec:
             else:
                 sent = self._sent(**self._signature.bind(*args, **kwargs).arguments)
             encoded = _encode({"args": sent})
-            if len(encoded) > LARGEST_BODY:
+            if len(encoded) > MOST_BODY_BYTES:
                 _not_too_large(encoded, self.text)
             back = self._decode(encoded)
         except (Refused, OutputInside):
@@ -469,7 +468,7 @@ class ResultCodec:
         what = self._what
         try:
             encoded = _encode(value)
-            if len(encoded) > LARGEST_BODY:
+            if len(encoded) > MOST_BODY_BYTES:
                 _not_too_large(encoded, what)
             back = self._decode(encoded)
         except Refused:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.filter import argument_text
-from penstock.enqueue.codec import LARGEST_BODY
-from penstock.enqueue.ids import Ids, parse_id
+from penstock.enqueue.ids import Ids, bucket_by, parse_id
 from penstock.enqueue.secrets import HIDDEN
 from penstock.enqueue.tracing import HEADER
 from penstock.errors import Refused
@@ -47,8 +47,9 @@ def enqueue_copy(
     job = broker.get(job_id)
     if job is None:
         raise Refused(f"job {job_id} is not kept here, and so its arguments are not")
-    task = None if app is None else app.task_named(job.task)
-    copy = copied(job, Ids(broker.clock).first(), author, arguments, task)
+    task = None if app is None else app.task_of(job)
+    bucket = bucket_by(job.unique and job.unique.key, job.key)
+    copy = copied(job, Ids(broker.clock).first(bucket), author, arguments, task)
     with nullcontext([copy]) if app is None else app.sending([copy]) as jobs:
         standing = broker.enqueue(jobs).standing.get(copy.id)
     if standing is not None:
@@ -78,8 +79,8 @@ def copied(
     headers.pop(HEADER, None)  # what sent the other did not send this one
     whole["headers"] = _raw({**headers, "author": author, COPY_OF: job.id})
     body = msgspec.json.encode(whole)
-    if len(body) > LARGEST_BODY:
-        raise Refused(f"{len(body):,} bytes of arguments and options: {LARGEST_BODY:,} at most")
+    if len(body) > MOST_BODY_BYTES:
+        raise Refused(f"{len(body):,} bytes of arguments and options: {MOST_BODY_BYTES:,} at most")
     return Job(
         task=job.task,
         body=body,
@@ -90,6 +91,7 @@ def copied(
         key=job.key,
         unique=job.unique,
         runs_on=job.runs_on,
+        app=job.app,
         tags={name: value for name, value in job.tags.items() if name != PARENT},
         search=_searched(task.search if task is not None else job.search, whole["args"]),
         at_most_once=job.at_most_once,

@@ -115,7 +115,7 @@ class Handle(Generic[R]):
             raise JobFailed(job.id, job.reason or "error", job.error)
         if job.state == State.CANCELLED:
             raise JobCancelled(job.id, job.reason or "cancelled")
-        task = self._app.task_named(job.task)
+        task = self._app.task_of(job)
         if job.result is None:
             if task is not None and not task.results.may_be_none:
                 raise ResultGone(f"job {self.id} succeeded, but its result is not kept any more")

@@ -1,11 +1,15 @@
 """Job ids: UUIDs that sort by time, made by the caller.
 
-    tttttttt-tttt-7sss-vrrr-rrrrrrrrrooo     t milliseconds, s fraction of one, r random, o offset
+    tttttttt-tttt-7sss-bbbr-rrrrrrrrrooo     t milliseconds, s fraction of one, r random, o offset
+                       b: 800 and the bucket, 0 to 1023
 
 Ids made one after the other for the same lane differ only in their last 12 bits, so that jobs
 made together travel in one parcel whose key is the first of them. A run of such ids lasts for
-`MOST_IN_PARCEL` jobs or a millisecond, whichever is less. Derived ids (UUIDv8, first byte ff) are
-hashes: the same parts give the same id, whoever makes it.
+`MOST_IN_PARCEL` jobs or a millisecond, whichever is less, and is of one bucket. Derived ids
+(UUIDv8, first byte ff) are hashes: the same parts give the same id, whoever makes it.
+
+The **bucket** is what jobs have in common that must be kept in one place: those of a flow, else of
+a unique key, else of a key. It is the hash of that text, or random where there is none.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ _RUN_TICKS = 4096  # a run of ids lasts a millisecond; a tick is 1/4096 of one
 _PAUSE_TICKS = 400  # a tenth of a millisecond: nobody makes jobs in a loop that slowly
 _SET_BACK_TICKS = 30_000 * 4096  # half a minute; what is further back was not a late thread
 OFFSETS = [f"{offset:03x}" for offset in range(4096)]
+BUCKETS = 1024
 _BYTES = 16
 _PREFIX = 33  # of the 36 characters, all but the offset
 
@@ -38,11 +43,11 @@ class Ids:
         self.clock = clock
         self._lock = threading.Lock()
         self._last = 0
-        self._runs: dict[Hashable, tuple[int, str, int, int]] = {}
+        self._runs: dict[Hashable, tuple[int, str, int, int, int | None]] = {}
         os.register_at_fork(after_in_child=self._forget)
 
-    def next(self, lane: Hashable = None) -> str:
-        """One id; neighbours of a lane follow on from one another."""
+    def next(self, lane: Hashable = None, bucket: int | None = None) -> str:
+        """One id; neighbours of a lane follow on from one another. None: any bucket."""
         with self._lock:
             tick = self._tick()
             run = self._runs.get(lane)
@@ -51,22 +56,23 @@ class Ids:
                 or run[2] >= MOST_IN_PARCEL
                 or not 0 <= tick - run[0] < _RUN_TICKS
                 or tick - run[3] > _PAUSE_TICKS
+                or run[4] != bucket
             ):
                 if len(self._runs) > 1000:  # forget old lanes, whichever
                     self._runs.clear()
                 tick = self._last = max(tick, self._last + 1)
-                run = (tick, _prefix(tick), 0, tick)
-            self._runs[lane] = (run[0], run[1], run[2] + 1, tick)
+                run = (tick, _prefix(tick, bucket), 0, tick, bucket)
+            self._runs[lane] = (run[0], run[1], run[2] + 1, tick, bucket)
             return f"{run[1]}{run[2]:03x}"
 
-    def first(self) -> str:
-        """The first id of a parcel that nobody else adds to."""
+    def first(self, bucket: int | None = None) -> str:
+        """The first id of a parcel that nobody else adds to. None: any bucket."""
         with self._lock:
             tick = self._last = max(self._tick(), self._last + 1)
             # Jobs that travel alone go by their ids, whichever way each was made: the next of them
             # must not go on in a run of before this one.
             self._runs.pop(None, None)
-            return f"{_prefix(tick)}000"
+            return f"{_prefix(tick, bucket)}000"
 
     def _tick(self) -> int:
         tick = tick_of(self.clock.now())
@@ -96,10 +102,35 @@ def time_text(tick: int) -> str:
     return f"{time[:8]}-{time[8:]}-7{fraction:03x}"
 
 
-def _prefix(tick: int) -> str:
+def _prefix(tick: int, bucket: int | None) -> str:
     noise = _random.getrandbits(50)
+    if bucket is not None:
+        noise = bucket << 40 | noise & 0xFFFFFFFFFF
     high, low = noise >> 36, noise & 0xFFFFFFFFF
     return f"{time_text(tick)}-{0x8000 | high:04x}-{low:09x}"
+
+
+def bucket_of(job_id: str) -> int:
+    """The bucket that an id names, derived ones too."""
+    return int(job_id[19:22], 16) & 0x3FF
+
+
+def bucket_for(text: str) -> int:
+    """The bucket of all jobs that this text decides for."""
+    # As it is, also where it is no text: the store refuses that in a sentence.
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return digest[0] << 2 | digest[1] >> 6
+
+
+def bucket_by(unique: str | None, key: str | None) -> int | None:
+    """The bucket of a job with this unique key and this key; None: any."""
+    text = key if unique is None else unique
+    return None if text is None else bucket_for(text)
+
+
+def in_bucket(job_id: str, bucket: int) -> str:
+    """The id as if it had been made for this bucket."""
+    return f"{job_id[:19]}{0x800 | bucket:03x}{job_id[22:]}"
 
 
 def prefix_of(job_id: str) -> str:
@@ -129,13 +160,18 @@ def moved_id(job_id: str, seconds: float) -> str:
     return f"{time_text(tick + tick_of(seconds))}{job_id[18:]}"
 
 
-def derived_id(*parts: str) -> str:
-    """The id that these parts always lead to."""
-    digest = bytearray(hashlib.sha256("\x00".join(parts).encode()).digest()[:16])
+def derived_id(*parts: str, bucket: str | None = None) -> str:
+    """The id that these parts always lead to.
+
+    `bucket` is the text that decides its bucket: unique key, else key, else the schedule's name;
+    None: all of the parts.
+    """
+    name = "\x00".join(parts)
+    digest = bytearray(hashlib.sha256(name.encode()).digest()[:16])
     digest[0] = 0xFF
     digest[6] = 0x80 | (digest[6] & 0x0F)
     digest[8] = 0x80 | (digest[8] & 0x3F)
-    return str(uuid.UUID(bytes=bytes(digest)))
+    return in_bucket(from_bytes(bytes(digest)), bucket_for(name if bucket is None else bucket))
 
 
 def to_bytes(job_id: str) -> bytes:

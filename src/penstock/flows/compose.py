@@ -56,11 +56,11 @@ class Given(msgspec.Struct, frozen=True):
 class Jobs(Generic[R]):
     """The jobs of a map, one per item; who needs their output waits for all of them."""
 
-    __slots__ = ("app", "given", "id", "parts", "provisional", "task")
+    __slots__ = ("final", "given", "id", "owner", "parts", "provisional", "task")
 
     def __init__(
         self,
-        app: Any,
+        owner: Any,
         task: str,
         id: str,
         parts: Sequence[Job[Any] | Parcel],
@@ -68,12 +68,13 @@ class Jobs(Generic[R]):
         *,
         provisional: Any = None,
     ) -> None:
-        self.app = app
+        self.owner = owner  # these three as a Job's
+        self.final: str | None = None
         self.task = task
         self.id = id
         self.parts = parts
         self.given = given
-        self.provisional = provisional  # as a Job's
+        self.provisional = provisional
 
     def __repr__(self) -> str:
         return f"<{len(self)} jobs of {self.task}>"
@@ -88,7 +89,7 @@ class Jobs(Generic[R]):
 
     def enqueue(self, *, on_failure: OnFailure = "cancel") -> list[Handle[R]]:
         """Store the jobs, and with them every job that they need; a handle for each."""
-        return self.app.enqueue([self], on_failure=on_failure)
+        return self.owner.enqueue([self], on_failure=on_failure)
 
 
 class Group(Generic[R]):
@@ -106,8 +107,7 @@ class Group(Generic[R]):
 
     def enqueue(self, *, on_failure: OnFailure = "cancel") -> list[Handle[R]]:
         """Store all of them, or none, with every job that they need; a handle for each."""
-        app = self.jobs[0].app
-        return app.enqueue(self.jobs, on_failure=on_failure)
+        return self.jobs[0].owner.enqueue(self.jobs, on_failure=on_failure)
 
 
 class HasOutput(Protocol[R_co]):
@@ -190,7 +190,7 @@ def flow_of(
     sources = gathered(enqueued)
     if joins is None and not any(_given(source) for source in sources):
         return [part for source in sources for part in _parts(source)], None
-    flow_id = joins or next(_first_id(root) for root in enqueued if len(_parts(root)))
+    flow_id = joins or next(first_id(root) for root in enqueued if len(_parts(root)))
     stored: list[Job[Any] | Parcel] = []
     nodes: list[Node] = []
     for source in sources:
@@ -255,11 +255,8 @@ def spawned(
     stored, flow = flow_of(roots, joins=joins)
     if flow is not None:
         check_flow(flow, stored)
-    plain = {
-        "app": None,
-        "given": None,
-        "provisional": None,
-    }  # they may have to travel to another process
+    # They may have to travel to another process.
+    plain = {"owner": None, "given": None, "provisional": None, "final": None}
     return tuple(
         msgspec.structs.replace(part, **plain) if isinstance(part, Job) else part for part in stored
     ), flow
@@ -302,7 +299,8 @@ def _parts(source: Job[Any] | Jobs[Any] | Parcel) -> Sequence[Job[Any] | Parcel]
     return source.parts if isinstance(source, Jobs) else [source]
 
 
-def _first_id(source: Job[Any] | Jobs[Any] | Parcel) -> str:
+def first_id(source: Job[Any] | Jobs[Any] | Parcel) -> str:
+    """The id of a job, or of the first of several."""
     return source.parts[0].id if isinstance(source, Jobs) else source.id
 
 

@@ -76,7 +76,7 @@ def wait_for(
         # Without a time in it: there is no app here whose clock, perhaps a test's, could tell it.
         id=derived_id(WAIT_TASK, uuid.uuid4().hex),
         tags={TAG: name},
-        app=_Nowhere(),
+        owner=_Nowhere(),
         given=Given((), ((),)),
     )
 

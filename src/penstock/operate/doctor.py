@@ -198,21 +198,23 @@ def _unknown_tasks(
 ) -> list[Finding]:
     alive = [row for row in workers if row.alive]
     known = {name for row in alive for name in row.tasks} | set(own or {})
+    taken = {(row.app, name) for row in alive for name in row.tasks}
     if not known:
         return []
     findings: list[Finding] = []
     for count in counts:
         stuck = count.ready + count.scheduled + count.paused
-        if not stuck or count.task in known:
+        if not stuck or (count.app, count.task) in taken or count.task in (own or {}):
             continue
+        whose = f" of the app {count.app}" if count.app else ""
         near = get_close_matches(count.task, sorted(known), n=2)
         hint = f"; near it: {', '.join(near)}" if near else ""
         findings.append(
             Finding(
                 "tasks",
                 Colour.RED,
-                f"{stuck:,} jobs of {count.task} wait in queue {count.queue}, and no live worker "
-                f"knows it{hint}",
+                f"{stuck:,} jobs of {count.task} wait in queue {count.queue}, and no live worker"
+                f"{whose} knows it{hint}",
                 "start a worker that has the task, or keep its old name with aliases=(...)",
             )
         )

@@ -25,6 +25,7 @@ class JobJson(TypedDict):
     id: str
     task: str
     queue: str
+    app: str
     state: State
     reason: str | None
     args: Any
@@ -56,6 +57,7 @@ class EventJson(TypedDict):
     kind: str
     at: str | None
     job: str | None
+    app: str | None
     queue: str | None
     task: str | None
     version: int | None
@@ -145,6 +147,7 @@ def job_json(job: Job[Any]) -> JobJson:
         "id": job.id,
         "task": job.task,
         "queue": job.queue,
+        "app": job.app,
         "state": job.state,
         "reason": job.reason,
         "args": whole.get("args", whole),
@@ -177,6 +180,7 @@ def event_json(event: Event) -> EventJson:
         "kind": event.kind,
         "at": iso(event.at),
         "job": event.job,
+        "app": event.app,
         "queue": event.queue,
         "task": event.task,
         "version": event.version,

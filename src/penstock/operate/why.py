@@ -264,6 +264,14 @@ def _not_taken(job: Job[Any], workers: Sequence[WorkerRow]) -> tuple[str, str] |
     alive = [row for row in workers if row.alive]
     if not alive:
         return "no_worker", _no_worker(workers)
+    own = [row for row in alive if row.app == job.app]
+    if not own:
+        return "no_app", _no_app(job.app, {row.app for row in alive})
+    return _not_taken_by(job, own)
+
+
+def _not_taken_by(job: Job[Any], alive: Sequence[WorkerRow]) -> tuple[str, str] | None:
+    """Why none of the live workers of its app takes it."""
     known = {name for row in alive for name in row.tasks}
     alive = [row for row in alive if job.task in row.tasks]
     if not alive:
@@ -300,6 +308,18 @@ def _no_worker(workers: Sequence[WorkerRow]) -> str:
         f"No worker is alive: the last one, {last.id}{where}, has not been heard of for longer "
         "than its lease. `penstock worker` starts one."
     )
+
+
+def _no_app(app: str, served: set[str]) -> str:
+    others = " and ".join(_app(name) for name in sorted(served))
+    return (
+        f"It is a job of {_app(app)}, and no live worker is of it; those alive are of {others}."
+        " It runs once a worker of its own program is there."
+    )
+
+
+def _app(name: str) -> str:
+    return f"the app {name!r}" if name else "a program without a name"
 
 
 def _no_task(task: str, known: set[str]) -> str:

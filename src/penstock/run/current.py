@@ -24,6 +24,7 @@ from penstock.broker.traits import begins
 from penstock.broker.values import Transaction
 from penstock.broker.views import Note
 from penstock.enqueue.codec import ResultCodec, decode_value, encode_value
+from penstock.enqueue.ids import bucket_of
 from penstock.errors import Refused
 from penstock.flows.compose import Group, Jobs, Spawn, spawnable
 from penstock.flows.flow import WAIT_TASK, member_of
@@ -223,7 +224,9 @@ class CurrentJob:
                 "the others, and let `then` be the job that is handed its output"
             )
         spawn = Spawn(spawnable(jobs), None if then is None else spawnable(then)[0])
-        self._app.make_final([*spawn.jobs, *spawnable(() if then is None else then)])
+        # Stored in one transaction with the end of this job, and so in its bucket.
+        named = [*spawn.jobs, *spawnable(() if then is None else then)]
+        self._app.make_final(named, bucket=bucket_of(self.job.id))
         self.spawns += (spawn,)
 
     @property

@@ -315,7 +315,7 @@ def job_for(schedule: Schedule, slot: float, now: float, id: str | None = None) 
             search["slot"] = argument_text(arguments, "slot") or ""
     return msgspec.structs.replace(
         job,
-        id=id or slot_id(schedule.name, slot),
+        id=id or slot_id(schedule.name, slot, bucket_text(schedule)),
         body=body,
         search=search,
         tags={**job.tags, _TAG: schedule.name},
@@ -325,9 +325,16 @@ def job_for(schedule: Schedule, slot: float, now: float, id: str | None = None) 
     )
 
 
-def slot_id(name: str, slot: float) -> str:
-    """The id of the job of a slot."""
-    return derived_id("schedule", name, f"{slot:.6f}")
+def bucket_text(schedule: Schedule) -> str:
+    """What decides the bucket of its jobs."""
+    job = schedule.job
+    text = job.key if job.unique is None else job.unique.key
+    return schedule.name if text is None else text
+
+
+def slot_id(name: str, slot: float, bucket: str | None = None) -> str:
+    """The id of the job of a slot; `bucket` is the text that decides its bucket, None: the name."""
+    return derived_id("schedule", name, f"{slot:.6f}", bucket=name if bucket is None else bucket)
 
 
 def replaced(before: Schedule | None, given: Schedule, now: float) -> Schedule:

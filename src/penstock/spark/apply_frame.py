@@ -75,10 +75,10 @@ def apply(
     # Not the app: what runs here may be a notebook, and no executor can import that.
     writer = writer.option("recipe", recipe_text(task)).option("arguments", ",".join(names))
     writer.mode("append").save()
-    _await_all(app.broker, frame, task.name, id)
-    if rate is not None and not _open(app.broker, task.name):
+    _await_all(app.broker, frame, task, id)
+    if rate is not None and not _open(app.broker, task):
         _end_limit(task, reason)
-    answer = _typed(_looked_up(frame, task.name, id), task)
+    answer = _typed(_looked_up(frame, task, id), task)
     if into is None:
         return answer
     answer.write.mode("overwrite").parquet(into)
@@ -155,20 +155,22 @@ def _standing(task: Task[..., Any]) -> Rule | None:
     return None
 
 
-def _open(broker: Broker, task: str) -> int:
+def _open(broker: Broker, task: Task[..., Any]) -> int:
     """How many jobs of the task have not ended."""
-    return sum(count.total for count in broker.count() if count.task == task)
+    named = (task.name, task.app_name)
+    return sum(count.total for count in broker.count() if (count.task, count.app) == named)
 
 
-def _await_all(broker: Broker, frame: DataFrame, task: str, id: str) -> None:
+def _await_all(broker: Broker, frame: DataFrame, task: Task[..., Any], id: str) -> None:
     """Return when the job of every row has ended."""
     from pyspark.sql.functions import col
 
     ids = frame.select(_quoted(id))
     rows = ids.distinct().count()
     said = looked = time.monotonic()
-    if not any(task in worker.tasks for worker in broker.workers()):
-        _say(f"no worker runs {task} yet: start one, `penstock worker`")
+    workers = [worker for worker in broker.workers() if worker.app == task.app_name]
+    if not any(task.name in worker.tasks for worker in workers):
+        _say(f"no worker runs {task.name} yet: start one, `penstock worker`")
     while True:
         now = time.monotonic()
         left = _open(broker, task)
@@ -182,7 +184,7 @@ def _await_all(broker: Broker, frame: DataFrame, task: str, id: str) -> None:
             if open_rows[0][_STATE] == _GONE:
                 raise ResultGone(
                     f"the job of row {id}={open_rows[0][id]!r} is not kept any more: it was"
-                    f" deleted, or {task} keeps what ended for too short a time"
+                    f" deleted, or {task.name} keeps what ended for too short a time"
                 )
         if now - said >= _SAY_SECONDS:
             said = now
@@ -190,7 +192,7 @@ def _await_all(broker: Broker, frame: DataFrame, task: str, id: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _looked_up(frame: DataFrame, task: str, id: str) -> DataFrame:
+def _looked_up(frame: DataFrame, task: Task[..., Any], id: str) -> DataFrame:
     """The rows with what became of their jobs; the state is null where that is still open."""
     from pyspark.sql import types
 
@@ -206,15 +208,16 @@ def _looked_up(frame: DataFrame, task: str, id: str) -> DataFrame:
     rows: Any = frame.rdd
     spark: Any = frame.sparkSession
     # Not mapInArrow, which needs pandas: a look at the store takes longer than the way of a row.
-    return spark.createDataFrame(rows.mapPartitions(_lookup(task, id)), found, verifySchema=False)
+    looked_up = rows.mapPartitions(_lookup(task.name, task.app_name, id))
+    return spark.createDataFrame(looked_up, found, verifySchema=False)
 
 
-def _lookup(task: str, id: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _lookup(task: str, app: str, id: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def look(rows: Iterator[Any]) -> Iterator[Any]:
         broker = open_broker(named_store().url, create=False)
         try:
             for row in rows:
-                job = broker.get(row_id(task, row[id]))
+                job = broker.get(row_id(task, row[id], app=app))
                 if job is None or job.state not in ENDED:
                     yield (*row, _GONE if job is None else None, None, None, None)
                     continue

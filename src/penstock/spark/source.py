@@ -27,7 +27,7 @@ from penstock.spark.tables import TABLES, table_named
 
 COUNTS = (
     "queue string, task string, ready bigint, scheduled bigint, waiting bigint, paused bigint,"
-    " running bigint, failed bigint, limited bigint"
+    " running bigint, failed bigint, limited bigint, app string"
 )
 
 
@@ -116,6 +116,7 @@ class CountsReader(DataSourceReader):
                     row.running,
                     row.failed,
                     row.limited,
+                    row.app,
                 )
         finally:
             broker.close()

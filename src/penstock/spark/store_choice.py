@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.app.settings import ResolvedUrl, calling_file, resolve_url
+from penstock.app.settings import ResolvedUrl, calling_file, resolve_app_name, resolve_url
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _VARIABLE = "PENSTOCK_URL"
+_NAME_VARIABLE = "PENSTOCK_APP_NAME"
 
 
 def named_store(profile: str | None = None, url: str | None = None) -> ResolvedUrl:
@@ -26,8 +27,22 @@ def named_store(profile: str | None = None, url: str | None = None) -> ResolvedU
 
 
 def tell(spark: SparkSession, url: str) -> None:
-    """Have every Python worker of this session find the store by itself."""
+    """Have every Python worker of this session find the store by itself, and the app's name."""
     spark.sparkContext.environment[_VARIABLE] = url
+    tell_name(spark, named_app())
+
+
+def named_app() -> str:
+    """The name that an App() would have which gives itself none."""
+    return resolve_app_name(calling_file())[0]
+
+
+def tell_name(spark: SparkSession, name: str) -> None:
+    """Have every Python worker of this session know which program it is; "": as it finds itself."""
+    if name:
+        spark.sparkContext.environment[_NAME_VARIABLE] = name
+    else:
+        spark.sparkContext.environment.pop(_NAME_VARIABLE, None)
 
 
 def refuse_connect(spark: SparkSession) -> None:

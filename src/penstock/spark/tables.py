@@ -11,7 +11,7 @@ from typing import Literal, cast
 from penstock.broker.slice import HISTORY, Table
 from penstock.errors import Refused
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 TABLES: dict[str, str] = {
     "attempts": (
@@ -20,12 +20,12 @@ TABLES: dict[str, str] = {
         " lapses int, enqueued_at timestamp, run_at timestamp, started_at timestamp,"
         " ended_at timestamp, worker string, tags map<string,string>, error string,"
         " arguments string, headers string, flow string, node string, result string,"
-        " schema_version int"
+        " app string, schema_version int"
     ),
     "events": (
         "position bigint, shard string, kind string, at timestamp, job string, queue string,"
         " task string, version int, attempt int, state string, reason string, key string,"
-        " tags map<string,string>, data string, schema_version int"
+        " tags map<string,string>, data string, app string, schema_version int"
     ),
     "gauges": (
         "position bigint, shard string, at timestamp, queue string, ready bigint,"
@@ -37,11 +37,11 @@ TABLES: dict[str, str] = {
         " state string, reason string, key string, attempt int, failures int, lapses int,"
         " enqueued_at timestamp, run_at timestamp, claimed_at timestamp, ended_at timestamp,"
         " worker string, tags map<string,string>, error string, arguments string, flow string,"
-        " schema_version int"
+        " app string, schema_version int"
     ),
     "results": (
         "shard string, job string, queue string, task string, state string, ended_at timestamp,"
-        " result string, error string, flow string, node string, schema_version int"
+        " result string, error string, flow string, node string, app string, schema_version int"
     ),
 }
 # Under which name a column is in the store's own rows, where that is another.

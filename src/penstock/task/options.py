@@ -21,7 +21,7 @@ from penstock.broker.filter import argument_text
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Batch
 from penstock.enqueue.codec import JobOptions, add_options
-from penstock.enqueue.ids import Ids
+from penstock.enqueue.ids import Ids, bucket_by
 from penstock.enqueue.json_faults import fault_in
 from penstock.enqueue.provisional import Provisional
 from penstock.errors import Refused
@@ -29,7 +29,7 @@ from penstock.flows.compose import Given, Jobs, outputs_among
 from penstock.flows.flow import Fill, OnFailure
 from penstock.flows.outputs import Output, OutputInside, taken_out
 from penstock.job import Job, Lane, Unique, cut
-from penstock.task.retry import Repeat
+from penstock.task.retry import Repeat, Strategy
 
 if TYPE_CHECKING:
     from penstock.enqueue.handle import Handle
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S", bound=Strategy | None)
 T = TypeVar("T")
 
 ROWS_PER_COMMIT = 10_000
@@ -68,7 +69,6 @@ class Prepared(Generic[P, R]):
     def __init__(self, task: Task[P, R], chosen: Chosen) -> None:
         self._task = task
         self._chosen = chosen
-        self._lane = Lane(chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
         self._options = msgspec.json.encode(chosen.body)
         self._plain = (
             chosen.delay is None
@@ -80,8 +80,21 @@ class Prepared(Generic[P, R]):
             and not task.search
             and not task.at_most_once
         )
-        # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
-        self._neighbours = repr(self._lane) if self._plain else None
+        self._known_lane: Lane | None = None
+        self._neighbours: str | None = None
+        self._bucket = bucket_by(chosen.unique and chosen.unique.key, chosen.key)
+
+    @property
+    def _lane(self) -> Lane:
+        # Not before it is needed: the app's name may be read from penstock.toml.
+        lane = self._known_lane
+        if lane is None:
+            task, chosen = self._task, self._chosen
+            own = (chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
+            lane = self._known_lane = Lane(*own, task.app_name)
+            # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
+            self._neighbours = repr(lane) if self._plain else None
+        return lane
 
     @property
     def chosen(self) -> Chosen:
@@ -311,7 +324,7 @@ class Prepared(Generic[P, R]):
         if chosen.expires is not None:
             expires_at = ids.clock.now() + chosen.expires
         # Joined, it is not committed for a while: neighbours would have to wait for that.
-        id = ids.first() if alone else ids.next(self._neighbours)
+        id = ids.first(self._bucket) if alone else ids.next(self._neighbours, self._bucket)
         guessed = ids.clock is GUESSED_CLOCK
         return Job(
             task=lane.task,
@@ -324,11 +337,12 @@ class Prepared(Generic[P, R]):
             key=chosen.key,
             unique=chosen.unique,
             runs_on=lane.runs_on,
+            app=lane.app,
             tags=chosen.tags,
             search=_searched(task.search, body) if task.search else {},
             expires_at=expires_at,
             at_most_once=task.at_most_once,
-            app=app,
+            owner=app,
             given=given,
             provisional=Provisional(id, chosen.delay is not None) if guessed else None,
         )
@@ -432,9 +446,10 @@ def check_moment(what: str, moment: datetime | None) -> float | None:
     return moment.timestamp()
 
 
-def check_strategy(what: str, strategy: object) -> None:
+def check_strategy(what: str, strategy: S) -> S:
     if strategy not in (None, "keep", "delete") and not isinstance(strategy, Repeat):
         raise Refused(f'{what}={strategy!r}: "keep", "delete" or Repeat(...)')
+    return strategy
 
 
 def check_on_failure(on_failure: object) -> OnFailure | None:

@@ -131,6 +131,7 @@ class StandIn:
     def _claim(self, held: deque[Job[Any]], queues: tuple[str, ...] | None) -> bool:
         row = WorkerRow(
             id="testing",
+            app=self._app.name,
             tasks=self._app.known_tasks(),
             tags=frozenset(tag for task in self._app.tasks.values() for tag in task.runs_on),
         )

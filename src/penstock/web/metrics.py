@@ -19,11 +19,12 @@ import msgspec
 from starlette.responses import Response
 
 from penstock.broker.gauge import Gauge
-from penstock.broker.views import PLACES, Count, Event, WorkerRow
+from penstock.broker.views import PLACES, Count, Event, WorkerRow, by_task
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.operate.recent_stats import LAPSED, ran, waited
-from penstock.web.request import Asked, NotFound
+from penstock.operate.refusals import NotFound
+from penstock.web.request import Asked
 from penstock.web.verbs import Verbs
 
 MOST_PAIRS = 200
@@ -198,7 +199,7 @@ def _histogram(name: str, says: str, found: dict[Pair, Histogram]) -> Any:
 def _depths(counts: Sequence[Count]) -> Iterator[Any]:
     from prometheus_client.core import GaugeMetricFamily
 
-    ranked = sorted(counts, key=lambda each: (-each.total - each.failed, each.queue, each.task))
+    ranked = sorted(by_task(counts), key=lambda each: -each.total - each.failed)
     depth = GaugeMetricFamily(
         "penstock_queue_depth", "Jobs by where they stand.", labels=["queue", "task", "state"]
     )

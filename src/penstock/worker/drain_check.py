@@ -20,7 +20,7 @@ def anything_left(broker: Broker, worker: WorkerRow) -> bool:
 
 
 def _left(broker: Broker, worker: WorkerRow, count: Count) -> bool:
-    if count.task not in worker.tasks:
+    if count.app != worker.app or count.task not in worker.tasks:
         return False
     if worker.queues is not None and count.queue not in worker.queues:
         return False
@@ -29,7 +29,9 @@ def _left(broker: Broker, worker: WorkerRow, count: Count) -> bool:
     if not count.ready and not count.limited:
         return False
     # Ready, and yet not handed out: perhaps for workers with other tags, or with newer code.
-    wanted = Filter(task=(count.task,), queue=(count.queue,), state=(State.READY,))
+    wanted = Filter(
+        task=(count.task,), queue=(count.queue,), app=(count.app,), state=(State.READY,)
+    )
     return any(
         job.version <= worker.tasks[count.task]
         and worker.tags.issuperset(job.runs_on)

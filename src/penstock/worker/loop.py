@@ -161,6 +161,7 @@ class Worker:
         """This worker as the store knows it."""
         return WorkerRow(
             id=self.id,
+            app=self.app.name,
             tasks=self._tasks,
             tags=self._tags,
             queues=self.queues,

@@ -394,6 +394,7 @@ class Supervisor:
         vitals = child.slots.vitals
         return WorkerRow(
             id=child.id,
+            app=self.app.name,
             tasks=self.app.known_tasks(detached=False),
             tags=frozenset(self._config.tags),
             queues=self._config.queues,

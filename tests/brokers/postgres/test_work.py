@@ -92,13 +92,16 @@ def test_a_settle_is_not_kept_waiting_by_who_takes_an_expired_key_over(
         other.close()
 
 
-def test_counts_are_folded_though_jobs_come_one_by_one(postgres_broker, clock, sessions):
+def test_counts_are_folded_though_jobs_come_one_by_one(
+    postgres_broker, clock, sessions, monkeypatch
+):
+    monkeypatch.setattr("penstock.brokers.postgres.recovery.FOLD_SECONDS", 0.0)
     worker = a_worker()
     for _ in range(20):
         postgres_broker.enqueue([a_job(clock)])
         [job] = claim_for(postgres_broker, worker)
         settle_and_claim_for(postgres_broker, [(job, succeeded())], worker)
-    postgres_broker._folded_at = time.monotonic() - 60
+    postgres_broker.recover(by=worker.id)  # one that just came has nothing to fold
     postgres_broker.recover(by=worker.id)
 
     assert sessions.execute("select count(*) from penstock.tally").fetchone() == (0,)

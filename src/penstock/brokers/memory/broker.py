@@ -344,7 +344,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
     def count(self) -> list[Count]:
         with self._lock:
             now, rules = self.clock.now(), self._rules.all()
-            counts: dict[tuple[str, str], dict[str, int]] = {}
+            counts: dict[tuple[str, str, str], dict[str, int]] = {}
             limits = Limits(rules, self._store.use_of, self.clock.monotonic())
             for job in sorted(self._store.jobs.values(), key=lambda job: (job.queue, job.task)):
                 word = str(job.state)
@@ -357,9 +357,9 @@ class MemoryBroker(MemoryStaging, MemoryReading):
                         word = "limited"
                 elif job.state in {State.SUCCEEDED, State.CANCELLED}:
                     continue
-                row = counts.setdefault((job.queue, job.task), {})
+                row = counts.setdefault((job.queue, job.task, job.app), {})
                 row[word] = row.get(word, 0) + 1
-            return [Count(queue, task, **row) for (queue, task), row in sorted(counts.items())]
+            return [Count(*names[:2], app=names[2], **row) for names, row in sorted(counts.items())]
 
     def history(
         self,

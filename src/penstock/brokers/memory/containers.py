@@ -17,7 +17,8 @@ Place = tuple[float, str]
 
 def lane_of(job: Job[Any]) -> Lane:
     """The job's lane; the order in which it names its tags makes no difference."""
-    return Lane(job.queue, job.task, job.version, job.priority, tuple(sorted(job.runs_on)))
+    tags = tuple(sorted(job.runs_on))
+    return Lane(job.queue, job.task, job.version, job.priority, tags, job.app)
 
 
 def may_take(
@@ -29,7 +30,8 @@ def may_take(
 ) -> bool:
     """Whether this worker may be handed jobs of this lane now."""
     return (
-        (queues is None or lane.queue in queues)
+        lane.app == worker.app
+        and (queues is None or lane.queue in queues)
         and lane.version <= worker.tasks.get(lane.task, -1)
         and worker.tags.issuperset(lane.runs_on)
         and rule_over(rules, lane.queue, lane.task, now, lane.version) is None

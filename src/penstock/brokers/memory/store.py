@@ -376,6 +376,7 @@ class MemoryStore:
         if job is not None:
             fields |= {
                 "job": job.id,
+                "app": job.app,
                 "queue": job.queue,
                 "task": job.task,
                 "version": job.version,
@@ -418,6 +419,7 @@ def unpacked(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any]]:
                 version=lane.version,
                 priority=lane.priority,
                 runs_on=lane.runs_on,
+                app=lane.app,
             )
 
 
@@ -438,6 +440,7 @@ def as_new(job: Job[Any], now: float) -> Job[Any]:
         key=job.key,
         unique=job.unique,
         runs_on=job.runs_on,
+        app=job.app,
         tags=job.tags,
         search=job.search,
         expires_at=job.expires_at,

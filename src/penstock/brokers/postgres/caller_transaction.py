@@ -84,8 +84,8 @@ class PostgresJoin:
                     "`penstock migrate roles` shows what to grant. Nothing was written"
                 )
         notify = store.notify_in_transaction and not caller.hooked
-        said = yield JoinStatement(_SEND, self._payload(notify=notify))
-        answer: dict[str, Any] = msgspec.json.decode(said)
+        answer_text = yield JoinStatement(_SEND, self._payload(notify=notify))
+        answer: dict[str, Any] = msgspec.json.decode(answer_text)
         if refused := answer.get("refused"):
             raise self._refusal(refused, answer)
         with suppress(TypeError):  # a driver whose connections cannot be referred to weakly
@@ -179,10 +179,10 @@ class NotifyAfterCommit:
                     self._thread = None
                     return
                 lanes, self._lanes = self._lanes, set()
-            said = ",".join(map(str, lanes)) if len(lanes) <= 50 else ""
+            lane_names = ",".join(map(str, lanes)) if len(lanes) <= 50 else ""
             # Only a hint: whoever is not told looks for itself after a while.
             with suppress(PenstockError), self._store.lend() as connection:
-                connection.execute(_RING, (CHANNEL, said))
+                connection.execute(_RING, (CHANNEL, lane_names))
             time.sleep(RING_SECONDS)
 
     def close(self) -> None:

@@ -85,7 +85,7 @@ class ClaimRoundTrips:
         self.now = state.clock.now()
         self.looked = False
         self.bottom = False  # and from the bottom
-        self.said = False  # the worker's row was looked at
+        self.introduced = False  # the worker's row was looked at
         self.limited = False  # limits cover some of what there is
         self.ordered = False  # or an order per key
         self.guesses: list[int] = []
@@ -116,7 +116,7 @@ class ClaimRoundTrips:
         """Claim until there is enough, or nothing left."""
         while self.left > 0:
             offers = self._offers()
-            if not offers and self.said:
+            if not offers and self.introduced:
                 return
             if not offers and not self._declared(_RENEW_IDLE):
                 return
@@ -174,7 +174,14 @@ class ClaimRoundTrips:
         """What the worker's row is to say; None if it said so within this share of its lease."""
         worker, registered = self.worker, self.state.registered
         known, at = registered.get(worker.id, (None, 0.0))
-        same = known is not None and (known.tasks, known.tags, known.queues, known.lease) == (
+        same = known is not None and (
+            known.app,
+            known.tasks,
+            known.tags,
+            known.queues,
+            known.lease,
+        ) == (
+            worker.app,
             worker.tasks,
             worker.tags,
             worker.queues,
@@ -217,7 +224,7 @@ class ClaimRoundTrips:
     def _take_over(self, rows: Answer, offers: Sequence[PostgresLaneOffer]) -> None:
         known = {offer.hash: offer for offer in offers}
         taken: dict[int, tuple[int, int]] = {}
-        self.said = True
+        self.introduced = True
         for lane, *packed, job_rows, news in rows:
             if lane is not None:
                 offer = known[to_int(lane)]
@@ -233,7 +240,7 @@ class ClaimRoundTrips:
             elif news == b"unknown":
                 # Given up for dead, or never there: the next time it introduces itself.
                 self.state.registered.pop(self.worker.id, None)
-                self.said = False
+                self.introduced = False
                 return
             else:
                 self._hear((news or b"").decode())
@@ -290,7 +297,7 @@ class ClaimRoundTrips:
         bodies = split(*packed)
         lane, running, name, now = offer.lane, State.RUNNING, self.worker.id, self.now
         task, queue, version, priority = lane.task, lane.queue, lane.version, lane.priority
-        runs_on = lane.runs_on
+        runs_on, app = lane.runs_on, lane.app
         place = 0
         for index, count in enumerate(numbers):
             first = firsts[16 * index : 16 * index + 16]
@@ -307,6 +314,7 @@ class ClaimRoundTrips:
                     version=version,
                     priority=priority,
                     runs_on=runs_on,
+                    app=app,
                     state=running,
                     attempt=1,
                     enqueued_at=enqueued_at,

@@ -81,19 +81,19 @@ def condition(url: str, *, thorough: bool = False) -> StoreCondition:
 
 def _unseen(error: psycopg.Error) -> Trouble:
     """Why the server, the database or the schema does not let us look, and what to do about it."""
-    said = str(error).strip().split("\n")[0]
+    message = str(error).strip().split("\n")[0]
     if isinstance(error, errors.InsufficientPrivilege):
         return Trouble(
-            f"this login may not look at it: {said}",
+            f"this login may not look at it: {message}",
             "have the owner of schema penstock run what `penstock migrate roles --login NAME` "
             "prints",
         )
     # A refusal at the door has no code that libpq hands on, only the server's words.
     for words, remedy in _AT_THE_DOOR.items():
-        if words in said:
-            return Trouble(f"it lets nobody in like this: {said}", remedy)
+        if words in message:
+            return Trouble(f"it lets nobody in like this: {message}", remedy)
     return Trouble(
-        f"it does not answer: {said}",
+        f"it does not answer: {message}",
         "start it, or look at host, port, user and password of the URL",
     )
 

@@ -232,6 +232,7 @@ class PostgresIntake:
             new.append(
                 {
                     "hash": number,
+                    "app": lane.app,
                     "queue": lane.queue,
                     "task": lane.task,
                     "version": lane.version,

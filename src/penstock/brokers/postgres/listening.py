@@ -61,7 +61,7 @@ class Listener:
         self._echo = ""
         self._began = threading.Event()
         self._rang = False
-        self.told: Callable[[News], None] = lambda _: None  # hears what is said about lanes
+        self.on_lanes: Callable[[News], None] = lambda _: None  # lanes that others announced
         self.workers: Collection[str] = ()  # of this process: who is told of a rule, and says so
         self._owes = False
         _listeners.add(self)
@@ -98,7 +98,7 @@ class Listener:
             self._wake, self._stop = os.pipe()
             self._thread = threading.Thread(target=self._run, name="penstock-listen", daemon=True)
             self._thread.start()
-        self._began.wait(timeout=_LONGEST_PAUSE)  # what is said from now on is heard
+        self._began.wait(timeout=_LONGEST_PAUSE)  # what is announced from now on is heard
 
     def wait(
         self,
@@ -194,7 +194,7 @@ class Listener:
         self._wake, self._stop = -1, -1
 
     def _missed(self) -> None:
-        """Something may have been said meanwhile, about jobs or about rules."""
+        """Something may have been announced meanwhile, about jobs or about rules."""
         self.heard += 1
         self.ring()
 
@@ -225,28 +225,28 @@ class Listener:
         while (notice := connection.pgconn.notifies()) is not None:
             self._hear(notice.extra.decode("utf-8", "replace"))
 
-    def _hear(self, said: str) -> None:
-        if said == self._echo:
+    def _hear(self, payload: str) -> None:
+        if payload == self._echo:
             self.hears = True
-        elif said == "rules":
+        elif payload == "rules":
             self._missed()
             self._owes = True
-        elif not said.startswith("echo"):
-            self._tell(said)
+        elif not payload.startswith("echo"):
+            self._tell(payload)
 
     def _say_so(self, connection: Connection) -> None:
         """Whoever set the rule waits for this: from now on nothing starts here that it covers."""
         names = list(self.workers)
         for first in range(0, len(names), _NAMES_AT_ONCE):
-            said = ",".join(names[first : first + _NAMES_AT_ONCE])
-            connection.execute(sql.tell_heard.encode(), (said,))
+            payload = ",".join(names[first : first + _NAMES_AT_ONCE])
+            connection.execute(sql.tell_heard.encode(), (payload,))
 
-    def _tell(self, said: str) -> None:
+    def _tell(self, payload: str) -> None:
         try:
-            news: News = frozenset(map(_lane_number, said.split(","))) if said else None
+            news: News = frozenset(map(_lane_number, payload.split(","))) if payload else None
         except ValueError:
             news = None
-        self.told(news)
+        self.on_lanes(news)
         for box in list(self._waiting.values()):
             _put(box, news)
 
@@ -273,13 +273,13 @@ class Listener:
 
 
 def await_heard(connection: Connection, waiting: set[str], heard: list[str]) -> None:
-    """Until all of these workers said that they heard, or a while has passed; leaves the others."""
+    """Wait a while until all of these workers have answered; `waiting` keeps the others."""
     until = time.monotonic() + _HEARD_SECONDS
     while True:
         while (notice := connection.pgconn.notifies()) is not None:
             heard.append(notice.extra.decode("utf-8", "replace"))
-        for said in heard:
-            waiting.difference_update(said.split(","))
+        for payload in heard:
+            waiting.difference_update(payload.split(","))
         heard.clear()
         left = until - time.monotonic()
         if not waiting or left <= 0:

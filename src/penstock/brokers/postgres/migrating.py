@@ -85,9 +85,9 @@ def migrate(
     except errors.InsufficientPrivilege as error:
         raise Refused(_no_right(read_meta(connection), where, plan)) from error
     except (errors.DuplicateTable, errors.DuplicateObject, errors.DuplicateFunction) as error:
-        said = str(error).strip().split("\n")[0]
+        message = str(error).strip().split("\n")[0]
         raise Refused(
-            f"the schema penstock in {where} holds something that is not Penstock's ({said}); "
+            f"the schema penstock in {where} holds something that is not Penstock's ({message}); "
             "nothing was changed: rename or drop it, or name another database with --url"
         ) from error
     finally:

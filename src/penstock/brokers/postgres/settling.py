@@ -109,7 +109,7 @@ class PostgresSettlements(Settlements[PostgresStore]):
     def _apply_once(
         self, change: Change, connection: Connection, pairs: Sequence[Settlement]
     ) -> list[bool]:
-        """Each job once: told twice, the first stands, whatever it said."""
+        """Settle each job once: of two outcomes for one attempt, the first counts."""
         first: dict[tuple[str, int, float | None], int] = {}
         for index, (job, _) in enumerate(pairs):
             first.setdefault((job.id, job.attempt, job.claimed_at), index)

@@ -135,7 +135,7 @@ class PostgresStore:
         self._rang_at = 0.0
         self.claimable = PostgresClaimableLanes()
         self.listener = Listener(self)
-        self.listener.told = self.claimable.hear
+        self.listener.on_lanes = self.claimable.hear
         self.traits = Traits(
             name="PostgreSQL",
             capabilities=frozenset({"joins", "joins later", "begins", "roles"}),
@@ -315,7 +315,7 @@ class PostgresStore:
         runs_on = tuple(row["runs_on"].split(",")) if row["runs_on"] else ()
         names = (row["queue"], row["task"], row["version"], row["priority"])
         self.searched[number] = row["search"]
-        self.lanes[number] = Lane(*names, runs_on)
+        self.lanes[number] = Lane(*names, runs_on, row["app"])
 
     def rules_changed(self, *, stop: bool) -> None:
         with self.lend() as connection, self.listener.heard_rules():
@@ -367,8 +367,10 @@ class PostgresStore:
             return
         self._rang_at = now
         numbers = list(dict.fromkeys(lanes))
-        said = ",".join(map(str, numbers)) if len(numbers) <= 50 else ""
-        connection.ring(f"set local synchronous_commit = off; notify {CHANNEL}, '{said}'".encode())
+        payload = ",".join(map(str, numbers)) if len(numbers) <= 50 else ""
+        connection.ring(
+            f"set local synchronous_commit = off; notify {CHANNEL}, '{payload}'".encode()
+        )
 
     def close_connections(self) -> None:
         _stores.discard(self)
@@ -402,10 +404,10 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
     options = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
     flags = {"pooler": False, "notify_in_transaction": True}
     for name, default in flags.items():
-        said = options.pop(name, str(default)).lower()
-        if said not in {"true", "false", "1", "0"}:
-            raise Refused(f"{mask(url)}: {name}={said}: true or false")
-        flags[name] = said in {"true", "1"}
+        value = options.pop(name, str(default)).lower()
+        if value not in {"true", "false", "1", "0"}:
+            raise Refused(f"{mask(url)}: {name}={value}: true or false")
+        flags[name] = value in {"true", "1"}
     defaults = {
         "connect_timeout": str(CONNECT_SECONDS),
         "application_name": "penstock",

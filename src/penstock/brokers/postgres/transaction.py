@@ -71,11 +71,11 @@ class PostgresTransaction:
         return accepted
 
     def broken_by(self, error: BaseException) -> bool:
-        said = [each for each in (error, error.__cause__) if isinstance(each, psycopg.Error)]
-        if not said:
+        causes = [cause for cause in (error, error.__cause__) if isinstance(cause, psycopg.Error)]
+        if not causes:
             return False
         standby = self._own.pgconn.parameter_status(b"in_hot_standby") == b"on"
-        return self._own.closed or standby or any(isinstance(each, FULL) for each in said)
+        return self._own.closed or standby or any(isinstance(cause, FULL) for cause in causes)
 
     def rollback(self) -> None:
         with suppress(psycopg.Error):

@@ -218,7 +218,7 @@ class SqliteClaims:
         tally[offer.hash, State.RUNNING, 0] += len(ids)
         lane, running, name = offer.lane, State.RUNNING, worker.id
         task, queue, version, priority = lane.task, lane.queue, lane.version, lane.priority
-        runs_on = lane.runs_on
+        runs_on, app = lane.runs_on, lane.app
         jobs: list[Job[Any]] = []
         place = 0
         for prefix, first_offset, enqueued_at, count in names:
@@ -232,6 +232,7 @@ class SqliteClaims:
                     version=version,
                     priority=priority,
                     runs_on=runs_on,
+                    app=app,
                     state=running,
                     attempt=1,
                     enqueued_at=enqueued_at,

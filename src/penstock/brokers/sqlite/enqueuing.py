@@ -132,8 +132,9 @@ class SqliteIntake:
             known = None if row is None else names_of(row["search"])
             every = searched if known is None else known & searched
             if every != known:
-                names = (lane.queue, lane.task, lane.version, lane.priority, ",".join(lane.runs_on))
-                db.execute(sql.put_lane, (number, *names, ",".join(sorted(every))))
+                names = (lane.app, lane.queue, lane.task, lane.version, lane.priority)
+                tags, indexed = ",".join(lane.runs_on), ",".join(sorted(every))
+                db.execute(sql.put_lane, (number, *names, tags, indexed))
         return numbers
 
     def oldest_id(self, db: Db, now: float) -> float:
@@ -197,7 +198,7 @@ class SqliteIntake:
         db, raw = change.db, to_bytes(flow.id)
         if db.execute(sql.lock_flow, (raw,)).fetchone() is None:
             db.executemany(sql.put_found, [(key, raw) for key in found_keys(flow)])
-            change.flow_says(raw, queued(flow))
+            change.flow_event(raw, queued(flow))
         db.execute(
             sql.put_flow,
             {

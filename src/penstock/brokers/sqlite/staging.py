@@ -109,6 +109,6 @@ def _single_rows(
     singles: Sequence[Job[Any]], lanes: Mapping[Lane, int]
 ) -> Iterator[dict[str, Any]]:
     for job in singles:
-        bare = msgspec.structs.replace(job, app=None, given=None)
+        bare = msgspec.structs.replace(job, owner=None, given=None)
         row = {"id": to_bytes(job.id), "lane": lanes[job.lane], "jobs": 1, "lengths": None}
         yield {**row, "bodies": _encode(bare)}

@@ -383,6 +383,7 @@ class SqliteStore:
                 row["version"],
                 row["priority"],
                 tuple(row["runs_on"].split(",")) if row["runs_on"] else (),
+                row["app"],
             )
         return self.lanes[number]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.brokers.tables import flow_needs
 from penstock.brokers.tables.db import Db, TableStore
@@ -17,8 +17,33 @@ from penstock.brokers.tables.rows import text_of
 from penstock.enqueue.ids import to_bytes
 from penstock.job import Job, Outcome, State
 
-_EVENT_WIDTH = 21
 _SUCCESS_WIDTH = 9
+
+
+class EventRow(NamedTuple):
+    """A row of history as the statement `event` takes it, but for successes out of parcels."""
+
+    kind: str
+    at: float
+    job: bytes | None = None  # or the flow, of the kind "flow"
+    lane: int | None = None
+    attempt: int | None = None
+    failures: int = 0
+    lapses: int = 0
+    repeats: int = 0
+    state: State | None = None
+    reason: str | None = None
+    key: str | None = None
+    enqueued_at: float | None = None
+    run_at: float | None = None
+    started_at: float | None = None
+    worker: str | None = None
+    tags: str | None = None
+    error: str | None = None
+    body: bytes | None = None
+    result: bytes | None = None
+    data: bytes | None = None
+    keep_until: float | None = None
 
 
 class Change:
@@ -35,7 +60,7 @@ class Change:
         self.db = db
         self.now = now
         self.tally: Counter[tuple[int, State, int]] = Counter()
-        self.events: list[Any] = []  # parameters of `event`, row after row
+        self.events: list[Any] = []  # the fields of `EventRow`s, row after row
         self.successes: list[Any] = []  # and of succeed.sql: the hot path binds half as many
         self.moved: list[dict[str, Any]] = []  # rows of jobs, as `settle` takes them
         self.rows: list[dict[str, Any]] = []  # new ones, for `enqueue`
@@ -93,18 +118,30 @@ class Change:
     def happened(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
         """One of the rarer events: who asked for what, how far a job got."""
         if job is None:
-            self.events += (kind, self.now, *(None,) * 3, 0, 0, 0, *(None,) * 11, data, None)
+            self.events += EventRow(kind, self.now, data=data)
         else:
-            self.events += (
-                *(kind, self.now, to_bytes(job.id), lane, job.attempt),
-                *(job.failures, job.lapses, job.repeats, job.state, job.reason, job.key),
-                *(job.enqueued_at, job.run_at, None, job.worker, text_of(job.tags)),
-                *(None, None, None, data, None),
+            self.events += EventRow(
+                kind,
+                self.now,
+                job=to_bytes(job.id),
+                lane=lane,
+                attempt=job.attempt,
+                failures=job.failures,
+                lapses=job.lapses,
+                repeats=job.repeats,
+                state=job.state,
+                reason=job.reason,
+                key=job.key,
+                enqueued_at=job.enqueued_at,
+                run_at=job.run_at,
+                worker=job.worker,
+                tags=text_of(job.tags),
+                data=data,
             )
 
-    def flow_says(self, flow: bytes, data: bytes) -> None:
+    def flow_event(self, flow: bytes, data: bytes) -> None:
         """An event of a flow as a whole."""
-        self.events += ("flow", self.now, flow, None, None, 0, 0, 0, *(None,) * 11, data, None)
+        self.events += EventRow("flow", self.now, job=flow, data=data)
 
     def write_places(self) -> None:
         """Write where jobs are, so that it can be read."""
@@ -133,7 +170,7 @@ class Change:
             db.insert(sql.succeed, _SUCCESS_WIDTH, self.successes)
             self.successes.clear()
         if self.events:
-            db.insert(sql.event, _EVENT_WIDTH, self.events)
+            db.insert(sql.event, len(EventRow._fields), self.events)
             self.events.clear()
         counts = [(*place, jobs) for place, jobs in self.tally.items() if jobs]
         self.readied = self.readied or any(

@@ -55,10 +55,11 @@ class Newest:
 
     def _sources(self, filter: Filter, older: Below) -> Iterator[Iterator[_Place]]:
         lanes: list[Row] = []
-        if filter.task or filter.queue or filter.args:
+        by_lane = bool(filter.task or filter.queue or filter.app)
+        if by_lane or filter.args:
             rows = self._db.execute(self._store.sql.lanes)
             lanes = [row for row in rows if _could_hold(filter, row)]
-        numbers = [row["hash"] for row in lanes] if filter.task or filter.queue else None
+        numbers = [row["hash"] for row in lanes] if by_lane else None
         waits = bool(filter.due) and "now" not in filter.due
         if waits:
             later = self._with_later(filter.read_at)
@@ -220,8 +221,10 @@ def _leading(filter: Filter) -> dict[str, Any]:
 
 
 def _could_hold(filter: Filter, lane: Row) -> bool:
-    return (not filter.task or lane["task"] in filter.task) and (
-        not filter.queue or lane["queue"] in filter.queue
+    return (
+        (not filter.task or lane["task"] in filter.task)
+        and (not filter.queue or lane["queue"] in filter.queue)
+        and (not filter.app or lane["app"] in filter.app)
     )
 
 

@@ -94,8 +94,8 @@ def _tell_ended(change: Change, flows: Sequence[bytes]) -> None:
     for flow, row in zip(flows, found, strict=True):
         if row is not None:
             find = find_in(row["find"])
-            says = event_of("ended", row["jobs"], row["name"], find, bad=row["bad"])
-            change.flow_says(flow, says)
+            flow_data = event_of("ended", row["jobs"], row["name"], find, bad=row["bad"])
+            change.flow_event(flow, flow_data)
 
 
 def give_up(change: Change) -> None:

@@ -117,16 +117,16 @@ class JobActions:
 
     def cancel_rows(self, change: Change, rows: Mapping[bytes, Row]) -> dict[bytes, Touched]:
         touched: dict[bytes, Touched] = {}
-        told: list[tuple[bytes]] = []
+        running: list[tuple[bytes]] = []
         for raw, row in rows.items():
             job = job_of(self.store.lane(change.db, row["lane"]), row)
             if job.state is State.RUNNING:
-                told.append((raw,))
+                running.append((raw,))
                 touched[raw] = job, row["lane"]
             elif job.state not in ENDED:
                 touched[raw] = cancel_row(change, row, "cancelled"), row["lane"]
-        if told:
-            change.db.executemany(self.store.sql.ask_cancel, told)
+        if running:
+            change.db.executemany(self.store.sql.ask_cancel, running)
         return touched
 
     def _retry(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:

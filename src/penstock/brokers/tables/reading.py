@@ -73,14 +73,15 @@ class Looks(Generic[StoreT]):
     def count(self) -> list[Count]:
         now = self.clock.now()
         # Plain lists, for there may be ten thousand queues and a dashboard that looks every second.
-        places: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(PLACES))
+        places: defaultdict[tuple[str, str, str], list[int]]
+        places = defaultdict(lambda: [0] * len(PLACES))
         with self.store.reading() as db:
             rules = rules_in_force(self.store, db, now)
             kept_back = covered_by(rules, now)
             due: Counter[int] = Counter()
             for row in db.execute(self.store.sql.count).fetchall():
                 lane, state, jobs = self.store.lane(db, row["lane"]), row["state"], row["jobs"]
-                place = places[lane.queue, lane.task]
+                place = places[lane.queue, lane.task, lane.app]
                 if state != State.READY:
                     if state in _PLACE:
                         place[_PLACE[state]] += jobs
@@ -93,11 +94,15 @@ class Looks(Generic[StoreT]):
                     due[row["lane"]] += jobs - later
             standing = LimitStanding(self.store, db, now, rules)
             for lane, paused, limited, ready in standing.sort(due):
-                place = places[lane.queue, lane.task]
+                place = places[lane.queue, lane.task, lane.app]
                 place[_PAUSED] += paused
                 place[_LIMITED] += limited
                 place[_READY] += ready
-        return [Count(*names, *place) for names, place in sorted(places.items()) if any(place)]
+        return [
+            Count(queue, task, *place, app=app)
+            for (queue, task, app), place in sorted(places.items())
+            if any(place)
+        ]
 
     def _later(self, db: Db, row: Row, now: float) -> int:
         """How many of a tally's ready jobs are not due yet; those of this minute are counted."""
@@ -143,6 +148,7 @@ class Looks(Generic[StoreT]):
             job=None if row["job"] is None else from_bytes(row["job"]),
             queue=queue_in(row["data"]) if row["kind"] == "gauge" else lane and lane.queue,
             task=lane and lane.task,
+            app=lane and lane.app,
             version=lane and lane.version,
             priority=lane and lane.priority,
             attempt=row["attempt"],

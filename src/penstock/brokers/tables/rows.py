@@ -88,6 +88,7 @@ def packed_jobs(
             version=lane.version,
             priority=lane.priority,
             runs_on=lane.runs_on,
+            app=lane.app,
             enqueued_at=time_of(job_id) or 0.0,
             **rest,
         )
@@ -132,6 +133,7 @@ def job_of(lane: Lane, row: Row) -> Job[Any]:
         key=row["key"],
         unique=unique,
         runs_on=lane.runs_on,
+        app=lane.app,
         tags=tags or {},
         search=search or {},
         expires_at=row["expires_at"],
@@ -163,6 +165,7 @@ def succeeded_job(lane: Lane, row: Row) -> Job[Any]:
         run_at=row["run_at"],
         key=row["key"],
         runs_on=lane.runs_on,
+        app=lane.app,
         tags=names_in(row["tags"]) or {},
         state=State.SUCCEEDED,
         attempt=row["attempt"],

@@ -86,8 +86,8 @@ class ScheduleRows(Generic[StoreT]):
         change = Change(self.store, db, now)
         for decision in decisions:
             if decision.cancels is not None:
-                said = {"author": f"schedule {schedule.name}", "reason": "overlap"}
-                data = msgspec.json.encode(said)
+                author_and_reason = {"author": f"schedule {schedule.name}", "reason": "overlap"}
+                data = msgspec.json.encode(author_and_reason)
                 for job, lane in self._jobs.cancel(change, [to_bytes(decision.cancels)]).values():
                     change.happened("cancel", data, job, lane)
                 change.finish()

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.broker.settlement import leaves_history, settled
 from penstock.broker.views import Note
-from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.change import Change, EventRow
 from penstock.brokers.tables.db import Db, Row, TableStore, durable
 from penstock.brokers.tables.flow_needs import lock_flows, place_of, spawned_places
 from penstock.brokers.tables.rows import (
@@ -266,30 +266,29 @@ def noted(note: Note) -> bytes:
 
 def _attempt(
     change: Change, before: Job[Any], after: Job[Any], outcome: Outcome, held: tuple[int, str]
-) -> tuple[Any, ...]:
-    """The history row of an attempt, as `event` takes it."""
+) -> EventRow:
+    """The history row of an attempt."""
     lane, worker = held
     kept = after.state in ENDED and outcome.keep
-    return (
+    return EventRow(
         "attempt",
         change.now if outcome.ended_at is None else outcome.ended_at,
-        to_bytes(before.id),
-        lane,
-        before.attempt,
-        after.failures,
-        after.lapses,
-        after.repeats,
-        after.state,
-        after.reason,
-        before.key,
-        before.enqueued_at,
-        before.run_at,
-        before.claimed_at if outcome.started_at is None else outcome.started_at,
-        worker,
-        text_of(before.tags),
-        outcome.error,
-        redact(before.body) if kept else None,
-        outcome.result if kept else None,
-        None,
-        after.keep_until if kept else None,
+        job=to_bytes(before.id),
+        lane=lane,
+        attempt=before.attempt,
+        failures=after.failures,
+        lapses=after.lapses,
+        repeats=after.repeats,
+        state=after.state,
+        reason=after.reason,
+        key=before.key,
+        enqueued_at=before.enqueued_at,
+        run_at=before.run_at,
+        started_at=before.claimed_at if outcome.started_at is None else outcome.started_at,
+        worker=worker,
+        tags=text_of(before.tags),
+        error=outcome.error,
+        body=redact(before.body) if kept else None,
+        result=outcome.result if kept else None,
+        keep_until=after.keep_until if kept else None,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.change import Change, EventRow
 from penstock.brokers.tables.db import TableStore
 from penstock.brokers.tables.job_actions import JobActions
 from penstock.brokers.tables.rows import job_of, text_of
@@ -29,8 +29,8 @@ class Signals:
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         wanted = {"tag": TAG, "name": check_signal(name), "task": WAIT_TASK}
-        says = told(name, author, reason)
-        data = msgspec.json.encode(says)
+        event_data = told(name, author, reason)
+        data = msgspec.json.encode(event_data)
         ended: list[str] = []
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
@@ -43,7 +43,7 @@ class Signals:
                     )
                     ended.append(job.id)
             if ended:
-                sent = msgspec.json.encode({**says, "jobs": len(ended)})
+                sent = msgspec.json.encode({**event_data, "jobs": len(ended)})
                 change.happened("signal", sent, None, None)
             change.finish()
         change.after_commit()
@@ -55,9 +55,21 @@ class Signals:
         change.deleted.append((raw,))
         change.tally[lane, State.WAITING, 0] -= 1
         change.member_ended(job.body, good=True)
-        change.events += (
-            *("attempt", change.now, raw, lane, job.attempt),
-            *(job.failures, job.lapses, job.repeats, job.state, None, job.key),
-            *(job.enqueued_at, job.run_at, None, None, text_of(job.tags)),
-            *(None, redact(job.body), job.result, data, None),
+        change.events += EventRow(
+            "attempt",
+            change.now,
+            job=raw,
+            lane=lane,
+            attempt=job.attempt,
+            failures=job.failures,
+            lapses=job.lapses,
+            repeats=job.repeats,
+            state=job.state,
+            key=job.key,
+            enqueued_at=job.enqueued_at,
+            run_at=job.run_at,
+            tags=text_of(job.tags),
+            body=redact(job.body),
+            result=job.result,
+            data=data,
         )

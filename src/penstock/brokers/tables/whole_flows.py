@@ -85,11 +85,11 @@ class WholeFlows:
             touched = self._actions[action](change, raw)
             flow_data = event_of(action, row["jobs"], row["name"], find_in(row["find"]), **asked)
             if touched and action == "cancel":
-                change.flow_says(raw, flow_data)  # before the flow ends because of it
+                change.flow_event(raw, flow_data)  # before the flow ends because of it
             for job, lane in touched.values():
                 change.happened(action, data, job, lane)
             if action == "delete" or (touched and action == "retry"):
-                change.flow_says(raw, flow_data)
+                change.flow_event(raw, flow_data)
             change.finish()
         if touched:
             self.store.forget_claimable()

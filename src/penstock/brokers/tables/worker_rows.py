@@ -68,7 +68,8 @@ def cancel_row(change: Change, row: Row, reason: str) -> Job[Any]:
 def can_run(worker: WorkerRow, queues: Collection[str] | None, lane: Lane) -> bool:
     """Whether the worker declared what this lane needs."""
     return (
-        (queues is None or lane.queue in queues)
+        lane.app == worker.app
+        and (queues is None or lane.queue in queues)
         and lane.version <= worker.tasks.get(lane.task, -1)
         and all(tag in worker.tags for tag in lane.runs_on)
     )

@@ -30,6 +30,7 @@ BYTES_HELD = 64 << 20  # of rows that wait for their group to be full; wide ones
 # Of the others nearly every value is another one, and a dictionary of them is made for nothing.
 _REPEATED = (
     "shard",
+    "app",
     "queue",
     "task",
     "state",

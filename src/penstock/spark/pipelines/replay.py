@@ -33,6 +33,7 @@ _AT_ONCE = 1000
 _NAMED = 1000
 _NEEDED = (
     "job",
+    "app",
     "queue",
     "task",
     "version",
@@ -114,6 +115,7 @@ class Origin(msgspec.Struct, kw_only=True):
 
     job: str
     task: str
+    app: str | None = None
     queue: str = "default"
     version: int = 1
     priority: int = 0
@@ -152,7 +154,8 @@ def again(origin: Origin, name: str) -> Job[Any]:
         "headers": {**headers, ORIGIN: origin.job, NAME: name},
     }
     return Job(
-        id=derived_id("replay", name, origin.job),
+        app=origin.app or "",
+        id=derived_id("replay", name, origin.job, bucket=origin.key),
         task=origin.task,
         queue=origin.queue,
         version=origin.version,

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.app.app import App
+from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.filter import argument_text
-from penstock.enqueue.codec import LARGEST_BODY, ArgumentCodec, add_options
-from penstock.enqueue.ids import Ids
+from penstock.enqueue.codec import ArgumentCodec, add_options
+from penstock.enqueue.ids import Ids, bucket_by
 from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
 from penstock.job import Job, Lane, Parcel, cut
@@ -23,6 +24,7 @@ from penstock.spark.row_ids import row_id
 from penstock.spark.sink.columns import Layout, task_of
 from penstock.spark.sink.options import ALONE, SinkOptions
 from penstock.spark.sink.values import Faults, seconds_of, values_of
+from penstock.spark.store_choice import named_app
 from penstock.task.options import check_name, check_priority, check_tags, check_task, check_text
 from penstock.task.task import Task
 
@@ -77,7 +79,7 @@ def _recipe_of(
     queue = queue or chosen.queue
     priority = chosen.priority if priority is None else priority
     return Recipe(
-        Lane(queue, task.name, task.version, priority, task.runs_on),
+        Lane(queue, task.name, task.version, priority, task.runs_on, task.app_name),
         msgspec.json.encode(chosen.body),
         task.codec,
         dict(chosen.tags),
@@ -200,15 +202,19 @@ class Maker:
         if priority is not None:
             check_priority(priority)
         if self._app is None:
-            return Recipe(Lane(queue or "default", name, options.version or 1, priority or 0))
+            lane = Lane(queue or "default", name, options.version or 1, priority or 0)
+            app_name = named_app() if options.app_name is None else options.app_name
+            return Recipe(msgspec.structs.replace(lane, app=app_name))
         return _recipe_of(task_of(self._app, name), queue, priority)
 
     def _check(self, bodies: list[bytes], recipes: Sequence[Recipe], faults: Faults) -> None:
         """Look at each row that may not be a call of its task, as the worker will."""
-        if bodies and max(map(len, bodies)) > LARGEST_BODY:
+        if bodies and max(map(len, bodies)) > MOST_BODY_BYTES:
             for row, body in enumerate(bodies):
-                if len(body) > LARGEST_BODY:
-                    fault = f"the arguments take {len(body):,} bytes, the limit is {LARGEST_BODY:,}"
+                if len(body) > MOST_BODY_BYTES:
+                    fault = (
+                        f"the arguments take {len(body):,} bytes, the limit is {MOST_BODY_BYTES:,}"
+                    )
                     faults.setdefault(row, fault)
         if not self._layout.unchecked:
             return
@@ -261,14 +267,19 @@ class Maker:
         tags = {**recipe.tags, **check_tags(dict(about.get("tags") or ()))}
         found: Any = msgspec.json.decode(body)["args"] if recipe.search else None
         searched = {path: argument_text(found, path) for path in recipe.search}
+        if "id" in about:
+            id = row_id(lane.task, about["id"], key=key, unique=unique, app=lane.app)
+        else:
+            id = self._ids.first(bucket_by(unique, key))
         return Job(
             task=lane.task,
             body=add_options(body, recipe.options),
-            id=row_id(lane.task, about["id"]) if "id" in about else self._ids.first(),
+            id=id,
             queue=lane.queue,
             version=lane.version,
             priority=lane.priority,
             runs_on=lane.runs_on,
+            app=lane.app,
             run_at=about.get("at"),
             key=key,
             unique=None if unique is None else self._options.unique(unique),
@@ -301,7 +312,7 @@ class Maker:
     def _fault_alone(self, recipe: Recipe, line: bytes) -> str | None:
         """What is wrong with a row, as the only one of a job."""
         if len(line) > _ROWS_BYTES:
-            return f"the row takes {len(line):,} bytes, the limit of a job is {LARGEST_BODY:,}"
+            return f"the row takes {len(line):,} bytes, the limit of a job is {MOST_BODY_BYTES:,}"
         if recipe.codec is not None:
             try:
                 recipe.codec.read(self._body([line]))
@@ -323,7 +334,7 @@ class Maker:
         return b'{"args":{%b:[%b]}}' % (name, b",".join(lines))
 
 
-_ROWS_BYTES = LARGEST_BODY - 1024  # for the argument's name, and options
+_ROWS_BYTES = MOST_BODY_BYTES - 1024  # for the argument's name, and options
 
 
 def _nulls(column: Any) -> list[int]:

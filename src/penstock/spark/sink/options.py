@@ -19,8 +19,9 @@ from penstock.task.options import check_name, check_priority, check_task, check_
 ROLES = ("args", "at", "id", "key", "priority", "queue", "tags", "task", "unique")
 ALONE = frozenset({"at", "id", "key", "tags", "unique"})  # these make a job travel alone
 _PLAIN = (
-    *("app", "arguments", "priority", "profile", "queue", "recipe", "rejects", "rows_argument"),
-    *("rows_per_job", "task", "unique_for", "unique_until", "url", "version", "write"),
+    *("app", "app_name", "arguments", "priority", "profile", "queue", "recipe", "rejects"),
+    *("rows_argument", "rows_per_job", "task", "unique_for", "unique_until", "url", "version"),
+    "write",
 )
 _SPARKS = frozenset({"checkpointlocation", "path", "table"})  # Spark's own; not for us
 
@@ -30,6 +31,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     columns: Mapping[str, str] = {}  # role -> column
     app: str | None = None
+    app_name: str | None = None  # without `app`: the program that runs the jobs
     task: str | None = None
     queue: str | None = None
     priority: int | None = None
@@ -68,7 +70,7 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
 
 def _checked(options: Mapping[str, str]) -> dict[str, Any]:
     checked: dict[str, Any] = dict(options)
-    for name, check in (("task", check_task), ("queue", check_name)):
+    for name, check in (("task", check_task), ("queue", check_name), ("app_name", check_name)):
         if name in options:
             check(name, options[name])
     for name in ("priority", "version", "rows_per_job"):
@@ -106,8 +108,8 @@ def _check_together(checked: Mapping[str, Any], columns: Mapping[str, str]) -> N
         check_unique("any", checked.get("unique_until", "ended"), checked.get("unique_for"))
     elif "unique_until" in checked or "unique_for" in checked:
         raise Refused("unique_until and unique_for go with unique_column; give that, too")
-    if "app" in checked and "version" in checked:
-        raise Refused("the version is the task's own where the app is given; leave out version")
+    if "app" in checked and (told := sorted({"version", "app_name"} & checked.keys())):
+        raise Refused(f"the {told[0]} is the task's own where the app is given: leave it out")
 
 
 def _whole(name: str, text: str) -> int:

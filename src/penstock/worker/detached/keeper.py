@@ -229,6 +229,7 @@ class Keeper:
     def _row(self, app: App) -> WorkerRow:
         return WorkerRow(
             id=self._config.worker,
+            app=app.name,
             tags=frozenset(self._config.tags),
             queues=(),
             host=self._run.host,

@@ -356,6 +356,7 @@ class Launcher(threading.Thread):
     def _row(self, id: str | None = None) -> WorkerRow:
         return WorkerRow(
             id=id or self._spare,
+            app=self._app.name,
             tasks=self._app.known_tasks(detached=True) if id is None else {},
             tags=self._tags,
             queues=self._queues if id is None else (),

@@ -76,6 +76,7 @@ def _claimed(app: App, job: Job[Any], worker: str) -> Job[Any]:
     broker = app.broker
     row = WorkerRow(
         id=worker,
+        app=job.app,
         tasks={job.task: job.version},
         tags=frozenset(job.runs_on),
         queues=(job.queue,),

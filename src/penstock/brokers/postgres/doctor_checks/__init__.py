@@ -46,9 +46,9 @@ def take(
         seen.extend(found(look))
     except errors.InsufficientPrivilege as error:
         user = look.connection.info.user
-        said = str(error).strip().split("\n")[0]
+        message = str(error).strip().split("\n")[0]
         seen.append(
-            Fact(name, f"not looked at: {said}", f"grant pg_monitor to {user}, or be the owner")
+            Fact(name, f"not looked at: {message}", f"grant pg_monitor to {user}, or be the owner")
         )
     except psycopg.Error as error:
         seen.append(Fact(name, f"not looked at: {str(error).strip().split(chr(10))[0]}"))

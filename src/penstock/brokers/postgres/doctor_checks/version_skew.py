@@ -81,12 +81,12 @@ def releases(look: DoctorCheck) -> Found:
         alive[row["penstock"] or "unknown"].append(f"{row['id']} ({row['host']}, pid {row['pid']})")
     if not set(alive) - {look.plan.release}:
         return
-    said = "; ".join(
+    releases = "; ".join(
         f"{by}: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
         for by, names in sorted(alive.items(), key=lambda item: age_order(item[0]))
     )
     yield Trouble(
-        f"workers of other releases than {look.plan.release} are alive: {said}",
+        f"workers of other releases than {look.plan.release} are alive: {releases}",
         "go on with the rollout; a job may meet either of them until it is done",
         grave=False,
         name="releases",

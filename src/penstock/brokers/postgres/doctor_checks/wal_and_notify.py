@@ -68,12 +68,12 @@ def echo(look: DoctorCheck) -> Found:
     if look.pooled:
         yield Fact("notifications", "a pooler is in between, as the URL says: workers poll")
         return
-    said = f"echo {uuid.uuid4()}"
+    echo = f"echo {uuid.uuid4()}"
     with psycopg.connect(look.conninfo, autocommit=True, prepare_threshold=None) as connection:
         connection.execute(sql.look_listen.encode())
-        connection.execute(sql.look_notify.encode(), (said,))
+        connection.execute(sql.look_notify.encode(), (echo,))
         for notice in connection.notifies(timeout=_ECHO_SECONDS, stop_after=1):
-            if notice.payload == said:
+            if notice.payload == echo:
                 yield Fact("notifications", "heard: workers are woken up")
                 return
     yield Trouble(

@@ -123,21 +123,31 @@ begin
 end
 $$;
 
--- An id as callers make them: milliseconds, the fraction of one, 50 random bits, 12 that are 0.
-create or replace function penstock.new_id(p_now double precision) returns uuid
+-- The bucket of all jobs that this text decides for, as bucket_for in ids.py: ten bits of its hash.
+create or replace function penstock.bucket_for(p_text text) returns integer
+language sql immutable strict
+as $$
+    select (get_byte(h.hash, 0) << 2) | (get_byte(h.hash, 1) >> 6)
+      from (select sha256(convert_to(p_text, 'UTF8'))) as h (hash)
+$$;
+
+-- An id as callers make them: milliseconds, the fraction of one, the bucket (any, where no text
+-- decides), 40 random bits, 12 that are 0.
+create or replace function penstock.new_id(p_now double precision, p_decides text) returns uuid
 language sql volatile
 as $$
     select (
         lpad(to_hex(floor(p_now * 1000)::bigint), 12, '0')
         || '7' || lpad(to_hex(floor((p_now * 1000 - floor(p_now * 1000)) * 4096)::integer), 3, '0')
-        || substr(r.random, 17, 13) || '000'
+        || coalesce(to_hex(2048 + penstock.bucket_for(p_decides)), substr(r.random, 17, 3))
+        || substr(r.random, 20, 10) || '000'
     )::uuid
       from (select replace(gen_random_uuid()::text, '-', '')) as r (random)
 $$;
 
 -- The lane of these words, written down if it is new.
 create or replace function penstock.lane_of(
-    p_queue text, p_task text, p_version integer, p_priority integer, p_runs_on text[]
+    p_app text, p_queue text, p_task text, p_version integer, p_priority integer, p_runs_on text[]
 ) returns bigint
 language plpgsql
 as $$
@@ -146,17 +156,17 @@ declare
 begin
     select l.hash into v_hash
       from penstock.lane l
-     where l.task = p_task and l.queue = p_queue and l.version = p_version
+     where l.app = p_app and l.task = p_task and l.queue = p_queue and l.version = p_version
        and l.priority = p_priority and l.runs_on = array_to_string(p_runs_on, ',');
     if not found then
         -- As Lane.hash does: the first eight bytes, the big end first, signed.
         v_hash := ('x' || encode(substring(sha256(convert_to(format(
-            '["%s","%s",%s,%s,[%s]]', p_queue, p_task, p_version, p_priority,
+            '["%s","%s","%s",%s,%s,[%s]]', p_app, p_queue, p_task, p_version, p_priority,
             (select string_agg('"' || r.tag || '"', ',' order by r.place)
                from unnest(p_runs_on) with ordinality as r (tag, place))
         ), 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint;
-        insert into penstock.lane (hash, queue, task, version, priority, runs_on, search)
-        values (v_hash, p_queue, p_task, p_version, p_priority, array_to_string(p_runs_on, ','), '')
+        insert into penstock.lane (hash, app, queue, task, version, priority, runs_on, search)
+        values (v_hash, p_app, p_queue, p_task, p_version, p_priority, array_to_string(p_runs_on, ','), '')
             on conflict do nothing;
     end if;
     return v_hash;
@@ -213,7 +223,8 @@ create or replace function penstock.enqueue(
     runs_on text[] default '{}',
     timeout interval default null,
     at_most_once boolean default false,
-    secret text[] default '{}'
+    secret text[] default '{}',
+    app text default ''
 ) returns uuid
 language plpgsql
 security definer
@@ -237,6 +248,9 @@ declare
     v_answer jsonb;
 begin
     perform penstock.check_task(enqueue.task);
+    if enqueue.app is distinct from '' then
+        perform penstock.check_name('app', enqueue.app);
+    end if;
     perform penstock.check_name('queue', enqueue.queue);
     perform penstock.check_name('tag in runs_on', r.tag) from unnest(enqueue.runs_on) as r (tag);
     if enqueue.priority is null or enqueue.priority not between -100 and 100 then
@@ -301,7 +315,7 @@ begin
     end if;
 
     if v_id is null then
-        v_id := penstock.new_id(v_now);
+        v_id := penstock.new_id(v_now, coalesce(enqueue.unique_key, enqueue.key));
     elsif get_byte(uuid_send(v_id), 0) <> 255 then
         v_made := penstock.made_at(v_id);
         if v_made > v_now + 60 then
@@ -315,7 +329,7 @@ begin
     end if;
     v_run := (left(v_id::text, 33) || '000')::uuid;
     v_lane := penstock.lane_of(
-        enqueue.queue, enqueue.task, enqueue.version, enqueue.priority,
+        enqueue.app, enqueue.queue, enqueue.task, enqueue.version, enqueue.priority,
         array(select r.tag from unnest(enqueue.runs_on) as r (tag) order by r.tag collate "C")
     );
     v_search := penstock.searched_in(v_lane, enqueue.args);
@@ -366,5 +380,5 @@ $$;
 
 revoke all on function penstock.enqueue(
     text, jsonb, text, integer, interval, timestamptz, text, text, jsonb, uuid, text, interval,
-    interval, jsonb, integer, text[], interval, boolean, text[]
+    interval, jsonb, integer, text[], interval, boolean, text[], text
 ) from public;

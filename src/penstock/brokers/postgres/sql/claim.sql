@@ -15,7 +15,7 @@ select * from penstock.job where id = any(%s);
 
 -- name: lanes_of
 -- The words behind the hashes of lanes.
-select hash, queue, task, version, priority, runs_on, search
+select hash, app, queue, task, version, priority, runs_on, search
   from penstock.lane
  where hash = any(%s);
 

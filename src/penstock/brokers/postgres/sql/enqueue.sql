@@ -77,8 +77,8 @@ insert into penstock.batch (id, rows, at) values (%(id)s, %(rows)s, %(at)s)
 -- name: put_lane
 -- A lane is written down at its first use, and what every job of it has indexed. Read first: an
 -- update that changes nothing would still lock the row until the end.
-insert into penstock.lane as l (hash, queue, task, version, priority, runs_on, search)
-select %(hash)s, %(queue)s, %(task)s, %(version)s, %(priority)s, %(runs_on)s, %(search)s
+insert into penstock.lane as l (hash, app, queue, task, version, priority, runs_on, search)
+select %(hash)s, %(app)s, %(queue)s, %(task)s, %(version)s, %(priority)s, %(runs_on)s, %(search)s
     on conflict (hash) do update
    set search = array_to_string(array(
         select unnest(string_to_array(l.search, ','))

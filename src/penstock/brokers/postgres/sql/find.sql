@@ -168,4 +168,4 @@ select found.job, found.enqueued_at
 
 -- name: lanes
 -- The lanes, to narrow down where to look.
-select hash, queue, task, search from penstock.lane;
+select hash, app, queue, task, search from penstock.lane;

@@ -52,4 +52,4 @@ select *
 
 -- name: lane
 -- Serves every verb that shows a lane as the words it stands for.
-select queue, task, version, priority, runs_on, search from penstock.lane where hash = %s;
+select app, queue, task, version, priority, runs_on, search from penstock.lane where hash = %s;

@@ -86,7 +86,7 @@ copy (
     select h.position, h.kind, (h.at * 1000000)::bigint, h.job,
            case h.kind when 'gauge' then convert_from(h.data, 'UTF8')::json ->> 'queue' else l.queue end,
            l.task, l.version, l.priority, h.state, h.reason, h.key, h.attempt,
-           h.failures, h.lapses, (h.enqueued_at * 1000000)::bigint, (h.run_at * 1000000)::bigint,
+           h.failures, h.lapses, (h.enqueued_at * 1000000)::bigint, (h.run_at * 1000000)::bigint, l.app,
            (h.started_at * 1000000)::bigint, h.worker, h.tags, h.error,
            case when %(bodies)s then convert_from(h.body, 'UTF8') end,
            case when %(bodies)s then convert_from(h.result, 'UTF8') end, convert_from(h.data, 'UTF8')
@@ -108,7 +108,7 @@ copy (
 -- Jobs with rows of their own, of a span of ids, as text.
 copy (
     select j.id, l.queue, l.task, l.version, l.priority, j.state, j.reason, j.key, j.attempt,
-           j.failures, j.lapses, (j.enqueued_at * 1000000)::bigint, (j.run_at * 1000000)::bigint,
+           j.failures, j.lapses, (j.enqueued_at * 1000000)::bigint, (j.run_at * 1000000)::bigint, l.app,
            (j.claimed_at * 1000000)::bigint, (j.ended_at * 1000000)::bigint, j.worker, j.tags, j.error,
            case when %(bodies)s then convert_from(j.body, 'UTF8') end, null
       from penstock.job j
@@ -134,7 +134,7 @@ select p.id, p.lane, p.jobs, p.lengths, p.bodies
 -- Jobs of a span of ids that succeeded and are kept, as text.
 copy (
     select h.job, l.queue, l.task, l.version, l.priority, h.state, h.reason, h.key, h.attempt,
-           h.failures, h.lapses, (h.enqueued_at * 1000000)::bigint, (h.run_at * 1000000)::bigint,
+           h.failures, h.lapses, (h.enqueued_at * 1000000)::bigint, (h.run_at * 1000000)::bigint, l.app,
            (h.started_at * 1000000)::bigint, (h.at * 1000000)::bigint, h.worker, h.tags, h.error,
            case when %(bodies)s then convert_from(h.body, 'UTF8') end,
            case when %(bodies)s then convert_from(h.result, 'UTF8') end

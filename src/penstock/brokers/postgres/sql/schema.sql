@@ -30,9 +30,10 @@ create policy meta_change on penstock.meta for update
 -- Stores of development versions do not have this row, and are refused by that.
 insert into penstock.meta (name, value) values ('format', '1');
 
--- One (queue, task, version, priority, required tags); the key is a hash of the five.
+-- One (app, queue, task, version, priority, required tags); the key is a hash of the six.
 create table penstock.lane (
     hash bigint primary key,
+    app text not null default '',  -- the program whose workers run it
     queue text not null,
     task text not null,
     version integer not null,

@@ -48,8 +48,8 @@ insert into penstock_batch (id, rows, at) values (:id, :rows, :at)
 
 -- name: put_lane
 -- A lane is written down at its first use.
-insert into penstock_lane (hash, queue, task, version, priority, runs_on, search)
-values (?, ?, ?, ?, ?, ?, ?)
+insert into penstock_lane (hash, app, queue, task, version, priority, runs_on, search)
+values (?, ?, ?, ?, ?, ?, ?, ?)
     on conflict (hash) do update set search = excluded.search;
 
 -- name: lane_search

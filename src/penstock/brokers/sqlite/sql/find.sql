@@ -135,4 +135,4 @@ select job, enqueued_at
 
 -- name: lanes
 -- The lanes, to narrow down where to look.
-select hash, queue, task, search from penstock_lane;
+select hash, app, queue, task, search from penstock_lane;

@@ -33,4 +33,4 @@ select *
 
 -- name: lane
 -- Serves every verb that shows a lane as the words it stands for.
-select queue, task, version, priority, runs_on, search from penstock_lane where hash = ?;
+select app, queue, task, version, priority, runs_on, search from penstock_lane where hash = ?;

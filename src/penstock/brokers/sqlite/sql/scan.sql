@@ -44,8 +44,8 @@ select m.first, m.last
 -- name: scan_events
 -- A span of the history, in its order; kind null is all but attempts and gauges.
 select h.position, h.kind, h.at, h.job, l.queue, l.task, l.version, l.priority, h.state, h.reason,
-       h.key, h.attempt, h.failures, h.lapses, h.enqueued_at, h.run_at, h.started_at, h.worker, h.tags,
-       h.error, case when :bodies then h.body end, case when :bodies then h.result end, h.data
+       h.key, h.attempt, h.failures, h.lapses, h.enqueued_at, h.run_at, l.app, h.started_at, h.worker,
+       h.tags, h.error, case when :bodies then h.body end, case when :bodies then h.result end, h.data
   from penstock_history h
   left join penstock_lane l on l.hash = h.lane
  where h.position > :after

@@ -13,9 +13,10 @@ create table penstock_meta (
 -- Stores of development versions do not have this row, and are refused by that.
 insert into penstock_meta (name, value) values ('format', '1');
 
--- One (queue, task, version, priority, required tags); the key is a hash of the five.
+-- One (app, queue, task, version, priority, required tags); the key is a hash of the six.
 create table penstock_lane (
     hash integer primary key,
+    app text not null default '',  -- the program whose workers run it
     queue text not null,
     task text not null,
     version integer not null,

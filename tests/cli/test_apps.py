@@ -1,0 +1,48 @@
+"""The app's name on the command line: given by the project, said where there is one."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def named(shop, monkeypatch):
+    """The same tasks twice: of the program "shop", and of one without a name."""
+    monkeypatch.delenv("PENSTOCK_APP_NAME", raising=False)
+    shop("enqueue", "shop:add", "1", "2")
+    (shop.folder / "penstock.toml").write_text('app_name = "shop"\n')
+    del sys.modules["shop"]  # as in another process
+    shop("enqueue", "shop:add", "3", "4")
+    return shop
+
+
+def test_jobs_say_and_are_found_by_their_app(named):
+    assert {(job["app"], job["args"]["a"]) for job in named.lines("find")} == {("", 1), ("shop", 3)}
+    [job] = named.lines("find", "app:shop")
+
+    said = named("why", job["id"])
+
+    assert "queue default, app shop" in said.output
+    assert named.json("why", job["id"])["job"]["app"] == "shop"
+
+
+def test_counts_by_task_are_of_one_app_each(named):
+    rows = named.lines("count", "--by-task")
+
+    assert [(row["app"], row["task"], row["ready"]) for row in rows] == [
+        ("", "shop:add", 1),
+        ("shop", "shop:add", 1),
+    ]
+    assert [row["ready"] for row in named.lines("count")] == [2]
+    assert "shop" in named("count", "--by-task").stdout
+
+
+def test_a_worker_runs_the_jobs_of_its_own_name(named):
+    named("worker", "shop:app", "--drain", "--threads", "1")
+
+    assert [(job["app"], job["state"]) for job in named.lines("find", "app:shop")] == [
+        ("shop", "succeeded")
+    ]
+    assert [job["state"] for job in named.lines("find", "-app:shop")] == ["ready"]
