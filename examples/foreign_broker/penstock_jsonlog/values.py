@@ -26,7 +26,7 @@ CLASSES: dict[str, Any] = {
     )
 }
 # Fields of a job that mean something only in the process that holds it.
-OF_THIS_PROCESS = {"app", "given", "lease", "provisional"}
+OF_THIS_PROCESS = {"given", "lease", "owner", "provisional"}
 
 
 def to_line(value: Any) -> bytes:
