@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+SUITE = HERE.parent / "src" / "penstock" / "testing" / "conformance"
 FOLDERS = ("brokers", "compose", "flows", "testing")
 # Each of these starts processes, and takes longer than hundreds of others.
 NOT_THESE = ("test_benchmarks.py", "test_detached.py", "test_plugin.py", "test_crashes.py")
@@ -22,9 +23,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def is_quick(item: pytest.Item) -> bool:
-    if not item.path.is_relative_to(HERE):
+    if item.path.is_relative_to(SUITE):
+        folders, name = ["brokers"], item.path.name
+    elif item.path.is_relative_to(HERE):
+        *folders, name = item.path.relative_to(HERE).parts
+    else:
         return False
-    *folders, name = item.path.relative_to(HERE).parts
     if (folders and folders[0] not in FOLDERS) or name in NOT_THESE:
         return False
     needed = [*folders, name, *getattr(item, "fixturenames", ()), item.nodeid.rpartition("::")[2]]

@@ -12,7 +12,7 @@ from penstock import App, Refused, State
 from penstock.broker.protocol import Broker
 from penstock.job import Outcome
 from penstock.rules.rule import Rule, RuleKind
-from tests.factories import a_worker, claim_for
+from penstock.testing.conformance.factories import a_worker, claim_for
 
 
 @pytest.fixture

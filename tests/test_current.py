@@ -22,7 +22,7 @@ from penstock.job import Outcome, State, put_back
 from penstock.run.attempt import run, run_async
 from penstock.run.job_notes import LOG_LINES, LogLine
 from penstock.testing.clock import Clock
-from tests.factories import a_worker, claim_for
+from penstock.testing.conformance.factories import a_worker, claim_for
 
 Work = Callable[..., Outcome | None]
 

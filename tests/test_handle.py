@@ -16,7 +16,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Job, State
 from penstock.run.attempt import run
-from tests.factories import a_worker, claim_for
+from penstock.testing.conformance.factories import a_worker, claim_for
 
 
 @dataclass

@@ -23,6 +23,7 @@ from penstock.cli.root import root
 
 HOUSE = Path(__file__).parents[1]
 SOURCE = HOUSE / "src" / "penstock"
+SUITE = SOURCE / "testing" / "conformance"
 MODULES = sorted(SOURCE.rglob("*.py"))
 GROUPS = (Core, Control, Look, Bulk)
 
@@ -35,7 +36,8 @@ def verbs_of(group: type) -> list[str]:
     ]
 
 
-VERBS = [verb for group in GROUPS for verb in verbs_of(group)]
+GROUP_OF = {verb: group.__name__.lower() for group in GROUPS for verb in verbs_of(group)}
+VERBS = list(GROUP_OF)
 COMMANDS = [str(command.name) for command in root.registered_commands]
 LONGEST_MODULE = 500
 PLAIN_SQL = re.compile(r"\s*(begin|commit|rollback|savepoint|release|pragma)\b", re.IGNORECASE)
@@ -70,8 +72,8 @@ def calls(tree: ast.AST) -> Iterator[tuple[int, str, list[ast.expr]]]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_of_a_broker_has_its_test_file(verb):
-    """`test_act_cancel.py` is one of the verb `act`."""
-    folder = HOUSE / "tests" / "brokers"
+    """`control/test_act_cancel.py` is one of the verb `act`."""
+    folder = SUITE / GROUP_OF[verb]
 
     assert (folder / f"test_{verb}.py").is_file() or list(folder.glob(f"test_{verb}_*.py"))
 
@@ -121,7 +123,7 @@ def test_only_stories_and_trust_sleep():
     slow = {HOUSE / "tests" / "stories", HOUSE / "tests" / "trust"}
     sleeping = [
         f"{path.relative_to(HOUSE)}:{line}"
-        for path in (HOUSE / "tests").rglob("*.py")
+        for path in [*(HOUSE / "tests").rglob("*.py"), *SUITE.rglob("*.py")]
         if not slow & set(path.parents)
         for line, called, _ in calls(ast.parse(path.read_text(encoding="utf-8")))
         if called in {"sleep", "time.sleep"}
@@ -150,7 +152,8 @@ def test_nothing_is_unpickled_or_evaluated(path):
         assert called not in {"eval", "exec", "yaml.load", "builtins.eval"}, f"{path}:{line}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=named)
+# Tests of transactions, in the suite, make a table of the application's own.
+@pytest.mark.parametrize("path", [path for path in MODULES if SUITE not in path.parents], ids=named)
 def test_sql_is_in_files_of_its_own(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
 
@@ -168,6 +171,21 @@ def test_sql_is_in_files_of_its_own(path):
                 assert PLAIN_SQL.match(text), f"{path}:{line}: {text!r} belongs in a .sql file"
             if isinstance(argument, ast.JoinedStr):
                 assert (text or "").startswith("pragma"), f"{path}:{line}: SQL from an f-string"
+
+
+def test_schemes_of_stores_are_tested_by_the_brokers_alone():
+    schemes = ("memory:", "postgres", "sqlite:")
+    outside = [path for path in MODULES if SOURCE / "brokers" not in path.parents]
+    tests = [
+        f"{named(path)}:{line}"
+        for path in outside
+        for line, called, given in calls(ast.parse(path.read_text(encoding="utf-8")))
+        if called.rpartition(".")[2] in {"startswith", "removeprefix"}
+        for word in ast.walk(ast.Tuple(given))
+        if (text_of(word) or "").startswith(schemes)
+    ]
+
+    assert tests == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=named)

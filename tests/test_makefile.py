@@ -81,7 +81,8 @@ def test_quick_tests_need_no_server_no_spark_and_no_browser():
 
     assert '-m "quick and not soak"' in plan
     assert all(f"--ignore=tests/{name}" in plan for name in ("browser", "spark", "stories"))
-    found = collected("-m", "quick and not soak", "tests/brokers/test_get.py", "tests/web")
+    suite = "src/penstock/testing/conformance/core/test_get.py"
+    found = collected("-m", "quick and not soak", suite, "tests/web")
     assert [each for each in found if each.endswith("[memory]")]
     assert [each for each in found if each.endswith("[sqlite]")]
     assert not [each for each in found if "postgres" in each or "tests/web" in each]

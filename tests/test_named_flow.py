@@ -29,7 +29,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.run.attempt import run
 from penstock.testing.clock import Clock
-from tests.factories import a_worker, claim_for
+from penstock.testing.conformance.factories import a_worker, claim_for
 
 
 @dataclass

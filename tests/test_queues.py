@@ -9,8 +9,8 @@ from penstock.brokers.memory import MemoryBroker
 from penstock.errors import Refused
 from penstock.rules.key_order import in_turn, policies
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import a_worker, claim_for
 from penstock.worker import Worker
-from tests.factories import a_worker, claim_for
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from penstock.job import State
 from penstock.schedules.schedule import Schedule
 from penstock.schedules.timetable import Timetable
 from penstock.testing.clock import Clock
-from tests.factories import a_worker
+from penstock.testing.conformance.factories import a_worker
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
 

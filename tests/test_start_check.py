@@ -6,8 +6,8 @@ import pytest
 
 from penstock.brokers.memory import MemoryBroker
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import a_job, claim
 from penstock.worker.start_check import StartCheck
-from tests.factories import a_job, claim
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
 

@@ -16,7 +16,7 @@ from penstock import App, Refused, use
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import State
 from penstock.task import option_types
-from tests.factories import NO_PATHS, PATHS
+from penstock.testing.conformance.factories import NO_PATHS, PATHS
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Unique keys as a caller sees them: whichever way a job is handed over, it is told which stands.
 
-How long one stands is shown, verb by verb, in tests/brokers/test_unique.py.
+How long one stands is shown, verb by verb, in penstock/testing/conformance/core/test_unique.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
 from penstock.testing.clock import Clock
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 Hand = Callable[[App, Any], Handle[Any]]
 

@@ -8,8 +8,7 @@ from penstock.brokers.memory import MemoryBroker
 from penstock.errors import StoreUnreachable
 from penstock.job import State, succeeded
 from penstock.testing.clock import Clock
-from penstock.worker.upkeep import Upkeep
-from tests.factories import (
+from penstock.testing.conformance.factories import (
     a_job,
     a_schedule,
     a_worker,
@@ -18,6 +17,7 @@ from tests.factories import (
     enqueue_and_claim,
     settle,
 )
+from penstock.worker.upkeep import Upkeep
 
 
 def test_what_a_dead_worker_held_is_recovered_within_a_lease_and_a_third(memory_broker, clock):

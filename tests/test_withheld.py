@@ -14,7 +14,7 @@ from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.run.dry_run import _READ, _WORK, WithholdingBroker
-from tests.factories import a_flow, a_job, a_worker, claim, claim_for, part
+from penstock.testing.conformance.factories import a_flow, a_job, a_worker, claim, claim_for, part
 
 VERBS = {
     name

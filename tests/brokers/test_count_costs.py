@@ -12,7 +12,7 @@ from penstock.brokers.postgres.recovery import fold
 from penstock.brokers.postgres.statements import sql as postgres_sql
 from penstock.brokers.sqlite.statements import sql as sqlite_sql
 from penstock.job import Parcel
-from tests.factories import a_job, an_id, claim, some_jobs
+from penstock.testing.conformance.factories import a_job, an_id, claim, some_jobs
 
 
 def sums_of_sqlite(broker) -> int:

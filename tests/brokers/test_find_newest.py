@@ -1,197 +1,29 @@
-"""Find, newest first: by when a job was made, also where its id was derived and holds no time."""
+"""Find, newest first: where a store in tables looks jobs up, and the places that pages end at."""
 
 from __future__ import annotations
 
-import random
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.filter import Filter
 from penstock.broker.newest_first import below, made
-from penstock.brokers.memory import MemoryBroker
 from penstock.brokers.tables import finding
 from penstock.enqueue.ids import TICKS, derived_id, tick_of, time_text
-from penstock.errors import Refused
-from penstock.job import Job, State, failed, succeeded
-from penstock.testing.clock import Clock
-from tests.brokers.agreeing import a_maker
-from tests.factories import a_job, claim, ids_of, settle
-
-
-def a_derived(clock, name, **fields):
-    return a_job(clock, id=derived_id("test", name), **fields)
-
-
-def all_pages(broker, filter, limit):
-    pages, after = [], None
-    while True:
-        page = broker.find(filter, after, limit)
-        pages.append(page)
-        if page.after is None:
-            return [job for each in pages for job in each.jobs]
-        after = page.after
-
-
-@pytest.fixture
-def mixed(broker, clock):
-    """Jobs with both kinds of ids by turns, in every state, oldest first."""
-    made_one_after_the_other = []
-    for number in range(24):
-        clock.advance(seconds=1)
-        fields: dict[str, Any] = {"queue": "mail" if number % 3 else "media"}
-        if number % 4 < 2:
-            fields["tags"] = {"tenant": "a"}
-        job = a_derived(clock, str(number), **fields) if number % 2 else a_job(clock, **fields)
-        broker.enqueue([job])
-        made_one_after_the_other.append(job)
-        if number % 5 == 0:
-            [taken] = claim(broker)
-            settle(broker, taken, succeeded() if number % 2 else failed("x"))
-        if number % 7 == 0:
-            broker.act("cancel", [job.id])
-    claim(broker, limit=3)
-    return made_one_after_the_other
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
-def test_a_derived_job_stands_where_its_time_is(broker, mixed, limit):
-    found = all_pages(broker, Filter(), limit)
-
-    assert ids_of(found) == ids_of(reversed(mixed))
-    assert {job.state for job in found} > {State.READY, State.RUNNING, State.FAILED}
+from penstock.job import Job
+from penstock.testing.conformance.look.test_find_newest import all_pages, mixed_jobs
 
 
 @pytest.mark.parametrize("limit", [1, 4, 100])
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        Filter(state=(State.FAILED, State.CANCELLED)),
-        Filter(state=(State.SUCCEEDED,)),
-        Filter(state=(State.READY, State.RUNNING)),
-        Filter(queue=("mail",)),
-        Filter(tags={"tenant": ("a",)}),
-        Filter(tags={"tenant": ("a", "b")}, state=(State.READY,)),
-    ],
-)
-def test_a_filter_keeps_the_order(broker, mixed, wanted, limit):
-    expected = [job.id for job in reversed(mixed) if wanted.matches(broker.get(job.id))]
-
-    assert ids_of(all_pages(broker, wanted, limit)) == expected
-
-
-@pytest.mark.parametrize("limit", [1, 5, 100])
-def test_those_with_derived_ids_alone(broker, mixed, limit):
-    expected = [job.id for job in reversed(mixed) if job.id.startswith("ff")]
-
-    assert ids_of(all_pages(broker, Filter(derived=True), limit)) == expected
-    of_a = Filter(derived=True, tags={"tenant": ("a",)})
-    tagged = [job.id for job in reversed(mixed) if job.id in expected and job.tags]
-    assert ids_of(all_pages(broker, of_a, limit)) == tagged
-
-
-@pytest.mark.parametrize("limit", [1, 4, 100])
-def test_a_tag_that_very_many_have_is_found_in_the_same_order(broker, mixed, limit, monkeypatch):
+def test_a_tag_that_very_many_have_is_found_in_the_same_order(broker, clock, limit, monkeypatch):
+    mixed_jobs(broker, clock)
     few = all_pages(broker, Filter(tags={"tenant": ("a",)}), limit)
 
     monkeypatch.setattr(finding, "MOST_LOOKED_UP", 2)
 
     assert all_pages(broker, Filter(tags={"tenant": ("a",)}), limit) == few
-
-
-def test_one_of_last_month_stands_below_one_of_now(broker, clock):
-    old = a_derived(clock, "old")
-    broker.enqueue([old])
-    clock.advance(days=5)
-    new = a_job(clock)
-    broker.enqueue([new])
-
-    assert ids_of(broker.find(Filter()).jobs) == [new.id, old.id]
-    assert ids_of(broker.find(Filter(since=clock.now() - 60)).jobs) == [new.id]
-
-
-def test_a_job_keeps_its_place_when_it_ends_and_is_tried_again(broker, clock):
-    first, second = a_derived(clock, "first"), a_derived(clock, "second")
-    broker.enqueue([first])
-    clock.advance(seconds=5)
-    broker.enqueue([second])
-    clock.advance(seconds=5)
-    last = a_job(clock)
-    broker.enqueue([last])
-    order = [last.id, second.id, first.id]
-
-    [taken] = claim(broker)
-    settle(broker, taken, failed("x"))
-    assert ids_of(broker.find(Filter()).jobs) == order
-    clock.advance(seconds=5)
-    broker.act("retry", [first.id])
-    assert ids_of(broker.find(Filter()).jobs) == order
-    for job in claim(broker, limit=3):
-        settle(broker, job, succeeded())
-    assert ids_of(broker.find(Filter()).jobs) == order
-
-
-def test_a_place_that_no_page_ended_at_is_refused(broker, clock):
-    derived = derived_id("test", "x")
-    ordinary = a_job(clock).id
-
-    for place in (
-        derived,
-        f"{ordinary}@1.5",
-        f"{derived}@soon",
-        f"{derived}@inf",
-        f"{derived}@nan",
-    ):
-        with pytest.raises(Refused, match="no place to go on from"):
-            broker.find(Filter(), place)
-    with pytest.raises(Refused, match="not a job id"):
-        broker.find(Filter(), "nonsense")
-
-
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_all_stores_page_alike(store, request):
-    """Ids whose times differ by less than ids can tell, alike, or far apart; pages of any size."""
-    make = a_maker(store, request)
-    steps = st.sampled_from([0.0, 1e-7, 2.5e-7, 1 / TICKS, 1e-4, 1e-3, 0.5, 61.0])
-    kinds = st.sampled_from(["id", "derived", "derived and tagged", "tagged"])
-    moves = st.lists(st.tuples(steps, kinds, st.sampled_from(["", "fail", "done"])), max_size=14)
-
-    @settings(
-        max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None
-    )
-    @given(moves=moves, limit=st.integers(1, 6), seed=st.integers(0, 1 << 16))
-    @example(moves=[(0.0, "derived", "")] * 9, limit=2, seed=1)
-    def check(moves: list[tuple[float, str, str]], limit: int, seed: int) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            clock, names = Clock(), random.Random(seed)
-            broker, model = make(Path(folder), clock), MemoryBroker(clock)
-            for step, kind, end in moves:
-                clock.advance(seconds=step)
-                tags = {"tags": {"tenant": "a"}} if "tagged" in kind else {}
-                derived = {"id": derived_id(str(names.random()))} if "derived" in kind else {}
-                job = a_job(clock, **derived, **tags)
-                for each in (broker, model):
-                    each.enqueue([job])
-                    # All: which of two is first within a quarter of a microsecond nobody promises.
-                    for taken in claim(each, limit=100) if end else ():
-                        settle(each, taken, failed("x") if end == "fail" else succeeded())
-            for wanted in (
-                Filter(),
-                Filter(derived=True),
-                Filter(tags={"tenant": ("a",)}),
-                Filter(state=(State.FAILED,)),
-                Filter(state=(State.SUCCEEDED,)),
-            ):
-                expected = ids_of(all_pages(model, wanted, 1000))
-                assert ids_of(all_pages(broker, wanted, limit)) == expected
-                assert ids_of(all_pages(model, wanted, limit)) == expected
-            broker.close()
-
-    check()
 
 
 @given(

@@ -11,8 +11,8 @@ from penstock.app.clock import SYSTEM_CLOCK
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.job import succeeded
+from penstock.testing.conformance.factories import a_flow, a_worker, claim_for, ids_of, part
 from tests.brokers.another import Another
-from tests.factories import a_flow, a_worker, claim_for, ids_of, part
 
 ROUNDS = 50
 PROGRAM = """

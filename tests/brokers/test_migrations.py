@@ -15,7 +15,7 @@ from penstock.brokers.sqlite import SqliteBroker
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.tables.statements import migrations as steps_in
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreUnreachable
-from tests.factories import a_job
+from penstock.testing.conformance.factories import a_job
 
 NEXT = migrations()[-1][0] + 1
 COLOUR = (NEXT, "alter table penstock_batch add column colour text;")

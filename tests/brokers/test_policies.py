@@ -15,8 +15,8 @@ from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import Job, put_back
 from penstock.task.retry import Retry
+from penstock.testing.conformance.factories import claim_for
 from penstock.worker import Worker
-from tests.factories import claim_for
 
 app = App("memory:")
 runs: list[str] = []

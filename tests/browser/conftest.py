@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from penstock.broker.protocol import Broker
 from penstock.job import failed, succeeded
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import a_job, begun, claim, some_jobs
 from penstock.web.access import Role
-from tests.factories import a_job, begun, claim, some_jobs
 from tests.web.conftest import Web, served
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -9,10 +9,10 @@ from playwright.sync_api import Browser, Route, expect
 
 from penstock.brokers import open_broker
 from penstock.job import State, failed
+from penstock.testing.conformance.factories import a_job, begun, claim, some_jobs
 from penstock.web.access import Role
 from penstock.web.live import MOST_ROWS
 from tests.browser.conftest import HOSTILE, Visitor
-from tests.factories import a_job, begun, claim, some_jobs
 from tests.web.conftest import served
 
 pytestmark = pytest.mark.browser

@@ -12,8 +12,8 @@ from starlette.routing import Route
 
 from penstock.broker.protocol import Broker
 from penstock.job import Job
+from penstock.testing.conformance.factories import a_job
 from penstock.web.access import Role
-from tests.factories import a_job
 from tests.web.conftest import Web, served, serving
 
 pytestmark = pytest.mark.browser

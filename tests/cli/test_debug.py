@@ -16,7 +16,7 @@ from penstock.broker.views import Note, WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import State, failed, succeeded
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 TASKS = """
 import asyncio

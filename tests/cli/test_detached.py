@@ -17,9 +17,9 @@ import pytest
 
 from penstock.broker.views import Note, WorkerRow
 from penstock.job import Outcome, State
+from penstock.testing.conformance.factories import claim_for
 from penstock.worker.detached.exit_codes import Exit
 from penstock.worker.detached.state_folder import Folder, state_folder
-from tests.factories import claim_for
 
 TASKS = """
 import time

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import App
 from penstock.broker.views import WorkerRow
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 FLOWS = """
 from penstock import App

@@ -12,8 +12,8 @@ from psycopg.rows import dict_row
 
 from penstock import App, Retry
 from penstock.job import succeeded
+from penstock.testing.conformance.factories import claim, some_jobs
 from penstock.worker import Worker
-from tests.factories import claim, some_jobs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

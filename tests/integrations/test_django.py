@@ -15,9 +15,9 @@ import pytest
 from penstock import Refused, State
 from penstock.broker.views import WorkerRow
 from penstock.job import failed
+from penstock.testing.conformance.factories import claim_for
 from penstock.testing.postgres import create_database, drop_database
 from penstock.worker import Worker
-from tests.factories import claim_for
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import State, succeeded
-from tests.factories import a_flow, a_job, a_worker, claim_for, ids_of, part
+from penstock.testing.conformance.factories import a_flow, a_job, a_worker, claim_for, ids_of, part
 
 
 class Place:

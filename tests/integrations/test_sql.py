@@ -22,8 +22,8 @@ from penstock.broker.filter import Filter
 from penstock.enqueue.ids import Ids, bucket_by, bucket_for, bucket_of, time_of
 from penstock.job import Job, Lane
 from penstock.task.task import PlainTask
+from penstock.testing.conformance.factories import NO_PATHS, ODD_PATHS, PATHS
 from penstock.worker import Worker
-from tests.factories import NO_PATHS, ODD_PATHS, PATHS
 
 
 @pytest.fixture

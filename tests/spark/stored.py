@@ -8,7 +8,14 @@ from penstock.broker.protocol import Broker
 from penstock.broker.views import Note
 from penstock.job import failed, succeeded, try_again
 from penstock.testing.clock import Clock
-from tests.factories import a_job, begun, claim, enqueue_and_claim, settle, some_jobs
+from penstock.testing.conformance.factories import (
+    a_job,
+    begun,
+    claim,
+    enqueue_and_claim,
+    settle,
+    some_jobs,
+)
 
 BODY = b'{"args":{"who":"ada","pin":"1234"},"headers":{"trace":"t-1"},"secret":["pin"]}'
 

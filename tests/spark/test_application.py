@@ -16,7 +16,7 @@ from penstock.broker.views import WorkerRow
 from penstock.run.current import CurrentJob
 from penstock.spark import application
 from penstock.spark.application import Application, end_former, name_of
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 WORKER = WorkerRow(id="worker", tasks={"etl": 1})
 TOKEN = "4e19c084"

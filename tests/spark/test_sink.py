@@ -12,7 +12,7 @@ from penstock.brokers import open_broker
 from penstock.enqueue.ids import bucket_for, bucket_of
 from penstock.job import State, Unique
 from penstock.spark import row_id
-from tests.factories import a_worker, claim_for
+from penstock.testing.conformance.factories import a_worker, claim_for
 from tests.spark.conftest import whatever_the_store
 from tests.spark.frames import APP, arguments_in, jobs_in, numbers_in, write
 from tests.spark.sink_tasks import Line, app

@@ -12,7 +12,7 @@ from penstock.brokers import open_broker
 from penstock.job import failed, succeeded
 from penstock.spark.pipelines.report_data import MOST, answer
 from penstock.spark.pipelines.report_source import store_frames
-from tests.factories import begun, claim, some_jobs
+from penstock.testing.conformance.factories import begun, claim, some_jobs
 from tests.spark.conftest import whatever_the_store
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -17,7 +17,7 @@ from penstock.job import failed, succeeded
 from penstock.spark.readers import TableReader, TableStream
 from penstock.spark.source import PenstockSource
 from penstock.spark.tables import TIMES, columns_of
-from tests.factories import a_job, begun, claim, settle, some_jobs
+from penstock.testing.conformance.factories import a_job, begun, claim, settle, some_jobs
 from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import fill
 

@@ -16,10 +16,10 @@ import pytest
 
 from penstock import State
 from penstock.broker.views import WorkerRow
+from penstock.testing.conformance.factories import claim_for
 from penstock.worker.detached.exit_codes import Exit
 from penstock.worker.detached.keeper import KeeperConfig
 from penstock.worker.detached.log_file import MOST_BYTES
-from tests.factories import claim_for
 from tests.stories.conftest import alive, eventually
 from tests.stories.detached_story import PATIENCE, TASKS_FILE, DetachedStory
 

@@ -15,8 +15,8 @@ import pytest
 from penstock import App, State
 from penstock.broker.filter import Filter
 from penstock.job import succeeded
+from penstock.testing.conformance.factories import a_job, claim, some_jobs
 from penstock.testing.postgres import Server
-from tests.factories import a_job, claim, some_jobs
 from tests.stories.conftest import Story, eventually
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from penstock import App
 from penstock.broker.views import WorkerRow
+from penstock.testing.conformance.factories import claim_for
 from penstock.testing.postgres import Server
-from tests.factories import claim_for
 from tests.stories.conftest import TASKS_FILE, Story, eventually
 
 MOST_PER_PROCESS = 150 / 200  # statements a second: 150 for 200 processes

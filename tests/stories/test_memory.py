@@ -12,8 +12,8 @@ from penstock import State
 from penstock.broker.protocol import Broker
 from penstock.job import succeeded
 from penstock.testing.clock import Clock
+from penstock.testing.conformance.factories import a_job, a_schedule, a_worker, begun, claim
 from penstock.worker.upkeep import Upkeep
-from tests.factories import a_job, a_schedule, a_worker, begun, claim
 from tests.stories.conftest import Load, Story, eventually
 
 HOUR = 3600.0

@@ -16,7 +16,7 @@ from penstock import State
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.recovery import make_days
 from penstock.job import succeeded
-from tests.factories import a_job, a_worker, claim, some_jobs
+from penstock.testing.conformance.factories import a_job, a_worker, claim, some_jobs
 from tests.stories.conftest import Load, Story, eventually
 
 

@@ -20,9 +20,9 @@ from penstock.broker.views import Note
 from penstock.enqueue.handle import Handle
 from penstock.job import failed, succeeded
 from penstock.rules.rule import Rule, RuleKind, rule_id
+from penstock.testing.conformance.factories import a_worker, claim, settled_and_claimed, some_jobs
 from penstock.testing.postgres import Server
 from penstock.worker import Worker
-from tests.factories import a_worker, claim, settled_and_claimed, some_jobs
 from tests.stories.conftest import Story, eventually
 from tests.stories.pooler import Pooler
 

@@ -12,8 +12,8 @@ import pytest
 from penstock import App, State, StoreUnreachable
 from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
+from penstock.testing.conformance.factories import claim_for
 from penstock.testing.postgres import Server
-from tests.factories import claim_for
 from tests.stories.conftest import Load, Story, eventually
 
 

@@ -23,7 +23,15 @@ from penstock import State
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import put_back, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from tests.factories import a_job, a_worker, begun, claim, claim_for, settle, some_jobs
+from penstock.testing.conformance.factories import (
+    a_job,
+    a_worker,
+    begun,
+    claim,
+    claim_for,
+    settle,
+    some_jobs,
+)
 from tests.stories.conftest import Story, eventually
 
 PAUSE = Rule(RuleKind.PAUSE, queue="default")

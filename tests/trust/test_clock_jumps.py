@@ -9,7 +9,7 @@ import pytest
 from penstock import App, State
 from penstock.job import succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from tests.factories import a_job, a_worker, begun, claim, settle, some_jobs
+from penstock.testing.conformance.factories import a_job, a_worker, begun, claim, settle, some_jobs
 
 JUMPS = [3600, -3600, 86400, -86400]
 

@@ -10,7 +10,7 @@ from penstock import App, State
 from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
 from penstock.rules.rule import Rule, RuleKind
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 GARBAGE = b"\x00\xff\xfe{[\x80"
 

@@ -12,7 +12,7 @@ import pytest
 from penstock import App, State
 from penstock.broker.views import WorkerRow
 from penstock.rules.rule import Rule, RuleKind
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 from tests.trust.test_corrupt_rows import enqueue, everything_can_be_looked_at
 
 GARBAGE = b"\x00\xff\xfe{[\x80"

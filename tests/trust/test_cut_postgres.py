@@ -21,7 +21,7 @@ from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job, failed, put_back, succeeded, try_again
 from penstock.schedules.timetable import Timetable
 from penstock.testing.clock import Clock
-from tests.factories import (
+from penstock.testing.conformance.factories import (
     a_flow,
     a_job,
     a_schedule,

@@ -13,7 +13,7 @@ from penstock import StoreUnreachable, UnknownOutcome
 from penstock.broker.protocol import Broker
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job
-from tests.factories import a_job, some_jobs
+from penstock.testing.conformance.factories import a_job, some_jobs
 from tests.stories.proxy import Proxy
 from tests.trust.test_cut_postgres import each_message, far, proxy, run_all
 

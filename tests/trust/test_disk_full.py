@@ -14,7 +14,7 @@ from penstock import App, StoreFull
 from penstock.broker.filter import Filter
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import State, succeeded
-from tests.factories import a_job, claim, some_jobs
+from penstock.testing.conformance.factories import a_job, claim, some_jobs
 
 PROGRAM = Path(__file__).parent / "programs" / "full_disk.py"
 

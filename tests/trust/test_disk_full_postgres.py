@@ -23,8 +23,8 @@ from penstock import StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.broker.filter import Filter
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job, Outcome, State, succeeded
+from penstock.testing.conformance.factories import a_job, a_worker, claim, some_jobs
 from penstock.testing.postgres import Server
-from tests.factories import a_job, a_worker, claim, some_jobs
 from tests.stories.conftest import Story, eventually
 
 MEGABYTES = 16

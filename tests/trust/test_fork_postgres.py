@@ -17,7 +17,7 @@ import pytest
 from penstock import App
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job, succeeded
-from tests.factories import a_worker, claim_for
+from penstock.testing.conformance.factories import a_worker, claim_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -12,7 +12,7 @@ from penstock import App, JobFailed, Refused, State
 from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
 from penstock.job import Job, succeeded
-from tests.factories import a_job, claim_for
+from penstock.testing.conformance.factories import a_job, claim_for
 
 LIMIT = 256 * 1024
 

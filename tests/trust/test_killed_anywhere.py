@@ -22,7 +22,7 @@ from penstock.job import Unique, failed, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules.schedule import Schedule, plan
 from penstock.testing.clock import Clock
-from tests.factories import (
+from penstock.testing.conformance.factories import (
     a_job,
     a_schedule,
     a_worker,

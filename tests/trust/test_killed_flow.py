@@ -17,7 +17,15 @@ from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
 from penstock.job import failed, succeeded
 from penstock.testing.clock import Clock
-from tests.factories import a_flow, a_worker, begun, claim, claim_for, part, settle_and_claim_for
+from penstock.testing.conformance.factories import (
+    a_flow,
+    a_worker,
+    begun,
+    claim,
+    claim_for,
+    part,
+    settle_and_claim_for,
+)
 from tests.trust.dying import act
 
 NOW = 1_800_000_000.0

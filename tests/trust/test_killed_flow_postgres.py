@@ -18,7 +18,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import ENDED, failed, succeeded
 from penstock.testing.clock import Clock
-from tests.factories import Parts, a_flow, a_worker, begun, claim_for, part
+from penstock.testing.conformance.factories import Parts, a_flow, a_worker, begun, claim_for, part
 from tests.stories.conftest import eventually
 from tests.stories.proxy import Proxy
 

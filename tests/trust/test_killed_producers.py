@@ -21,7 +21,7 @@ from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import Job, succeeded
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 from tests.stories.conftest import eventually
 
 PROGRAM = Path(__file__).parent / "programs" / "producer.py"

@@ -10,7 +10,14 @@ import psycopg
 import pytest
 
 from penstock.job import State, failed, put_back, succeeded, try_again
-from tests.factories import a_worker, begun, claim, history_of, settled_and_claimed, some_jobs
+from penstock.testing.conformance.factories import (
+    a_worker,
+    begun,
+    claim,
+    history_of,
+    settled_and_claimed,
+    some_jobs,
+)
 
 OUTCOMES = {
     "succeeded": lambda now: succeeded(b"1"),

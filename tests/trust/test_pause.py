@@ -21,7 +21,7 @@ from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from tests.factories import a_job, claim, some_jobs
+from penstock.testing.conformance.factories import a_job, claim, some_jobs
 
 PROGRAM = Path(__file__).parent / "programs" / "starts.py"
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK

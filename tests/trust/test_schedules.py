@@ -16,7 +16,7 @@ from penstock import App
 from penstock.broker.filter import Filter
 from penstock.schedules.schedule import Decision, Schedule, slot_id, slots_after
 from penstock.testing.clock import Clock
-from tests.factories import a_schedule
+from penstock.testing.conformance.factories import a_schedule
 
 PROGRAM = Path(__file__).parent / "programs" / "scheduler.py"
 DAY = 86400.0

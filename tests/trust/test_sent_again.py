@@ -11,7 +11,7 @@ from penstock import App
 from penstock.broker.filter import Filter
 from penstock.enqueue.ids import Ids, derived_id
 from penstock.job import Job, Lane, Parcel, State, failed, pack, put_back, succeeded, try_again
-from tests.factories import a_job, claim, history_of, some_jobs
+from penstock.testing.conformance.factories import a_job, claim, history_of, some_jobs
 
 KINDS = {
     "plain": lambda clock: some_jobs(clock, 5),

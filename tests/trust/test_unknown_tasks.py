@@ -6,7 +6,7 @@ import pytest
 
 from penstock import App, State
 from penstock.job import succeeded
-from tests.factories import a_job, claim, settle
+from penstock.testing.conformance.factories import a_job, claim, settle
 
 
 @pytest.fixture

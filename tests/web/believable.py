@@ -21,7 +21,7 @@ from penstock.schedules.schedule import Schedule
 from penstock.schedules.timetable import decide
 from penstock.task.backfill import KEY, TAG
 from penstock.testing.clock import Clock
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 TASKS = {
     "shop:send_receipt": "mail",

@@ -20,8 +20,17 @@ from penstock.operate.audit_text import told_of
 from penstock.operate.why import moment
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.schedules.schedule import Schedule
+from penstock.testing.conformance.factories import (
+    a_flow,
+    a_job,
+    a_schedule,
+    begun,
+    claim,
+    part,
+    settle,
+    some_jobs,
+)
 from penstock.web.access import Role
-from tests.factories import a_flow, a_job, a_schedule, begun, claim, part, settle, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_operations import ended
 from tests.web.test_pages import text_of

@@ -12,9 +12,15 @@ from penstock.brokers import open_broker
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import succeeded
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import (
+    a_job,
+    begun,
+    enqueue_and_claim,
+    settle,
+    some_jobs,
+)
 from penstock.web.access import Role
 from penstock.web.routes import ROUTES
-from tests.factories import a_job, begun, enqueue_and_claim, settle, some_jobs
 from tests.web.conftest import served
 from tests.web.test_pages import text_of
 

@@ -12,8 +12,8 @@ from penstock.broker.views import WorkerRow
 from penstock.job import failed, succeeded
 from penstock.operate.backfill_status import look_at_backfill, partition_of
 from penstock.rules.rule import Rule, rule_id
+from penstock.testing.conformance.factories import a_job, claim_for, some_jobs
 from penstock.web.access import Role
-from tests.factories import a_job, claim_for, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

@@ -9,8 +9,8 @@ from penstock.broker.filter import parse_filter
 from penstock.job import State, Unique, failed
 from penstock.operate.audit import AuditQuery, read_audit
 from penstock.operate.audit_text import told_of
+from penstock.testing.conformance.factories import a_flow, a_job, begun, claim, part, settle
 from penstock.web.access import Role
-from tests.factories import a_flow, a_job, begun, claim, part, settle
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from penstock.broker.views import Count
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import a_job, some_jobs
 from penstock.web.access import Person, Role
 from penstock.web.count_cache import KEPT_SECONDS, MANY, Counting
 from penstock.web.verbs import Verbs
-from tests.factories import a_job, some_jobs
 
 
 def looks(number: int) -> tuple[list[int], list[Count]]:

@@ -22,9 +22,17 @@ from penstock.brokers import open_broker
 from penstock.job import State, failed
 from penstock.operate.audit import AuditQuery, Deed, read_audit
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import (
+    a_flow,
+    a_job,
+    a_schedule,
+    claim,
+    claim_for,
+    part,
+    settle,
+)
 from penstock.web.access import Role
 from penstock.web.routes import ROUTES
-from tests.factories import a_flow, a_job, a_schedule, claim, claim_for, part, settle
 from tests.web.conftest import Web
 from tests.web.test_operations import ended
 

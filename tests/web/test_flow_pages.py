@@ -8,8 +8,8 @@ import re
 import msgspec
 
 from penstock.job import failed, succeeded
+from penstock.testing.conformance.factories import Parts, a_flow, begun, claim, part, settle
 from penstock.web.access import Role
-from tests.factories import Parts, a_flow, begun, claim, part, settle
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

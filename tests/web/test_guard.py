@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.testing.conformance.factories import a_job
 from penstock.web.access import Role
 from penstock.web.guard import HEADERS, MOST_BODY, MOST_TARGET, local
-from tests.factories import a_job
 from tests.web.conftest import Web
 
 

@@ -10,9 +10,9 @@ from penstock.app.app import App
 from penstock.brokers import open_broker
 from penstock.operate.doctor import Colour, Finding
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import some_jobs
 from penstock.web.access import Role
 from penstock.web.doctor_runs import Examining
-from tests.factories import some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

@@ -20,8 +20,17 @@ from penstock.job import failed
 from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules.timetable import decide
 from penstock.task.backfill import KEY, TAG
+from penstock.testing.conformance.factories import (
+    a_flow,
+    a_job,
+    a_schedule,
+    a_worker,
+    begun,
+    claim_for,
+    part,
+    settle,
+)
 from penstock.web.access import Person, Role
-from tests.factories import a_flow, a_job, a_schedule, a_worker, begun, claim_for, part, settle
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from penstock.job import failed, succeeded
+from penstock.testing.conformance.factories import begun, claim, settle, some_jobs
 from penstock.web import dashboard
 from penstock.web.access import Role
 from penstock.web.live import MOST_BEHIND, MOST_STREAMS
-from tests.factories import begun, claim, settle, some_jobs
 from tests.web.conftest import Web
 
 

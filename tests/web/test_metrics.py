@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.job import failed, succeeded, try_again
+from penstock.testing.conformance.factories import a_job, a_worker, begun, claim, settle, some_jobs
 from penstock.web import metrics as module
 from penstock.web.access import Role
-from tests.factories import a_job, a_worker, begun, claim, settle, some_jobs
 from tests.web.conftest import Web
 
 

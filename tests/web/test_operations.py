@@ -13,10 +13,10 @@ from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed
 from penstock.operate.refusals import Forbidden
+from penstock.testing.conformance.factories import a_job, a_worker, begun, claim_for, some_jobs
 from penstock.web.access import Person, Role
 from penstock.web.bulk_operations import MOST_AT_ONCE, Operations, Preview, preview
 from penstock.web.verbs import Verbs
-from tests.factories import a_job, a_worker, begun, claim_for, some_jobs
 from tests.web.conftest import Web
 
 V1 = "/api/v1"

@@ -10,8 +10,8 @@ import pytest
 from penstock.app.app import App
 from penstock.job import failed, succeeded
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import a_job, begun, claim, settle, some_jobs
 from penstock.web.access import Role
-from tests.factories import a_job, begun, claim, settle, some_jobs
 from tests.web.conftest import Web
 
 

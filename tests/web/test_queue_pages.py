@@ -9,8 +9,8 @@ import pytest
 
 from penstock.job import failed
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import a_job, enqueue_and_claim, settle, some_jobs
 from penstock.web.access import Role
-from tests.factories import a_job, enqueue_and_claim, settle, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

@@ -12,9 +12,9 @@ import pytest
 from penstock.broker.lake_mark import Mark
 from penstock.job import failed, succeeded, try_again
 from penstock.operate.recent_stats import read_recent
+from penstock.testing.conformance.factories import a_job, begun, claim, settle, some_jobs
 from penstock.web.access import Role
 from penstock.web.pages.reports import REPORT
-from tests.factories import a_job, begun, claim, settle, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

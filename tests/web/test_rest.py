@@ -22,11 +22,7 @@ from penstock.operate.roles import OPERATIONS
 from penstock.operate.rule_fields import OFF
 from penstock.operate.to_json import JobJson, event_json, job_json
 from penstock.rules.rule import Rule, RuleKind
-from penstock.web.access import Person, Role
-from penstock.web.rest.openapi import document
-from penstock.web.routes import ROUTES
-from penstock.web.verbs import Verbs
-from tests.factories import (
+from penstock.testing.conformance.factories import (
     a_flow,
     a_job,
     a_schedule,
@@ -37,6 +33,10 @@ from tests.factories import (
     settle,
     some_jobs,
 )
+from penstock.web.access import Person, Role
+from penstock.web.rest.openapi import document
+from penstock.web.routes import ROUTES
+from penstock.web.verbs import Verbs
 from tests.web.conftest import Web
 
 V1 = "/api/v1"

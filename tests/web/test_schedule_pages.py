@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from penstock.schedules.schedule import Schedule
 from penstock.schedules.timetable import decide
 from penstock.testing.clock import Clock
+from penstock.testing.conformance.factories import a_schedule
 from penstock.web.access import Role
-from tests.factories import a_schedule
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

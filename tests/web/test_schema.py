@@ -6,10 +6,10 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 
+from penstock.testing.conformance.factories import a_flow, a_schedule, part, some_jobs
 from penstock.web.access import Role
 from penstock.web.rest.openapi import document
 from penstock.web.routes import ROUTES
-from tests.factories import a_flow, a_schedule, part, some_jobs
 from tests.web.conftest import Web
 
 SCHEMA = schemathesis.openapi.from_dict(document(ROUTES))

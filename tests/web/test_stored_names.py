@@ -8,8 +8,8 @@ import pytest
 
 from penstock import App
 from penstock.brokers import open_broker
+from penstock.testing.conformance.factories import a_job
 from penstock.web.access import Role
-from tests.factories import a_job
 
 
 @pytest.mark.parametrize("spelt", ["{}/canary.py:f", "{}/canary.py", "canary:f", "canary.py:f"])

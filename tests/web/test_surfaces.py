@@ -22,9 +22,9 @@ from penstock.operate.roles import OPERATIONS
 from penstock.operate.rule_fields import OFF
 from penstock.operate.sentences import SCHEDULES
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import a_job
 from penstock.web.access import Role
 from penstock.web.routes import ROUTES
-from tests.factories import a_job
 
 SRC = Path(penstock.__file__).parent
 NO_FLOW = "0190a6c4-5e1f-7000-8000-00000a1b2000"

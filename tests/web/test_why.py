@@ -15,8 +15,16 @@ from penstock.flows.signals import TAG
 from penstock.job import failed, succeeded, try_again
 from penstock.operate import why as module
 from penstock.rules.rule import Rule, RuleKind
+from penstock.testing.conformance.factories import (
+    a_flow,
+    a_job,
+    a_worker,
+    claim,
+    part,
+    settle,
+    some_jobs,
+)
 from penstock.web.access import Role
-from tests.factories import a_flow, a_job, a_worker, claim, part, settle, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

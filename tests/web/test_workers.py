@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.testing.conformance.factories import a_worker, claim, some_jobs
 from penstock.web.access import Role
-from tests.factories import a_worker, claim, some_jobs
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 

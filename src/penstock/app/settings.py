@@ -92,14 +92,16 @@ def project_root(beside: Path | None = None) -> Path:
 
 
 def anchor(url: str, root: Path) -> str:
-    """The URL with a relative SQLite path made absolute."""
-    head = "sqlite:///"
-    if not url.startswith(head):
+    """The URL with a relative path of a file made absolute."""
+    from penstock.brokers.schemes import names_file
+
+    if not names_file(url):
         return url
-    path, mark, query = url.removeprefix(head).partition("?")
+    scheme, slashes, rest = url.partition(":///")
+    path, mark, query = rest.partition("?")
     if not path:
-        raise Refused(f"{mask(url)!r} names no file: write sqlite:///penstock.db")
-    return f"{head}{(root / path).absolute()}{mark}{query}"
+        raise Refused(f"{mask(url)!r} names no file: write {scheme}:///penstock.db")
+    return f"{scheme}{slashes}{(root / path).absolute()}{mark}{query}"
 
 
 def mask(url: str) -> str:
@@ -107,12 +109,14 @@ def mask(url: str) -> str:
 
     Rather too little is shown than too much: an unquoted @, /, ? or # belongs to the password.
     """
+    from penstock.brokers.schemes import names_file
+
     scheme, mark, rest = url.partition("://")
     if not mark:
         if re.search(rf"(?:{_SECRET.pattern})\w*\s*=", url, re.IGNORECASE):
             return "***"
         scheme, rest = "", url
-    if scheme != "sqlite":
+    if not names_file(url):
         rest = _without_password(rest)
     return scheme + mark + _FIELD.sub(_shown, rest)
 

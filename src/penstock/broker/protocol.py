@@ -10,9 +10,10 @@
     Look       7  what people see: broker/look.py
     Bulk       6  frames in and out, for Spark: broker/bulk.py
 
-The docstring of a verb is its promise. The conformance suite in tests/brokers, one file per verb,
-runs against every broker and is the definition; a new verb costs a test file and every store, so
-try first whether a value that an existing verb takes can say it.
+The docstring of a verb is its promise. The suite in `penstock.testing.conformance`, one file or
+more per verb, runs against every broker and is the definition. docs/how-to/write-a-broker.md takes
+an author through it. A new verb costs a test file and every store, so try first whether a value
+that an existing verb takes can say it.
 
 A **lease belongs to a worker**: whatever a worker claimed is held while its row is renewed. Every
 write by a worker is fenced by (job id, attempt): a stale one changes nothing and is told so.

@@ -1,39 +1,48 @@
-"""The brokers that there are. Only the functions here know them by name."""
+"""The brokers that there are. Only the functions here know them by name, and what a URL is of.
+
+A URL of none of ours is of a store that another package registered: see `brokers.foreign`.
+"""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.app.settings import mask
 from penstock.broker.protocol import Broker
-from penstock.brokers.condition import StoreCondition
-from penstock.errors import Refused
+from penstock.brokers.condition import Fact, StoreCondition, Trouble
+from penstock.brokers.schemes import MEMORY, POSTGRES, SQLITE, has_roles, is_ours
+from penstock.errors import Refused, StoreUnreachable
 
-_SQLITE = "sqlite:///"
-_POSTGRES = ("postgresql://", "postgres://")
+if TYPE_CHECKING:
+    from penstock.brokers.foreign import OpenBroker
 
 
 def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True) -> Broker:
-    """The broker that a URL names: `sqlite:///path`, `postgresql://...` or `memory:`.
+    """The broker that a URL names: `sqlite:///path`, `postgresql://...`, `memory:`, or another's.
 
     `create=False` refuses where there is no store yet: for those who only look.
     """
-    if url.startswith(_SQLITE):
+    if url.startswith(SQLITE):
         from penstock.brokers.sqlite import SqliteBroker
 
         return SqliteBroker(_path(url), clock=clock, create=create)
-    if url.startswith(_POSTGRES):
+    if url.startswith(POSTGRES):
         need_driver(url)
         from penstock.brokers.postgres import PostgresBroker
 
         return PostgresBroker(url, clock=clock, create=create)
-    if url in ("memory:", "memory://"):
+    if url in MEMORY:
         from penstock.brokers.memory import MemoryBroker
 
         return MemoryBroker(clock or SYSTEM_CLOCK)
-    raise _unknown(url)
+    from penstock.brokers import foreign
+
+    if opens := foreign.opener(url):
+        return opens(url, clock, create=create)
+    raise _unknown(url, foreign.schemes())
 
 
 def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:
@@ -41,19 +50,40 @@ def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:
 
     `thorough` looks at everything that the doctor wants to know, and takes a moment.
     """
-    if url.startswith(_SQLITE):
+    if url.startswith(SQLITE):
         from penstock.brokers.sqlite.condition import condition
 
         return condition(_path(url))
-    if url.startswith(_POSTGRES):
+    if url.startswith(POSTGRES):
         need_driver(url)
         from penstock.brokers.postgres.condition import condition as postgres_condition
 
         return postgres_condition(url, thorough=thorough)
-    if url in ("memory:", "memory://"):
+    if url in MEMORY:
         promise = "an accepted job is lost with the process that holds it"
         return StoreCondition(kind="memory", where=url, promise=promise, exists=True)
-    raise _unknown(url)
+    from penstock.brokers import foreign
+
+    if looks := foreign.looker(url):
+        return looks(url, thorough=thorough)
+    if opens := foreign.opener(url):
+        return _plain_condition(url, opens)
+    raise _unknown(url, foreign.schemes())
+
+
+def _plain_condition(url: str, opens: OpenBroker) -> StoreCondition:
+    """Of a store whose package registers no condition: whether it can be opened."""
+    where, kind = mask(url), url.partition(":")[0]
+    promise = "as the package of this store documents it"
+    try:
+        opens(url, None, create=False).close()
+    except StoreUnreachable as error:
+        unseen = Trouble(str(error), "make it reachable, and look again")
+        return StoreCondition(kind=kind, where=where, promise=promise, exists=False, unseen=unseen)
+    except Refused as error:
+        facts = (Fact("store", str(error)),)
+        return StoreCondition(kind=kind, where=where, promise=promise, exists=False, facts=facts)
+    return StoreCondition(kind=kind, where=where, promise=promise, exists=True)
 
 
 def migrate_store(url: str, *, post: bool = False) -> None:
@@ -61,22 +91,28 @@ def migrate_store(url: str, *, post: bool = False) -> None:
 
     `post` also takes away what only workers of an older Penstock used; refused while one is alive.
     """
-    if url.startswith(_POSTGRES):
+    if url.startswith(POSTGRES):
         need_driver(url)
         from penstock.brokers.postgres.migrate_command import migrate
 
         migrate(url, post=post)
         return
+    if not is_ours(url):
+        from penstock.brokers import foreign
+
+        if migrates := foreign.migrator(url):
+            migrates(url, post=post)
+            return
     open_broker(url).close()
 
 
 def migration_sql(url: str, *, post: bool = False) -> str:
     """What `migrate_store` would run, fit for the store's own command line."""
-    if url.startswith(_SQLITE):
+    if url.startswith(SQLITE):
         from penstock.brokers.sqlite.migrating import migration_sql as of_sqlite
 
         return of_sqlite(_path(url))
-    if url.startswith(_POSTGRES):
+    if url.startswith(POSTGRES):
         need_driver(url)
         from penstock.brokers.postgres.migrate_command import migration_sql as of_postgres
 
@@ -86,7 +122,7 @@ def migration_sql(url: str, *, post: bool = False) -> str:
 
 def roles_sql(url: str, logins: list[str], admins: list[str]) -> str:
     """What gives these logins the rights to use a store, and to block; for its owner to run."""
-    if not url.startswith(_POSTGRES):
+    if not has_roles(url):
         raise Refused(f"{mask(url)} knows no roles: whoever can open the store can do anything")
     need_driver(url)
     from penstock.brokers.postgres.migrating import roles_sql as of_postgres
@@ -95,7 +131,7 @@ def roles_sql(url: str, logins: list[str], admins: list[str]) -> str:
 
 
 def _path(url: str) -> str:
-    path, _, query = url.removeprefix(_SQLITE).partition("?")
+    path, _, query = url.removeprefix(SQLITE).partition("?")
     if options := parse_qsl(query):
         raise Refused(f"{mask(url)}: no such option {options[0][0]!r}; a path is all it takes")
     return unquote(path)
@@ -103,19 +139,25 @@ def _path(url: str) -> str:
 
 def need_driver(url: str) -> None:
     """Refuse in a sentence where the driver that a URL needs is not installed."""
-    if url.startswith(_POSTGRES) and find_spec("psycopg") is None:
+    if url.startswith(POSTGRES) and find_spec("psycopg") is None:
         raise Refused("PostgreSQL needs the driver: pip install 'penstock-queue[postgres]'")
 
 
 def drivers(url: str) -> tuple[str, ...]:
     """The modules beyond Penstock's own that a URL needs where it is opened."""
-    if url.startswith(_POSTGRES):
+    if url.startswith(POSTGRES):
         return ("psycopg", "psycopg_binary", "psycopg_binary.libs", "typing_extensions")
-    return ()
+    if is_ours(url):
+        return ()
+    from penstock.brokers import foreign
+
+    package = foreign.package(url)
+    return () if package is None else (package,)
 
 
-def _unknown(url: str) -> Refused:
+def _unknown(url: str, installed: list[str]) -> Refused:
+    others = "".join(f", {scheme}:" for scheme in installed)
     return Refused(
         f"{mask(url)!r}: no such broker; there are sqlite:///path/to/file.db, "
-        "postgresql://user@host/database and memory:"
+        f"postgresql://user@host/database{others} and memory:"
     )

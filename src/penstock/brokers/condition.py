@@ -30,7 +30,7 @@ class Fact(msgspec.Struct, frozen=True):
 class StoreCondition(msgspec.Struct, frozen=True, kw_only=True):
     """What a store promises, and the facts that the promise rests on."""
 
-    kind: str  # "sqlite", "postgres", "memory"
+    kind: str  # "sqlite", "postgres", "memory", or what another package calls its store
     where: str  # fit to be shown
     promise: str  # one sentence: what a job that was accepted survives
     exists: bool

@@ -135,11 +135,12 @@ def token_for_now() -> tuple[str | None, str | None]:
 
 
 def _app(target: str, url: str | None, *, quiet: bool) -> App:
+    from penstock.brokers.schemes import in_process
     from penstock.cli.store_choice import checked, load, say_where
     from penstock.errors import Refused
 
     app = checked(load(target), url)
-    if app.resolved_url.url.startswith("memory:"):
+    if in_process(app.resolved_url.url):
         raise Refused("a memory: store is inside the process that made it: nobody else can look")
     if url is None and not quiet:
         say_where(app.resolved_url)

@@ -42,6 +42,7 @@ def debug(
     import logging
 
     from penstock.brokers import open_broker
+    from penstock.brokers.schemes import in_process
     from penstock.cli import output
     from penstock.cli.store_choice import checked, chosen, load, say_where, store_url
     from penstock.enqueue.ids import parse_id
@@ -62,7 +63,7 @@ def debug(
             output.aside(each.says, "cyan")
 
     resolved = store_url(*store)
-    if resolved.url.startswith("memory:"):
+    if in_process(resolved.url):
         raise Refused("a memory: store is inside the process that made it: nobody else can look")
     if store.url is None:
         say_where(resolved)

@@ -51,10 +51,11 @@ def migrate(
     Example: penstock migrate status
     """
     from penstock.brokers import migrate_store, migration_sql, roles_sql, store_condition
+    from penstock.brokers.schemes import in_process
     from penstock.cli.store_choice import say_where, store_url
 
     resolved = store_url(*store)
-    if resolved.url.startswith("memory:"):
+    if in_process(resolved.url):
         raise Refused("a memory: store has no schema, and nobody else can look")
     if json and step in {MigrateCommand.SQL, MigrateCommand.ROLES}:
         raise Refused(f"migrate {step} prints SQL: leave out --json")

@@ -145,6 +145,7 @@ def unblock(
 
 def _operator(operation: str, *, admin: bool, store: Store) -> Person:
     """Who is asking, if they say that they may; before the store is opened."""
+    from penstock.brokers.schemes import has_roles
     from penstock.cli.store_choice import store_url
     from penstock.operate.actions import check_role
 
@@ -155,7 +156,7 @@ def _operator(operation: str, *, admin: bool, store: Store) -> Person:
         holds = (
             "The database then asks for its owner or a member of penstock_admin "
             "(`penstock migrate roles`)"
-            if store_url(*store).url.startswith(("postgresql:", "postgres:"))
+            if has_roles(store_url(*store).url)
             else "It is a guard-rail, not a lock: whoever can open the store can do anything to it"
         )
         raise Forbidden(f"{error}: say --admin if you have it. {holds}") from None
@@ -185,6 +186,7 @@ def _clear(broker: Broker, actions: Actions, rule: Rule, *, dry_run: bool, json:
     from penstock.operate import to_json
     from penstock.operate.sentences import jobs_text, let_go, still_held, was_not_set
     from penstock.rules.held import still_over
+    from penstock.rules.rule import Rule
 
     rules = broker.records(Rule)
     there = any(each.place == rule.place for each in rules)

@@ -62,9 +62,10 @@ def opened(
 ) -> Generator[Broker]:
     """The store, open; said where, unless the person said it."""
     from penstock.brokers import open_broker
+    from penstock.brokers.schemes import in_process
 
     resolved = store_url(url, profile, app)
-    if resolved.url.startswith("memory:"):
+    if in_process(resolved.url):
         raise Refused("a memory: store is inside the process that made it: nobody else can look")
     if url is None:
         say_where(resolved)

@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from penstock.broker.views import Note, WorkerRow
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import DETACHED, Job, failed, succeeded
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 ROW = WorkerRow(id="its-own", tasks={"travel": 1}, host="ant", pid=17)
 

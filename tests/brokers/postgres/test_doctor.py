@@ -25,8 +25,8 @@ from penstock.brokers.postgres.migration_steps import this_plan
 from penstock.enqueue.ids import Ids
 from penstock.job import Job, succeeded
 from penstock.operate.doctor import Colour
+from penstock.testing.conformance.factories import claim_for
 from tests.brokers.postgres.examined import bad, findings, restart, run
-from tests.factories import claim_for
 
 
 def test_a_healthy_store_is_green_and_everything_was_looked_at(own_postgres):

@@ -12,7 +12,7 @@ from penstock.app.clock import SYSTEM_CLOCK
 from penstock.broker.filter import Filter
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import ENDED, failed, succeeded
-from tests.factories import a_flow, a_worker, claim_for, part
+from penstock.testing.conformance.factories import a_flow, a_worker, claim_for, part
 
 ROUNDS = 15
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.brokers.postgres import PostgresBroker, listening
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from tests.factories import a_worker
+from penstock.testing.conformance.factories import a_worker
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from penstock.broker.read_budget import SAVED_SECONDS, Share
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres import store as postgres_store
 from penstock.errors import StoreUnreachable
-from tests.factories import a_job
+from penstock.testing.conformance.factories import a_job
 
 OPEN = """
     select count(*)

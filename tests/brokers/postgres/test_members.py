@@ -6,7 +6,14 @@ import pytest
 
 from penstock.brokers.postgres.settling import PostgresSettlements
 from penstock.job import State, failed, succeeded
-from tests.factories import a_flow, a_worker, claim_for, ids_of, part, settle_and_claim_for
+from penstock.testing.conformance.factories import (
+    a_flow,
+    a_worker,
+    claim_for,
+    ids_of,
+    part,
+    settle_and_claim_for,
+)
 
 MAP, BATCH = 250, 50
 

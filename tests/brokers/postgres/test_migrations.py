@@ -27,9 +27,9 @@ from penstock.brokers.postgres.migration_steps import (
 )
 from penstock.brokers.postgres.statements import functions, sql
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
+from penstock.testing.conformance.factories import a_job
 from penstock.testing.postgres.programs import find_programs
 from tests.brokers.postgres.catalogue import catalogue
-from tests.factories import a_job
 
 KNOWN = this_plan().newest
 NEXT = KNOWN + 1

@@ -17,9 +17,9 @@ from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
 from penstock.job import Job, State, Unique, failed, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind, rule_id
+from penstock.testing.conformance.factories import a_flow, claim_for, part, settle_and_claim_for
 from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
-from tests.factories import a_flow, claim_for, part, settle_and_claim_for
 
 CLAIMS = 10
 BATCH = 100

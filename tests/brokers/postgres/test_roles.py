@@ -19,8 +19,7 @@ from penstock.brokers.postgres.recovery import make_days
 from penstock.errors import Refused
 from penstock.job import State, Unique, failed, succeeded
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from tests.brokers.postgres.logins import Logins
-from tests.factories import (
+from penstock.testing.conformance.factories import (
     a_flow,
     a_job,
     a_worker,
@@ -30,6 +29,7 @@ from tests.factories import (
     part,
     settle_and_claim_for,
 )
+from tests.brokers.postgres.logins import Logins
 
 DAY = 86400
 

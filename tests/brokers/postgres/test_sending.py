@@ -16,7 +16,7 @@ from penstock.brokers.postgres.retrying import sent_again
 from penstock.enqueue.ids import Ids
 from penstock.errors import Refused, StoreFull, StoreUnreachable
 from penstock.job import Job, Unique, succeeded
-from tests.factories import a_job, claim
+from penstock.testing.conformance.factories import a_job, claim
 
 WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = %s"
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import State
-from tests.factories import a_worker, claim, enqueue_and_claim
+from penstock.testing.conformance.factories import a_worker, claim, enqueue_and_claim
 
 FIELDS = pytest.mark.parametrize("fields", [{}, {"key": "ada"}], ids=["packed", "row"])
 

@@ -17,7 +17,14 @@ from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes, Po
 from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock
 from penstock.errors import StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
-from tests.factories import a_job, a_worker, claim, claim_for, settle_and_claim_for, some_jobs
+from penstock.testing.conformance.factories import (
+    a_job,
+    a_worker,
+    claim,
+    claim_for,
+    settle_and_claim_for,
+    some_jobs,
+)
 
 
 @pytest.fixture

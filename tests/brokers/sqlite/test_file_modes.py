@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.brokers.sqlite import SqliteBroker
-from tests.factories import some_jobs
+from penstock.testing.conformance.factories import some_jobs
 
 
 @contextmanager

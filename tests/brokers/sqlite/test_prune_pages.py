@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.brokers.sqlite import pruning
 from penstock.job import failed, succeeded
-from tests.factories import a_worker, begun, claim_for, some_jobs
+from penstock.testing.conformance.factories import a_worker, begun, claim_for, some_jobs
 
 DAY = 86400
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.errors import StoreUnreachable
 from penstock.job import Job
-from tests.factories import a_worker, claim_for
+from penstock.testing.conformance.factories import a_worker, claim_for
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from penstock.job import failed, succeeded, try_again
 from penstock.spark.pipelines.export import export
 from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
-from tests.factories import begun, claim, some_jobs
+from penstock.testing.conformance.factories import begun, claim, some_jobs
 
 
 def nobody(*told: object) -> None:

@@ -24,7 +24,7 @@ from penstock.spark.pipelines.compact import compact
 from penstock.spark.pipelines.export import export, take
 from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
-from tests.factories import begun, enqueue_and_claim, settle
+from penstock.testing.conformance.factories import begun, enqueue_and_claim, settle
 from tests.spark.cluster import Cluster
 from tests.spark.pipelines.exported import exported, nobody, of_lake, of_store, some_history
 from tests.stories.conftest import eventually

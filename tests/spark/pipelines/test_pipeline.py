@@ -16,7 +16,7 @@ from penstock.cli.root import root
 from penstock.job import failed, succeeded
 from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
-from tests.factories import begun, claim, some_jobs
+from penstock.testing.conformance.factories import begun, claim, some_jobs
 
 
 class Pipeline:

@@ -20,7 +20,7 @@ from penstock.spark.pipelines.manifest import LakeGap, LakeTable
 from penstock.spark.pipelines.page import heading
 from penstock.spark.pipelines.report_data import Answers
 from penstock.testing.clock import Clock
-from tests.factories import begun, claim, some_jobs
+from penstock.testing.conformance.factories import begun, claim, some_jobs
 
 DAY = 86400
 

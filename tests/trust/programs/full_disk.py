@@ -10,7 +10,7 @@ import sys
 from penstock import App, StoreFull
 from penstock.broker.views import WorkerRow
 from penstock.job import succeeded
-from tests.factories import claim_for
+from penstock.testing.conformance.factories import claim_for
 
 path, room = sys.argv[1], int(sys.argv[2])
 app = App(f"sqlite:///{path}")

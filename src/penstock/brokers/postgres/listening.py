@@ -61,9 +61,7 @@ class Listener:
         self._echo = ""
         self._began = threading.Event()
         self._rang = False
-        self.on_lanes: Callable[[News], None] = lambda _: (
-            None
-        )  # lanes that others announced
+        self.on_lanes: Callable[[News], None] = lambda _: None  # lanes that others announced
         self.workers: Collection[str] = ()  # of this process: who is told of a rule, and says so
         self._owes = False
         _listeners.add(self)

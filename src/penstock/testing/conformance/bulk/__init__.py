@@ -1,0 +1,1 @@
+"""Frames in and out; see `penstock.broker.bulk`."""

@@ -1,0 +1,1 @@
+"""What people and schedules do; see `penstock.broker.control`."""

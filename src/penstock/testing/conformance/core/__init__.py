@@ -1,0 +1,1 @@
+"""What a producer and a worker need; see `penstock.broker.core`."""

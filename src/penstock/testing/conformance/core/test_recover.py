@@ -1,0 +1,267 @@
+"""Recover: what dead workers held is made ready again, and each lapse is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.job import State, succeeded
+from penstock.testing.clock import Clock
+from penstock.testing.conformance.factories import (
+    a_job,
+    a_worker,
+    claim,
+    enqueue_and_claim,
+    history_of,
+    ids_of,
+    settle,
+    some_jobs,
+)
+
+
+@pytest.fixture(params=[{}, {"tags": {"tenant": "a"}}], ids=["plain", "tagged"])
+def fields(request):
+    """Jobs that travel in parcels, and jobs that have a row of their own: both promise the same."""
+    return request.param
+
+
+def test_a_job_whose_worker_fell_silent_runs_again(broker, clock, fields):
+    """D14, D22, V2, G10, B5: at least once, and the lapse is counted."""
+    job = enqueue_and_claim(broker, clock, **fields)
+    clock.advance(seconds=16)
+
+    assert broker.recover() == 1
+
+    [again] = claim(broker, worker="worker-2")
+    assert (again.id, again.attempt, again.lapses, again.failures) == (job.id, 2, 1, 0)
+    assert broker.recover() == 0
+
+
+def test_a_worker_within_its_lease_is_left_alone(broker, clock, fields):
+    """D14: fresh lock, no run."""
+    job = enqueue_and_claim(broker, clock, **fields)
+    clock.advance(seconds=14)
+
+    assert broker.recover() == 0
+
+    assert settle(broker, job, succeeded())
+
+
+def test_a_worker_whose_lease_lapsed_cannot_settle(broker, clock, fields):
+    """V22, G47: the stale settlement is refused."""
+    late = enqueue_and_claim(broker, clock, **fields)
+    clock.advance(seconds=16)
+    broker.recover()
+    [current] = claim(broker, worker="worker-2")
+
+    assert broker.settle([(late, succeeded(b"1"))]) == [False]
+    assert broker.settle([(current, succeeded(b"2"))]) == [True]
+    assert broker.get(late.id).result == b"2"
+
+
+def test_a_worker_that_only_fell_silent_may_settle_until_it_is_given_up(broker, clock, fields):
+    job = enqueue_and_claim(broker, clock, **fields)
+    clock.advance(seconds=16)
+
+    assert settle(broker, job, succeeded())
+    assert broker.recover() == 0
+
+
+def test_only_what_was_not_settled_is_made_ready(broker, clock, fields):
+    broker.enqueue(some_jobs(clock, 4, **fields))
+    taken = claim(broker, limit=4)
+    broker.settle([(job, succeeded()) for job in taken[1:3]])
+    clock.advance(seconds=16)
+
+    assert broker.recover() == 2
+
+    assert sorted(ids_of(claim(broker, 5, "worker-2"))) == sorted([taken[0].id, taken[3].id])
+
+
+def test_the_lapse_is_in_the_history(broker, clock, fields):
+    """I13."""
+    job = enqueue_and_claim(broker, clock, **fields)
+    clock.advance(seconds=16)
+    broker.recover()
+
+    [event] = history_of(broker, job.id)
+
+    assert (event.kind, event.attempt, event.state, event.worker) == (
+        "attempt",
+        1,
+        State.READY,
+        "worker-1",
+    )
+    assert event.reason == "crashed"
+
+
+def test_a_job_that_takes_every_worker_with_it_ends(broker, clock, fields):
+    """D27: N deliveries, then failed."""
+    job = a_job(clock, **fields)
+    broker.enqueue([job])
+    for number in (1, 2, 3):
+        assert ids_of(claim(broker, worker=f"worker-{number}")) == [job.id]
+        clock.advance(seconds=16)
+        broker.recover()
+
+    ended = broker.get(job.id)
+    assert (ended.state, ended.reason, ended.lapses) == (State.FAILED, "crashed", 3)
+    assert claim(broker) == []
+
+
+def test_an_at_most_once_job_is_lost_with_its_worker(broker, clock):
+    """C3."""
+    job = enqueue_and_claim(broker, clock, at_most_once=True)
+    clock.advance(seconds=16)
+
+    broker.recover()
+
+    ended = broker.get(job.id)
+    assert (ended.state, ended.reason) == (State.FAILED, "lost")
+
+
+def test_a_cancelled_job_ends_with_its_worker(broker, clock, fields):
+    job = enqueue_and_claim(broker, clock, **fields)
+    broker.act("cancel", [job.id])
+    clock.advance(seconds=16)
+
+    broker.recover()
+
+    assert broker.get(job.id).state is State.CANCELLED
+    assert claim(broker, worker="worker-2") == []
+
+
+def test_a_wall_clock_that_jumps_ends_no_lease(broker, clock: Clock, fields):
+    """I5: leases hold when somebody sets the clock."""
+    job = enqueue_and_claim(broker, clock, **fields)
+
+    clock.jump(86400)
+    assert broker.recover() == 0
+    clock.jump(-2 * 86400)
+    assert broker.recover() == 0
+
+    assert settle(broker, job, succeeded())
+
+
+# Who may say so
+
+
+def test_a_worker_that_was_alive_throughout_gives_up_the_others(broker, clock):
+    """C1: any worker may do the upkeep."""
+    broker.renew([a_worker("worker-2")])
+    enqueue_and_claim(broker, clock)
+    for _ in range(2):
+        clock.advance(seconds=8)
+        broker.renew([a_worker("worker-2")])
+
+    assert broker.recover(by="worker-2") == 1
+
+
+def test_the_first_one_back_after_an_outage_does_not_give_up_everybody_else(broker, clock):
+    """A store that nobody could reach for a minute: all leases ran out, nobody is dead."""
+    broker.renew([a_worker("worker-2")])
+    job = enqueue_and_claim(broker, clock)
+    clock.advance(minutes=1)
+    broker.renew([a_worker("worker-2")])
+
+    assert broker.recover(by="worker-2") == 0
+
+    clock.advance(seconds=1)
+    broker.renew([a_worker("worker-1")])
+    assert settle(broker, job, succeeded())
+
+
+def test_once_it_has_been_back_for_a_lease_it_does(broker, clock):
+    broker.renew([a_worker("worker-2")])
+    enqueue_and_claim(broker, clock)
+    clock.advance(minutes=1)
+    for _ in range(4):
+        broker.renew([a_worker("worker-2")])
+        clock.advance(seconds=5)
+
+    assert broker.recover(by="worker-2") == 1
+
+
+@pytest.mark.parametrize("by", ["worker-1", "nobody"])
+def test_a_lapsed_or_unknown_worker_gives_up_nobody(broker, clock, by):
+    enqueue_and_claim(broker, clock)
+    clock.advance(seconds=16)
+
+    assert broker.recover(by=by) == 0
+    assert broker.recover() == 1
+
+
+def test_a_claim_renews_the_trust_in_a_worker(broker, clock):
+    enqueue_and_claim(broker, clock)
+    for _ in range(4):
+        claim(broker, worker="worker-2")
+        clock.advance(seconds=5)
+
+    assert broker.recover(by="worker-2") == 1
+
+
+# Known to be gone
+
+
+def test_a_worker_known_to_be_dead_is_given_up_at_once(broker, clock, fields):
+    """D22, B14: the supervisor saw its child die."""
+    jobs = some_jobs(clock, 2, **fields)
+    broker.enqueue(jobs)
+    claim(broker, limit=2)
+
+    assert broker.recover(dead="worker-1") == 2
+
+    assert [(job.id, job.lapses) for job in claim(broker, 5, "worker-2")] == [
+        (job.id, 1) for job in jobs
+    ]
+    assert [row.id for row in broker.workers()] == ["worker-2"]
+
+
+def test_jobs_that_had_not_begun_are_put_back_uncounted(broker, clock, fields):
+    """A poison job among its neighbours: only the one that began counts the crash."""
+    jobs = some_jobs(clock, 3, **fields)
+    broker.enqueue(jobs)
+    claim(broker, limit=3)
+
+    assert broker.recover(dead="worker-1", started=[jobs[1].id]) == 3
+
+    assert [broker.get(job.id).lapses for job in jobs] == [0, 1, 0]
+    assert [broker.get(job.id).state for job in jobs] == [State.READY] * 3
+    assert [len(history_of(broker, job.id)) for job in jobs] == [0, 1, 0]
+
+
+def test_a_worker_that_had_begun_nothing_costs_nothing(broker, clock, fields):
+    job = enqueue_and_claim(broker, clock, at_most_once=True, **fields)
+
+    assert broker.recover(dead="worker-1", started=[]) == 1
+
+    assert [again.id for again in claim(broker, worker="worker-2")] == [job.id]
+
+
+def test_nobody_else_is_touched(broker, clock, fields):
+    first = enqueue_and_claim(broker, clock, **fields)
+    other = a_job(clock, **fields)
+    broker.enqueue([other])
+    [held] = claim(broker, worker="worker-2")
+
+    assert broker.recover(dead="worker-1") == 1
+
+    assert settle(broker, held, succeeded())
+    assert not settle(broker, first, succeeded())
+
+
+def test_an_unknown_dead_worker_is_no_error(broker):
+    assert broker.recover(dead="nobody") == 0
+    assert broker.recover(dead="nobody", started=["x"]) == 0
+
+
+def test_a_worker_that_was_given_up_may_work_again(broker, clock, fields):
+    enqueue_and_claim(broker, clock, **fields)
+    broker.recover(dead="worker-1")
+
+    [again] = claim(broker, worker="worker-1")
+
+    assert (again.attempt, settle(broker, again, succeeded())) == (2, True)
+
+
+def test_recovering_an_empty_store_is_fine(broker):
+    assert broker.recover() == 0

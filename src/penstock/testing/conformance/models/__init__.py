@@ -1,0 +1,1 @@
+"""Random operations on a store and on the memory broker, which must agree at every step."""
