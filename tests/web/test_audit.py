@@ -137,9 +137,11 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
 def test_a_deed_that_there_is_no_word_for_is_shown_with_its_data():
     damaged = {"kind": "rule", "author": "ada", "reason": ""}
     told = [
-        told_of(Deed(position=1, at=0.0, **damaged, queue="slow", says={"kind": "spell", "n": 3})),
-        told_of(Deed(position=2, at=0.0, **damaged, says={"kind": "limit", "rate": "often"})),
-        told_of(Deed(position=3, at=0.0, **{**damaged, "kind": "swap"}, says={"with": "x"})),
+        told_of(
+            Deed(position="1", at=0.0, **damaged, queue="slow", says={"kind": "spell", "n": 3})
+        ),
+        told_of(Deed(position="2", at=0.0, **damaged, says={"kind": "limit", "rate": "often"})),
+        told_of(Deed(position="3", at=0.0, **{**damaged, "kind": "swap"}, says={"with": "x"})),
     ]
 
     assert list(map(str, told)) == [

@@ -327,7 +327,7 @@ def test_a_retry_of_all_that_match_is_one_entry_and_every_job_knows_of_it(place:
         "jobs": 3,
         "state": "done",
     }
-    rows = [row for row in place.broker.history(0, 1000) if row.kind == "retry"]
+    rows = [row for row in place.broker.history(limit=1000) if row.kind == "retry"]
     assert len({row.job for row in rows}) == 3
     assert all(begun["id"].encode() in (row.data or b"") for row in rows)
     assert all(row.state is State.READY for row in rows)

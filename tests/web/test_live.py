@@ -168,7 +168,7 @@ def test_a_tick_sums_up_what_ended(memory_broker, clock):
         clock.advance(seconds=1)
         settle(memory_broker, job, begun(succeeded(b"1"), clock.now() - 1))
 
-    tick = tick_of(clock.now(), [], memory_broker.history(0), alive=1, more=False)
+    tick = tick_of(clock.now(), [], memory_broker.history(), alive=1, more=False)
 
     assert (tick.succeeded, tick.failed) == (2, 0)
     assert tick.took == pytest.approx(1.0)

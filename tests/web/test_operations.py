@@ -9,6 +9,7 @@ import threading
 import msgspec
 import pytest
 
+from penstock.broker.position import BEGINNING
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed
@@ -41,7 +42,7 @@ def ended(client, id: str) -> dict:
 
 def retried(broker, count: int) -> dict[str, dict]:
     """Who retried which job, and why, as the history says."""
-    told, after = {}, 0
+    told, after = {}, BEGINNING
     while rows := broker.history(after, 1000):
         told |= {row.job: json.loads(row.data) for row in rows if row.kind == "retry"}
         after = rows[-1].position

@@ -33,7 +33,7 @@ def put_lakes(broker: Broker, *, json: bool) -> None:
         table.add_row(
             mark.lake,
             mark.place,
-            f"{mark.position:,}",
+            mark.position,
             f"{span(now - mark.told_at)} ago",
             span(mark.hold),
             "" if mark.gap is None else gap_text(mark.gap),

@@ -117,7 +117,7 @@ class Forgotten(msgspec.Struct):
 class DeedJson(msgspec.Struct):
     """Something that somebody did; `says` is what else the history has of it."""
 
-    position: int
+    position: str
     at: str | None
     kind: str
     author: str
@@ -135,7 +135,7 @@ class Audit(msgspec.Struct):
     """
 
     deeds: list[DeedJson]
-    before: int | None
+    before: str | None
     looked: int
 
 
@@ -253,7 +253,7 @@ def audit(asked: Asked) -> Audit:
         since=parse_time(since, now) if since else None,
         until=parse_time(until, now) if until else None,
     )
-    before = asked.number("before", 0, 0, 2**63 - 1)
+    before = asked.word("before")
     limit = asked.number("limit", 100, 1, MOST_DEEDS)
     found = asked.verbs.audit(wanted, before or None, limit)
     return Audit([DeedJson(**deed_json(deed)) for deed in found.deeds], found.before, found.looked)
