@@ -133,11 +133,11 @@ class Dying:
     """A store to which a process speaks once, and then no more."""
 
     def __init__(self, store: Broker) -> None:
-        self.marks = store.marks
+        self.records = store.records
         self._store = store
         self._calls = 0
 
-    def set_mark(self, *args: object, **options: object) -> object:
+    def put(self, *args: object, **options: object) -> object:
         self._calls += 1
         if self._calls > 1:
             raise KeyboardInterrupt
