@@ -108,7 +108,7 @@ class Metrics:
             except Refused:
                 # Another store took the place of this one, or an older copy of it.
                 self._position = newest_position(verbs)
-                continue
+                return
             for row in rows:
                 if row.kind == "attempt":
                     self._count(row)
