@@ -39,7 +39,8 @@ ATTEMPTS = """
     if(number % 20 < 4, if(number % 20 = 3, concat('flow-', number div 20),
        concat('node-', number)), null) as node,
     string(null) as result,
-    1 as schema_version
+    '' as app,
+    2 as schema_version
 """
 
 
@@ -106,7 +107,7 @@ def gauges(spark: Any, days: int = 28, every: int = 60) -> Any:
         "if(stuck > 0, 0L, bigint(2 + calm / 8)) as running",
         "bigint(q) as failed",
         "double(calm / 10.0 + stuck) as oldest",
-        "1 as schema_version",
+        "2 as schema_version",
     )
 
 
@@ -135,7 +136,8 @@ def events(spark: Any, rows: int, days: int = 28) -> Any:
         "string(null) as key",
         "cast(map() as map<string,string>) as tags",
         f"{said} as data",
-        "1 as schema_version",
+        "'' as app",
+        "2 as schema_version",
     )
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StringType, StructField, StructType
 
 import penstock.spark
-from penstock.broker.position import Position
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
@@ -203,7 +203,7 @@ def test_an_offset_names_the_store_and_keeps_to_the_limit(broker, store_url, clo
     stream = TableStream({"table": "attempts", "url": store_url}, ONLY_POSITION)
     store = broker.reach(Selection(table="attempts")).store
     start = stream.initialOffset()
-    assert start == {store: 0}
+    assert start == {store: BEGINNING}
     assert stream.latestOffset(start, ReadMaxRows(5)) == start
 
     broker.enqueue(some_jobs(clock, 9))
@@ -245,7 +245,10 @@ def test_a_checkpoint_that_is_ahead_of_its_store_is_refused(broker, store_url, c
     [store] = stream.initialOffset()
 
     with pytest.raises(Refused, match="before it was restored from a backup"):
-        stream.latestOffset({store: 1 << 60}, ReadMaxRows(5))
+        stream.latestOffset({store: f"{1 << 60:020d}"}, ReadMaxRows(5))
+    for wrong in ("one", 12):  # a number: of a development version
+        with pytest.raises(Refused, match=f"'{wrong}' is no position of this store"):
+            stream.latestOffset({store: wrong}, ReadMaxRows(5))
 
 
 def test_a_password_is_in_no_checkpoint_plan_or_exception(

@@ -114,14 +114,14 @@ def failures(place: Place, verb: str = "retry") -> dict[str, Any]:
 def under_way(place: Place) -> str:
     """An operation that cannot end by itself while the test looks: its page is held up."""
     failures(place)
-    retry, held = place.broker.retry, threading.Event()
+    act, held = place.broker.act, threading.Event()
 
-    def slowly(ids: Sequence[str], *args: Any, **named: Any) -> list[str]:
-        if ids:  # without any it is only asked whether it may
+    def slowly(action: Any, ids: Sequence[str] = (), *args: Any, **named: Any) -> list[str]:
+        if ids and action == "retry":  # without any it is only asked whether it may
             held.wait()
-        return retry(ids, *args, **named)
+        return act(action, ids, *args, **named)
 
-    place.broker.retry = slowly  # pyright: ignore[reportAttributeAccessIssue]
+    place.broker.act = slowly  # pyright: ignore[reportAttributeAccessIssue]
     client = place.web.client(Role.OPERATE)
     begun = client.post(f"{V1}/operations", json={"verb": "retry", "filter": "state:failed"})
     HELD.append(held)

@@ -65,7 +65,7 @@ def check_last(
     """The kinds that are wanted of the last rows; refused where they would be passed over."""
     if (kind is not None or before is not None) and (after is not None or job is not None):
         raise Refused("history: kind and before are for the last rows: after=None, and no job")
-    kinds = (kind,) if isinstance(kind, str) else tuple(kind or ())
+    kinds = (kind,) if isinstance(kind, str) else tuple(dict.fromkeys(kind or ()))
     if len(kinds) > 1 and "attempt" in kinds:
         raise Refused("history: attempts are a kind to ask for by itself")
     return kinds

@@ -203,8 +203,9 @@ def _position(broker: Broker, offset: Offset) -> Position:
             f"the checkpoint is of the store {named}, and this is the store {store}: positions of"
             " one mean nothing in the other; give this query a checkpoint of its own"
         )
-    _store_of(broker, offset[store])
-    return offset[store]
+    position = str(offset[store])  # of JSON: it may be anything
+    _store_of(broker, position)
+    return position
 
 
 def _of_flow(stored: Any, narrow: Selection) -> Any:
