@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 # no: the demo leaves out its second part, which is on Spark.
 SPARK ?= yes
-# Test processes: two for each core, as many of them wait, but no more than eight.
+# Test processes: three for each core, as many of them wait, but no more than eight.
 WORKERS ?= auto
 # The Chromium that `make test-web` drives.
 BROWSER ?= $(shell for name in chromium chromium-browser google-chrome google-chrome-stable; do \

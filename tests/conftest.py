@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,13 +19,13 @@ from penstock.brokers import open_broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, drop_database
-from tests import leftovers, quick
+from tests import in_memory, leftovers, quick
 from tests.dealing import InGroups
-from tests.postgres_store import PostgresStore, copy_database
+from tests.postgres_store import CopiedServer, PostgresStore, copy_data, copy_database
 from tests.quick_java import in_common
 
-# Folders whose tests take longest: seconds each, and most of them waiting for processes.
-LONG = ("spark", "stories", "trust", "examples", "cli")
+# Where the tests are that take longest: seconds each, and most of them waiting for processes.
+LONG = ("spark", "test_benchmarks.py", "stories", "docs", "trust", "examples", "cli", "testing")
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -34,15 +35,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (leftovers, quick):
+    for plugin in (in_memory, leftovers, quick):
         config.pluginmanager.register(plugin)
 
 
 @pytest.hookimpl(optionalhook=True)  # a run in one process may leave the plugin out
 def pytest_xdist_auto_num_workers() -> int:
-    """Two for each core: a test that waits for a lease or for a process leaves its core idle."""
+    """Three for each core: a test that waits for a lease or for a process leaves its core idle."""
     here = getattr(os, "sched_getaffinity", None)  # not on macOS
-    return 2 * (len(here(0)) if here else os.cpu_count() or 1)
+    return 3 * (len(here(0)) if here else os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -53,19 +54,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InGroups:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Shuffled as they are, but the long ones first: none of them is alone at the end."""
-    items.sort(key=lambda item: LONG.index(_folder(item)) if _folder(item) in LONG else len(LONG))
+    items.sort(key=lambda item: _place(item.path))
 
 
-def _folder(item: pytest.Item) -> str:
+@cache  # many tests are in one file
+def _place(path: Path) -> int:
     here = Path(__file__).parent
-    return item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
+    folder = path.relative_to(here).parts[0] if path.is_relative_to(here) else ""
+    return LONG.index(folder) if folder in LONG else len(LONG)
 
 
 @pytest.fixture(scope="session")
 def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Whoever starts Spark, here or in a process of a test's own, has a Java that begins soon."""
-    own = tmp_path_factory.getbasetemp()
-    with in_common(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own):
+    with in_common(tmp_path_factory.getbasetemp() / "java"):
         yield
 
 
@@ -144,10 +146,20 @@ def own_store_url(postgres_server_url: str, postgres_template: str) -> Iterator[
     drop_database(postgres_server_url, url)
 
 
-@pytest.fixture
-def own_postgres() -> Iterator[Server]:
-    """A server of the test's own, to be stopped, killed and frozen; as durable as by default."""
+@pytest.fixture(scope="session")
+def pristine_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a server that nobody has used, to be copied."""
+    data = tmp_path_factory.mktemp("pristine") / "data"
     with Server() as server:
+        server.stop()
+        copy_data(server.data, data)
+    return data
+
+
+@pytest.fixture
+def own_postgres(pristine_data: Path) -> Iterator[Server]:
+    """A server of the test's own, to be stopped, killed and frozen; as durable as by default."""
+    with CopiedServer(pristine_data) as server:
         yield server
 
 

@@ -1,16 +1,20 @@
 """PostgreSQL stores that are had quickly: one that is emptied for each test, and copies of one.
 
 Emptied with delete, not truncate: for tables of a few rows it takes 0.3 ms, and truncate 20 ms.
-Copied file by file: a store takes 60 ms of CPU time that way, and 400 ms where it is migrated.
+Copied file by file: a store takes 60 ms of CPU time that way, and 400 ms where it is migrated. A
+server, too: initdb takes 0.7 s of CPU time, and a copy of what it makes 0.1 s.
 """
 
 from __future__ import annotations
 
 import secrets
+import subprocess
+from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
+from penstock.testing.postgres import Server
 from penstock.testing.postgres.databases import with_database
 
 _FILE_COPY_SINCE = 150_000  # before, there was no other way
@@ -23,6 +27,22 @@ _TABLES = """
        and not relispartition
      order by relname
 """
+
+
+class CopiedServer(Server):
+    """A server whose data folder is a copy of another one's."""
+
+    def __init__(self, pristine: Path) -> None:
+        self._pristine = pristine
+        super().__init__()
+
+    def _make_data(self) -> None:
+        copy_data(self._pristine, self.data)
+
+
+def copy_data(source: Path, to: Path) -> None:
+    """Copy the data folder of a server that does not run, owner included."""
+    subprocess.run(["cp", "-a", source, to], check=True)
 
 
 class PostgresStore:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ import pytest
 from penstock import App, Refused, use
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import State
+from penstock.task import option_types
 from tests.factories import NO_PATHS, PATHS
 
 
@@ -246,3 +249,71 @@ def test_a_static_method_is_a_task(app: App) -> None:
 def test_a_handle_of_what_is_no_id_is_refused(app: App) -> None:
     with pytest.raises(Refused, match="5 is not a job id"):
         app.handle(cast("str", 5))
+
+
+# Options, in one place
+
+
+def test_a_keyword_that_is_no_option_is_refused_by_name_wherever_options_are_given(
+    app: App,
+) -> None:
+    @app.task
+    def send(to: str) -> None: ...
+
+    anything = cast("Any", app)
+    calls = {
+        "@app.task(que=...)": lambda: anything.task(que="mail"),
+        "@app.batch_task(que=...)": lambda: anything.batch_task(size=3, que="mail"),
+        "@app.declare(que=...)": lambda: anything.declare("mail:send", que="mail"),
+        "options(que=...)": lambda: cast("Any", send).options(que="mail"),
+    }
+    for what, call in calls.items():
+        sentence = f"{what}: there is no such option; did you mean queue?"
+        with pytest.raises(TypeError, match=re.escape(sentence)):
+            call()
+    for what, call in {
+        "@app.schedule(zones=...)": lambda: anything.schedule("@daily", zones="UTC"),
+        "app.schedules.put(zones=...)": lambda: anything.schedules.put("a", send, zones="UTC"),
+    }.items():
+        sentence = f"{what}: there is no such option; did you mean zone?"
+        with pytest.raises(TypeError, match=re.escape(sentence)):
+            call()
+
+
+def test_a_keyword_that_is_near_no_option_is_answered_with_all_of_them(app: App) -> None:
+    with pytest.raises(TypeError, match=r"there are detached, priority, queue, .*, version"):
+        cast("Any", app).declare("mail:send", countdown=3)
+
+
+def test_what_only_penstock_itself_says_of_a_task_is_no_option(app: App) -> None:
+    for name in ("declared", "names", "batch", "app"):
+        with pytest.raises(TypeError, match="there is no such option"):
+            cast("Any", app).task(**{name: True})
+
+
+def test_every_option_has_its_line_and_stands_in_the_reference() -> None:
+    kinds = [
+        node
+        for node in ast.parse(Path(option_types.__file__).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    fields = [
+        (each.target.id, following)
+        for kind in kinds
+        for each, following in zip(kind.body, [*kind.body[1:], None], strict=True)
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+    ]
+    docs = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
+    rows = [line.split("|")[1] for line in docs.read_text().splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert len(fields) > 35
+    assert [
+        name
+        for name, following in fields
+        if not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant))
+    ] == []
+    assert {name for name, _ in fields} <= listed
+    names = [name for name, _ in fields]
+    # `at` of a job and of a schedule are two options.
+    assert sorted(name for name in set(names) if names.count(name) > 1) == ["at"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -253,3 +254,17 @@ def test_a_schedule_makes_jobs_of_the_program_that_put_it(
 def test_a_job_made_by_hand_is_of_the_unnamed_program():
     assert Job(task="mail:send").lane == Lane("default", "mail:send", app="")
     assert Lane("q", "t", app="a").hash != Lane("q", "t").hash
+
+
+def test_two_programs_fill_the_same_partitions_each_for_itself(broker: Broker):
+    for name in ("shop", "media", ""):
+        app = App(broker=broker, name=name)
+
+        @app.task(name="lake:day")
+        def day(day: date) -> None: ...
+
+        day.backfill(date(2026, 1, 1), date(2026, 1, 2))
+        day.backfill(date(2026, 1, 1), date(2026, 1, 2))
+
+    jobs = broker.find(Filter()).jobs
+    assert sorted(job.app for job in jobs) == ["", "", "media", "media", "shop", "shop"]

@@ -37,6 +37,7 @@ def test_a_pause_ends_by_itself(waiting):
 def test_block_is_for_operators_and_wins_over_resume(waiting):
     refused = waiting("block", "mail", code=2).stderr
     assert "--admin" in refused
+    assert "block needs the role admin; " in refused
     assert "guard-rail" in refused
     waiting("pause", "mail")
     waiting("block", "mail", "--admin", "--reason", "disk nearly full")
@@ -53,7 +54,7 @@ def test_block_is_for_operators_and_wins_over_resume(waiting):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["pause"], "Name a queue, or --task"),
+        (["pause"], "pause what? Name a queue, a task, a version, a tag or a key"),
         (["pause", "mail", "--until", "2001-01-01"], "that was"),
         (["pause", "mail", "--for", "soon"], "is not a stretch of time"),
         (["pause", "mail", "--for", "2h", "--until", "2099-01-01"], "give one of them"),
@@ -103,12 +104,12 @@ def test_a_limit_per_key_stands_beside_that_of_the_queue(waiting):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["limit", "--running", "3"], "Name a queue"),
+        (["limit", "--running", "3"], "limit what? Name a queue, a task or both"),
         (["limit", "mail"], "needs running, rate or both"),
         (["limit", "mail", "--running", "0"], "pause holds back everything"),
         (["limit", "mail", "--rate", "0/s"], "pause holds back everything"),
         (["limit", "mail", "--rate", "often"], "write 10/s, 100/min"),
-        (["limit", "mail", "--running", "3", "--off"], "leave out --running"),
+        (["limit", "mail", "--running", "3", "--off"], "leave out running and rate"),
         (["pause", "--tag", "tenant"], "write NAME=VALUE"),
     ],
 )

@@ -25,6 +25,7 @@ from penstock import App, CurrentJob, FlowHandle, Handle, Repeat, Retry, Task
 from penstock.broker.protocol import Broker
 from penstock.cli.init_and_dev import FIRST_TASK
 from penstock.cli.root import root
+from penstock.task.option_types import EnqueueOptions, names_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -307,7 +308,7 @@ def test_what_replaces_the_words_of_other_systems_exists() -> None:
     options = [
         (name, known)
         for called, known in {
-            "options": {*inspect.signature(Task.options).parameters},
+            "options": names_of(EnqueueOptions),
             "Retry": {*inspect.signature(Retry).parameters},
             "app.queue": {*inspect.signature(App.queue).parameters},
             "app.limit": {*inspect.signature(App.limit).parameters},

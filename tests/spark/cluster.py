@@ -17,13 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-import pyspark
-
 from penstock.spark.java import java_home
 from tests.leftovers import MARK
 from tests.stories.conftest import eventually
 
-SPARK_HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _LOOPBACK = "127.0.0.1"
 _START_SECONDS = 90
@@ -98,7 +95,7 @@ class Cluster:
     def _start(self, kind: str, host: str, *words: str) -> None:
         environment = {
             **{name: os.environ[name] for name in _INHERITED if name in os.environ},
-            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_HOME": os.environ["SPARK_HOME"],
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "PYSPARK_PYTHON": sys.executable,
@@ -109,7 +106,7 @@ class Cluster:
         with (self.folder / f"{kind}-{len(self._processes)}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(
-                    [SPARK_HOME / "bin" / "spark-class", f"{_DEPLOY}.{kind}", *words],
+                    [f"{os.environ['SPARK_HOME']}/bin/spark-class", f"{_DEPLOY}.{kind}", *words],
                     env=environment,
                     cwd=self.folder,
                     stdin=subprocess.DEVNULL,

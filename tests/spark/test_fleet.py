@@ -19,6 +19,7 @@ import penstock
 from penstock import App, Refused, State
 from penstock.broker.position import BEGINNING
 from penstock.spark.fleet import Fleet
+from penstock.spark.store_choice import tell_name
 from tests.spark.cluster import Cluster
 from tests.spark.drivers import workers_of
 from tests.stories.conftest import eventually
@@ -86,6 +87,27 @@ def test_slots_drain_the_store_and_say_what_they_did(spark: Any, shop: Shop):
     assert sum(fleet.settled.values()) == 500
     assert [end.ended for end in fleet.ends] == ["drained", "drained"]
     assert {end.slot for end in fleet.ends} == {0, 1}
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_slots_run_the_jobs_of_the_name_that_they_are_told(spark: Any, shop: Shop, store_url: str):
+    media = App(store_url, name="media")
+
+    @media.declare("nap")
+    def nap(number: int, seconds: float = 0.02) -> int: ...
+
+    nap.enqueue_many([(number, 0.0) for number in range(20)])
+    shop.nap.enqueue(1)
+    tell_name(spark, "media")
+    try:
+        assert Fleet(spark, f"{TASKS}:app", 1, drain=True, lease=5.0).run() == 0
+    finally:
+        tell_name(spark, "")  # the session is shared with other tests
+
+    counts = {(count.app, count.ready) for count in shop.app.broker.count()}
+    assert (len(shop.succeeded()), counts) == (20, {("", 1)})
+    assert {event.app for event in shop.app.broker.history() if event.job} == {"media"}
+    media.close()
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)

@@ -114,7 +114,17 @@ async def fetch_later(
     return [len(url)]
 
 
-@app.declare("media:resize", queue="media")
+@app.declare(
+    "media:resize",
+    queue="media",
+    priority=3,
+    version=2,
+    runs_on=("gpu",),
+    search=("path",),
+    secret=(),
+    detached=True,
+    tags={"team": "media"},
+)
 def resize(path: str, width: int = 100) -> Order: ...
 
 
@@ -298,7 +308,7 @@ def push(orders: list[Order], client: Client = use(make_client)) -> list[str | E
     return [str(order.number) for order in orders]
 
 
-@app.batch_task(size=100, by_key=True)
+@app.batch_task(size=100, by_key=True, linger=timedelta(seconds=1), retry=Retry(limit=1), keep=60)
 def push_some(orders: list[Order]) -> list[str | Exception] | None:
     return None
 

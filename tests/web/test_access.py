@@ -188,7 +188,7 @@ def test_read_only_makes_everybody_a_viewer(serve, memory_broker):
     answer = web.client(Role.ADMIN).post(f"/jobs/{A_JOB}/cancel")
 
     assert answer.status_code == 403
-    assert "you have view" in answer.json()["error"]
+    assert "ada has view" in answer.json()["error"]
 
 
 def test_an_application_may_say_itself_who_asks(serve, memory_broker):

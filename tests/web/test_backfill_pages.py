@@ -114,7 +114,7 @@ def test_without_the_app_or_with_no_range_nothing_is_run_again(
     bare, with_app = memory_web.browser(Role.OPERATE), serve(app).browser(Role.OPERATE)
 
     for browser, given, sentence in (
-        (bare, {"task": TASK}, "no app"),
+        (bare, {"task": TASK}, "knows no tasks"),
         (with_app, {"task": TASK}, "which partitions"),
         (with_app, {"task": TASK, "first": "x", "last": "y"}, "is of type date"),
         (with_app, {"task": "gone", "first": "2026-01-01", "last": "2026-01-01"}, "no task"),

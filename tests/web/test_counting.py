@@ -49,7 +49,7 @@ def test_whoever_changes_something_sees_it_at_once(memory_broker, clock):
     memory_broker.enqueue(some_jobs(clock, 5))
     assert sum(count.ready for count in verbs.count()) == before
 
-    verbs.pause(Rule(RuleKind.PAUSE, "queue-7"))
+    verbs.set_rule(Rule(RuleKind.PAUSE, "queue-7"))
 
     counts = verbs.count()
     assert sum(count.ready for count in counts) == before + 4

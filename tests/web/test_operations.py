@@ -13,9 +13,10 @@ from penstock.broker.position import BEGINNING
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed
+from penstock.operate.refusals import Forbidden
 from penstock.web.access import Person, Role
 from penstock.web.bulk_operations import MOST_AT_ONCE, Operations, Preview, preview
-from penstock.web.verbs import Forbidden, Verbs
+from penstock.web.verbs import Verbs
 from tests.factories import a_job, a_worker, begun, claim_for, some_jobs
 from tests.web.conftest import Web
 
@@ -179,7 +180,7 @@ def test_what_a_kill_leaves_undone_is_done_by_the_same_filter_again(tmp_path, cl
     broker = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
     ids = fail_all(broker, clock, 30)
     verbs = Verbs(broker, Person("ada", Role.OPERATE), may_change=True)
-    verbs.retry(ids[:10], "first half")
+    verbs.act("retry", ids[:10], "first half")
     broker.close()
 
     again = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)

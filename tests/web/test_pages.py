@@ -181,7 +181,7 @@ def test_what_cannot_be_done_to_a_job_is_said(memory_web: Web, memory_broker, cl
     answer = browser.post(f"/jobs/{job.id}/retry")
 
     assert answer.status_code == 409
-    assert "The job was left as it is" in text_of(answer.text)
+    assert f"{job.id} left as it is." in text_of(answer.text)
     long = browser.post(f"/jobs/{job.id}/cancel", data={"reason": "x" * 501})
     assert long.status_code == 422
     assert "500 at most" in text_of(long.text)

@@ -7,6 +7,7 @@ import html
 import inspect
 import json
 import re
+from functools import partial
 
 import msgspec
 import pytest
@@ -15,12 +16,16 @@ from penstock import App
 from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
 from penstock.job import failed, succeeded
+from penstock.operate.bulk_actions import ACTS
+from penstock.operate.refusals import Forbidden
+from penstock.operate.roles import OPERATIONS
+from penstock.operate.rule_fields import OFF
 from penstock.operate.to_json import JobJson, event_json, job_json
-from penstock.rules.rule import Rule
+from penstock.rules.rule import Rule, RuleKind
 from penstock.web.access import Person, Role
 from penstock.web.rest.openapi import document
 from penstock.web.routes import ROUTES
-from penstock.web.verbs import VERBS, Forbidden, Verbs
+from penstock.web.verbs import Verbs
 from tests.factories import (
     a_flow,
     a_job,
@@ -274,16 +279,33 @@ def test_every_role_may_do_what_the_table_says_and_no_more(memory_web: Web, rout
         assert answer.status_code in {200, 404, 409, 422}
 
 
+SAYS = {RuleKind.LIMIT: {"running": 1}, RuleKind.ORDER: {"policy": "wait"}}
+
+
 @pytest.mark.parametrize("role", [Role.VIEW, Role.OPERATE, Role.ADMIN])
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", OPERATIONS)
 def test_the_role_is_asked_for_at_the_verb_whatever_the_page_forgot(memory_broker, verb, role):
     verbs = Verbs(memory_broker, Person("mallory", role), may_change=True)
-    needed = VERBS[verb].role
-    # Arguments that no verb can use: whoever may call it is refused for another reason, or none.
-    parameters = list(inspect.signature(getattr(Verbs, verb)).parameters.values())[1:]
-    nonsense = [None for each in parameters if each.default is each.empty]
+    needed = OPERATIONS[verb].role
+    by_name = {
+        **{
+            kind: partial(verbs.set_rule, Rule(kind, "mail", **SAYS.get(kind, {})))
+            for kind in RuleKind
+        },
+        **{
+            off: partial(verbs.clear_rule, Rule(kind, "mail", **SAYS.get(kind, {})))
+            for kind, off in OFF.items()
+        },
+        **{act: partial(verbs.act, act, [A_JOB]) for act in ACTS},
+    }
 
     def asked() -> None:
+        if verb in by_name:
+            by_name[verb]()
+            return
+        # Arguments that no verb can use: who may call it is refused for another reason, or none.
+        parameters = list(inspect.signature(getattr(Verbs, verb)).parameters.values())[1:]
+        nonsense = [None for each in parameters if each.default is each.empty]
         with contextlib.suppress(Refused, AttributeError, TypeError):
             getattr(verbs, verb)(*nonsense)
 
@@ -295,10 +317,10 @@ def test_the_role_is_asked_for_at_the_verb_whatever_the_page_forgot(memory_broke
 
 
 def test_every_verb_that_changes_something_needs_more_than_a_viewer():
-    assert {verb for verb, needs in VERBS.items() if needs.changes} == {
-        verb for verb, needs in VERBS.items() if needs.role > Role.VIEW
+    assert {verb for verb, needs in OPERATIONS.items() if needs.changes} == {
+        verb for verb, needs in OPERATIONS.items() if needs.role > Role.VIEW
     }
-    assert {verb for verb, needs in VERBS.items() if needs.role is Role.ADMIN} == {
+    assert {verb for verb, needs in OPERATIONS.items() if needs.role is Role.ADMIN} == {
         "block",
         "unblock",
     }

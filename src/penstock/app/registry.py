@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,6 +17,7 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
+    Unpack,
     cast,
     overload,
 )
@@ -27,7 +27,13 @@ from penstock.flows.flow import WAIT_TASK
 from penstock.job import Job
 from penstock.schedules.registered import Schedules
 from penstock.task.batch import AsyncBatchTask, PlainBatchTask
-from penstock.task.retry import Retry, Strategy
+from penstock.task.option_types import (
+    BatchOptions,
+    DeclareOptions,
+    TaskOptions,
+    check_options,
+    names_of,
+)
 from penstock.task.signature import check_function, visible_names
 from penstock.task.task import AsyncTask, PlainTask, Task, stub
 
@@ -43,6 +49,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Hook = Literal["claimed", "succeeded", "failed", "timed_out"]
 _HOOKS = ("claimed", "succeeded", "failed", "timed_out")
+_TASK, _BATCH, _DECLARE = map(names_of, (TaskOptions, BatchOptions, DeclareOptions))
+_TASKS, _BATCH_TASKS = (PlainTask, AsyncTask), (PlainBatchTask, AsyncBatchTask)
 
 
 class TaskMaker(Protocol):
@@ -115,95 +123,33 @@ class Registry:
     @overload
     def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
     @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: float | timedelta | None = None,
-        mode: Literal["thread", "process"] | None = None,
-        version: int = 1,
-        aliases: Collection[str] = (),
-        runs_on: Collection[str] = (),
-        search: Collection[str] = (),
-        secret: Collection[str] = (),
-        keep: float | timedelta | None = None,
-        at_most_once: bool = False,
-        detached: bool = False,
-        max_memory: int | None = None,
-        max_cpu: float | timedelta | None = None,
-        on_success: Strategy = "keep",
-        on_error: Strategy = "keep",
-        on_timeout: Strategy | None = None,
-        tags: Mapping[str, str] | None = None,
-    ) -> TaskMaker: ...
+    def task(self, **options: Unpack[TaskOptions]) -> TaskMaker: ...
     @overload
     def task(
         self,
         *,
         spark: Literal[True] | Callable[[], SparkSession],
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: float | timedelta | None = None,
-        mode: Literal["thread", "process"] | None = None,
-        version: int = 1,
-        aliases: Collection[str] = (),
-        runs_on: Collection[str] = (),
-        search: Collection[str] = (),
-        secret: Collection[str] = (),
-        keep: float | timedelta | None = None,
-        at_most_once: bool = False,
-        detached: bool = False,
-        max_memory: int | None = None,
-        max_cpu: float | timedelta | None = None,
-        on_success: Strategy = "keep",
-        on_error: Strategy = "keep",
-        on_timeout: Strategy | None = None,
-        tags: Mapping[str, str] | None = None,
+        **options: Unpack[TaskOptions],
     ) -> SparkTaskMaker: ...
-    def task(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        spark: Literal[True] | Callable[[], SparkSession] | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", timeout=60)`.
 
-        `retry` answers exceptions; what is left goes to `on_error`, a timeout to `on_timeout`
-        (without one it is an error). `version` counts up when arguments change meaning: a worker is
-        handed no newer job than it knows. `aliases` are names that the task had before. `runs_on`
-        are worker tags it requires. `search` names argument fields that `find` has indexed, and
-        `secret` arguments that are never logged or shown. `at_most_once`: a crash ends it for good.
-        `detached`: it runs in a process of its own, which goes on when the worker is restarted, and
-        is ended above `max_memory` bytes or `max_cpu` seconds, with all that it started.
-        `spark`: the first parameter is a Spark session, given where the task runs; True for
+        The options are those of `penstock.task.option_types.TaskOptions`. `spark`: the first
+        parameter is a Spark session, given where the task runs; True for
         `penstock.spark.session()`, or a function that makes one.
         """
+        check_options("@app.task", _TASK, options)
         if function is not None:
-            return self._make(function, _caller(), options)
-        return self._maker(options)
+            return self._make(function, _caller(), _TASKS, options, spark)
+        return self._maker(_TASKS, options, spark)
 
-    def batch_task(
-        self,
-        *,
-        size: int,
-        linger: float | timedelta = 0.0,
-        by_key: bool = False,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: float | timedelta | None = None,
-        version: int = 1,
-        aliases: Collection[str] = (),
-        runs_on: Collection[str] = (),
-        search: Collection[str] = (),
-        secret: Collection[str] = (),
-        keep: float | timedelta | None = None,
-        on_success: Strategy = "keep",
-        on_error: Strategy = "keep",
-        on_timeout: Strategy | None = None,
-        tags: Mapping[str, str] | None = None,
-    ) -> BatchTaskMaker:
+    def batch_task(self, *, size: int, **options: Unpack[BatchOptions]) -> BatchTaskMaker:
         """Make a task of a function that takes the jobs of up to `size` calls at once, as a list.
 
         A worker calls it when `size` jobs are there (with `by_key`: of one key), or `linger`
@@ -211,63 +157,41 @@ class Registry:
         succeeds the job, an exception fails it, as if raised by it alone, RetryLater puts it back.
         None: all succeeded. What it raises fails them all, and then each is called alone.
         """
-        options = {name: value for name, value in locals().items() if name != "self"}
-        return cast("BatchTaskMaker", self._maker({**options, "batch": True}))
+        check_options("@app.batch_task", _BATCH, options)
+        return cast("BatchTaskMaker", self._maker(_BATCH_TASKS, {**options, "size": size}))
 
-    def declare(
-        self,
-        name: str,
-        *,
-        queue: str = "default",
-        priority: int = 0,
-        version: int = 1,
-        runs_on: Collection[str] = (),
-        search: Collection[str] = (),
-        secret: Collection[str] = (),
-        detached: bool = False,
-        tags: Mapping[str, str] | None = None,
-        app: str | None = None,
-    ) -> TaskMaker:
-        """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here.
+    def declare(self, name: str, **options: Unpack[DeclareOptions]) -> TaskMaker:
+        """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here."""
+        check_options("@app.declare", _DECLARE, options)
+        given: dict[str, Any] = {**options, "name": name, "declared": True}
+        given["app_name"] = given.pop("app", None)
+        return cast("TaskMaker", self._maker(_TASKS, given))
 
-        `app` is the name of the program that runs it; None: one of this app's own name.
-        """
-        options = {
-            "name": name,
-            "queue": queue,
-            "priority": priority,
-            "version": version,
-            "runs_on": runs_on,
-            "search": search,
-            "secret": secret,
-            "detached": detached,
-            "tags": tags,
-            "declared": True,
-            "app_name": app,
-        }
-        return cast("TaskMaker", self._maker(options))
-
-    def _maker(self, options: dict[str, Any]) -> Callable[[Any], Task[..., Any]]:
+    def _maker(
+        self, kinds: tuple[Any, Any], options: Mapping[str, Any], spark: Any = None
+    ) -> Callable[[Any], Task[..., Any]]:
         def make(function: Any) -> Task[..., Any]:
-            return self._make(function, _caller(), options)
+            return self._make(function, _caller(), kinds, options, spark)
 
         return make
 
-    def _make(self, function: Any, frame: Any, options: dict[str, Any]) -> Task[..., Any]:
+    def _make(
+        self,
+        function: Any,
+        frame: Any,
+        kinds: tuple[Any, Any],
+        options: Mapping[str, Any],
+        spark: Any,
+    ) -> Task[..., Any]:
         check_function(function)
         written = function
-        kinds: Any = (PlainTask, AsyncTask)
-        if options.get("batch"):
-            kinds = (PlainBatchTask, AsyncBatchTask)
-            options = {name: each for name, each in options.items() if name != "batch"}
         kind = kinds[inspect.iscoroutinefunction(function)]
         names = visible_names(function, frame)
-        if spark := options.get("spark"):
+        if spark:
             from penstock.spark.task import spark_function
 
             detached = bool(options.get("detached"))
             function = spark_function(cast("Any", self), function, spark, detached=detached)
-        options = {name: value for name, value in options.items() if name != "spark"}
         if options.get("declared"):
             function = stub(options["name"], function)
         task: Task[..., Any] = kind(self, function, names=names, **options)

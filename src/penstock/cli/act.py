@@ -9,24 +9,16 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli.options import (
-    AppTarget,
-    Json,
-    Profile,
-    Reason,
-    Url,
-    Yes,
-    author,
-    no_stray_options,
-)
+from penstock.cli.options import Json, Reason, Store, Yes, no_stray_options, person, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
+    from penstock.operate.actions import Actions
     from penstock.operate.bulk_actions import BulkVerb
 
 Words = Annotated[
@@ -48,50 +40,34 @@ WholeFlow = Annotated[
 ]
 
 
-def cancel(
-    words: Words = None,
-    *,
-    flow: WholeFlow = None,
-    reason: Reason = "",
-    yes: Yes = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
-    json: Json = False,
-) -> None:
+class Choice(NamedTuple):
+    """Which jobs are meant, and why."""
+
+    words: Words = None
+    flow: WholeFlow = None
+    reason: Reason = ""
+    yes: Yes = False
+
+
+@with_options
+def cancel(choice: Choice, *, store: Store, json: Json = False) -> None:
     """End jobs that have not ended; a running one is told to stop.
 
     Example: penstock cancel task:mail:send tag.tenant:a --yes
     """
-    from penstock.cli.store_choice import opened
-    from penstock.operate.bulk_actions import CANCEL
-
-    with opened(url, profile, app) as broker:
-        _act(broker, CANCEL, words or [], reason, flow=flow, yes=yes, json=json)
+    _act("cancel", choice, store, json=json)
 
 
-def retry(
-    words: Words = None,
-    *,
-    flow: WholeFlow = None,
-    reason: Reason = "",
-    yes: Yes = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
-    json: Json = False,
-) -> None:
+@with_options
+def retry(choice: Choice, *, store: Store, json: Json = False) -> None:
     """Run failed and cancelled jobs again, and scheduled ones now.
 
     Example: penstock retry task:mail:send state:failed since:2h
     """
-    from penstock.cli.store_choice import opened
-    from penstock.operate.bulk_actions import RETRY
-
-    with opened(url, profile, app) as broker:
-        _act(broker, RETRY, words or [], reason, flow=flow, yes=yes, json=json)
+    _act("retry", choice, store, json=json)
 
 
+@with_options
 def copy(
     id: Annotated[str, typer.Argument(metavar="ID", help="A job that has ended.")],
     *,
@@ -105,9 +81,7 @@ def copy(
         ),
     ] = None,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Run a job that has ended once more, as a new job.
@@ -115,115 +89,89 @@ def copy(
     Example: penstock copy 0190a6c4-5e1f-7000-8000-00000a1b2000 --args '{"order": 4711}'
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import load, opened
-    from penstock.enqueue.copy import enqueue_copy
+    from penstock.cli.store_choice import acting, load
     from penstock.enqueue.ids import parse_id
 
-    with opened(url, profile, app) as broker:
-        owner = None if app is None else load(app)
-        made = enqueue_copy(broker, parse_id(id), (author(), reason), args, owner)
+    with acting(store, person()) as (_, actions):
+        made = actions.copy(id, None if store.app is None else load(store.app), args, reason)
         if json:
             output.put_json({"id": made, "copy_of": parse_id(id)})
         else:
             output.say(made)
 
 
-def delete(
-    words: Words = None,
-    *,
-    flow: WholeFlow = None,
-    reason: Reason = "",
-    yes: Yes = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
-    json: Json = False,
-) -> None:
+@with_options
+def delete(choice: Choice, *, store: Store, json: Json = False) -> None:
     """Forget jobs that are not running; their history rows stay.
 
     Example: penstock delete state:failed until:30d
     """
-    from penstock.cli.store_choice import opened
-    from penstock.operate.bulk_actions import DELETE
-
-    with opened(url, profile, app) as broker:
-        _act(broker, DELETE, words or [], reason, flow=flow, yes=yes, json=json)
+    _act("delete", choice, store, json=json)
 
 
-def _act(
-    broker: Broker,
-    verb: BulkVerb,
-    words: list[str],
-    reason: str,
-    *,
-    flow: str | None,
-    yes: bool,
-    json: bool,
-) -> None:
-    from penstock.enqueue.ids import parse_id
+def _act(verb: str, choice: Choice, store: Store, *, json: bool) -> None:
+    from penstock.cli.store_choice import acting
+    from penstock.operate.bulk_actions import ACTS
 
-    no_stray_options(words)
-    if flow is not None:
-        if words:
-            raise Refused("--flow means all jobs of a flow: leave out other ids and filters")
-        _whole_flow(broker, verb, parse_id(flow), reason, json=json)
-        return
-    if not words:
-        raise Refused(
-            f"{verb.name} what? Give ids, or a filter such as state:failed task:mail:send"
-        )
-    filters = [word for word in words if ":" in word]
-    if not filters:
-        _by_ids(broker, verb, [parse_id(word) for word in words], reason, json=json)
-    elif len(filters) < len(words):
-        raise Refused("ids and a filter do not go together: give one of the two")
-    else:
-        _by_filter(broker, verb, words, reason, yes=yes, json=json)
+    words = no_stray_options(choice.words or [])
+    with acting(store, person()) as (broker, actions):
+        if choice.flow is not None:
+            if words:
+                raise Refused("--flow means all jobs of a flow: leave out other ids and filters")
+            _whole_flow(actions, ACTS[verb], choice.flow, choice.reason, json=json)
+            return
+        if not words:
+            raise Refused(f"{verb} what? Give ids, or a filter such as state:failed task:mail:send")
+        filters = [word for word in words if ":" in word]
+        if not filters:
+            _by_ids(broker, actions, ACTS[verb], words, choice.reason, json=json)
+        elif len(filters) < len(words):
+            raise Refused("ids and a filter do not go together: give one of the two")
+        else:
+            _by_filter(broker, actions, ACTS[verb], choice, json=json)
 
 
-def _whole_flow(broker: Broker, verb: BulkVerb, wanted: str, reason: str, *, json: bool) -> None:
+def _whole_flow(actions: Actions, verb: BulkVerb, flow: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
-    from penstock.flows.status import flow_with
+    from penstock.operate.sentences import acted_on_flow
 
-    found = flow_with(broker, wanted)
-    if found is None:
-        raise Refused(f"{wanted} is no flow that is stored here, and no job of one")
-    done = broker.act(verb.name, (), author(), reason, flow=found.id)
+    flow, done = actions.act_on_flow(verb.name, flow, reason)
     if json:
-        output.put_json({"verb": verb.name, "flow": found.id, "done": done})
-        return
-    several = "job" if len(done) == 1 else "jobs"
-    told = ", or told to stop" if verb.name == "cancel" else ""
-    output.say(f"flow {found.id}: {len(done):,} {several} {verb.done}{told}")
+        output.put_json({"verb": verb.name, "flow": flow, "done": done})
+    else:
+        output.say(acted_on_flow(verb, flow, done))
 
 
-def _by_ids(broker: Broker, verb: BulkVerb, ids: list[str], reason: str, *, json: bool) -> None:
+def _by_ids(
+    broker: Broker, actions: Actions, verb: BulkVerb, ids: list[str], reason: str, *, json: bool
+) -> None:
     from penstock.cli import output
+    from penstock.operate.sentences import acted, left_as_it_is
 
-    done = broker.act(verb.name, ids, author(), reason)
-    left = [job_id for job_id in dict.fromkeys(ids) if job_id not in set(done)]
+    result = actions.act(verb.name, ids, reason)
+    done, left = result.done, result.left
     if json:
         output.put_json({"verb": verb.name, "done": done, "left": left})
     else:
         for job_id in done:
-            state = broker.get(job_id)
-            told = verb.name == "cancel" and state is not None and state.state == "running"
-            output.say(f"{job_id} {'is running and was told to stop' if told else verb.done}")
+            job = broker.get(job_id)
+            output.say(acted(verb, job_id, running=job is not None and job.state == "running"))
         for job_id in left:
-            output.complain(f"{job_id} left as it is. {broker.why(job_id).sentence}")
+            output.complain(left_as_it_is(job_id, broker.why(job_id).sentence))
     if left:
         raise typer.Exit(1)
 
 
 def _by_filter(
-    broker: Broker, verb: BulkVerb, words: list[str], reason: str, *, yes: bool, json: bool
+    broker: Broker, actions: Actions, verb: BulkVerb, choice: Choice, *, json: bool
 ) -> None:
     from penstock.cli import output
     from penstock.enqueue.ids import Ids
-    from penstock.operate.audit import OPERATION
-    from penstock.operate.bulk_actions import meant_by, pages
+    from penstock.operate.bulk_actions import Operation, act_on_pages, meant_by, pages
+    from penstock.operate.sentences import jobs_text
 
-    wanted = meant_by(words, verb, broker.clock.now())
+    words, reason, yes = choice.words or [], choice.reason, choice.yes
+    wanted = meant_by(words, verb, actions.now)
     if json and not yes:
         raise Refused("--json with a filter asks nobody: say --yes as well")
     ticker = output.Ticker(quiet=json)
@@ -235,18 +183,23 @@ def _by_filter(
     if not yes and total:
         sys.stderr.write(f"{total:,} {'job matches' if total == 1 else 'jobs match'}. ")
         typer.confirm(f"{verb.name} {'it' if total == 1 else 'them'}?", abort=True, err=True)
-    done, id = 0, Ids(broker.clock).first()
+    operation = Operation(
+        id=Ids(actions.clock).first(),
+        verb=verb.name,
+        filter=shlex.join(words),
+        author=actions.author,
+        reason=reason,
+    )
+    state = "cancelled"  # of one that was interrupted: done as far as it got
     try:
-        for ids in pages(broker, wanted):
-            part_of = f"{OPERATION} {id}"
-            done += len(broker.act(verb.name, ids, author(), reason, part_of=part_of))
-            ticker.say(f"{done:,} of {total:,} {verb.done}")
+        for _ in act_on_pages(actions, operation, wanted, broker.find):
+            ticker.say(f"{operation.done:,} of {total:,} {verb.done}")
+        state = "done"
     finally:
-        if done:  # of one that was interrupted, as far as it got
-            said = {"verb": verb.name, "filter": shlex.join(words), "jobs": done}
-            broker.audit(OPERATION, author(), reason, {OPERATION: id, **said})
+        if operation.done:
+            actions.record_operation(operation.id, operation.says(state), reason)
     ticker.done()
     if json:
-        output.put_json({"verb": verb.name, "matched": total, "count": done})
+        output.put_json({"verb": verb.name, "matched": total, "count": operation.done})
     else:
-        output.say(f"{done:,} {'job' if done == 1 else 'jobs'} {verb.done}")
+        output.say(f"{jobs_text(operation.done)} {verb.done}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.broker.filter import parse_time
-from penstock.operate.audit import AuditQuery, Deed, check_kinds, deed_json, read_audit
+from penstock.operate.audit import Deed, audit_query, deed_json, read_audit
 from penstock.operate.audit_text import told_of
 from penstock.operate.why import moment
 
@@ -24,14 +23,7 @@ def put_audit(
     """Deeds, newest first; and how to go on, if there is more."""
     from penstock.cli import output
 
-    kinds, author, since, until = asked
-    now = broker.clock.now()
-    wanted = AuditQuery(
-        kinds=check_kinds(kinds),
-        author=author,
-        since=None if since is None else parse_time(since, now),
-        until=None if until is None else parse_time(until, now),
-    )
+    wanted = audit_query(*asked, broker.clock.now())
     left, count = limit, 0
     while left:
         found = read_audit(broker, wanted, before, left)

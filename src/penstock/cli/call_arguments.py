@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ import msgspec
 from penstock.broker.checks import is_path
 from penstock.cli.store_choice import checked, load
 from penstock.errors import Refused
+from penstock.operate.actions import unknown_task
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -62,19 +62,6 @@ def _by_function(app: App, name: str) -> Task[..., Any] | None:
         if (task.__module__, task.__qualname__) == (module, function):
             return task
     return None
-
-
-def unknown_task(name: str, app: App) -> str:
-    """A sentence about a task that is not there, with the names that come near."""
-    known = sorted(app.tasks)
-    # By the function alone: a module that is common to all makes any two names look alike.
-    functions = {each.rpartition(":")[2]: each for each in known}
-    near = [functions[each] for each in get_close_matches(name.rpartition(":")[2], functions, n=3)]
-    if near:
-        return f"there is no task {name!r}; did you mean {' or '.join(near)}?"
-    if known:
-        return f"there is no task {name!r}; the app has {', '.join(known[:10])}"
-    return f"there is no task {name!r}: the app has none; write @app.task over a function"
 
 
 def parse_words(task: Task[..., Any], words: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.cli.options import Json, Store, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.task.task import Task
 
 
+@with_options
 def debug(
     id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.", show_default=False)],
     *,
@@ -28,9 +29,7 @@ def debug(
     break_: Annotated[
         bool, typer.Option("--break", help="Stop at the first line of the function.")
     ] = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Run a job once more, here, with what was stored of it; the store is not written to.
@@ -50,7 +49,7 @@ def debug(
 
     job_id = parse_id(id)
     # Whoever stored the job chose the name of its task: that is looked up, and never imported.
-    if app is None:
+    if store.app is None:
         raise Refused(
             "debug runs code, and a stored job does not say which: name it with --app, for example "
             f"penstock debug {job_id} --app myapp:app"
@@ -62,16 +61,16 @@ def debug(
         if not json:
             output.aside(each.says, "cyan")
 
-    resolved = store_url(url, profile, app)
+    resolved = store_url(*store)
     if resolved.url.startswith("memory:"):
         raise Refused("a memory: store is inside the process that made it: nobody else can look")
-    if url is None:
+    if store.url is None:
         say_where(resolved)
     broker = open_broker(resolved.url, create=False)
     try:
-        with chosen(url, profile):
+        with chosen(store.url, store.profile):
             job = job_to_debug(broker, job_id)
-            task = _task_of(checked(load(app), url), job.task)
+            task = _task_of(checked(load(store.app), store.url), job.task)
             if not json:
                 _introduce(job, hidden_arguments(job))
             logging.basicConfig(level="INFO", format="%(levelname)-7s %(message)s")
@@ -92,11 +91,9 @@ def debug(
 
 def _task_of(app: App, name: str) -> Task[..., Any]:
     """The task of a stored name, if this app has its code; a name is looked up, not imported."""
-    from penstock.cli.call_arguments import unknown_task
+    from penstock.operate.actions import task_of
 
-    task = app.task_named(name)
-    if task is None:
-        raise Refused(unknown_task(name, app))
+    task = task_of(app, name)
     if task.declared:
         raise Refused(
             f"task {task.name} is only declared in this app, its code lives elsewhere: "

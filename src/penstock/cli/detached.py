@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
+from penstock.cli.options import Json, Reason, Store, person, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
     from penstock.broker.views import WorkerRow
     from penstock.job import Job
+    from penstock.operate.actions import Actions
     from penstock.run.job_notes import Progress
     from penstock.spark.application import Application
 
@@ -36,6 +37,7 @@ class DetachedCommand(StrEnum):
     RUN = "run"
 
 
+@with_options
 def detached(
     act: Annotated[
         DetachedCommand,
@@ -50,9 +52,7 @@ def detached(
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", help="log: go on as it is written.")] = False,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Look at and look after detached jobs, each in a process that outlives its worker.
@@ -62,20 +62,20 @@ def detached(
 
     Example: penstock detached log 0190a6c4-5e1f-7000-8000-00000a1b2000 --follow
     """
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
     from penstock.enqueue.ids import parse_id
 
     if (act is DetachedCommand.LIST) is not (id is None):
         raise Refused("list takes no id; log, cancel and run take one: penstock detached log ID")
     if act is DetachedCommand.RUN:
-        raise typer.Exit(_run(parse_id(id or ""), url, profile, app))
-    with opened(url, profile, app) as broker:
+        raise typer.Exit(_run(parse_id(id or ""), *store))
+    with acting(store, person()) as (broker, actions):
         if act is DetachedCommand.LIST:
             _list(broker, every=all, json=json)
         elif act is DetachedCommand.CANCEL:
-            _cancel(broker, parse_id(id or ""), reason, json=json)
+            _cancel(broker, actions, parse_id(id or ""), reason, json=json)
         else:
-            _log(broker, parse_id(id or ""), _folder(url, profile, app), follow=follow)
+            _log(broker, parse_id(id or ""), _folder(*store), follow=follow)
 
 
 def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
@@ -203,20 +203,19 @@ def _described(
     }
 
 
-def _cancel(broker: Broker, id: str, reason: str, *, json: bool) -> None:
+def _cancel(broker: Broker, actions: Actions, id: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
+    from penstock.operate.sentences import left_as_it_is
 
-    told = broker.act("cancel", [id], author(), reason)
+    told = actions.act("cancel", [id], reason).done
     if json:
         output.put_json({"id": id, "cancelled": bool(told)})
     elif told:
         output.say(
             f"job {id} is told to end; what has not ended after its worker's grace is killed"
         )
-    elif (job := broker.get(id)) is None:
-        output.say(f"there is no job {id}: `penstock find --detached` shows those there are")
     else:
-        output.say(f"job {id} has ended already: it is {job.state}")
+        output.say(left_as_it_is(id, broker.why(id).sentence))
     if not told:
         raise typer.Exit(1)
 

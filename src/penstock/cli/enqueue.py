@@ -11,25 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from penstock.cli.options import (
-    AppTarget,
-    Json,
-    Profile,
-    Reason,
-    Url,
-    author,
-    moment_of,
-    no_stray_options,
-    pairs_of,
-    span_of,
-)
+from penstock.cli.options import Json, Reason, Store, no_stray_options, person, with_options
 from penstock.errors import JobCancelled, JobFailed, Refused, ResultGone
+from penstock.operate.typed_values import moment_of, pairs_of, span_of
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
     from penstock.broker.values import Batch
     from penstock.enqueue.handle import Handle
     from penstock.job import Job
+    from penstock.operate.actions import Actions
     from penstock.task.options import Prepared
     from penstock.task.task import Task
     from penstock.worker import Worker
@@ -47,6 +38,7 @@ Arguments = Annotated[
 ]
 
 
+@with_options
 def run(
     task: TaskName,
     args: Arguments = None,
@@ -54,9 +46,7 @@ def run(
     timeout: Annotated[
         str | None, typer.Option(help="Stop waiting after so long; the job goes on.")
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Run a task as a job: enqueue it, follow it, print its result.
@@ -70,11 +60,11 @@ def run(
     from penstock.cli.store_choice import chosen, say_where
 
     patience = None if timeout is None else span_of(timeout, "--timeout")
-    with chosen(url, profile):
+    with chosen(store.url, store.profile):
         [name, *words] = no_stray_options([task, *(args or [])])
-        found = find_task(name, app, url)
+        found = find_task(name, store.app, store.url)
         owner = found.app
-        if url is None:
+        if store.url is None:
             say_where(owner.resolved_url)
         positional, keywords = parse_words(found, words)
         stand_in = _StandIn(found, quiet=json)
@@ -213,6 +203,7 @@ def _how_far(broker: Broker, handle: Handle[Any]) -> str:
     return broker.why(handle.id).sentence
 
 
+@with_options
 def enqueue(
     task: TaskName,
     args: Arguments = None,
@@ -241,9 +232,7 @@ def enqueue(
         typer.Option("--id", help="Its id: sent again it is stored once. With --many: any name."),
     ] = None,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Store a job, or with --many one per line of a file; a worker will run it.
@@ -252,11 +241,12 @@ def enqueue(
     """
     from penstock.cli.call_arguments import find_task, parse_words
     from penstock.cli.store_choice import chosen, say_where
+    from penstock.operate.actions import Actions
 
-    with chosen(url, profile):
+    with chosen(store.url, store.profile):
         [name, *words] = no_stray_options([task, *(args or [])])
-        found = find_task(name, app, url)
-        if url is None:
+        found = find_task(name, store.app, store.url)
+        if store.url is None:
             say_where(found.app.resolved_url)
         prepared = found.options(
             delay=None if delay is None else span_of(delay, "--delay"),
@@ -274,52 +264,37 @@ def enqueue(
                 if words:
                     raise Refused("--many takes the arguments from its file: leave out the others")
                 batch = _store_many(found, prepared, many, id, json=json)
-                _record(found, batch.count, reason, batch=batch.id)
+                said = {"task": found.name, "queue": found.queue, "jobs": batch.count}
+                if reason:
+                    actions = Actions(found.app.broker, person())
+                    actions.record_enqueue(reason, {**said, "batch": batch.id})
             else:
                 positional, keywords = parse_words(found, words)
-                stored = _store(prepared.job(*positional, **keywords), id, json=json)
-                if stored:
-                    _record(found, 1, reason, job=stored)
+                job = prepared.job(*positional, **keywords)
+                actions = Actions(found.app.broker, person())
+                _store(actions, job, id, reason, json=json)
         finally:
             found.app.close()
 
 
-def _record(task: Task[..., Any], jobs: int, reason: str, **data: str) -> None:
-    """Who gives a reason is in the audit; a script that enqueues all day is not."""
-    if not reason:
-        return
-    said = {"task": task.name, "queue": task.queue, "jobs": jobs, **data}
-    task.app.broker.audit("enqueue", author(), reason, said)
-
-
-def _store(job: Job[Any], id: str | None, *, json: bool) -> str | None:
-    """Store it, and say so; its id, unless it was there, or another stands for it."""
-    import msgspec
-
+def _store(actions: Actions, job: Job[Any], id: str | None, reason: str, *, json: bool) -> None:
+    """Store it, and say so."""
     from penstock.cli import output
-    from penstock.enqueue.ids import parse_id
 
-    job.owner.know_time()
-    job.owner.make_final([job])
-    if id is not None:
-        job = msgspec.structs.replace(job, id=parse_id(id))
+    # Who gives a reason is in the audit; a script that enqueues all day is not.
+    stored = actions.enqueue(job, id, reason, on_record=bool(reason))
     broker = job.owner.broker
-    with job.owner.sending([job]) as jobs:
-        answer = broker.enqueue(jobs)
-    standing, known = answer.standing.get(job.id), job.id in answer.known
-    job_id = standing or job.id
-    stored = not standing and not known
     if json:
-        kept = broker.get(job_id)
+        kept = broker.get(stored.id)
         state = None if kept is None else kept.state
-        output.put_json({"id": job_id, "stored": stored, "task": job.task, "state": state})
-        return job_id if stored else None
-    output.say(job_id)
-    if standing:
+        output.put_json({"id": stored.id, "stored": stored.new, "task": job.task, "state": state})
+        return
+    output.say(stored.id)
+    if stored.standing:
         output.aside("not stored: this job holds the unique key already", "yellow")
-    elif known:
-        output.aside(f"stored before, and left as it is. {broker.why(job_id).sentence}", "yellow")
-    return job_id if stored else None
+    elif not stored.new:
+        why = broker.why(stored.id).sentence
+        output.aside(f"stored before, and left as it is. {why}", "yellow")
 
 
 def _store_many(

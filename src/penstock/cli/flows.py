@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.cli.options import Json, Store, with_options
 from penstock.errors import Refused
+from penstock.operate.typed_values import pairs_of
 
 if TYPE_CHECKING:
     import rich.text
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.flows.status import JobsByNode
 
 
+@with_options
 def flow(
     id: Annotated[
         str | None,
@@ -38,9 +40,7 @@ def flow(
             show_default=False,
         ),
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Draw a flow: what has ended, what runs and since when, what waits.
@@ -51,12 +51,13 @@ def flow(
     from penstock.cli.store_choice import opened
     from penstock.enqueue.ids import parse_id
     from penstock.flows.status import flow_json, flow_with, look_at
+    from penstock.operate.sentences import no_such_flow
 
     if (id is None) == (name is None) or (find and name is None):
         raise Refused("flow takes an id, or --name with any number of --find PROPERTY=VALUE")
     wanted = None if id is None else parse_id(id)
-    properties = dict(_property(word) for word in find or [])
-    with opened(url, profile, app) as broker:
+    properties = pairs_of(find, "--find")
+    with opened(*store) as broker:
         if wanted is None:
             found = next(iter(broker.flows(name, properties, limit=1).flows), None)
         else:
@@ -68,10 +69,7 @@ def flow(
             elif wanted is None:
                 output.say(f"no flow {' '.join([name or '', *(find or [])])} is stored here.")
             else:
-                output.say(
-                    f"{wanted} is no flow that is stored here, and no job of one: it was never "
-                    "enqueued, or it ended and was not kept."
-                )
+                output.say(no_such_flow(wanted))
             raise typer.Exit(1)
         described = flow_json(found, look_at(broker, found)) if json else None
         lines = [] if json else drawn(broker, found)
@@ -92,13 +90,6 @@ def drawn(broker: Broker, flow: FlowRow) -> list[rich.text.Text]:
     if flow.state != b"{}":
         lines.append(rich.text.Text(f"  state {flow.state.decode()}"))
     return lines + _lines(flow, look_at(broker, flow), now)
-
-
-def _property(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not name or not equals:
-        raise Refused(f"--find {word}: write PROPERTY=VALUE, as --find user=62")
-    return name, value
 
 
 def _summary(flow: FlowRow, now: float) -> str:

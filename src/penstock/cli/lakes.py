@@ -43,10 +43,11 @@ def put_lakes(broker: Broker, *, json: bool) -> None:
 def forget_lake(broker: Broker, folder: Path, reason: str, *, json: bool) -> None:
     """Give up a lake, named by its folder (also one that is gone) or by its id."""
     from penstock.cli import output
-    from penstock.cli.options import author
+    from penstock.cli.options import person
+    from penstock.operate.actions import Actions
 
     mark = _meant(broker.records(Mark), folder)
-    broker.clear(Mark, mark.lake, author(), reason)
+    Actions(broker, person()).forget_lake(mark.lake, reason)
     if json:
         output.put_json({"lake": mark.lake, "place": mark.place})
     else:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
-from penstock.cli.rules import For, Queue, TaskName, Until, ends_at
-from penstock.errors import Refused
+from penstock.cli.options import Json, Reason, Store, person, with_options
+from penstock.cli.rules import Ends, Queue, TaskName
 
 
+@with_options
 def limit(
     queue: Queue = None,
     *,
@@ -24,11 +24,8 @@ def limit(
     per_key: Annotated[bool, typer.Option("--per-key", help="Each key on its own.")] = False,
     off: Annotated[bool, typer.Option("--off", help="Take the limit back.")] = False,
     reason: Reason = "",
-    until: Until = None,
-    for_: For = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    ends: Ends,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Limit a queue or a task, over all workers together; what runs goes on to its end.
@@ -36,47 +33,37 @@ def limit(
     Example: penstock limit mail --running 5 --rate 100/min
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
     from penstock.operate import to_json
-    from penstock.rules.rule import Rule, RuleKind, parse_rate, rule_id
+    from penstock.operate.rule_fields import rule_of, rule_off
+    from penstock.operate.sentences import limited, was_not_set
+    from penstock.rules.rule import RuleKind
 
-    if queue is None and task is None:
-        raise Refused("limit what? Name a queue, or --task NAME, or both")
-    if off and (running is not None or rate is not None):
-        raise Refused("--off takes the limit back: leave out --running and --rate")
-    with opened(url, profile, app) as broker:
+    fields: dict[str, Any] = {
+        "queue": queue,
+        "task": task,
+        "running": running,
+        "rate": rate,
+        "per_key": per_key,
+        "reason": reason,
+    }
+    with acting(store, person()) as (broker, actions):
+        now = broker.clock.now()
         if off:
-            place = rule_id(RuleKind.LIMIT, queue, task, per_key=per_key)
-            cleared = broker.clear(Rule, place, author(), reason)
+            rule = rule_off(RuleKind.LIMIT, **fields)
+            cleared = actions.clear_rule(rule)
             if json:
                 output.put_json({"kind": "limit", "queue": queue, "task": task, "cleared": cleared})
+            elif cleared:
+                output.say(f"{rule.target} has no limit any more")
             else:
-                target = Rule(RuleKind.PAUSE, queue, task).target
-                output.say(
-                    f"{target} {'has no limit any more' if cleared else 'had no such limit'}"
-                )
+                output.say(was_not_set(rule))
             return
-        rule = broker.put(
-            Rule(
-                RuleKind.LIMIT,
-                queue,
-                task,
-                author(),
-                reason,
-                until=ends_at(until, for_, broker.clock.now()),
-                running=running,
-                rate=None if rate is None else parse_rate(rate),
-                per_key=per_key,
-            )
-        )
-        counts = [
-            count
-            for count in broker.count()
-            if rule.holds(count.queue, count.task, broker.clock.now())
-        ]
+        rule = actions.set_rule(rule_of(RuleKind.LIMIT, now, **ends._asdict(), **fields))
+        counts = [count for count in broker.count() if rule.holds(count.queue, count.task, now)]
     runs, waits = sum(count.running for count in counts), sum(count.limited for count in counts)
     if json:
         output.put_json({**to_json.rule_json(rule), "jobs": waits, "now_running": runs})
         return
-    output.say(f"{rule.target} is limited to {rule.bound}: {runs:,} run now, {waits:,} wait for it")
+    output.say(limited(rule, runs, waits))
     output.aside(f"{output.program()} limit {' '.join(rule.words)} --off takes it back")

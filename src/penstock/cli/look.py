@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url, no_stray_options
+from penstock.cli.options import Json, Store, no_stray_options, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ Words = Annotated[
 ]
 
 
+@with_options
 def find(
     words: Words = None,
     *,
@@ -38,9 +39,7 @@ def find(
     full: Annotated[
         bool, typer.Option("--full", help="Cut nothing off, however long a line gets.")
     ] = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Find jobs, newest first.
@@ -54,7 +53,7 @@ def find(
     from penstock.job import DETACHED
     from penstock.operate import to_json
 
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         now = broker.clock.now()
         only = [f"tag.{name}:{value}" for name, value in DETACHED.items()] if detached else []
         wanted = parse_filter([*no_stray_options(words or []), *only], now)
@@ -87,12 +86,11 @@ def _place(broker: Broker, after: str | None) -> str | None:
     return after if job is None else str(made(job))
 
 
+@with_options
 def why(
     id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.", show_default=False)],
     *,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Say why a job is where it is.
@@ -106,7 +104,7 @@ def why(
     from penstock.operate import to_json
 
     job_id = parse_id(id)
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         answer = broker.why(job_id)
         job = broker.get(job_id)
         told = (None, None) if job is None else told_of(broker, job)
@@ -132,12 +130,11 @@ def why(
         raise typer.Exit(1)
 
 
+@with_options
 def count(
     *,
     by_task: Annotated[bool, typer.Option("--by-task", help="A row per task.")] = False,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Count jobs by where they stand; ended ones but failed are history.
@@ -150,7 +147,7 @@ def count(
     from penstock.cli import output
     from penstock.cli.store_choice import opened
 
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         counts = broker.count()
     if json:
         rows = counts if by_task else by_queue(counts)
@@ -166,6 +163,7 @@ def count(
     output.console().print(output.counts_table(counts, by_task=by_task))
 
 
+@with_options
 def history(
     id: Annotated[
         str | None,
@@ -209,9 +207,7 @@ def history(
             metavar="POSITION", help="--audit: go on before this position.", show_default=False
         ),
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Show what happened: one row per ended attempt, and who did what.
@@ -228,7 +224,7 @@ def history(
             raise Refused("--audit goes by itself: leave out the id, --after, --follow and --tree")
         from penstock.cli.audit import put_audit
 
-        with opened(url, profile, app) as broker:
+        with opened(*store) as broker:
             asked = (kind or [], author or "", since, until)
             put_audit(broker, asked, before, limit, json=json)
         return
@@ -239,10 +235,10 @@ def history(
     if tree:
         if job_id is None:
             raise Refused("--tree goes with an id: penstock history ID --tree")
-        with opened(url, profile, app) as broker:
+        with opened(*store) as broker:
             _put_tree(broker, job_id, after, limit, json=json)
         return
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         rows = broker.history(after=after, limit=limit, job=job_id)
         position = _put(rows, json=json) or after or BEGINNING
         while follow:

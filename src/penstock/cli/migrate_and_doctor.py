@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.cli.options import Json, Store, with_options
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class MigrateCommand(StrEnum):
     ROLES = "roles"
 
 
+@with_options
 def migrate(
     step: Annotated[
         MigrateCommand,
@@ -40,9 +41,7 @@ def migrate(
         list[str] | None,
         typer.Option(help="roles: a login that may also block and unblock; may be repeated."),
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Bring the store to this Penstock's schema, say where it stands, or print what that takes.
@@ -54,7 +53,7 @@ def migrate(
     from penstock.brokers import migrate_store, migration_sql, roles_sql, store_condition
     from penstock.cli.store_choice import say_where, store_url
 
-    resolved = store_url(url, profile, app)
+    resolved = store_url(*store)
     if resolved.url.startswith("memory:"):
         raise Refused("a memory: store has no schema, and nobody else can look")
     if json and step in {MigrateCommand.SQL, MigrateCommand.ROLES}:
@@ -65,7 +64,7 @@ def migrate(
     if step is MigrateCommand.ROLES:
         sys.stdout.write(roles_sql(resolved.url, login or [], admin or []))
         return
-    if url is None:
+    if store.url is None:
         say_where(resolved)
     before = store_condition(resolved.url)
     if step is MigrateCommand.UP:
@@ -121,11 +120,10 @@ def _put_stand(before: StoreCondition, after: StoreCondition, *, json: bool) -> 
         raise typer.Exit(1)
 
 
+@with_options
 def doctor(
     *,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Examine the store, its workers and its jobs; each finding with its remedy.
@@ -139,10 +137,10 @@ def doctor(
     from penstock.cli.store_choice import load, say_where, store_url
     from penstock.operate.doctor import Colour, detached_here, examine
 
-    resolved = store_url(url, profile, app)
-    if url is None:
+    resolved = store_url(*store)
+    if store.url is None:
         say_where(resolved)
-    loaded = load(app) if app is not None else None
+    loaded = load(store.app) if store.app is not None else None
     known = loaded.known_tasks() if loaded is not None else None
     findings = examine(resolved.url, known)
     if loaded is not None and loaded.known_tasks(detached=True):

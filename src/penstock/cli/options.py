@@ -1,20 +1,21 @@
-"""Options that several commands share, and how the values people type are read.
+"""Options that several commands share, and who types them.
 
 One spelling each, so that a flag learnt at one command works at every other.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from datetime import UTC, datetime
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
 from penstock.broker.checks import legible
-from penstock.broker.filter import parse_time
-from penstock.errors import Refused
+from penstock.operate.roles import Person, Role
 
 Url = Annotated[
     str | None,
@@ -28,6 +29,16 @@ AppTarget = Annotated[
     str | None,
     typer.Option("--app", help="Where the app is, for example tasks:app.", show_default=False),
 ]
+
+
+class Store(NamedTuple):
+    """Which store is meant."""
+
+    url: Url = None
+    profile: Profile = None
+    app: AppTarget = None
+
+
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 LogFormat = Annotated[
     str, typer.Option(help="text, or json: one object a line, with what failed and where.")
@@ -40,55 +51,40 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 # no option has a one-letter form: -task:shop would be taken for -t, -a, -s, -k and so on.
 TAKES_WORDS = {"ignore_unknown_options": True}
 
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?")
-_SPAN_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
-_SIZE_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 _NUMBER = re.compile(r"-\d|-\.\d|-Infinity")
 
 
-def span_of(text: str, what: str) -> float:
-    """A stretch of time in seconds: `90`, `90s`, `5m`, `2h`, `3d`."""
-    match = _SPAN.fullmatch(text.strip())
-    if match is None:
-        raise Refused(f"{what} {text!r} is not a stretch of time: write 90s, 5m, 2h or 3d")
-    return float(match[1]) * _SPAN_UNITS[match[2] or "s"]
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of each NamedTuple among its parameters, in that place."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+
+    def add(name: str, annotation: Any, default: Any) -> None:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+
+    written, hints = inspect.signature(command).parameters, _hints(command)
+    for name, parameter in written.items():
+        if isinstance(hints[name], type) and issubclass(hints[name], tuple):
+            groups[name] = group = hints[name]
+            for field, annotation in _hints(group).items():
+                add(field, annotation, group._field_defaults[field])
+        else:
+            add(name, hints[name], parameter.default)
+
+    @wraps(command)
+    def grouped(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(*(given.pop(field) for field in group._fields))
+        command(**given)
+
+    grouped.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]  what typer reads
+    grouped.__annotations__ = {each.name: each.annotation for each in parameters}
+    return grouped
 
 
-def moment_of(text: str, what: str) -> datetime:
-    """A moment to come: an ISO time, in UTC unless it says."""
-    if _SPAN.fullmatch(text.strip()):
-        raise Refused(f"{what} {text!r} is a stretch of time; a moment is 2026-11-15T08:00Z")
-    try:
-        return datetime.fromtimestamp(parse_time(text.strip(), 0), UTC)
-    except Refused:
-        raise Refused(f"{what} {text!r} is not a moment: write 2026-11-15T08:00Z") from None
-
-
-def bytes_of(text: str, what: str) -> int:
-    """A size in bytes: `512M`, `2G`."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise Refused(f"{what} {text!r} is not a size: write 512M or 2G")
-    return int(float(match[1]) * _SIZE_UNITS[match[2].upper()])
-
-
-def names_of(text: str | None) -> tuple[str, ...] | None:
-    """Names between commas."""
-    if text is None:
-        return None
-    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
-
-
-def pairs_of(texts: list[str] | None, what: str) -> dict[str, str]:
-    """`name=value`, each."""
-    pairs: dict[str, str] = {}
-    for text in texts or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise Refused(f"{what} {text!r}: write {what} name=value")
-        pairs[name] = value
-    return pairs
+def _hints(thing: Any) -> dict[str, Any]:
+    return get_type_hints(thing, include_extras=True)
 
 
 def no_stray_options(words: list[str]) -> list[str]:
@@ -109,3 +105,8 @@ def author() -> str:
         return legible(getpass.getuser())
     except (KeyError, OSError):  # no such user here, as in many containers
         return f"user {os.getuid()}"
+
+
+def person(name: str | None = None, *, admin: bool = False) -> Person:
+    """Who is asking, with the role that they claim: whoever can open the store can do anything."""
+    return Person(author() if name is None else name, Role.ADMIN if admin else Role.OPERATE)

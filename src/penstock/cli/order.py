@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
-from penstock.errors import Refused
-from penstock.rules.rule import rule_id
+from penstock.cli.options import Json, Reason, Store, person, with_options
+from penstock.rules.rule import Rule
 
 
+@with_options
 def order(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue.")],
     policy: Annotated[
@@ -23,9 +23,7 @@ def order(
     *,
     off: Annotated[bool, typer.Option("--off", help="Take the order back.")] = False,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Show how a queue is handed out by key, set it, or take it back with --off.
@@ -33,20 +31,19 @@ def order(
     Example: penstock order orders wait
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
+    from penstock.operate.rule_fields import RuleFields, rule_of, rule_off
     from penstock.rules.key_order import policies, said
-    from penstock.rules.rule import Rule, RuleKind
+    from penstock.rules.rule import RuleKind
 
-    if off and policy is not None:
-        raise Refused(f"--off takes the order back: leave out {policy}")
-    with opened(url, profile, app) as broker:
+    fields: RuleFields = {"queue": queue, "policy": policy, "reason": reason}
+    with acting(store, person()) as (broker, actions):
+        changed = False
         if off:
-            changed = broker.clear(Rule, rule_id(RuleKind.ORDER, queue, None), author(), reason)
+            changed = actions.clear_rule(rule_off(RuleKind.ORDER, **fields))
         elif policy is not None:
+            actions.set_rule(rule_of(RuleKind.ORDER, broker.clock.now(), **fields))
             changed = True
-            broker.put(Rule(RuleKind.ORDER, queue, None, author(), reason, policy=policy))
-        else:
-            changed = False
         standing = policies(broker.records(Rule)).get(queue)
     if json:
         output.put_json({"kind": "order", "queue": queue, "policy": standing, "changed": changed})

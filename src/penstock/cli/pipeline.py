@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author, span_of
+from penstock.cli.options import Json, Reason, Store, person, with_options
 from penstock.cli.spark_interrupt import quietly_interrupted
 from penstock.errors import Refused
+from penstock.operate.typed_values import span_of
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.replay import Replayed
@@ -46,6 +47,7 @@ class Source(StrEnum):
     LAKE = "lake"
 
 
+@with_options
 def pipeline(
     step: Annotated[
         PipelineCommand,
@@ -89,9 +91,7 @@ def pipeline(
         str | None,
         typer.Option(help="The cluster, as spark://host:7077.", show_default="this machine"),
     ] = None,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Keep history in a lake of Parquet files, and make reports and replays of it, with Spark.
@@ -110,13 +110,13 @@ def pipeline(
         from penstock.cli.lakes import forget_lake, put_lakes
         from penstock.cli.store_choice import opened
 
-        with opened(url, profile, app) as broker:
+        with opened(*store) as broker:
             if step is PipelineCommand.LAKES:
                 put_lakes(broker, json=json)
             else:
                 forget_lake(broker, lake, reason, json=json)
         return
-    command = _Command(lake, master, url, profile, app, json=json)
+    command = _Command(lake, master, store, json=json)
     try:
         if step is PipelineCommand.RUN:
             command.run(None if hold is None else span_of(hold, "--hold"))
@@ -140,9 +140,7 @@ class _Command:
         self,
         folder: Path,
         master: str | None,
-        url: str | None,
-        profile: str | None,
-        app: str | None,
+        store: Store,
         *,
         json: bool,
     ) -> None:
@@ -152,7 +150,7 @@ class _Command:
         self._session = session
         self._folder = folder
         self._master = master
-        self._store = (url, profile, app)
+        self._store = store
         self._json = json
         self._ticker = Ticker(quiet=json)
 
@@ -267,6 +265,7 @@ class _Command:
     def replay(self, where: str, name: str, reason: str, *, dry_run: bool) -> None:
         from penstock.cli import output
         from penstock.cli.store_choice import opened
+        from penstock.operate.actions import Actions
 
         lake = self._lake()
         lake.manifest()
@@ -283,7 +282,7 @@ class _Command:
             )
             if done.enqueued and not dry_run:
                 said = {"jobs": done.enqueued, "replay": name, "where": where}
-                broker.audit("enqueue", author(), reason, said)
+                Actions(broker, person()).record_enqueue(reason, said)
         self._ticker.done()
         if self._json:
             import msgspec

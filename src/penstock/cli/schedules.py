@@ -5,22 +5,24 @@ It shows and changes what the store keeps; the code is not asked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, author
+from penstock.cli.options import Json, Reason, Store, person, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock.broker.protocol import Broker
+    from penstock.operate.actions import Actions
     from penstock.schedules.schedule import Schedule
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="A schedule.", show_default=False)]
 
 
+@with_options
 def schedules(
     name: Name = None,
     *,
@@ -34,33 +36,28 @@ def schedules(
     ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Forget it; its jobs stay.")] = False,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """List schedules, with their next slots; or show, pause, run or remove one.
 
     Example: penstock schedules nightly --next 10
     """
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import acting
 
-    asked = [word for word, on in _acts(pause, resume, run_now, remove) if on]
+    acts = {"pause": pause, "resume": resume, "run-now": run_now, "remove": remove}
+    asked = [word for word, on in acts.items() if on]
     if len(asked) + (next is not None) > 1:
         raise Refused("one of --next, --pause, --resume, --run-now and --remove at a time")
     if name is None and (asked or next is not None):
         raise Refused("which schedule? `penstock schedules` lists them")
-    with opened(url, profile, app) as broker:
+    with acting(store, person()) as (broker, actions):
         if name is None:
             _list(broker, json=json)
         elif asked:
-            _act(broker, name, asked[0], reason, json=json)
+            _act(actions, name, asked[0], reason, json=json)
         else:
             _one(broker, name, next or 5, json=json)
-
-
-def _acts(pause: bool, resume: bool, run_now: bool, remove: bool) -> list[tuple[str, bool]]:
-    return [("pause", pause), ("resume", resume), ("run-now", run_now), ("remove", remove)]
 
 
 def _list(broker: Broker, *, json: bool) -> None:
@@ -125,30 +122,16 @@ def slot_lines(slots: list[datetime]) -> list[str]:
     return lines
 
 
-def _act(broker: Broker, name: str, act: str, reason: str, *, json: bool) -> None:
+def _act(actions: Actions, name: str, act: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
-    from penstock.enqueue.ids import Ids
-    from penstock.schedules import registered as made
+    from penstock.operate.sentences import SCHEDULES
 
-    answer: dict[str, Any] = {"name": name, "done": act}
-    if act == "remove":
-        if not broker.clear(Schedule, name, author(), reason):
-            made.expected(broker, name)
-        said = f"schedule {name} is removed; one that a worker has in its code comes back"
-    elif act == "run-now":
-        id = Ids(broker.clock).first()
-        answer["job"] = made.run_now(broker, name, id, author(), reason)
-        said = f"enqueued {answer['job']}; the schedule goes on as it is"
-    elif act == "pause":
-        made.pause(broker, name, author(), reason)
-        said = f"schedule {name} is paused: its slots are skipped"
-    else:
-        made.resume(broker, name, author(), reason)
-        said = f"schedule {name} goes on with its next slot"
+    verb = act.removesuffix("-now")
+    job = actions.act_on_schedule(verb, name, reason)
     if json:
-        output.put_json(answer)
+        output.put_json({"name": name, "done": act, **({} if job is None else {"job": job})})
     else:
-        output.say(said)
+        output.say(SCHEDULES[verb].format(name=name, job=job))
 
 
 def _last(schedule: Schedule, now: float) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from penstock.cli import options
-from penstock.cli.options import AppTarget, Json, Profile, Reason, Url, no_stray_options
-from penstock.errors import Refused
-
-_LOOKS_LIKE_JSON = ("{", "[", '"')
+from penstock.cli.options import Json, Reason, Store, no_stray_options, person, with_options
+from penstock.operate.typed_values import json_or_text
 
 
+@with_options
 def signal(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The signal's name.", show_default=False)
@@ -26,9 +24,7 @@ def signal(
         typer.Option("--author", help="Who says so; otherwise you.", show_default=False),
     ] = None,
     reason: Reason = "",
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """End every job that waits for this signal, with the value as its output.
@@ -36,36 +32,20 @@ def signal(
     Example: penstock signal approve-62 '{"by": "ada"}'
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import opened
-    from penstock.enqueue.codec import encode_value
+    from penstock.cli.store_choice import acting
+    from penstock.operate.sentences import signalled
 
     no_stray_options([name, value])
-    encoded = encode_value(_read(value), f"signal {name}")
-    by = options.author() if author is None else author
-    with opened(url, profile, app) as broker:
-        ended = broker.signal(name, encoded, by, reason)
+    read = json_or_text(value, "the value")
+    with acting(store, person(author)) as (_, actions):
+        ended = actions.signal(name, read, reason)
     if json:
         output.put_json({"signal": name, "ended": ended})
     elif ended:
-        jobs = "1 job" if len(ended) == 1 else f"{len(ended):,} jobs"
-        output.say(f"{jobs} waited for the signal {name!r}, and ended with that:")
+        output.say(signalled(name, ended))
         for job_id in ended:
             output.say(job_id)
     else:
-        output.complain(
-            f"nobody waits for the signal {name!r}, and it is not kept for whoever comes later; "
-            "`penstock find task:penstock:wait_for state:waiting` shows who waits"
-        )
+        output.complain(signalled(name, ended))
     if not ended:
         raise typer.Exit(1)
-
-
-def _read(word: str) -> Any:
-    import msgspec
-
-    try:
-        return msgspec.json.decode(word)
-    except msgspec.DecodeError as error:
-        if word.lstrip().startswith(_LOOKS_LIKE_JSON):
-            raise Refused(f"the value {word[:60]!r} begins as JSON, but is not: {error}") from error
-        return word

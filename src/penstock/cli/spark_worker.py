@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url, names_of, span_of
+from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url
 from penstock.cli.worker import lease_of, say_start
 from penstock.errors import Refused
+from penstock.operate.typed_values import names_of, span_of
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -66,8 +67,8 @@ def spark_worker(
     Example: penstock spark-worker myapp:app --master spark://host:7077 --slots 64 --drain
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
-    from penstock.cli.options import pairs_of
     from penstock.cli.store_choice import checked, chosen, load
+    from penstock.operate.typed_values import pairs_of
 
     log_to_stderr(LogOutput(log_level, log_format))
     seconds = None if for_ is None else span_of(for_, "--for")

@@ -19,6 +19,9 @@ from penstock.errors import PenstockError, Refused
 if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.broker.protocol import Broker
+    from penstock.cli.options import Store
+    from penstock.operate.actions import Actions
+    from penstock.operate.roles import Person
 
 
 @contextmanager
@@ -70,6 +73,15 @@ def opened(
         yield broker
     finally:
         broker.close()
+
+
+@contextmanager
+def acting(store: Store, person: Person) -> Generator[tuple[Broker, Actions]]:
+    """The store, to look at and to act on."""
+    from penstock.operate.actions import Actions
+
+    with opened(*store) as broker:
+        yield broker, Actions(broker, person)
 
 
 def load(target: str) -> App:

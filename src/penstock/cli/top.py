@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from penstock.cli.options import AppTarget, Json, Profile, Url
+from penstock.cli.options import Json, Store, with_options
 
 if TYPE_CHECKING:
     import rich.console
@@ -36,15 +36,14 @@ class TopLook(msgspec.Struct, frozen=True, kw_only=True):
     latest_failures: list[dict[str, Any]] = []
 
 
+@with_options
 def top(
     *,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
     every: Annotated[
         float, typer.Option(help="Seconds from look to look.", min=0.2, max=3600)
     ] = 1.0,
-    url: Url = None,
-    profile: Profile = None,
-    app: AppTarget = None,
+    store: Store,
     json: Json = False,
 ) -> None:
     """Show queues, rates, workers and the latest failures, as they change; until Ctrl-C.
@@ -54,7 +53,7 @@ def top(
     from penstock.cli import output
     from penstock.cli.store_choice import opened
 
-    with opened(url, profile, app) as broker:
+    with opened(*store) as broker:
         watch = _Watch(broker)
         look = watch.look()
         if once:

@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import (
-    Json,
-    LogFormat,
-    LogLevel,
-    Profile,
-    Url,
-    bytes_of,
-    names_of,
-    span_of,
-)
+from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url
 from penstock.errors import Refused
+from penstock.operate.typed_values import bytes_of, names_of, span_of
 
 if TYPE_CHECKING:
     from penstock.app.app import App

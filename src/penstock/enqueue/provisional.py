@@ -51,12 +51,14 @@ def make_final(
     Members of a flow go into the bucket of its root. They are one if any needs another, or if
     `flow` says so; `bucket` is that of the job whose end they are stored with.
     """
-    flow = flow or any(not isinstance(each, Parcel) and each.given is not None for each in named)
-    if flow and bucket is None:
+    if bucket is None and (flow or _joined(named)):
         bucket = next((bucket_of(first_id(each)) for each in named if has_jobs(each)), None)
     if not seconds and bucket is None:
         for source in named:
-            _mark(source)
+            if isinstance(source, Job):  # as most; spelt out, because thousands may come at once
+                force_setattr(source, "final", source.id)
+            else:
+                _mark(source)
         return
     with _moving:
         ids: dict[str, str] = {}
@@ -75,6 +77,10 @@ def make_final(
             ids[before] = source.id
             if source.given is not None:
                 _set(source, "given", _renamed(source.given, ids))
+
+
+def _joined(named: Sequence[Job[Any] | Jobs[Any] | Parcel]) -> bool:
+    return any(not isinstance(each, Parcel) and each.given is not None for each in named)
 
 
 def has_jobs(source: Job[Any] | Jobs[Any] | Parcel) -> bool:

@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.filter import parse_time
 from penstock.broker.position import Position
 from penstock.broker.protocol import Broker
 from penstock.broker.views import RECORDED, Event
+from penstock.errors import Refused
 from penstock.operate.to_json import decoded, iso
 from penstock.schedules.schedule import RUN_NOW
 
@@ -91,14 +93,15 @@ def deed_json(deed: Deed) -> dict[str, Any]:
     return {**msgspec.structs.asdict(deed), "at": iso(deed.at)}
 
 
-def check_kinds(kinds: Collection[str]) -> tuple[str, ...]:
-    """The kinds, if there are such."""
-    from penstock.errors import Refused
-
+def audit_query(
+    kinds: Collection[str], author: str, since: str | None, until: str | None, now: float
+) -> AuditQuery:
+    """Which deeds somebody asks for, with times as people write them."""
     for kind in kinds:
         if kind not in KINDS:
             raise Refused(f"{kind!r}: no such kind; there are {', '.join(KINDS)}")
-    return tuple(kinds)
+    times = [parse_time(text, now) if text else None for text in (since, until)]
+    return AuditQuery(kinds=tuple(kinds), author=author, since=times[0], until=times[1])
 
 
 def _newest_first(

@@ -103,7 +103,7 @@ def _standing(task: str, partition: str, jobs: list[Job[Any]]) -> Job[Any]:
     left = {job.id: job for job in jobs}
     last, run = jobs[0], 0
     while left and run < _MOST_RUNS:
-        last = left.pop(run_id(task, partition, run), last)
+        last = left.pop(run_id(task, partition, run, last.app), last)
         run += 1
     return last
 

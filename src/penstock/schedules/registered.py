@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import partial
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -23,8 +24,6 @@ from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
 from penstock.schedules.schedule import (
     RUN_NOW,
     Decision,
-    Missed,
-    Overlap,
     Schedule,
     bucket_text,
     check_schedule,
@@ -32,6 +31,7 @@ from penstock.schedules.schedule import (
     slots_after,
 )
 from penstock.schedules.timetable import Sending, decide_all, named, put
+from penstock.task.option_types import ScheduleOptions, check_options, names_of
 from penstock.task.options import Prepared, check_moment, check_name, check_seconds
 from penstock.task.task import Task
 
@@ -44,6 +44,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NO_SLOT = datetime(1970, 1, 1, tzinfo=UTC)  # stands in for the nominal time until there is one
 _LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # no calendar goes further
 _TRIES = 10
+_OPTIONS = names_of(ScheduleOptions)
+
+
+class _Declaration(NamedTuple):
+    """What stands over a function."""
+
+    name: str | None
+    cron: str | None
+    options: ScheduleOptions
 
 
 class Schedules:
@@ -53,7 +62,7 @@ class Schedules:
         self._app = app
         self._said: dict[str, tuple[Task[..., Any], Callable[[], Schedule]]] = {}  # in the code
         self._made: dict[str, Schedule] = {}
-        self._waiting: dict[Any, list[dict[str, Any]]] = {}  # functions that are no tasks yet
+        self._waiting: dict[Any, list[_Declaration]] = {}  # functions that are no tasks yet
 
     # In the code
 
@@ -61,53 +70,30 @@ class Schedules:
         self,
         cron: str | None = None,
         *,
-        zone: str = "UTC",
-        every: float | timedelta | None = None,
-        at: datetime | None = None,
         name: str | None = None,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        missed: Missed = "one",
-        window: float | timedelta | None = None,
-        overlap: Overlap = "allow",
-        at_once: bool = False,
+        **options: Unpack[ScheduleOptions],
     ) -> Callable[[F], F]:
         """Enqueue a task at these times: `@app.schedule("0 * * * *", zone="Europe/Paris")`.
 
-        Above or below `@app.task`; instead of a cron, `every` seconds or a timedelta, or once, `at`
-        a datetime. A parameter `slot: datetime` of the task receives the nominal time; `args` and
-        `kwargs` are the rest of the call. Slots that were missed: "one" runs the last of them,
-        "skip" none, "all" each; none that is older than `window`. `overlap`, when the job before
-        has not ended: "allow", "skip" the new one, "cancel" the old one. `at_once`: also when it is
-        first put. Without a `name` the schedule is called like the task.
+        Above or below `@app.task`. A parameter `slot: datetime` of the task receives the nominal
+        time. Without a `name` the schedule is called like the task. The options are those of
+        `penstock.task.option_types.ScheduleOptions`.
         """
-        options: dict[str, Any] = {
-            "cron": cron,
-            "zone": zone,
-            "every": every,
-            "at": at,
-            "name": name,
-            "args": args,
-            "kwargs": kwargs,
-            "missed": missed,
-            "window": window,
-            "overlap": overlap,
-            "at_once": at_once,
-        }
+        check_options("@app.schedule", _OPTIONS, options)
 
         def declare(target: F) -> F:
             given: Any = target
+            declaration = _Declaration(name, cron, options)
             if isinstance(given, Task):
-                self._declare(cast("Task[..., Any]", given), options)
+                self._declare(cast("Task[..., Any]", given), declaration)
             else:
-                self._waiting.setdefault(given, []).append(options)
+                self._waiting.setdefault(given, []).append(declaration)
             return target
 
         return declare
 
-    def _declare(self, task: Task[..., Any], options: dict[str, Any]) -> None:
-        options = dict(options)
-        name = check_name("schedule", options.pop("name") or task.name)
+    def _declare(self, task: Task[..., Any], declaration: _Declaration) -> None:
+        name = check_name("schedule", declaration.name or task.name)
         other = self._said.get(name)
         # A module that is imported again says the same of its new tasks.
         if other is not None and (other[0] is task or other[0].name != task.name):
@@ -115,13 +101,16 @@ class Schedules:
                 f"two schedules are called {name}, of {other[0].name} and {task.name}; give one of"
                 " them another name=..."
             )
-        self._said[name] = (task, lambda: self._make(name, task, from_code=True, **options))
+        make = partial(
+            self._make, name, task, declaration.cron, from_code=True, **declaration.options
+        )
+        self._said[name] = (task, make)
         self._made = {made: each for made, each in self._made.items() if made != name}
 
     def adopt(self, function: Any, task: Task[..., Any]) -> None:
         """The function has become a task: what was said over it counts."""
-        for options in reversed(self._waiting.pop(function, [])):
-            self._declare(task, options)
+        for declaration in reversed(self._waiting.pop(function, [])):
+            self._declare(task, declaration)
 
     def declared(self) -> Mapping[str, Schedule]:
         """The schedules of the code, as values; made once, when a worker starts."""
@@ -143,43 +132,23 @@ class Schedules:
         task: Prepared[..., Any],
         cron: str | None = None,
         *,
-        zone: str = "UTC",
-        every: float | timedelta | None = None,
-        at: datetime | None = None,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        missed: Missed = "one",
-        window: float | timedelta | None = None,
-        overlap: Overlap = "allow",
-        at_once: bool = False,
         author: str = "",
         reason: str = "",
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Keep a schedule until it is removed; the same name again replaces it.
 
         `task` may have options, as in `report.options(queue="slow")`. The rest is as for
         `@app.schedule`.
         """
+        check_options("app.schedules.put", _OPTIONS, options)
         if name in self._said:
             raise Refused(f"schedule {name} is in the code of this app: change it there")
-        schedule = self._make(
-            check_name("schedule", name),
-            task,
-            cron,
-            zone=zone,
-            every=every,
-            at=at,
-            args=args,
-            kwargs=kwargs,
-            missed=missed,
-            window=window,
-            overlap=overlap,
-            at_once=at_once,
-        )
+        schedule = self._make(check_name("schedule", name), task, cron, **options)
         broker = self._app.broker
         known = named(broker, name)
         if schedule.at is not None and schedule.at <= broker.clock.now() and known is None:
-            raise Refused(f"schedule {name}: at={at}: that is over")
+            raise Refused(f"schedule {name}: at={options.get('at')}: that is over")
         return put(broker, schedule, author, reason)
 
     def remove(self, name: str, author: str = "", reason: str = "") -> bool:
@@ -219,18 +188,10 @@ class Schedules:
         task: Prepared[..., Any],
         cron: str | None = None,
         *,
-        zone: str = "UTC",
-        every: float | timedelta | None = None,
-        at: datetime | None = None,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        missed: Missed = "one",
-        window: float | timedelta | None = None,
-        overlap: Overlap = "allow",
-        at_once: bool = False,
         from_code: bool = False,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        given = dict(kwargs or {})
+        args, given = options.get("args", ()), dict(options.get("kwargs") or {})
         takes_slot = _takes_slot(task, args, given)
         if takes_slot:
             given["slot"] = _NO_SLOT
@@ -247,13 +208,13 @@ class Schedules:
                     job, id="", owner=None, expires_at=None, provisional=None
                 ),
                 cron=cron,
-                zone=zone,
-                every=check_seconds("every", every),
-                at=check_moment("at", at),
-                at_once=at_once,
-                missed=missed,
-                window=check_seconds("window", window),
-                overlap=overlap,
+                zone=options.get("zone", "UTC"),
+                every=check_seconds("every", options.get("every")),
+                at=check_moment("at", options.get("at")),
+                at_once=options.get("at_once", False),
+                missed=options.get("missed", "one"),
+                window=check_seconds("window", options.get("window")),
+                overlap=options.get("overlap", "allow"),
                 takes_slot=takes_slot,
                 expires=task.chosen.expires,
                 from_code=from_code,
@@ -272,7 +233,7 @@ def expected(broker: Broker, name: str) -> Schedule:
     schedule = named(broker, name)
     if schedule is None:
         names = ", ".join(each.name for each in broker.records(Schedule)[:10]) or "none at all"
-        raise Refused(f"there is no schedule {name}; there are: {names}")
+        raise Refused(f"there is no schedule {name[:200]}; there are: {names}")
     return schedule
 
 

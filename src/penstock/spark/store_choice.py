@@ -38,9 +38,11 @@ def named_app() -> str:
 
 
 def tell_name(spark: SparkSession, name: str) -> None:
-    """Have every Python worker of this session know which program it is."""
+    """Have every Python worker of this session know which program it is; "": as it finds itself."""
     if name:
         spark.sparkContext.environment[_NAME_VARIABLE] = name
+    else:
+        spark.sparkContext.environment.pop(_NAME_VARIABLE, None)
 
 
 def refuse_connect(spark: SparkSession) -> None:

@@ -160,13 +160,14 @@ def _job(task: Task[..., Any], partition: Partition, run: int, due_at: float) ->
 
 
 def _id(task: Task[..., Any], partition: Partition, run: int) -> str:
-    return run_id(task.name, _text(partition), run)
+    return run_id(task.name, _text(partition), run, task.app_name)
 
 
-def run_id(task: str, partition: str, run: int) -> str:
+def run_id(task: str, partition: str, run: int, app: str = "") -> str:
     """The id of a run of a partition, which is as its tag has it; the first run is 0."""
     parts = (KEY, task, partition, str(run)) if run else (KEY, task, partition)
-    return derived_id(*parts, bucket=KEY)
+    # Of two programs with such a task each has its own.
+    return derived_id(*parts, *(["app", app] if app else []), bucket=KEY)
 
 
 def _bound(task: Task[..., Any], most: int) -> None:

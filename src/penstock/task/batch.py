@@ -12,9 +12,8 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
 from penstock.app.resources import Resource
 from penstock.enqueue.codec import ResultCodec
@@ -27,6 +26,7 @@ from penstock.task.task import Task
 if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.run.current import CurrentJob
+    from penstock.task.option_types import BatchOptions, TaskOptions
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,19 +49,19 @@ class BatchTask(Task[[T], R], Generic[T, R]):
         function: Callable[..., Any],
         *,
         size: int,
-        linger: float | timedelta = 0.0,
-        by_key: bool = False,
         names: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[BatchOptions],
     ) -> None:
         what = f"@app.batch_task over {function.__qualname__}"
         self.many = function
         self.size = _check_size(what, size)
+        linger = options.pop("linger", 0.0)
+        self.by_key = bool(options.pop("by_key", False))
         self.linger = check_seconds("linger", linger) or 0.0
         if self.linger > _LONGEST_LINGER:
             raise Refused(f"{what}: linger={linger!r}: at most {_LONGEST_LINGER:.0f} seconds")
-        self.by_key = bool(by_key)
-        super().__init__(app, _for_one(what, function), names=names, **options)
+        own = cast("TaskOptions", options)
+        super().__init__(app, _for_one(what, function), names=names, **own)
         self.__wrapped__ = function
 
     @cached_property

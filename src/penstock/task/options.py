@@ -10,7 +10,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -30,7 +29,7 @@ from penstock.flows.compose import Given, Jobs, outputs_among
 from penstock.flows.flow import Fill, OnFailure
 from penstock.flows.outputs import Output, OutputInside, taken_out
 from penstock.job import Job, Lane, Unique, cut
-from penstock.task.retry import Repeat
+from penstock.task.retry import Repeat, Strategy
 
 if TYPE_CHECKING:
     from penstock.enqueue.handle import Handle
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S", bound=Strategy | None)
 T = TypeVar("T")
 
 ROWS_PER_COMMIT = 10_000
@@ -80,19 +80,21 @@ class Prepared(Generic[P, R]):
             and not task.search
             and not task.at_most_once
         )
+        self._known_lane: Lane | None = None
+        self._neighbours: str | None = None
         self._bucket = bucket_by(chosen.unique and chosen.unique.key, chosen.key)
 
-    @cached_property
+    @property
     def _lane(self) -> Lane:
         # Not before it is needed: the app's name may be read from penstock.toml.
-        task, chosen = self._task, self._chosen
-        own = (chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
-        return Lane(*own, task.app_name)
-
-    @cached_property
-    def _neighbours(self) -> str | None:
-        # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
-        return repr(self._lane) if self._plain else None
+        lane = self._known_lane
+        if lane is None:
+            task, chosen = self._task, self._chosen
+            own = (chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
+            lane = self._known_lane = Lane(*own, task.app_name)
+            # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
+            self._neighbours = repr(lane) if self._plain else None
+        return lane
 
     @property
     def chosen(self) -> Chosen:
@@ -444,9 +446,10 @@ def check_moment(what: str, moment: datetime | None) -> float | None:
     return moment.timestamp()
 
 
-def check_strategy(what: str, strategy: object) -> None:
+def check_strategy(what: str, strategy: S) -> S:
     if strategy not in (None, "keep", "delete") and not isinstance(strategy, Repeat):
         raise Refused(f'{what}={strategy!r}: "keep", "delete" or Repeat(...)')
+    return strategy
 
 
 def check_on_failure(on_failure: object) -> OnFailure | None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, ParamSpec, TypeVar, Unpack
 
 from penstock.app.resources import resources_of
 from penstock.enqueue.codec import (
@@ -24,9 +23,9 @@ from penstock.enqueue.codec import (
     retry_numbers,
 )
 from penstock.errors import Refused
-from penstock.flows.flow import OnFailure
 from penstock.job import DETACHED, Job
 from penstock.run.decide import Policy
+from penstock.task.option_types import EnqueueOptions, TaskOptions, check_options, names_of
 from penstock.task.options import (
     Chosen,
     Prepared,
@@ -43,7 +42,7 @@ from penstock.task.options import (
     check_timeout,
     check_unique,
 )
-from penstock.task.retry import NO_RETRY, Retry, Strategy
+from penstock.task.retry import NO_RETRY, Retry
 from penstock.task.signature import hints_of, name_of, signature_text
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Mode = Literal["async", "thread", "process"]
+_OPTIONS = names_of(EnqueueOptions)
 
 
 class Task(Prepared[P, R]):
@@ -64,71 +64,44 @@ class Task(Prepared[P, R]):
         app: App,
         function: Callable[..., Any],
         *,
-        name: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        retry: Retry | None = None,
-        timeout: float | timedelta | None = None,
-        mode: Literal["thread", "process"] | None = None,
-        version: int = 1,
-        aliases: Collection[str] = (),
-        runs_on: Collection[str] = (),
-        search: Collection[str] = (),
-        secret: Collection[str] = (),
-        keep: float | timedelta | None = None,
-        at_most_once: bool = False,
-        detached: bool = False,
-        max_memory: int | None = None,
-        max_cpu: float | timedelta | None = None,
-        on_success: Strategy = "keep",
-        on_error: Strategy = "keep",
-        on_timeout: Strategy | None = None,
-        tags: Mapping[str, str] | None = None,
         declared: bool = False,
         app_name: str | None = None,
         names: Mapping[str, Any] | None = None,
+        **options: Unpack[TaskOptions],
     ) -> None:
         self.app = app
         self.function = function
         self.declared = declared  # its code lives elsewhere
         self._app_name = app_name and check_name("app", app_name)
-        self.name = check_task("task", name or _own_name(function))
-        self.version = _check_version(self.name, version)
-        self.aliases = tuple(check_task("alias", alias) for alias in _several("aliases", aliases))
-        self.runs_on = tuple(
-            sorted(check_name("runs_on", tag) for tag in _several("runs_on", runs_on))
-        )
-        self.search = _several("search", search)
-        self.secret = _several("secret", secret)
-        self.at_most_once = bool(at_most_once)
-        self.detached = bool(detached)
-        self.max_memory = max_memory
-        self.max_cpu = check_seconds("max_cpu", max_cpu)
-        if max_memory is not None and (type(max_memory) is not int or max_memory <= 0):
-            raise Refused(f"task {self.name}: max_memory={max_memory!r}: bytes, as 2 * 1024**3")
-        if not detached and not (max_memory is max_cpu is None):
+        self.name = check_task("task", options.get("name") or _own_name(function))
+        self.version = _check_version(self.name, options.get("version", 1))
+        aliases = _several("aliases", options.get("aliases", ()))
+        self.aliases = tuple(check_task("alias", alias) for alias in aliases)
+        runs_on = _several("runs_on", options.get("runs_on", ()))
+        self.runs_on = tuple(sorted(check_name("runs_on", tag) for tag in runs_on))
+        self.search = _several("search", options.get("search", ()))
+        self.secret = _several("secret", options.get("secret", ()))
+        self.at_most_once = bool(options.get("at_most_once"))
+        self.detached = bool(options.get("detached"))
+        self.max_memory = _check_memory(self.name, options.get("max_memory"))
+        self.max_cpu = check_seconds("max_cpu", options.get("max_cpu"))
+        if not self.detached and not (self.max_memory is self.max_cpu is None):
             raise Refused(
                 f"task {self.name}: max_memory and max_cpu are for detached tasks, which have a"
                 " process of their own: detached=True"
             )
         # So that a store finds these jobs without the code; in the tags, which it has indexed.
-        self._marks: dict[str, str] = dict(DETACHED) if detached else {}
-        self.keep = check_seconds("keep", keep)
-        self.timeout = check_timeout(timeout)
-        self.mode: Mode = _check_mode(self.name, function, mode)
+        self._marks: dict[str, str] = dict(DETACHED) if self.detached else {}
+        self.keep = check_seconds("keep", options.get("keep"))
+        self.timeout = check_timeout(options.get("timeout"))
+        self.mode: Mode = _check_mode(self.name, function, options.get("mode"))
         self.resources = resources_of(function)
         self._check_fields()
-        for what, strategy in (
-            ("on_success", on_success),
-            ("on_error", on_error),
-            ("on_timeout", on_timeout),
-        ):
-            check_strategy(what, strategy)
         self.policy = Policy(
-            retry=_check_retry(retry) or NO_RETRY,
-            on_success=on_success,
-            on_error=on_error,
-            on_timeout=on_timeout,
+            retry=_check_retry(options.get("retry")) or NO_RETRY,
+            on_success=check_strategy("on_success", options.get("on_success", "keep")),
+            on_error=check_strategy("on_error", options.get("on_error", "keep")),
+            on_timeout=check_strategy("on_timeout", options.get("on_timeout")),
             keep=self.keep,
         )
         self._names = names or {}
@@ -138,9 +111,9 @@ class Task(Prepared[P, R]):
         self.__module__ = function.__module__
         self.__wrapped__ = function
         chosen = Chosen(
-            queue=check_name("queue", queue),
-            priority=check_priority(priority),
-            tags={**check_tags(tags), **self._marks},
+            queue=check_name("queue", options.get("queue", "default")),
+            priority=check_priority(options.get("priority", 0)),
+            tags={**check_tags(options.get("tags")), **self._marks},
             body=JobOptions(secret=self.secret),
         )
         self.queue = chosen.queue
@@ -185,65 +158,41 @@ class Task(Prepared[P, R]):
                 return timeout
         return self.timeout
 
-    def options(
-        self,
-        *,
-        delay: float | timedelta | None = None,
-        at: datetime | None = None,
-        priority: int | None = None,
-        key: str | None = None,
-        unique: str | None = None,
-        unique_for: float | timedelta | None = None,
-        unique_until: Literal["started", "ended", "time"] = "ended",
-        queue: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        on_success: Strategy | None = None,
-        on_error: Strategy | None = None,
-        on_timeout: Strategy | None = None,
-        tags: Mapping[str, str] | None = None,
-        expires: float | timedelta | None = None,
-        timeout: float | timedelta | None = None,
-        retry: Retry | None = None,
-        connection: Any = None,
-        on_failure: OnFailure | None = None,
-    ) -> Prepared[P, R]:
+    def options(self, **options: Unpack[EnqueueOptions]) -> Prepared[P, R]:
         """The task with options for its next jobs.
 
-        `delay` and `expires` are seconds or a timedelta from now, `at` is a datetime with its zone.
-        While the job under the key `unique` stands, no second one is stored: until it "ended" or
-        "started", or, with "time", for `unique_for` seconds. `connection` joins the caller's
-        transaction: the job is there if, and only if, that commits. When a job that it needs did
-        not succeed, `on_failure` says whether it is cancelled or runs with what there is.
+        They are those of `penstock.task.option_types.EnqueueOptions`; what is left out is as the
+        task says.
         """
+        check_options("options", _OPTIONS, options)
+        delay, at, retry = options.get("delay"), options.get("at"), options.get("retry")
+        queue, priority = options.get("queue"), options.get("priority")
         if delay is not None and at is not None:
             raise Refused("delay and at both say when the job runs: give one of them")
-        for what, strategy in (
-            ("on_success", on_success),
-            ("on_error", on_error),
-            ("on_timeout", on_timeout),
-        ):
-            check_strategy(what, strategy)
+        unique_for = check_seconds("unique_for", options.get("unique_for"))
         own = self._chosen
         chosen = Chosen(
             queue=own.queue if queue is None else check_name("queue", queue),
             priority=own.priority if priority is None else check_priority(priority),
             delay=check_seconds("delay", delay),
             at=check_moment("at", at),
-            key=check_text("key", key),
-            unique=check_unique(unique, unique_until, check_seconds("unique_for", unique_for)),
-            tags={**own.tags, **check_tags(tags), **self._marks},
-            expires=check_seconds("expires", expires),
+            key=check_text("key", options.get("key")),
+            unique=check_unique(
+                options.get("unique"), options.get("unique_until", "ended"), unique_for
+            ),
+            tags={**own.tags, **check_tags(options.get("tags")), **self._marks},
+            expires=check_seconds("expires", options.get("expires")),
             body=JobOptions(
-                headers=check_texts("headers", headers),
-                timeout=check_timeout(timeout),
+                headers=check_texts("headers", options.get("headers")),
+                timeout=check_timeout(options.get("timeout")),
                 retry=None if retry is None else retry_numbers(self._own_retry(retry)),
-                on_success=on_success,
-                on_error=on_error,
-                on_timeout=on_timeout,
+                on_success=check_strategy("on_success", options.get("on_success")),
+                on_error=check_strategy("on_error", options.get("on_error")),
+                on_timeout=check_strategy("on_timeout", options.get("on_timeout")),
                 secret=self.secret,
             ),
-            connection=connection,
-            on_failure=check_on_failure(on_failure),
+            connection=options.get("connection"),
+            on_failure=check_on_failure(options.get("on_failure")),
         )
         return Prepared(self, chosen)
 
@@ -354,6 +303,12 @@ def _check_retry(retry: object) -> Retry | None:
     if retry is not None and not isinstance(retry, Retry):
         raise Refused(f"retry={retry!r}: write Retry(limit=3, delay=10)")
     return retry
+
+
+def _check_memory(name: str, max_memory: object) -> int | None:
+    if max_memory is not None and (type(max_memory) is not int or max_memory <= 0):
+        raise Refused(f"task {name}: max_memory={max_memory!r}: bytes, as 2 * 1024**3")
+    return max_memory
 
 
 def _check_version(name: str, version: object) -> int:

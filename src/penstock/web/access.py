@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: roles, tokens, and the sessions that browsers get for one.
+"""Who asks: tokens, and the sessions that browsers get for one.
 
 Of a token only its hash is kept, here and in files. A session is a random text in a cookie, known
 to this process alone: it ends with it.
@@ -13,7 +13,6 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from enum import IntEnum
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ from starlette.requests import Request
 
 from penstock.app.private_files import open_regular
 from penstock.errors import Refused
+from penstock.operate.roles import Person, Role
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 1000
@@ -28,28 +28,6 @@ TICKET_SECONDS = 60.0
 SHORTEST_TOKEN = 20
 _HASHED = "sha256="
 _ENTRY = re.compile(r"(?P<name>[^:,\s][^:,]*):(?P<role>\w+):(?P<secret>\S+)")
-
-
-class Role(IntEnum):
-    """What somebody may do; each role may do all that those before it may."""
-
-    ANYBODY = 0  # without a token: the form that takes one, and its style sheet
-    VIEW = 1
-    OPERATE = 2  # cancel, retry, delete, pause, limit, signal, enqueue
-    ADMIN = 3  # block and unblock, too
-
-    def __str__(self) -> str:
-        return self.name.lower()
-
-
-class Person(msgspec.Struct, frozen=True):
-    """Somebody who was let in; the name is the author in the history."""
-
-    name: str
-    role: Role
-
-    def at_most(self, role: Role) -> Person:
-        return Person(self.name, min(self.role, role))
 
 
 Access = Callable[[Request], Person | Awaitable[Person | None] | None]

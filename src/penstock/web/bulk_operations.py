@@ -18,8 +18,9 @@ import msgspec
 from penstock.broker.filter import Filter, words_of
 from penstock.enqueue.ids import Ids
 from penstock.errors import PenstockError, Refused
-from penstock.operate.audit import OPERATION, STOP
-from penstock.operate.bulk_actions import ACTS, meant_by
+from penstock.operate.audit import STOP
+from penstock.operate.bulk_actions import Operation, act_named, act_on_pages, meant_by
+from penstock.operate.refusals import NotFound
 from penstock.web.verbs import Verbs
 
 logger = logging.getLogger("penstock.web")
@@ -35,23 +36,6 @@ NOT_HERE = (
     "was started anew since. What was done to which jobs is in the audit, while it goes on, too."
 )
 _LONGEST_REST = 0.25  # seconds
-
-
-class Operation(msgspec.Struct, kw_only=True):
-    """How far one is: `state` is running, done, cancelled or failed."""
-
-    id: str
-    verb: str
-    filter: str
-    author: str
-    reason: str
-    state: str = "running"
-    matched: int = 0  # jobs that were found so far
-    done: int = 0  # those among them that it applied to
-    expected: int | None = None  # how many there were when it was begun; None: too many to count
-    began_at: float = 0.0
-    ended_at: float | None = None
-    error: str | None = None
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -81,12 +65,7 @@ def preview(verbs: Verbs, verb: str, text: str) -> Preview:
 
 
 def _meant(verbs: Verbs, verb: str, text: str) -> Filter:
-    if verb not in ACTS:
-        raise Refused(f"{verb[:40]!r} cannot be done by filter: there are {', '.join(ACTS)}")
-    words = words_of(text)
-    if not words:
-        raise Refused(f"{verb} what? Give a filter such as state:failed task:mail:send")
-    return meant_by(words, ACTS[verb], verbs.now)
+    return meant_by(words_of(text), act_named(verb), verbs.now)
 
 
 class Operations:
@@ -100,7 +79,7 @@ class Operations:
         """Begin what was counted; it goes on when this returned."""
         verb = counted.verb
         wanted = _meant(verbs, verb, counted.filter)
-        verbs.check_act(verb, reason)
+        verbs.act(verb, (), reason)  # refused for its role or its reason, whatever the jobs
         operation = Operation(
             id=Ids(verbs.clock).first(),
             verb=verb,
@@ -139,6 +118,13 @@ class Operations:
         found = self._all.get(id)
         return None if found is None else found.operation
 
+    def expected(self, id: str) -> Operation:
+        """The operation of this id; else a sentence about who may know of it."""
+        found = self.get(id)
+        if found is None:
+            raise NotFound(NOT_HERE)
+        return found
+
     def cancel(self, verbs: Verbs, id: str) -> bool:
         """Have one end after its page, whoever began it; False if it has ended, or is about to."""
         found = self._all.get(id)
@@ -172,8 +158,7 @@ class Operations:
             error = "see the dashboard's own log"
         # On record before it is told to have ended: whoever waits for that finds it there.
         try:
-            says = {"verb": operation.verb, "filter": operation.filter, "jobs": operation.done}
-            verbs.record_operation(operation.id, {**says, "state": state}, operation.reason)
+            verbs.record_operation(operation.id, operation.says(state), operation.reason)
         except Exception:
             logger.exception("operation %s is not on record; its jobs are", operation.id)
         operation.error, operation.ended_at = error, verbs.now
@@ -183,20 +168,10 @@ class Operations:
         self, operation: Operation, verbs: Verbs, wanted: Filter, stop: threading.Event
     ) -> str:
         """Go on until it is done, or cancelled."""
-        after: str | None = None
-        part_of = f"{OPERATION} {operation.id}"
+        pages = act_on_pages(verbs, operation, wanted, verbs.find, PAGE)
         while not stop.is_set():
             began = monotonic()
-            page = verbs.find(wanted, after, PAGE)
-            # No more than were counted, whatever fits by now: that number was agreed to.
-            left = None if operation.expected is None else operation.expected - operation.matched
-            ids = [job.id for job in page.jobs[:left]]
-            if ids:
-                operation.matched += len(ids)
-                acted = verbs.act(operation.verb, ids, operation.reason, part_of=part_of)
-                operation.done += len(acted)
-            after = page.after
-            if after is None or operation.matched == operation.expected:
+            if not next(pages):
                 return "done"
             # As long a rest as the page took: workers have the store half of the time.
             stop.wait(min(monotonic() - began, _LONGEST_REST))

@@ -20,7 +20,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.web.access import Access, Person, Role, Tokens, cookie_name
+from penstock.operate.roles import Person, Role
+from penstock.web.access import Access, Tokens, cookie_name
 
 MOST_BODY = 1024 * 1024
 MOST_TARGET = 8192  # of path and query

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.views import PLACES, Count, Event, by_queue
 from penstock.errors import PenstockError, Refused
-from penstock.web.access import Person, Role
+from penstock.operate.roles import Person, Role
 from penstock.web.guard import Refusal
 from penstock.web.request import Asked
 from penstock.web.verbs import Verbs

@@ -24,8 +24,9 @@ from penstock.broker.views import PLACES, Count, Event, WorkerRow, by_task
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.operate.recent_stats import LAPSED, ran, waited
+from penstock.operate.refusals import NotFound
 from penstock.web.live import newest_position
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 from penstock.web.verbs import Verbs
 
 MOST_PAIRS = 200

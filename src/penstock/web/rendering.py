@@ -12,10 +12,10 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
+from penstock.operate.roles import Role
 from penstock.operate.to_json import call_text, iso
 from penstock.operate.why import ago, moment, span
 from penstock.run.error_text import headline
-from penstock.web.access import Role
 
 _FOLDER = Path(__file__).parent / "templates"
 

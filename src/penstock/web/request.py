@@ -16,26 +16,31 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from penstock.broker.checks import legible
+from penstock.enqueue.ids import parse_id
 from penstock.errors import PenstockError, Refused
-from penstock.web.access import Person
+from penstock.operate.refusals import NotFound
+from penstock.operate.roles import Person
+from penstock.operate.typed_values import number_of
 from penstock.web.guard import SAFE, local
 from penstock.web.verbs import Verbs
 
 if TYPE_CHECKING:
+    from penstock.app.app import App
     from penstock.web.site import Dashboard
 
 T = TypeVar("T")
 
+
+def id_in(text: object) -> str | None:
+    """The id, if that is what it is."""
+    try:
+        return parse_id(text) if isinstance(text, str) and text else None
+    except Refused:
+        return None
+
+
 MOST_FIELDS = 2000
-_MOST_DIGITS = 20
-
-
-class NotFound(PenstockError):
-    """There is no such thing here."""
-
-
-class Conflict(PenstockError):
-    """It is there, but not so that this could be done to it."""
+_FARTHEST = 1_000_000  # page of a list
 
 
 class Malformed(PenstockError):
@@ -63,6 +68,13 @@ class Asked:
             counting=self.site.counting,
         )
 
+    @property
+    def app(self) -> App:
+        """The app whose tasks can be enqueued here."""
+        if self.site.app is None:
+            raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
+        return self.site.app
+
     # What was asked for
 
     @property
@@ -78,16 +90,21 @@ class Asked:
         text = self.query.get(name)
         if text is None or not text:
             return default
-        digits = text.removeprefix("-")
-        if digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS:
-            number = int(text)
-            if least <= number <= most:
-                return number
-        raise Malformed(f"{name}={text[:40]!r}: a whole number from {least:,} to {most:,}")
+        try:
+            return number_of(text, name, least, most)
+        except Refused as error:
+            raise Malformed(str(error)) from None
 
     def part(self, name: str) -> str:
         """A part of the path."""
         return str(self.request.path_params[name])
+
+    def id(self, name: str = "id") -> str:
+        """The id that a part of the path names; what is none is not there."""
+        try:
+            return parse_id(self.part(name))
+        except Refused as error:
+            raise NotFound(str(error)) from None
 
     def form(self) -> dict[str, str]:
         """The fields of a form; of one that stands in it twice, the last."""
@@ -117,6 +134,16 @@ class Asked:
         """The address of a page here; what is None is left out."""
         given = urlencode([(name, value) for name, value in query.items() if value is not None])
         return f"{self.root}{path}" + (f"?{given}" if given else "")
+
+    def pager(self, path: str, size: int, total: int, **query: Any) -> dict[str, Any]:
+        """Which rows of a list are on the page that was asked for, and where others are."""
+        page = self.number("page", 1, 1, _FARTHEST)
+        first = (page - 1) * size
+        return {
+            "first": first,
+            "before": self.link(path, **query, page=page - 1) if page > 1 else None,
+            "after": self.link(path, **query, page=page + 1) if first + size < total else None,
+        }
 
     def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
         """A page, or a part of one, from a template."""

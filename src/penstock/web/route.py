@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.errors import Refused
-from penstock.web.access import Role
+from penstock.operate.roles import OPERATIONS, Role
 from penstock.web.request import Asked
 
 METHODS = ("GET", "POST")
@@ -41,6 +41,13 @@ class Route(NamedTuple):
     parameters: tuple[Parameter, ...] = ()
     takes: Any = None  # the type of the body
     gives: Any = None  # the type of the answer
+    does: str = ""  # the operation that it carries out
+
+
+def doing(operation: str, path: str, name: str, handle: Callable[[Asked], Any]) -> Route:
+    """A form's route: the role is that of its operation."""
+    role = OPERATIONS[operation].role
+    return Route("POST", path, name, handle, role, does=operation)
 
 
 def check_routes(routes: Sequence[Route]) -> Sequence[Route]:

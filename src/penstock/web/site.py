@@ -25,7 +25,9 @@ from penstock.app.app import App
 from penstock.broker.protocol import Broker
 from penstock.broker.read_budget import Share
 from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
-from penstock.web.access import Access, Person, Role
+from penstock.operate.refusals import Conflict, Forbidden, NotFound
+from penstock.operate.roles import Person, Role, forbidden
+from penstock.web.access import Access
 from penstock.web.bulk_operations import Operations
 from penstock.web.count_cache import Counting
 from penstock.web.doctor_runs import Examining
@@ -33,10 +35,10 @@ from penstock.web.guard import SAFE, Guard, Refusal, TooLarge, path_of, person_i
 from penstock.web.live import Live
 from penstock.web.metrics import Metrics
 from penstock.web.rendering import environment
-from penstock.web.request import Asked, Conflict, Malformed, NotFound
+from penstock.web.request import Asked, Malformed
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
-from penstock.web.verbs import Forbidden, NeedsPost
+from penstock.web.verbs import NeedsPost
 
 logger = logging.getLogger("penstock.web")
 
@@ -231,7 +233,7 @@ class Dashboard:
     async def _answer(self, route: Route, request: Request) -> Any:
         person = person_in(request.scope) or _NOBODY
         if route.role is None or person.role < route.role:
-            raise Forbidden(f"{route.name} needs the role {route.role}; you have {person.role}")
+            raise forbidden(route.does or route.name, route.role, person)
         body = b"" if request.method in SAFE else await request.body()
         asked = Asked(self, request, person, body)
         if inspect.iscoroutinefunction(route.handle):

@@ -17,7 +17,7 @@ from tests.brokers.postgres.logins import Logins
 @pytest.fixture
 def logins(request: pytest.FixtureRequest) -> Iterator[Logins]:
     """A database of the test's own, that of its store if it has one, and whoever is to be there."""
-    own = "own_store_url" if "store" in request.fixturenames else "postgres_url"
+    own = "own_store_url" if {"plain", "store"} & {*request.fixturenames} else "postgres_url"
     logins = Logins(request.getfixturevalue(own))
     yield logins
     logins.close()

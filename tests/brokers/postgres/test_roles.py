@@ -37,7 +37,6 @@ DAY = 86400
 @pytest.fixture
 def plain(logins: Logins) -> str:
     """The URL of a login that may produce and work in a store that is there."""
-    PostgresBroker(logins.url).close()
     name = logins.login()
     logins.grant([name], [])
     return logins.url_of(name)

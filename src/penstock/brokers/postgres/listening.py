@@ -61,7 +61,7 @@ class Listener:
         self._echo = ""
         self._began = threading.Event()
         self._rang = False
-        self.on_lanes: Callable[[News], None] = lambda _: None  # hears what is payload about lanes
+        self.on_lanes: Callable[[News], None] = lambda _: None  # lanes that others announced
         self.workers: Collection[str] = ()  # of this process: who is told of a rule, and says so
         self._owes = False
         _listeners.add(self)
@@ -98,7 +98,7 @@ class Listener:
             self._wake, self._stop = os.pipe()
             self._thread = threading.Thread(target=self._run, name="penstock-listen", daemon=True)
             self._thread.start()
-        self._began.wait(timeout=_LONGEST_PAUSE)  # what is payload from now on is heard
+        self._began.wait(timeout=_LONGEST_PAUSE)  # what is announced from now on is heard
 
     def wait(
         self,
@@ -194,7 +194,7 @@ class Listener:
         self._wake, self._stop = -1, -1
 
     def _missed(self) -> None:
-        """Something may have been payload meanwhile, about jobs or about rules."""
+        """Something may have been announced meanwhile, about jobs or about rules."""
         self.heard += 1
         self.ring()
 

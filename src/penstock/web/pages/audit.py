@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from penstock.broker.filter import parse_time
 from penstock.errors import Refused
-from penstock.operate.audit import KINDS, AuditQuery, Deed, Deeds, check_kinds, deed_json
+from penstock.operate.audit import KINDS, AuditQuery, Deed, Deeds, audit_query, deed_json
 from penstock.operate.audit_text import AuditSentence, told_of
 from penstock.web.request import Asked
 
@@ -69,15 +68,9 @@ def table(asked: Asked) -> Response:
 
 
 def _wanted(asked: Asked) -> AuditQuery:
-    now = asked.verbs.now
-    kind = asked.word("kind").strip()
-    since, until = asked.word("since").strip(), asked.word("until").strip()
-    return AuditQuery(
-        kinds=check_kinds([kind] if kind else []),
-        author=asked.word("author").strip(),
-        since=parse_time(since, now) if since else None,
-        until=parse_time(until, now) if until else None,
-    )
+    names = ("kind", "author", "since", "until")
+    kind, author, since, until = (asked.word(name).strip() for name in names)
+    return audit_query([kind] if kind else [], author, since, until, asked.verbs.now)
 
 
 def _exported(asked: Asked) -> Deeds:

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.operate.backfill_status import MOST_LOOKED_AT, Filled
-from penstock.web.request import Asked, Conflict, NotFound
+from penstock.operate.refusals import Conflict, NotFound
+from penstock.web.request import Asked
 from penstock.web.verbs import MOST_IDS
 
 MOST_CELLS = 2000
@@ -60,7 +61,7 @@ def retry(asked: Asked) -> Response:
     ids = [each.job.id for each in looked.partitions if _may_be_tried(each)]
     done = 0
     for at in range(0, len(ids), MOST_IDS):
-        done += len(asked.verbs.retry(ids[at : at + MOST_IDS], form.get("reason", "")))
+        done += len(asked.verbs.act("retry", ids[at : at + MOST_IDS], form.get("reason", "")).done)
     if not done:
         raise Conflict("No partition of this range failed or was cancelled: nothing to try again.")
     return asked.go("/backfills/one", task=task, first=first or None, last=last or None)
@@ -70,11 +71,10 @@ def again(asked: Asked) -> Response:
     """Run a range of partitions once more, where the app of this dashboard has the task."""
     form = asked.form()
     task, first, last = (form.get(name, "").strip() for name in ("task", "first", "last"))
-    if asked.site.app is None:
-        raise Refused("this dashboard has a store and no app: start it with module:app")
+    app = asked.app
     if not first or not last:
         raise Refused("which partitions? Give the first and the last of the range")
-    asked.verbs.fill_again(asked.site.app, task, first, last, form.get("reason", ""))
+    asked.verbs.fill_again(app, task, first, last, form.get("reason", ""))
     return asked.go("/backfills/one", task=task, first=first, last=last)
 
 

@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from penstock.broker.filter import as_text, words_of
-from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.flows.flow import FlowRow, levels_of
 from penstock.job import State
+from penstock.operate.bulk_actions import ACTS
+from penstock.operate.refusals import Conflict, NotFound
+from penstock.operate.sentences import acted_on_flow, no_such_flow
+from penstock.operate.typed_values import pairs_of
 from penstock.web.flow_drawing import draw, slowest
-from penstock.web.request import Asked, Conflict, NotFound
+from penstock.web.request import Asked, id_in
 
 PAGE = 25
 NODES = 100  # of a column, in a list
@@ -49,7 +52,7 @@ class Far(NamedTuple):
 
 def show(asked: Asked) -> Response:
     text, after = asked.word("q").strip(), asked.word("after")
-    if (id := _an_id(text)) is not None:
+    if (id := id_in(text)) is not None:
         return asked.go(f"/flows/{id}")
     name, find, mistake = _asked_for(text)
     page = asked.verbs.flows(name, find, after or None, PAGE) if not mistake else None
@@ -121,7 +124,7 @@ def column(asked: Asked) -> Response:
 
 def node(asked: Asked) -> Response:
     """The jobs of a node."""
-    flow, id = _flow(asked), _id(asked, "node")
+    flow, id = _flow(asked), asked.id("node")
     found = next((each for each in flow.nodes if each.id == id), None)
     if found is None:
         raise NotFound(f"The flow {flow.id} has no node {id}.")
@@ -149,60 +152,37 @@ def node(asked: Asked) -> Response:
     )
 
 
-def cancel(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.cancel)
+def acting(verb: str) -> Callable[[Asked], Response]:
+    """Cancel, retry or delete all of it."""
 
+    def act(asked: Asked) -> Response:
+        reason = asked.form().get("reason", "")
+        flow, done = asked.verbs.act_on_flow(verb, asked.id(), reason)
+        if not done:
+            raise Conflict(acted_on_flow(ACTS[verb], flow, done))
+        return asked.go("/flows" if verb == "delete" else f"/flows/{flow}")
 
-def retry(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.retry)
-
-
-def delete(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.delete, "/flows")
-
-
-def _act(asked: Asked, verb: Callable[..., list[str]], to: str | None = None) -> Response:
-    flow = _flow(asked)
-    if not verb((), asked.form().get("reason", ""), flow=flow.id):
-        raise Conflict("None of the flow's jobs stands so that this could be done to it.")
-    return asked.go(to or f"/flows/{flow.id}")
+    return act
 
 
 def _flow(asked: Asked) -> FlowRow:
-    id = _id(asked, "id")
+    id = asked.id()
     found = asked.verbs.flow(id)
     if found is None:
-        raise NotFound(
-            f"{id} is no flow that is stored here, and no job of one: it was never enqueued, or it "
-            "ended and was not kept."
-        )
+        raise NotFound(no_such_flow(id))
     return found
-
-
-def _id(asked: Asked, part: str) -> str:
-    try:
-        return parse_id(asked.part(part))
-    except Refused as error:
-        raise NotFound(str(error)) from None
-
-
-def _an_id(text: str) -> str | None:
-    try:
-        return parse_id(text) if text else None
-    except Refused:
-        return None
 
 
 def _asked_for(text: str) -> tuple[str | None, dict[str, str], str]:
     """A name and properties, as `access user=62`; a sentence for what cannot be read."""
     try:
         words = words_of(text)
+        names = [word for word in words if "=" not in word]
+        if len(names) > 1 or (words and not names):
+            raise Refused("write the flow's name, and properties after it: access user=62")
+        find = pairs_of([word for word in words if "=" in word], "property")
     except Refused as error:
         return None, {}, str(error)
-    names = [word for word in words if "=" not in word]
-    if len(names) > 1 or (words and not names):
-        return None, {}, "write the flow's name, and properties after it: access user=62"
-    find = dict(word.split("=", 1) for word in words if "=" in word)
     return (names[0] if names else None), find, ""
 
 

@@ -10,13 +10,14 @@ from starlette.responses import Response
 
 from penstock.broker.views import Event, Note
 from penstock.enqueue.copy import COPY_OF
-from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.flows.flow import FlowRow, NodeRow, member_of
 from penstock.job import ENDED, PARENT, Job, State
+from penstock.operate.refusals import Conflict, NotFound
+from penstock.operate.sentences import left_as_it_is
 from penstock.operate.to_json import decoded
 from penstock.run.job_notes import LogLine, Progress
-from penstock.web.request import Asked, Conflict, NotFound
+from penstock.web.request import Asked, id_in
 
 MOST_EVENTS = 200
 MOST_LINES = 1000
@@ -64,7 +65,7 @@ def show(asked: Asked) -> Response:
 
 def _page(asked: Asked, typed: str | None = None, mistake: str = "") -> Response:
     """The page of a job; with what somebody `typed` as arguments of a copy, and why not."""
-    verbs, id = asked.verbs, _id(asked)
+    verbs, id = asked.verbs, asked.id()
     job, why = verbs.get(id), verbs.why(id)
     events = verbs.history(None, MOST_EVENTS, id)
     if job is None and not events:
@@ -85,8 +86,8 @@ def _page(asked: Asked, typed: str | None = None, mistake: str = "") -> Response
         arguments=_arguments(job, events),
         options={name: value for name, value in options.items() if name != "headers"},
         headers={name: value for name, value in headers.items() if name != COPY_OF},
-        copy_of=_an_id(headers.get(COPY_OF)),
-        parent=None if job is None else _an_id(job.tags.get(PARENT)),
+        copy_of=id_in(headers.get(COPY_OF)),
+        parent=None if job is None else id_in(job.tags.get(PARENT)),
         attempts=attempts,
         spread=spread,
         events=[_happened(event) for event in events if event.kind != "attempt"],
@@ -103,16 +104,16 @@ def _page(asked: Asked, typed: str | None = None, mistake: str = "") -> Response
     )
 
 
-def cancel(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.cancel)
+def acting(verb: str) -> Callable[[Asked], Response]:
+    """Cancel, retry or delete it."""
 
+    def act(asked: Asked) -> Response:
+        id = asked.id()
+        if asked.verbs.act(verb, [id], asked.form().get("reason", "")).left:
+            raise Conflict(left_as_it_is(id, asked.verbs.why(id).sentence))
+        return asked.go(f"/jobs/{id}")
 
-def retry(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.retry)
-
-
-def delete(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.delete)
+    return act
 
 
 def copy(asked: Asked) -> Response:
@@ -120,24 +121,10 @@ def copy(asked: Asked) -> Response:
     form = asked.form()
     typed = form.get("arguments")
     try:
-        made = asked.verbs.copy(_id(asked), asked.site.app, typed, form.get("reason", ""))
+        made = asked.verbs.copy(asked.id(), asked.site.app, typed, form.get("reason", ""))
     except Refused as error:
         return _page(asked, typed, str(error))
     return asked.go(f"/jobs/{made}")
-
-
-def _act(asked: Asked, verb: Callable[[Sequence[str], str], list[str]]) -> Response:
-    id = _id(asked)
-    if not verb([id], asked.form().get("reason", "")):
-        raise Conflict(f"The job was left as it is. {asked.verbs.why(id).sentence}")
-    return asked.go(f"/jobs/{id}")
-
-
-def _id(asked: Asked) -> str:
-    try:
-        return parse_id(asked.part("id"))
-    except Refused as error:
-        raise NotFound(str(error)) from None
 
 
 def _can(job: Job[Any] | None) -> list[str]:
@@ -227,13 +214,6 @@ def _step(asked: Asked, job: Job[Any]) -> PlaceInFlow | None:
         return None
     needs = [nodes[need] for need in node.needs[:MOST_NEEDS] if need in nodes]
     return PlaceInFlow(flow, node, needs)
-
-
-def _an_id(text: object) -> str | None:
-    try:
-        return parse_id(text) if isinstance(text, str) else None
-    except Refused:
-        return None
 
 
 def _since(before: float | None, at: float | None) -> float | None:

@@ -7,10 +7,9 @@ import shlex
 from starlette.responses import Response
 
 from penstock.broker.filter import parse_filter, words_of
-from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.web.request import Asked
+from penstock.web.request import Asked, id_in
 
 PAGE = 50
 MOST_SHOWN = 500
@@ -18,7 +17,7 @@ MOST_SHOWN = 500
 
 def show(asked: Asked) -> Response:
     text = asked.word("q").strip()
-    if (id := _an_id(text)) is not None:
+    if (id := id_in(text)) is not None:
         return asked.go(f"/jobs/{id}")
     after, limit = asked.word("after"), asked.number("limit", PAGE, 1, MOST_SHOWN)
     arguments = asked.word("arguments") == "shown"
@@ -49,14 +48,6 @@ def show(asked: Asked) -> Response:
         more=more,
         states=list(State),
     )
-
-
-def _an_id(text: str) -> str | None:
-    """A job's id, pasted into the filter: then that job is meant."""
-    try:
-        return parse_id(text) if text else None
-    except Refused:
-        return None
 
 
 def _typed(text: str) -> str:

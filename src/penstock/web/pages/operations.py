@@ -10,8 +10,9 @@ import shlex
 from starlette.responses import Response
 
 from penstock.broker.filter import words_of
-from penstock.web.bulk_operations import NOT_HERE, Operation, preview
-from penstock.web.request import Asked, Conflict, NotFound
+from penstock.operate.refusals import Conflict
+from penstock.web.bulk_operations import preview
+from penstock.web.request import Asked
 
 TYPED_ABOVE = 100
 
@@ -53,7 +54,7 @@ def begin(asked: Asked) -> Response:
 
 
 def one(asked: Asked) -> Response:
-    operation = _named(asked)
+    operation = asked.site.operations.expected(asked.part("id"))
     part = asked.request.headers.get("hx-request") == "true"
     return asked.page(
         "operation_progress.html" if part else "operation.html",
@@ -64,14 +65,7 @@ def one(asked: Asked) -> Response:
 
 
 def cancel(asked: Asked) -> Response:
-    operation = _named(asked)
+    operation = asked.site.operations.expected(asked.part("id"))
     if not asked.site.operations.cancel(asked.verbs, operation.id):
         raise Conflict(f"operation {operation.id} has ended: {operation.state}")
     return asked.go(f"/operations/{operation.id}")
-
-
-def _named(asked: Asked) -> Operation:
-    found = asked.site.operations.get(asked.part("id"))
-    if found is None:
-        raise NotFound(NOT_HERE)
-    return found

@@ -12,14 +12,14 @@ from typing import Any
 from starlette.responses import Response
 
 from penstock.broker.views import Count, by_queue
+from penstock.operate.refusals import NotFound
 from penstock.rules.rule import Rule, RuleKind
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 
 PAGE = 50
 MOST_TASKS = 200
 MOST_RULES = 10
 STALE_SECONDS = 180.0  # gauges are of every minute while a worker is there
-FARTHEST = 1_000_000
 COLUMNS = ("ready", "scheduled", "waiting", "paused", "limited", "running", "failed")
 SORTS: dict[str, Callable[[Count], Any]] = {
     "fullest": lambda each: (-each.total - each.failed, each.queue),
@@ -31,14 +31,13 @@ SORTS: dict[str, Callable[[Count], Any]] = {
 def show(asked: Asked) -> Response:
     verbs, word = asked.verbs, asked.word("q").strip()
     sort = asked.word("sort") if asked.word("sort") in SORTS else "fullest"
-    page = asked.number("page", 1, 1, FARTHEST)
     rules = [rule for rule in verbs.rules() if rule.in_force(verbs.now)]
     counts = _with_ruled(verbs.count(), rules)
     queues = by_queue(_with_word(counts, word) if word else counts)
     queues.sort(key=SORTS[sort])
-    first = (page - 1) * PAGE
-    shown = queues[first : first + PAGE]
-    further: dict[str, Any] = {"q": word or None, "sort": None if sort == "fullest" else sort}
+    further = None if sort == "fullest" else sort
+    pager = asked.pager("/queues", PAGE, len(queues), q=word or None, sort=further)
+    shown = queues[pager["first"] :][:PAGE]
     return asked.page(
         "queues.html",
         title="Queues and rules",
@@ -48,16 +47,12 @@ def show(asked: Asked) -> Response:
         sorts=list(SORTS),
         columns=COLUMNS,
         queues=shown,
-        first=first,
         all_queues=len(queues),
         oldest=_oldest(asked),
         marks=_marks(rules, {each.queue for each in shown}),
         rules=rules[:MOST_RULES],
         all_rules=len(rules),
-        before=asked.link("/queues", **further, page=page - 1) if page > 1 else None,
-        after=asked.link("/queues", **further, page=page + 1)
-        if first + PAGE < len(queues)
-        else None,
+        **pager,
     )
 
 

@@ -18,7 +18,8 @@ from penstock.app.private_files import open_below
 from penstock.broker.lake_mark import gap_text, place_of
 from penstock.errors import Refused
 from penstock.operate.recent_stats import Depth, read_recent
-from penstock.web.request import Asked, NotFound
+from penstock.operate.refusals import NotFound
+from penstock.web.request import Asked
 
 REPORT = "penstock-report.html"
 MOST_TASKS = 50

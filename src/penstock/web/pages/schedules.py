@@ -18,10 +18,9 @@ from penstock.errors import Refused
 from penstock.operate.to_json import decoded
 from penstock.schedules.schedule import Schedule
 from penstock.schedules.status import cron_in_words, moved_by, slots_to_come, state_of
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 
 PAGE = 50
-FARTHEST = 1_000_000
 NEXT = 10
 MOST_JOBS = 10
 MOST_LOOKED_THROUGH = 1000  # decisions, of all schedules
@@ -59,32 +58,27 @@ class Decided(NamedTuple):
 
 def show(asked: Asked) -> Response:
     verbs, word = asked.verbs, asked.word("q").strip()
-    page = asked.number("page", 1, 1, FARTHEST)
     wanted = word.casefold()
     found = [
         each
         for each in verbs.schedules()
         if wanted in each.name.casefold() or wanted in each.job.task.casefold()
     ]
-    first, now = (page - 1) * PAGE, verbs.now
+    pager = asked.pager("/schedules", PAGE, len(found), q=word or None)
     return asked.page(
         "schedules.html",
         title="Schedules",
         cli="penstock schedules",
         q=word,
-        rows=[_row(each, now) for each in found[first : first + PAGE]],
-        first=first,
+        rows=[_row(each, verbs.now) for each in found[pager["first"] :][:PAGE]],
         all_schedules=len(found),
-        before=asked.link("/schedules", q=word or None, page=page - 1) if page > 1 else None,
-        after=asked.link("/schedules", q=word or None, page=page + 1)
-        if first + PAGE < len(found)
-        else None,
+        **pager,
     )
 
 
 def one(asked: Asked) -> Response:
     verbs, now = asked.verbs, asked.verbs.now
-    schedule = _named(asked, asked.word("name"))
+    schedule = verbs.schedule(asked.word("name"))
     made = Filter(tags={"schedule": (schedule.name,)})
     return asked.page(
         "schedule.html",
@@ -100,39 +94,18 @@ def one(asked: Asked) -> Response:
     )
 
 
-def pause(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.pause_schedule)
+def acting(verb: str) -> Callable[[Asked], Response]:
+    """Pause, resume, run or remove it."""
 
+    def act(asked: Asked) -> Response:
+        form = asked.form()
+        name = form.get("name", "")
+        job = asked.verbs.act_on_schedule(verb, name, form.get("reason", ""))
+        if job is not None:
+            return asked.go(f"/jobs/{job}")
+        return asked.go("/schedules") if verb == "remove" else asked.go("/schedules/one", name=name)
 
-def resume(asked: Asked) -> Response:
-    return _act(asked, asked.verbs.resume_schedule)
-
-
-def run(asked: Asked) -> Response:
-    form = asked.form()
-    name = _named(asked, form.get("name", "")).name
-    return asked.go(f"/jobs/{asked.verbs.run_schedule(name, form.get('reason', ''))}")
-
-
-def remove(asked: Asked) -> Response:
-    form = asked.form()
-    name = _named(asked, form.get("name", "")).name
-    asked.verbs.remove_schedule(name, form.get("reason", ""))
-    return asked.go("/schedules")
-
-
-def _act(asked: Asked, verb: Callable[[str, str], Schedule]) -> Response:
-    form = asked.form()
-    name = _named(asked, form.get("name", "")).name
-    verb(name, form.get("reason", ""))
-    return asked.go("/schedules/one", name=name)
-
-
-def _named(asked: Asked, name: str) -> Schedule:
-    found = next((each for each in asked.verbs.schedules() if each.name == name), None)
-    if found is None:
-        raise NotFound(f"There is no schedule {name[:200]!r}.")
-    return found
+    return act
 
 
 def _row(schedule: Schedule, now: float) -> ScheduleLine:

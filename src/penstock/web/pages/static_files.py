@@ -10,7 +10,8 @@ from pathlib import Path
 
 from starlette.responses import Response
 
-from penstock.web.request import Asked, NotFound
+from penstock.operate.refusals import NotFound
+from penstock.web.request import Asked
 
 _FOLDER = Path(__file__).parents[1] / "static"
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

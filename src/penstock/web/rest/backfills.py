@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.errors import Refused
 from penstock.job import State
 from penstock.web.request import Asked
 
@@ -73,7 +72,5 @@ def one(asked: Asked) -> Partitions:
 
 def again(asked: Asked) -> BackfillAnswer:
     given = asked.json(Again)
-    if asked.site.app is None:
-        raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
-    made = asked.verbs.fill_again(asked.site.app, given.task, given.first, given.last, given.reason)
+    made = asked.verbs.fill_again(asked.app, given.task, given.first, given.last, given.reason)
     return BackfillAnswer(made)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
 from penstock.broker.filter import parse_filter, words_of
-from penstock.enqueue.codec import encode_value
-from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.job import State
+from penstock.operate.actions import Acted, task_of
+from penstock.operate.refusals import NotFound
 from penstock.operate.to_json import EventJson, JobJson, decoded, event_json, iso, job_json
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 
 MOST_JOBS = 1000
 MOST_EVENTS = 1000
@@ -69,13 +69,6 @@ class Act(msgspec.Struct, forbid_unknown_fields=True):
     ids: list[str] = []
     flow: str | None = None
     reason: str = ""
-
-
-class Acted(msgspec.Struct):
-    """The jobs that it applied to, and those that were left as they are."""
-
-    done: list[str]
-    left: list[str]
 
 
 class NewJob(msgspec.Struct, forbid_unknown_fields=True):
@@ -134,7 +127,7 @@ def find(asked: Asked) -> JobPage:
 
 
 def get(asked: Asked) -> JobJson:
-    id = job_id(asked)
+    id = asked.id()
     job = asked.verbs.get(id)
     if job is None:
         raise NotFound(asked.verbs.why(id).sentence)
@@ -142,14 +135,14 @@ def get(asked: Asked) -> JobJson:
 
 
 def why(asked: Asked) -> WhyJson:
-    answer = asked.verbs.why(job_id(asked))
+    answer = asked.verbs.why(asked.id())
     if answer.state is None:
         raise NotFound(answer.sentence)
     return WhyJson(answer.job, answer.state, answer.cause, answer.sentence)
 
 
 def history_of(asked: Asked) -> EventPage:
-    return _events(asked, job_id(asked))
+    return _events(asked, asked.id())
 
 
 def history(asked: Asked) -> EventPage:
@@ -163,56 +156,41 @@ def _events(asked: Asked, job: str | None) -> EventPage:
 
 
 def notes(asked: Asked) -> Notes:
-    found = asked.verbs.notes(job_id(asked), asked.word("kind") or None)
+    found = asked.verbs.notes(asked.id(), asked.word("kind") or None)
     return Notes(
         [NoteJson(note.kind, note.name, decoded(note.value), iso(note.at)) for note in found]
     )
 
 
-def cancel(asked: Asked) -> Acted:
-    return _act(asked, "cancel")
+def acting(verb: str) -> Callable[[Asked], Acted]:
+    """Cancel, retry or delete."""
 
+    def act(asked: Asked) -> Acted:
+        given = asked.json(Act)
+        if bool(given.ids) == (given.flow is not None):
+            raise Refused(f"{verb} what? Give ids, or a flow; a filter is an operation's")
+        if given.flow is not None:
+            return Acted(asked.verbs.act_on_flow(verb, given.flow, given.reason)[1], [])
+        return asked.verbs.act(verb, given.ids, given.reason)
 
-def retry(asked: Asked) -> Acted:
-    return _act(asked, "retry")
-
-
-def delete(asked: Asked) -> Acted:
-    return _act(asked, "delete")
-
-
-def _act(asked: Asked, verb: str) -> Acted:
-    given, verbs = asked.json(Act), asked.verbs
-    if bool(given.ids) == (given.flow is not None):
-        raise Refused(f"{verb} what? Give ids, or a flow; a filter is an operation's")
-    if given.flow is not None:
-        found = verbs.flow(given.flow)
-        if found is None:
-            raise NotFound(f"{given.flow[:60]} is no flow that is stored here, and no job of one")
-        acts = {"cancel": verbs.cancel, "retry": verbs.retry, "delete": verbs.delete}
-        return Acted(acts[verb]((), given.reason, flow=found.id), [])
-    done = verbs.act(verb, given.ids, given.reason)
-    wanted = dict.fromkeys(parse_id(id) for id in given.ids)
-    return Acted(done, [id for id in wanted if id not in set(done)])
+    return act
 
 
 def enqueue(asked: Asked) -> EnqueueAnswer:
     given = asked.json(NewJob)
-    if asked.site.app is None:
-        raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
-    other = {"task", "args", "reason"}
-    options = {
+    task = task_of(asked.app, given.task)
+    options: Any = {
         name: value
         for name, value in msgspec.structs.asdict(given).items()
-        if value is not None and name not in other
+        if value is not None and name not in {"task", "args", "reason", "id"}
     }
-    arguments = msgspec.json.encode(given.args)
-    made = asked.verbs.enqueue(asked.site.app, given.task, arguments, options, given.reason)
-    return EnqueueAnswer(made)
+    args, kwargs = task.codec.decode(msgspec.json.encode(given.args))
+    job = task.options(headers={"author": asked.verbs.author}, **options).job(*args, **kwargs)
+    return EnqueueAnswer(asked.verbs.enqueue(job, given.id, given.reason).id)
 
 
 def copy(asked: Asked) -> EnqueueAnswer:
-    given, id = asked.json(Copy), job_id(asked)
+    given, id = asked.json(Copy), asked.id()
     if asked.verbs.get(id) is None:
         raise NotFound(asked.verbs.why(id).sentence)
     args = None if given.args is None else msgspec.json.encode(given.args).decode()
@@ -221,13 +199,4 @@ def copy(asked: Asked) -> EnqueueAnswer:
 
 def signal(asked: Asked) -> Signalled:
     given = asked.json(Signal)
-    value = encode_value(given.value, f"signal {given.name[:60]}")
-    return Signalled(asked.verbs.signal(given.name, value, given.reason))
-
-
-def job_id(asked: Asked) -> str:
-    """The job that the path names."""
-    try:
-        return parse_id(asked.part("id"))
-    except Refused as error:
-        raise NotFound(str(error)) from None
+    return Signalled(asked.verbs.signal(given.name, given.value, given.reason))

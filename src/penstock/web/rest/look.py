@@ -6,17 +6,18 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.filter import parse_time
 from penstock.broker.lake_mark import Mark
 from penstock.broker.views import Count, by_queue
-from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.flows.status import FlowJson, flow_json
-from penstock.operate.audit import AuditQuery, check_kinds, deed_json
+from penstock.operate.audit import audit_query, deed_json
 from penstock.operate.doctor import Finding
+from penstock.operate.refusals import NotFound
+from penstock.operate.sentences import no_such_flow
 from penstock.operate.to_json import RuleJson, iso, rule_json
+from penstock.operate.typed_values import pairs_of
 from penstock.rules.rule import RuleKind, rule_over
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 
 MOST_FLOWS = 100
 MOST_DEEDS = 1000
@@ -199,12 +200,9 @@ def rules(asked: Asked) -> Rules:
 
 def flows(asked: Asked) -> Flows:
     name = asked.word("name") or None
-    find: dict[str, str] = {}
-    for word in asked.request.query_params.getlist("find"):
-        name_of, equals, value = word.partition("=")
-        if not name_of or not equals or name is None:
-            raise Refused(f"find={word[:60]}: write name=NAME&find=PROPERTY=VALUE")
-        find[name_of] = value
+    find = pairs_of(asked.request.query_params.getlist("find"), "find")
+    if find and name is None:
+        raise Refused("find goes with a name: write name=NAME&find=PROPERTY=VALUE")
     limit = asked.number("limit", 20, 1, MOST_FLOWS)
     page = asked.verbs.flows(name, find, asked.word("after") or None, limit)
     return Flows(
@@ -225,13 +223,10 @@ def flows(asked: Asked) -> Flows:
 
 
 def flow(asked: Asked) -> FlowJson:
-    try:
-        id = parse_id(asked.part("id"))
-    except Refused as error:
-        raise NotFound(str(error)) from None
+    id = asked.id()
     found = asked.verbs.flow(id)
     if found is None:
-        raise NotFound(f"{id} is no flow that is stored here, and no job of one.")
+        raise NotFound(no_such_flow(id))
     return flow_json(found, asked.verbs.look_at_flow(found))
 
 
@@ -245,14 +240,9 @@ def forget(asked: Asked) -> Forgotten:
 
 
 def audit(asked: Asked) -> Audit:
-    now, kind = asked.verbs.now, asked.word("kind")
-    since, until = asked.word("since"), asked.word("until")
-    wanted = AuditQuery(
-        kinds=check_kinds([kind] if kind else []),
-        author=asked.word("author"),
-        since=parse_time(since, now) if since else None,
-        until=parse_time(until, now) if until else None,
-    )
+    kinds = [asked.word("kind")] if asked.word("kind") else []
+    times = (asked.word("since"), asked.word("until"))
+    wanted = audit_query(kinds, asked.word("author"), *times, asked.verbs.now)
     before = asked.word("before")
     limit = asked.number("limit", 100, 1, MOST_DEEDS)
     found = asked.verbs.audit(wanted, before or None, limit)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from penstock.operate.refusals import Conflict
 from penstock.operate.to_json import iso
-from penstock.web.bulk_operations import NOT_HERE, Operation, Preview, preview
-from penstock.web.request import Asked, Conflict, NotFound
+from penstock.web.bulk_operations import Operation, Preview, preview
+from penstock.web.request import Asked
 
 
 class Begin(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,10 +58,7 @@ def every(asked: Asked) -> OperationList:
 
 
 def get(asked: Asked) -> OperationJson:
-    found = asked.site.operations.get(asked.part("id"))
-    if found is None:
-        raise NotFound(NOT_HERE)
-    return shown(found)
+    return shown(asked.site.operations.expected(asked.part("id")))
 
 
 def cancel(asked: Asked) -> OperationJson:
@@ -69,17 +69,8 @@ def cancel(asked: Asked) -> OperationJson:
 
 
 def shown(operation: Operation) -> OperationJson:
-    return OperationJson(
-        operation.id,
-        operation.verb,
-        operation.filter,
-        operation.author,
-        operation.reason,
-        operation.state,
-        operation.expected,
-        operation.matched,
-        operation.done,
-        iso(operation.began_at),
-        iso(operation.ended_at),
-        operation.error,
-    )
+    times: dict[str, Any] = {
+        "began_at": iso(operation.began_at),
+        "ended_at": iso(operation.ended_at),
+    }
+    return OperationJson(**{**msgspec.structs.asdict(operation), **times})

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import msgspec
 
-from penstock.errors import Refused
+from penstock.operate.rule_fields import rule_of, rule_off
 from penstock.operate.to_json import RuleJson, rule_json
-from penstock.rules.rule import Rule, RuleKind, parse_rate
+from penstock.rules.rule import RuleKind
 from penstock.web.request import Asked
-
-LONGEST = 10 * 365 * 86400.0
 
 
 class About(msgspec.Struct, forbid_unknown_fields=True):
@@ -84,91 +81,42 @@ class Limited(msgspec.Struct):
     cleared: bool
 
 
-def pause(asked: Asked) -> Set:
-    return _set(asked, RuleKind.PAUSE, asked.verbs.pause)
+def holding(kind: RuleKind) -> Callable[[Asked], Set]:
+    """Pause or block."""
+
+    def act(asked: Asked) -> Set:
+        given = msgspec.structs.asdict(asked.json(About))
+        dry_run, lasts = given.pop("dry_run"), given.pop("seconds")
+        rule = rule_of(kind, asked.verbs.now, for_=lasts, **given)
+        if dry_run:
+            return Set(rule_json(rule), asked.verbs.fitting(rule).jobs)
+        return Set(rule_json(asked.verbs.set_rule(rule)))
+
+    return act
 
 
-def resume(asked: Asked) -> Cleared:
-    return Cleared(asked.verbs.resume(_about(asked.json(Gone), RuleKind.PAUSE)))
+def lifting(kind: RuleKind) -> Callable[[Asked], Cleared]:
+    """Resume or unblock."""
 
+    def act(asked: Asked) -> Cleared:
+        given = msgspec.structs.asdict(asked.json(Gone))
+        return Cleared(asked.verbs.clear_rule(rule_off(kind, **given)))
 
-def block(asked: Asked) -> Set:
-    return _set(asked, RuleKind.BLOCK, asked.verbs.block)
-
-
-def unblock(asked: Asked) -> Cleared:
-    return Cleared(asked.verbs.unblock(_about(asked.json(Gone), RuleKind.BLOCK)))
-
-
-def _set(asked: Asked, kind: RuleKind, verb: Callable[[Rule], Rule]) -> Set:
-    given = asked.json(About)
-    until = _until(given.seconds, asked.verbs.now)
-    rule = msgspec.structs.replace(_about(given, kind), until=until)
-    if given.dry_run:
-        return Set(rule_json(rule), asked.verbs.fitting(rule).jobs)
-    return Set(rule_json(verb(rule)))
+    return act
 
 
 def order(asked: Asked) -> Limited:
-    given = asked.json(Order)
-    if given.off is (given.policy is not None):
-        raise Refused("order how? Give a policy (wait, skip or fair), or off")
-    if given.off:
-        standing = Rule(RuleKind.ORDER, given.queue, None, reason=given.reason, policy="wait")
-        return Limited(None, asked.verbs.order_off(standing))
-    rule = Rule(RuleKind.ORDER, given.queue, None, reason=given.reason, policy=given.policy)
-    return Limited(rule_json(asked.verbs.order(rule)), cleared=False)
+    return _set_or_clear(asked, RuleKind.ORDER, asked.json(Order))
 
 
 def limit(asked: Asked) -> Limited:
-    given = asked.json(Limit)
-    if given.off:
-        if given.running is not None or given.rate is not None:
-            raise Refused("off takes the limit back: leave out running and rate")
-        standing = Rule(
-            RuleKind.LIMIT,
-            given.queue,
-            given.task,
-            reason=given.reason,
-            running=1,
-            per_key=given.per_key,
-        )
-        return Limited(None, asked.verbs.limit_off(standing))
-    rule = Rule(
-        RuleKind.LIMIT,
-        given.queue,
-        given.task,
-        reason=given.reason,
-        until=_until(given.seconds, asked.verbs.now),
-        running=given.running,
-        rate=None if given.rate is None else parse_rate(given.rate),
-        per_key=given.per_key,
-    )
-    return Limited(rule_json(asked.verbs.limit(rule)), cleared=False)
+    return _set_or_clear(asked, RuleKind.LIMIT, asked.json(Limit))
 
 
-def _about(given: About | Gone, kind: RuleKind) -> Rule:
-    tag = None
-    if given.tag is not None:
-        if len(given.tag) != 1:
-            raise Refused('tag: one tag with its value, as {"tenant": "a"}')
-        [tag] = given.tag.items()
-    if given.version is not None and not 0 <= given.version < 2**31:
-        raise Refused(f"version {given.version}: it goes from 0 to {2**31 - 1}")
-    return Rule(
-        kind,
-        given.queue,
-        given.task,
-        reason=given.reason,
-        version=given.version,
-        tag=tag,
-        key=given.key,
-    )
-
-
-def _until(seconds: float | None, now: float) -> float | None:
-    if seconds is None:
-        return None
-    if not math.isfinite(seconds) or not 0 < seconds <= LONGEST:
-        raise Refused(f"seconds={seconds!r}: more than 0, and ten years at most")
-    return now + seconds
+def _set_or_clear(asked: Asked, kind: RuleKind, body: Order | Limit) -> Limited:
+    given = msgspec.structs.asdict(body)
+    off, lasts = given.pop("off"), given.pop("seconds", None)
+    if off:
+        return Limited(None, asked.verbs.clear_rule(rule_off(kind, **given)))
+    rule = rule_of(kind, asked.verbs.now, for_=lasts, **given)
+    return Limited(rule_json(asked.verbs.set_rule(rule)), cleared=False)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
-from penstock.errors import Refused
+from penstock.operate.actions import task_of
 from penstock.schedules.status import ScheduleJson, schedule_json
-from penstock.web.request import Asked, NotFound
+from penstock.web.request import Asked
 
 MOST_SLOTS = 100
 MOST_SLOTS_IN_ALL = 1000
@@ -67,21 +67,15 @@ class Removed(msgspec.Struct):
 def every(asked: Asked) -> ScheduleList:
     count, now = asked.number("next", 1, 0, MOST_SLOTS), asked.verbs.now
     name = asked.word("name")
-    found = [each for each in asked.verbs.schedules() if not name or each.name == name]
-    if name and not found:
-        raise NotFound(f"there is no schedule {name[:200]!r}")
+    found = [asked.verbs.schedule(name)] if name else asked.verbs.schedules()
     # To find the slots of thousands, a hundred each, would take minutes.
     count = min(count, max(1, MOST_SLOTS_IN_ALL // max(1, len(found))))
     return ScheduleList([schedule_json(each, now, count) for each in found])
 
 
 def put(asked: Asked) -> ScheduleJson:
-    given, app = asked.json(NewSchedule), asked.site.app
-    if app is None:
-        raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
-    found = app.task_named(given.task)
-    if found is None:
-        raise Refused(f"there is no task {given.task[:200]!r}; there are {', '.join(app.tasks)}")
+    given, app = asked.json(NewSchedule), asked.app
+    found = task_of(app, given.task)
     takes_slot = "slot" in found.parameters and "slot" not in given.args
     arguments = {**given.args, **({"slot": _NO_SLOT} if takes_slot else {})}
     args, kwargs = found.codec.decode(msgspec.json.encode(arguments))
@@ -99,16 +93,15 @@ def put(asked: Asked) -> ScheduleJson:
     return schedule_json(made, asked.verbs.now, 1)
 
 
-def pause(asked: Asked) -> ScheduleJson:
-    given = asked.json(Named)
-    made = asked.verbs.pause_schedule(given.name, given.reason)
-    return schedule_json(made, asked.verbs.now, 1)
+def holding(verb: str) -> Callable[[Asked], ScheduleJson]:
+    """Pause or resume."""
 
+    def act(asked: Asked) -> ScheduleJson:
+        given, verbs = asked.json(Named), asked.verbs
+        acts = {"pause": verbs.pause_schedule, "resume": verbs.resume_schedule}
+        return schedule_json(acts[verb](given.name, given.reason), verbs.now, 1)
 
-def resume(asked: Asked) -> ScheduleJson:
-    given = asked.json(Named)
-    made = asked.verbs.resume_schedule(given.name, given.reason)
-    return schedule_json(made, asked.verbs.now, 1)
+    return act
 
 
 def run(asked: Asked) -> RunNow:

@@ -7,10 +7,13 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from penstock.flows.status import FlowJson
+from penstock.operate.actions import Acted
 from penstock.operate.audit import KINDS
+from penstock.operate.roles import OPERATIONS, Role
+from penstock.operate.rule_fields import OFF
 from penstock.operate.to_json import JobJson
+from penstock.rules.rule import RuleKind
 from penstock.schedules.status import ScheduleJson
-from penstock.web.access import Role
 from penstock.web.bulk_operations import Preview
 from penstock.web.rest import backfills, jobs, look, openapi, operations, rules, schedules
 from penstock.web.route import Parameter, Route
@@ -46,14 +49,7 @@ _VERB = Parameter("verb", _Text, "cancel, retry or delete.", required=True)
 
 def _get(path: str, name: str, handle: Any, says: str, gives: Any, *parameters: Parameter) -> Route:
     return Route(
-        "GET",
-        _V1 + path,
-        name,
-        handle,
-        Role.VIEW,
-        says=says,
-        parameters=parameters,
-        gives=gives,
+        "GET", _V1 + path, name, handle, Role.VIEW, says=says, parameters=parameters, gives=gives
     )
 
 
@@ -64,19 +60,23 @@ def _post(  # noqa: PLR0917  a line of the table
     says: str,
     gives: Any,
     takes: Any = None,
-    role: Role = Role.OPERATE,
     parameters: tuple[Parameter, ...] = (),
+    *,
+    does: str = "",
 ) -> Route:
+    """The role is that of the operation, which the route is called by unless `does` names it."""
+    does = does or name.replace(" ", "_")
     return Route(
         "POST",
         _V1 + path,
         name,
         handle,
-        role,
+        OPERATIONS[does].role,
         says=says,
         parameters=parameters,
         takes=takes,
         gives=gives,
+        does=does,
     )
 
 
@@ -138,23 +138,19 @@ REST: tuple[Route, ...] = (
         jobs.Copy,
         parameters=(_ID,),
     ),
-    _post("/cancel", "cancel", jobs.cancel, "End jobs.", jobs.Acted, jobs.Act),
-    _post("/retry", "retry", jobs.retry, "Run jobs again.", jobs.Acted, jobs.Act),
-    _post("/delete", "delete", jobs.delete, "Forget jobs.", jobs.Acted, jobs.Act),
+    _post("/cancel", "cancel", jobs.acting("cancel"), "End jobs.", Acted, jobs.Act),
+    _post("/retry", "retry", jobs.acting("retry"), "Run jobs again.", Acted, jobs.Act),
+    _post("/delete", "delete", jobs.acting("delete"), "Forget jobs.", Acted, jobs.Act),
     _post("/signal", "signal", jobs.signal, "End whoever waits.", jobs.Signalled, jobs.Signal),
-    _post("/pause", "pause", rules.pause, "Hold jobs back.", rules.Set, rules.About),
-    _post("/resume", "resume", rules.resume, "Remove a pause.", rules.Cleared, rules.Gone),
-    _post(
-        "/block", "block", rules.block, "Hold jobs back.", rules.Set, rules.About, role=Role.ADMIN
+    *(
+        _post(
+            f"/{kind}", kind.value, rules.holding(kind), "Hold jobs back.", rules.Set, rules.About
+        )
+        for kind in (RuleKind.PAUSE, RuleKind.BLOCK)
     ),
-    _post(
-        "/unblock",
-        "unblock",
-        rules.unblock,
-        "Lift a block.",
-        rules.Cleared,
-        rules.Gone,
-        role=Role.ADMIN,
+    *(
+        _post(f"/{OFF[kind]}", OFF[kind], rules.lifting(kind), says, rules.Cleared, rules.Gone)
+        for kind, says in ((RuleKind.PAUSE, "Remove a pause."), (RuleKind.BLOCK, "Lift a block."))
     ),
     _post("/limit", "limit", rules.limit, "Limit a queue or a task.", rules.Limited, rules.Limit),
     _post("/order", "order", rules.order, "Order a queue by key.", rules.Limited, rules.Order),
@@ -166,37 +162,14 @@ REST: tuple[Route, ...] = (
         ScheduleJson,
         schedules.NewSchedule,
     ),
-    _post(
-        "/schedules/pause",
-        "pause schedule",
-        schedules.pause,
-        "Skip its slots.",
-        ScheduleJson,
-        schedules.Named,
-    ),
-    _post(
-        "/schedules/resume",
-        "resume schedule",
-        schedules.resume,
-        "Go on with the next slot.",
-        ScheduleJson,
-        schedules.Named,
-    ),
-    _post(
-        "/schedules/run",
-        "run schedule",
-        schedules.run,
-        "Enqueue its job now.",
-        schedules.RunNow,
-        schedules.Named,
-    ),
-    _post(
-        "/schedules/remove",
-        "remove schedule",
-        schedules.remove,
-        "Forget it; its jobs stay.",
-        schedules.Removed,
-        schedules.Named,
+    *(
+        _post(f"/schedules/{verb}", f"{verb} schedule", handle, says, gives, schedules.Named)
+        for verb, handle, says, gives in (
+            ("pause", schedules.holding("pause"), "Skip its slots.", ScheduleJson),
+            ("resume", schedules.holding("resume"), "Go on with the next slot.", ScheduleJson),
+            ("run", schedules.run, "Enqueue its job now.", schedules.RunNow),
+            ("remove", schedules.remove, "Forget it; its jobs stay.", schedules.Removed),
+        )
     ),
     _get("/backfills", "backfills", backfills.every, "Tasks with a backfill.", backfills.Tasks),
     _get(
@@ -214,6 +187,7 @@ REST: tuple[Route, ...] = (
         "Run a range of partitions once more.",
         backfills.BackfillAnswer,
         backfills.Again,
+        does="fill_again",
     ),
     _get("/lakes", "lakes", look.lakes, "For whom history is kept.", look.Lakes),
     _post(
@@ -232,7 +206,7 @@ REST: tuple[Route, ...] = (
         look.Audit,
         *(_KIND, _AUTHOR, _FROM, _UNTIL, _BEFORE, _LIMIT),
     ),
-    _post("/doctor", "doctor", look.doctor, "Examine the store.", look.Findings, role=Role.VIEW),
+    _post("/doctor", "doctor", look.doctor, "Examine the store.", look.Findings, does="examine"),
     _get(
         "/operations/preview",
         "preview",
@@ -263,6 +237,7 @@ REST: tuple[Route, ...] = (
         "Cancel, retry or delete by filter.",
         operations.OperationJson,
         operations.Begin,
+        does="record_operation",
     ),
     _post(
         "/operations/{id}/cancel",
@@ -271,5 +246,6 @@ REST: tuple[Route, ...] = (
         "End it after the page it is at.",
         operations.OperationJson,
         parameters=(_ID,),
+        does="record_operation",
     ),
 )

@@ -1,0 +1,238 @@
+"""Each operation once: one role, one reading, one sentence, behind all three surfaces."""
+
+from __future__ import annotations
+
+import ast
+import html
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import penstock
+from penstock.broker.protocol import Broker
+from penstock.brokers import open_broker
+from penstock.cli.root import root
+from penstock.operate.actions import Actions
+from penstock.operate.bulk_actions import ACTS
+from penstock.operate.roles import OPERATIONS
+from penstock.operate.rule_fields import OFF
+from penstock.operate.sentences import SCHEDULES
+from penstock.rules.rule import Rule, RuleKind
+from penstock.web.access import Role
+from penstock.web.routes import ROUTES
+from tests.factories import a_job
+
+SRC = Path(penstock.__file__).parent
+NO_FLOW = "0190a6c4-5e1f-7000-8000-00000a1b2000"
+FORMS = {route.does for route in ROUTES if route.does and not route.path.startswith("/api/")}
+REST = {route.does for route in ROUTES if route.does and route.path.startswith("/api/")}
+
+# What a surface has no place for, with the reason.
+NOT_IN_REST = {
+    "limit_off": "limit with off",
+    "order_off": "order with off",
+    "record_enqueue": "many at once come from a file or a lake, which the command line reads",
+}
+NOT_ON_PAGES = {
+    "enqueue": "arguments are typed where the code is",
+    "record_enqueue": "as above",
+    "signal": "the one who decides has a page of their own",
+    "put_schedule": "it names a task and its arguments",
+    "forget_lake": "it is done where the lake is",
+}
+NOT_TYPED = {
+    "put_schedule": "schedules are in the code, or made by it",
+    "fill_again": "task.backfill",
+}
+
+
+def called(folder: str) -> Iterator[tuple[Path, str, str]]:
+    """Every method call in a folder: its file, what it is called on, and its name."""
+    for file in sorted((SRC / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                yield file, ast.unparse(node.func.value), node.func.attr
+
+
+def changing() -> set[str]:
+    return {name for name, needs in OPERATIONS.items() if needs.changes}
+
+
+def test_rest_and_pages_reach_every_operation_or_leave_it_out_with_a_reason():
+    assert REST & changing() == changing() - set(NOT_IN_REST)
+    assert FORMS & changing() == changing() - set(NOT_ON_PAGES)
+
+
+def test_the_command_line_reaches_every_operation_or_leaves_it_out_with_a_reason():
+    typed = {name for _, owner, name in called("cli") if "actions" in owner.lower()}
+    groups = {"act": set(ACTS), "set_rule": set(RuleKind), "clear_rule": set(OFF.values())}
+    groups["act_on_schedule"] = {f"{verb}_schedule" for verb in SCHEDULES}
+    reached = {each for name in typed for each in groups.get(name, {name})}
+
+    assert reached & changing() == changing() - set(NOT_TYPED)
+
+
+def test_a_route_that_changes_something_has_the_role_of_its_operation():
+    for route in ROUTES:
+        if route.method == "POST" and route.role is not None and route.role > Role.VIEW:
+            assert route.role is OPERATIONS[route.does].role
+
+
+@pytest.mark.parametrize("folder", ["cli", "web"])
+def test_no_surface_changes_a_store_by_itself(folder):
+    changes = {"cancel", "retry", "delete", "signal", "record", "set_rule", "clear_rule"}
+    changes |= {"put_schedule", "clear_schedule", "decide_schedule", "set_mark", "clear_mark"}
+
+    by_itself = [
+        f"{file.name}: {owner}.{name}"
+        for file, owner, name in called(folder)
+        if name in changes and owner.rpartition(".")[2].lstrip("_") == "broker"
+    ]
+
+    assert by_itself == []
+    assert {"set_rule", "clear_rule", "signal", "record"} <= {
+        name for _, owner, name in called("operate") if owner == "self._broker"
+    }
+
+
+@pytest.fixture
+def store(tmp_path) -> Iterator[tuple[Broker, str]]:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    broker = open_broker(url)
+    yield broker, url
+    broker.close()
+
+
+@pytest.fixture
+def sentences(serve, store) -> Callable[..., list[str]]:
+    """What each surface answers: words of the command line, a body of REST, fields of a form."""
+    broker, url = store
+    web = serve(broker)
+
+    def said(words: list[str], rest: tuple[str, dict], form: tuple[str, dict]) -> list[str]:
+        typed = CliRunner().invoke(root, [*words, "--url", url])
+        program = web.client(Role.ADMIN).post(f"/api/v1{rest[0]}", json=rest[1])
+        page = web.browser(Role.ADMIN).post(form[0], data=form[1])
+        return [typed.output, program.json().get("error", ""), html.unescape(page.text)]
+
+    return said
+
+
+LONG = "x" * 501
+
+
+@pytest.mark.parametrize(
+    ("words", "rest", "form", "sentence"),
+    [
+        (
+            ["pause", "--reason", "all"],
+            ("/pause", {"reason": "all"}),
+            ("/rules/pause", {"reason": "all"}),
+            "pause what? Name a queue, a task, a version, a tag or a key",
+        ),
+        (
+            ["resume"],
+            ("/resume", {}),
+            ("/rules/resume", {}),
+            "resume what? Name a queue, a task, a version, a tag or a key",
+        ),
+        (
+            ["limit", "--running", "3"],
+            ("/limit", {"running": 3}),
+            ("/rules/limit", {"running": "3"}),
+            "limit what? Name a queue, a task or both",
+        ),
+        (
+            ["limit", "mail", "--rate", "often"],
+            ("/limit", {"queue": "mail", "rate": "often"}),
+            ("/rules/limit", {"queue": "mail", "rate": "often"}),
+            "rate 'often': write 10/s, 100/min",
+        ),
+        (
+            ["pause", "--version", "2147483648"],
+            ("/pause", {"version": 2147483648}),
+            ("/rules/pause", {"version": "2147483648"}),
+            "version '2147483648': a whole number from 0 to 2,147,483,647",
+        ),
+        (
+            ["pause", "mail", "--for", "99999d"],
+            ("/pause", {"queue": "mail", "seconds": 9e9}),
+            ("/rules/pause", {"queue": "mail", "for": "99999d"}),
+            "more than 0 seconds, and ten years at most",
+        ),
+        (
+            ["order", "mail", "often"],
+            ("/order", {"queue": "mail", "policy": "often"}),
+            ("/rules/order", {"queue": "mail", "policy": "often"}),
+            "an order 'often': there are wait, skip, fair",
+        ),
+        (
+            ["pause", "mail", "--reason", LONG],
+            ("/pause", {"queue": "mail", "reason": LONG}),
+            ("/rules/pause", {"queue": "mail", "reason": LONG}),
+            "a reason of 501 characters: 500 at most",
+        ),
+        (
+            ["cancel", "--flow", NO_FLOW],
+            ("/cancel", {"flow": NO_FLOW}),
+            (f"/flows/{NO_FLOW}/cancel", {}),
+            f"{NO_FLOW} is no flow that is stored here, and no job of one: it was never enqueued",
+        ),
+        (
+            ["schedules", "nightly", "--pause"],
+            ("/schedules/pause", {"name": "nightly"}),
+            ("/schedules/pause", {"name": "nightly"}),
+            "there is no schedule nightly; there are: none at all",
+        ),
+    ],
+)
+def test_one_mistake_gets_one_sentence(sentences, store, *, words, rest, form, sentence):
+    answers = sentences(words, rest, form)
+
+    assert [sentence in answer for answer in answers] == [True, True, True], answers
+    assert store[0].rules() == []
+
+
+def test_what_was_not_set_and_what_was_left_is_said_alike(sentences, store, clock):
+    job = a_job(clock)
+    store[0].enqueue([job])
+
+    for words, rest, form, sentence in (
+        (
+            ["resume", "mail"],
+            ("/resume", {"queue": "mail"}),
+            ("/rules/resume", {"queue": "mail"}),
+            "queue mail was not paused: somebody has taken it back, or it was never set",
+        ),
+        (
+            ["retry", job.id],
+            ("/retry", {"ids": [job.id]}),
+            (f"/jobs/{job.id}/retry", {}),
+            f"{job.id} left as it is. ",
+        ),
+    ):
+        typed, _, page = sentences(words, rest, form)
+        assert sentence in typed
+        assert sentence in page
+
+
+def test_an_operator_is_refused_alike_wherever_they_block(serve, store):
+    broker, url = store
+    web = serve(broker)
+
+    typed = CliRunner().invoke(root, ["block", "mail", "--url", url])
+    program = web.client(Role.OPERATE).post("/api/v1/block", json={"queue": "mail"})
+    page = web.browser(Role.OPERATE).post("/rules/block", data={"queue": "mail"})
+
+    for answer in (typed.output, program.json()["error"], page.text):
+        assert "block needs the role admin; " in answer
+        assert " has operate" in answer
+    assert broker.records(Rule) == []
+
+
+def test_an_operation_has_one_place():
+    for name in changing():
+        by_name = name in {*ACTS, *RuleKind, *OFF.values()}
+        assert by_name or name in vars(Actions)
