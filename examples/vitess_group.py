@@ -59,7 +59,7 @@ def most_in(seconds: float, attempts: Sequence[Event]) -> int:
     return max(sum(at <= start < at + seconds for start in starts) for at in starts)
 
 
-def attempts_after(position: int) -> list[Event]:
+def attempts_after(position: str) -> list[Event]:
     return [event for event in app.broker.history(position) if event.kind == "attempt"]
 
 
@@ -69,7 +69,7 @@ def main(folder: str) -> None:
     with app.replace_broker(broker):
         follow_up = close.job(notify.map(range(20)).output).enqueue()
         work()
-        [*group, last] = attempts_after(0)
+        [*group, last] = attempts_after("0")
         print(f"{follow_up.result(timeout=0)}, after all {len(group)}: {last.job == follow_up.id}")
 
         app.limit("events", running=5)

@@ -240,7 +240,7 @@ def test_what_the_rule_does_not_answer_is_a_lapse(app, fields):
 
 
 def lost_at(*times: float) -> list[Event]:
-    return [Event(position=1, kind="attempt", at=at, reason="crashed") for at in times]
+    return [Event(position="1", kind="attempt", at=at, reason="crashed") for at in times]
 
 
 @pytest.mark.parametrize(

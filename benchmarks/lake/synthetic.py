@@ -9,7 +9,7 @@ from typing import Any
 
 START = 1_788_220_800  # 2026-09-01
 ATTEMPTS = """
-    number + 1 as position,
+    lpad(string(number + 1), 20, '0') as position,
     'bench' as shard,
     lower(concat('0190a6c4-5e1f-7000-8000-', lpad(hex(number), 12, '0'))) as job,
     if(state = 'ready', 1, 1 + int(u4 < 0.02)) as attempt,
@@ -39,7 +39,8 @@ ATTEMPTS = """
     if(number % 20 < 4, if(number % 20 = 3, concat('flow-', number div 20),
        concat('node-', number)), null) as node,
     string(null) as result,
-    1 as schema_version
+    '' as app,
+    2 as schema_version
 """
 
 
@@ -94,7 +95,7 @@ def gauges(spark: Any, days: int = 28, every: int = 60) -> Any:
         " + abs(hash(at, q)) % (5 * q)) as calm",
     )
     return counted.selectExpr(
-        "number * 4 + q as position",
+        "lpad(string(number * 4 + q), 20, '0') as position",
         "'bench' as shard",
         "timestamp_seconds(at) as at",
         "queue",
@@ -106,7 +107,7 @@ def gauges(spark: Any, days: int = 28, every: int = 60) -> Any:
         "if(stuck > 0, 0L, bigint(2 + calm / 8)) as running",
         "bigint(q) as failed",
         "double(calm / 10.0 + stuck) as oldest",
-        "1 as schema_version",
+        "2 as schema_version",
     )
 
 
@@ -121,7 +122,7 @@ def events(spark: Any, rows: int, days: int = 28) -> Any:
         " date_format(timestamp_seconds(at), \"yyyy-MM-dd'T'HH:mm:ss'Z'\")))"
     )
     return slots.selectExpr(
-        "id * 5 + 4 as position",
+        "lpad(string(id * 5 + 4), 20, '0') as position",
         "'bench' as shard",
         "'schedule' as kind",
         "timestamp_seconds(at) as at",
@@ -135,7 +136,8 @@ def events(spark: Any, rows: int, days: int = 28) -> Any:
         "string(null) as key",
         "cast(map() as map<string,string>) as tags",
         f"{said} as data",
-        "1 as schema_version",
+        "'' as app",
+        "2 as schema_version",
     )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.broker.lake_mark import Mark
+from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
+from penstock.brokers.positions import position_text
 from penstock.spark.pipelines.lake import Lake
 from penstock.testing.clock import Clock
 
@@ -35,7 +37,7 @@ def test_lakes_are_listed(cli, store):
 
     assert "/srv/lake" in cli("pipeline", "lakes").stdout
     [mark] = cli.json("pipeline", "lakes")
-    assert (mark["lake"], mark["position"], mark["gap"]) == ("lake-1", 0, None)
+    assert (mark["lake"], mark["position"], mark["gap"]) == ("lake-1", BEGINNING, None)
 
 
 def test_a_lake_is_given_up_by_its_folder_or_its_id_also_when_its_files_are_gone(
@@ -74,7 +76,11 @@ def test_the_doctor_names_a_lake_that_stands_still_and_is_red_on_a_gap(cli, stor
     [(colour, says)] = findings(cli, code=0 if hold else 1)
     earlier.close()
     assert colour == ("yellow" if hold else "red")
-    assert hold or "/srv/old misses 1 row of the history (behind position 0, up to 1)" in says
+    assert (
+        hold
+        or f"/srv/old misses 1 row of the history (behind position 0, up to {position_text(1)})"
+        in says
+    )
 
     [mark] = store.records(Mark)
     store.put(mark)

@@ -139,6 +139,12 @@ def test_history_shows_the_last_rows_and_goes_on_from_a_position(stocked):
     everything = stocked.lines("history", "--after", "0", "--limit", "100")
     assert [row["task"] for row in everything] == ["shop:add", "shop:add", "shop:charge"]
     assert everything[0]["result"] == 3
+    after = everything[0]["position"]
+    assert stocked.lines("history", "--after", after) == everything[1:]
+    for option in ("--after", "--before"):
+        audit = ["--audit"] if option == "--before" else []
+        wrong = stocked("history", *audit, option, "12", code=2).stderr
+        assert "'12' is no position of this store: one has 20 digits" in " ".join(wrong.split())
     text = stocked("history").stdout
     assert "RuntimeError: no money" in text
     assert len(text.splitlines()) == 3
@@ -223,8 +229,9 @@ def test_the_history_of_a_tree(cli, monkeypatch):
     assert {each["state"] for each in branches} == {"succeeded"}
     names = [event["data"]["name"] for event in branches[0]["events"] if event["data"]]
     assert names == ["queued", "started"]
-    last = branches[2]["events"][-1]["position"] - 1
-    later = cli.lines("history", root, "--tree", "--after", str(last))
+    every = sorted(event["position"] for each in branches for event in each["events"])
+    last = every[every.index(branches[2]["events"][-1]["position"]) - 1]
+    later = cli.lines("history", root, "--tree", "--after", last)
     events = [event for each in later for event in each["events"]]
     assert all(event["position"] > last for event in events)
     assert {event["job"] for event in events} >= {branches[2]["id"]}

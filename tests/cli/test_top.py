@@ -93,7 +93,7 @@ def test_the_audit_says_who_did_what_and_why_newest_first(busy):
     ]
     assert busy.lines("history", "--audit", "--author", "nobody-of-that-name") == []
     assert [row["kind"] for row in busy.lines("history", "--audit", "--limit", "1")] == ["rule"]
-    older = busy.lines("history", "--audit", "--before", str(rows[0]["position"]))
+    older = busy.lines("history", "--audit", "--before", rows[0]["position"])
     assert [row["kind"] for row in older] == ["cancel"]
     said = busy("history", "--audit", "--limit", "1")
     assert "provider is down" in said.stdout

@@ -17,6 +17,7 @@ import pytest
 
 import penstock
 from penstock import App, Refused, State
+from penstock.broker.position import BEGINNING
 from penstock.spark.fleet import Fleet
 from penstock.spark.store_choice import tell_name
 from tests.spark.cluster import Cluster
@@ -44,14 +45,14 @@ class Shop:
     def succeeded(self) -> Counter[str]:
         """How often each job succeeded."""
         found: Counter[str] = Counter()
-        after = 0
+        after = BEGINNING
         while page := self.app.broker.history(after, 10_000):
             after = page[-1].position
             found.update(event.job for event in page if event.state is State.SUCCEEDED if event.job)
         return found
 
     def lapses(self) -> int:
-        return sum(event.reason == "crashed" for event in self.app.broker.history(0, 100_000))
+        return sum(event.reason == "crashed" for event in self.app.broker.history(limit=100_000))
 
 
 @pytest.fixture

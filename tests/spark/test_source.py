@@ -181,7 +181,7 @@ def test_fewer_columns_are_what_is_asked_for(spark, broker, clock):
     fill(broker, clock)
     reader = spark.read.format("penstock").option("table", "attempts")
 
-    narrow = reader.schema("queue string, position bigint, arguments string").load()
+    narrow = reader.schema("queue string, position string, arguments string").load()
 
     assert narrow.columns == ["queue", "position", "arguments"]
     attempts = [row.position for row in broker.history() if row.kind == "attempt"]
@@ -201,7 +201,7 @@ def test_a_span_of_positions(spark, broker, clock):
     end(broker, clock, claim(broker, limit=9))
     positions = [row.position for row in broker.history()]
 
-    frame = table(spark, "attempts", after=positions[2], until=positions[5])
+    frame = table(spark, "attempts", after=positions[2], until_position=positions[5])
 
     assert sorted(row.position for row in frame.collect()) == positions[3:6]
 

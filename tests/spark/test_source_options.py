@@ -179,7 +179,7 @@ def test_a_stream_can_be_narrowed_too(broker, store_url, clock):
         ({"since": "2026-11-15T08:00"}, "does not say of which zone: write 2026-11-15T08:00Z"),
         ({"until": "2026-11-15"}, "does not say of which zone"),
         ({"until": "2026-13-15T08:00Z"}, "is not a time"),
-        ({"since": "2026-11-15T08:00Z", "until": "20261116"}, "is a position, and since a time"),
+        ({"since": "2026-11-15T08:00Z", "until": "0" * 20}, "a position goes into until_position"),
         (
             {"since": "2026-11-15T08:00Z", "until": "2026-11-15T09:00+01:00"},
             "must be earlier than until",
@@ -188,7 +188,7 @@ def test_a_stream_can_be_narrowed_too(broker, store_url, clock):
         ({"table": "gauges", "state": "ready"}, "the table gauges has no state, only queue"),
         ({"table": "jobs", "since": "2026-11-15T08:00Z"}, "'since' is for attempts, events and"),
         ({"table": "results", "until": "2026-11-15T08:00Z"}, "'until' is for attempts, events"),
-        ({"table": "jobs", "until": "7"}, "is a position of the history"),
+        ({"table": "jobs", "until_position": "7"}, "is a position of the history"),
         ({"stat": "failed"}, "'stat' is not known to the source; there is state"),
     ],
     ids=str,

@@ -10,9 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 import penstock.spark
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
@@ -23,7 +24,7 @@ from penstock.testing.conformance.factories import a_worker, begun, claim, claim
 from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import end, fill
 
-ONLY_POSITION = StructType([StructField("position", LongType())])
+ONLY_POSITION = StructType([StructField("position", StringType())])
 LATE = "insert into penstock.history (kind, at, attempt, state) values ('attempt', %s, 1, 'failed')"
 
 
@@ -34,7 +35,7 @@ def broker(store_url: str, clock: Any) -> Iterator[Broker]:
     broker.close()
 
 
-def positions_of(broker: Broker, kind: str = "attempt") -> list[int]:
+def positions_of(broker: Broker, kind: str = "attempt") -> list[Position]:
     return [row.position for row in broker.history(limit=10_000) if row.kind == kind]
 
 
@@ -59,13 +60,13 @@ class Run:
             .start()
         )
 
-    def now(self) -> list[int]:
+    def now(self) -> list[Position]:
         """Read what there is; the positions that came, in this run and before."""
         self.start(availableNow=True).awaitTermination()
         return self.positions
 
     @property
-    def positions(self) -> list[int]:
+    def positions(self) -> list[Position]:
         return sorted(position for rows in self.batches.values() for position in rows)
 
     def _keep(self, frame: Any, number: int) -> None:
@@ -192,8 +193,9 @@ def test_jobs_cannot(spark, broker):
 
 
 def test_a_stream_has_no_end():
-    with pytest.raises(Refused, match=r"'until' is for spark.read"):
-        TableStream({"table": "attempts", "until": "7"}, ONLY_POSITION)
+    for option in ("until", "until_position"):
+        with pytest.raises(Refused, match=f"'{option}' is for spark.read"):
+            TableStream({"table": "attempts", option: "7"}, ONLY_POSITION)
 
 
 def test_an_offset_names_the_store_and_keeps_to_the_limit(broker, store_url, clock):
@@ -201,7 +203,7 @@ def test_an_offset_names_the_store_and_keeps_to_the_limit(broker, store_url, clo
     stream = TableStream({"table": "attempts", "url": store_url}, ONLY_POSITION)
     store = broker.reach(Selection(table="attempts")).store
     start = stream.initialOffset()
-    assert start == {store: 0}
+    assert start == {store: BEGINNING}
     assert stream.latestOffset(start, ReadMaxRows(5)) == start
 
     broker.enqueue(some_jobs(clock, 9))
@@ -228,7 +230,7 @@ def test_it_can_begin_behind_a_position(broker, store_url, clock):
     broker.enqueue(some_jobs(clock, 2))
     end(broker, clock, claim(broker, limit=2))
     first, last = positions_of(broker)
-    options = {"table": "attempts", "url": store_url, "after": str(first)}
+    options = {"table": "attempts", "url": store_url, "after": first}
     stream = TableStream(options, ONLY_POSITION)
 
     [(store, position)] = stream.initialOffset().items()
@@ -243,7 +245,10 @@ def test_a_checkpoint_that_is_ahead_of_its_store_is_refused(broker, store_url, c
     [store] = stream.initialOffset()
 
     with pytest.raises(Refused, match="before it was restored from a backup"):
-        stream.latestOffset({store: 1 << 60}, ReadMaxRows(5))
+        stream.latestOffset({store: f"{1 << 60:020d}"}, ReadMaxRows(5))
+    for wrong in ("one", 12):  # a number: of a development version
+        with pytest.raises(Refused, match=f"'{wrong}' is no position of this store"):
+            stream.latestOffset({store: wrong}, ReadMaxRows(5))
 
 
 def test_a_password_is_in_no_checkpoint_plan_or_exception(

@@ -22,6 +22,7 @@ import pytest
 
 import penstock
 from penstock import StoreUnreachable, UnknownOutcome
+from penstock.broker.position import BEGINNING
 from penstock.broker.views import Event
 from penstock.enqueue.handle import Handle
 from penstock.job import State
@@ -167,7 +168,7 @@ class Story:
     def attempts(self, job_id: str | None = None) -> list[Event]:
         """The history's rows of attempts that ended."""
         rows: list[Event] = []
-        after = 0
+        after = BEGINNING
         while page := self.broker.history(after=after, limit=10_000, job=job_id):
             rows += page
             after = page[-1].position

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from penstock import State
+from penstock.broker.position import BEGINNING
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.recovery import make_days
 from penstock.job import succeeded
@@ -91,7 +92,7 @@ def hold_a_number(story: Story, seconds: float) -> None:
 
 def whole_history(broker: PostgresBroker) -> list:
     rows: list = []
-    while page := broker.history(rows[-1].position if rows else 0, 10_000):
+    while page := broker.history(rows[-1].position if rows else BEGINNING, 10_000):
         rows += page
     return rows
 

@@ -259,5 +259,5 @@ def test_a_damaged_history_row_does_not_hide_the_others(app, testing, change):
 
     events = testing.broker.history()
 
-    assert [event.position for event in events] == [1, 2, 3, 4]
+    assert [int(event.position) for event in events] == [1, 2, 3, 4]
     everything_can_be_looked_at(testing.broker, ids)

@@ -18,6 +18,7 @@ import pytest
 
 from penstock import App, State
 from penstock.broker.filter import Filter
+from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.rules.rule import Rule, RuleKind, rule_id
@@ -135,7 +136,7 @@ def recorded(
     waiting until the pause is over finds, when it looks, that it may go on.
     """
     late: list[float] = []
-    position = 0
+    position = BEGINNING
     while page := broker.history(position, 10_000):
         position = page[-1].position
         late += [

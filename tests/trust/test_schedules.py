@@ -14,6 +14,7 @@ import pytest
 
 from penstock import App
 from penstock.broker.filter import Filter
+from penstock.broker.position import BEGINNING
 from penstock.schedules.schedule import Decision, Schedule, slot_id, slots_after
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import a_schedule
@@ -73,7 +74,7 @@ def test_each_slot_has_one_job_and_one_decision(store_url, begins):
 
         broker = app.broker
         rows = []
-        while page := broker.history(after=rows[-1].position if rows else 0, limit=1000):
+        while page := broker.history(after=rows[-1].position if rows else BEGINNING, limit=1000):
             rows += page
         said = [(row, json.loads(row.data)) for row in rows if row.kind == "schedule"]
         jobs = {job.id for job in _all_jobs(broker)}

@@ -146,9 +146,11 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
 def test_a_deed_that_there_is_no_word_for_is_shown_with_its_data():
     damaged = {"kind": "rule", "author": "ada", "reason": ""}
     told = [
-        told_of(Deed(position=1, at=0.0, **damaged, queue="slow", says={"kind": "spell", "n": 3})),
-        told_of(Deed(position=2, at=0.0, **damaged, says={"kind": "limit", "rate": "often"})),
-        told_of(Deed(position=3, at=0.0, **{**damaged, "kind": "swap"}, says={"with": "x"})),
+        told_of(
+            Deed(position="1", at=0.0, **damaged, queue="slow", says={"kind": "spell", "n": 3})
+        ),
+        told_of(Deed(position="2", at=0.0, **damaged, says={"kind": "limit", "rate": "often"})),
+        told_of(Deed(position="3", at=0.0, **{**damaged, "kind": "swap"}, says={"with": "x"})),
     ]
 
     assert list(map(str, told)) == [
@@ -200,8 +202,8 @@ def test_deeds_come_page_by_page_each_once(web: Web, broker, clock):
     jobs = some_jobs(clock, 130)
     broker.enqueue(jobs)
     for number, job in enumerate(jobs):
-        act = broker.delete if number % 2 else broker.cancel
-        act([job.id], "ada", f"reason-{number}.")
+        action = "delete" if number % 2 else "cancel"
+        broker.act(action, [job.id], "ada", f"reason-{number}.")
     client = web.client(Role.VIEW)
 
     seen: list[str] = []
@@ -232,8 +234,8 @@ def test_a_look_is_bounded_and_says_how_far_it_went(broker, clock):
 def test_no_cell_of_the_file_is_a_formula(web: Web, broker, clock):
     job = a_job(clock)
     broker.enqueue([job])
-    for act, reason in ((broker.cancel, "=1+1"), (broker.retry, "-2"), (broker.delete, HOSTILE)):
-        act([job.id], "@ada", reason)
+    for action, reason in (("cancel", "=1+1"), ("retry", "-2"), ("delete", HOSTILE)):
+        broker.act(action, [job.id], "@ada", reason)
 
     answer = web.client(Role.VIEW).get("/audit.csv")
 

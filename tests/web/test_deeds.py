@@ -122,14 +122,14 @@ def failures(place: Place, verb: str = "retry") -> dict[str, Any]:
 def under_way(place: Place) -> str:
     """An operation that cannot end by itself while the test looks: its page is held up."""
     failures(place)
-    retry, held = place.broker.retry, threading.Event()
+    act, held = place.broker.act, threading.Event()
 
-    def slowly(ids: Sequence[str], *args: Any, **named: Any) -> list[str]:
-        if ids:  # without any it is only asked whether it may
+    def slowly(action: Any, ids: Sequence[str] = (), *args: Any, **named: Any) -> list[str]:
+        if ids and action == "retry":  # without any it is only asked whether it may
             held.wait()
-        return retry(ids, *args, **named)
+        return act(action, ids, *args, **named)
 
-    place.broker.retry = slowly  # pyright: ignore[reportAttributeAccessIssue]
+    place.broker.act = slowly  # pyright: ignore[reportAttributeAccessIssue]
     client = place.web.client(Role.OPERATE)
     begun = client.post(f"{V1}/operations", json={"verb": "retry", "filter": "state:failed"})
     HELD.append(held)
@@ -335,7 +335,7 @@ def test_a_retry_of_all_that_match_is_one_entry_and_every_job_knows_of_it(place:
         "jobs": 3,
         "state": "done",
     }
-    rows = [row for row in place.broker.history(0, 1000) if row.kind == "retry"]
+    rows = [row for row in place.broker.history(limit=1000) if row.kind == "retry"]
     assert len({row.job for row in rows}) == 3
     assert all(begun["id"].encode() in (row.data or b"") for row in rows)
     assert all(row.state is State.READY for row in rows)

@@ -7,11 +7,14 @@ import json
 
 import pytest
 
+from penstock.broker.protocol import Broker
+from penstock.brokers.memory import MemoryBroker
 from penstock.job import failed, succeeded
-from penstock.testing.conformance.factories import begun, claim, settle, some_jobs
+from penstock.testing.conformance.factories import begun, claim, end_all, settle, some_jobs
 from penstock.web import dashboard
-from penstock.web.access import Role
+from penstock.web.access import Person, Role
 from penstock.web.live import MOST_BEHIND, MOST_STREAMS
+from penstock.web.verbs import Verbs
 from tests.web.conftest import Web
 
 
@@ -168,8 +171,44 @@ def test_a_tick_sums_up_what_ended(memory_broker, clock):
         clock.advance(seconds=1)
         settle(memory_broker, job, begun(succeeded(b"1"), clock.now() - 1))
 
-    tick = tick_of(clock.now(), [], memory_broker.history(0), alive=1, more=False)
+    tick = tick_of(clock.now(), [], memory_broker.history(), alive=1, more=False)
 
     assert (tick.succeeded, tick.failed) == (2, 0)
     assert tick.took == pytest.approx(1.0)
     assert tick.wait == pytest.approx(4.5)
+
+
+class Replaced:
+    """A store in whose place another one can be put, as behind an address."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.broker, name)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_another_store_in_the_place_of_this_one_is_followed(serve, memory_broker, clock, rows):
+    """Or an older copy: its history has not come to where the last look ended."""
+    memory_broker.enqueue(some_jobs(clock, 3))
+    end_all(memory_broker, succeeded())
+    store = Replaced(memory_broker)
+    site = serve(store, metrics=True).site
+    verbs = Verbs(store, Person("dashboard", Role.VIEW), may_change=False)
+    site.live.look()
+    site.metrics.text(verbs)
+
+    store.broker = other = MemoryBroker(clock)
+    other.enqueue(some_jobs(clock, 3))
+    for job in claim(other, rows):
+        settle(other, job, begun(succeeded(), clock.now()))
+    assert site.live.look().succeeded == 0
+    assert b"penstock_metrics_behind 1.0" in site.metrics.text(verbs)
+    for job in claim(other, 2):
+        settle(other, job, begun(succeeded(), clock.now()))
+
+    assert site.live.look().succeeded == 2
+    text = site.metrics.text(verbs)
+    assert b'outcome="succeeded",queue="default",task="mail:send"} 2.0' in text
+    assert b"penstock_metrics_behind 0.0" in text

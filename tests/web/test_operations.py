@@ -9,6 +9,7 @@ import threading
 import msgspec
 import pytest
 
+from penstock.broker.position import BEGINNING
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed
@@ -42,7 +43,7 @@ def ended(client, id: str) -> dict:
 
 def retried(broker, count: int) -> dict[str, dict]:
     """Who retried which job, and why, as the history says."""
-    told, after = {}, 0
+    told, after = {}, BEGINNING
     while rows := broker.history(after, 1000):
         told |= {row.job: json.loads(row.data) for row in rows if row.kind == "retry"}
         after = rows[-1].position
@@ -130,11 +131,11 @@ class Slow:
     def __getattr__(self, name):
         return getattr(self._broker, name)
 
-    def retry(self, ids, *told, **options):
-        if ids:
+    def act(self, action, ids=(), *told, **options):
+        if ids and action == "retry":
             self.reached.set()
             self.go_on.wait()
-        return self._broker.act("retry", ids, *told, **options)
+        return self._broker.act(action, ids, *told, **options)
 
 
 def test_one_that_is_stopped_ends_after_the_page_it_is_at(memory_broker, clock):

@@ -137,7 +137,7 @@ def test_history_is_read_from_a_position_on(web: Web, broker, clock):
     broker.act("cancel", [job.id for job in jobs], "ada", "why not")
     client = web.client(Role.VIEW)
 
-    seen, after = [], 0
+    seen, after = [], "0"
     while True:
         page = client.get(f"{V1}/history", params={"after": after, "limit": 2}).json()
         if not page["events"]:

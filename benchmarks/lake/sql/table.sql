@@ -1,7 +1,7 @@
 -- Attempts as one row each, with what the questions ask of them; unlogged and without an index, for
 -- every question goes through all of them.
 create unlogged table attempts (
-    position bigint not null,
+    position text not null,
     job text not null,
     queue text not null,
     task text not null,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.slice import Reach, Selection, Slice
 from penstock.job import Job, Parcel
 
@@ -36,20 +37,27 @@ class Bulk(Protocol):
     def reach(
         self,
         selection: Selection,
-        after: int = 0,
+        after: Position = BEGINNING,
         at_most: int | None = None,
         patience: float = 0.5,
+        *,
+        until: Position | None = None,
     ) -> Reach:
         """How far the history may be read from `after`: every row up to there is committed.
 
         Rows of whoever commits later are behind it; those who write at this moment have so many
-        seconds to end. With `at_most`, no more of the selection's rows than that are in between. It
-        is `after` itself while there is nothing more. Refused if `after` is not of this history.
+        seconds to end. With `at_most`, no more of the selection's rows than that are in between,
+        and `Reach.full` says whether so many are. With `until`, it is not behind that. It is
+        `after` itself while there is nothing more. Refused if `after` is not of this history.
         """
         ...
 
     def slices(
-        self, selection: Selection, after: int = 0, until: int | None = None, at_most: int = 1
+        self,
+        selection: Selection,
+        after: Position = BEGINNING,
+        until: Position | None = None,
+        at_most: int = 1,
     ) -> list[Slice]:
         """Cut what is wanted into about equal parts: no row is in two, none of it in no part.
 

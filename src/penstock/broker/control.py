@@ -69,7 +69,8 @@ class Control(Protocol):
         A Mark says how far a lake has this history, and is returned with its gap. Rows behind it
         are pruned `hold` seconds later than others, and named in its gap before they go. A gap
         stays until a mark is put that names it. A mark goes on, never back, unless it is
-        `restored`. Refused if the position is not of this history.
+        `restored`. Refused if the position is not of this history, or the store knows less than
+        the mark says it was `told`.
         """
         ...
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from penstock.app.clock import AnyClock
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.traits import Traits
 from penstock.broker.values import Batch, Claimed, Enqueued, Renewed, Settlement, Wanted
 from penstock.broker.views import Count, Event, Note, Why, WorkerRow
@@ -148,19 +149,21 @@ class Core(Protocol):
 
     def history(
         self,
-        after: int | None = 0,
+        after: Position | None = BEGINNING,
         limit: int = 1000,
         job: str | None = None,
         *,
-        kind: str | None = None,
-        before: int | None = None,
+        kind: str | Collection[str] | None = None,
+        before: Position | None = None,
     ) -> list[Event]:
         """What happened, in the order it was committed.
 
-        A reader that goes on from the last position it saw never misses a row. `after=None`: the
-        last ones as they stand now, gauges left out, oldest first, for people to look at. Of the
-        whole history these can be the last of one `kind`, gauges too, and those `before` a
-        position: a rare kind costs the same among a million attempts.
+        A reader that goes on from the last position it saw never misses a row. Refused if a
+        position is none of this store's, or `after` is one that its history has not come to.
+        `after=None`: the last ones as they stand now, gauges left out, oldest first, for people to
+        look at. Of the whole history these can be the last of one `kind`, gauges too, or of
+        several that are not attempts, and those `before` a position: rare kinds cost the same
+        among a million attempts.
         """
         ...
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.checks import check_name, check_text
-from penstock.broker.slice import ahead
+from penstock.broker.position import BEGINNING, Order, Position, ahead
 from penstock.errors import Refused
 
 HOLD_SECONDS = 30 * 86400.0
@@ -24,8 +24,8 @@ _TELL_AGAIN_SECONDS = 86400.0  # a gap grows with every prune; the history is to
 class Gap(msgspec.Struct, frozen=True):
     """History behind `after`, up to and with `until`, that was pruned before a lake had it."""
 
-    after: int
-    until: int
+    after: Position
+    until: Position
     rows: int | None = None  # None: they were not counted
 
 
@@ -33,7 +33,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """A lake has every row of this history up to and with `position`."""
 
     lake: str  # the id in its manifest
-    position: int = 0
+    position: Position = BEGINNING
     hold: float = HOLD_SECONDS  # how long rows are kept for it, beyond their retention
     place: str = ""  # where it is, for people
     gap: Gap | None = None
@@ -41,31 +41,48 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     gap_at: float = 0.0  # when the history last told of the gap
     # Of one that is put: the lake was restored, and its mark may go back. Never kept.
     restored: bool = False
+    # Of one that is put: how far the lake told the store before. Never kept.
+    told: Position = BEGINNING
 
 
-def check_mark(mark: Mark, newest: int) -> None:
+def check_mark(mark: Mark, newest: Position, order: Order) -> None:
     """Refuse a mark that cannot be one of a history that has come so far."""
     check_name("lake", mark.lake)
     check_text("place", mark.place)
     if not mark.hold >= 0:
         raise Refused(f"lake {mark.lake}: history is kept for 0 seconds or more, not {mark.hold}")
-    if mark.position < 0:
-        raise Refused(f"lake {mark.lake}: no position is below 0, as {mark.position} is")
-    if mark.position > newest:
+    if order(mark.position) > order(newest):
         raise ahead(mark.position, newest)
 
 
-def moved(kept: Mark | None, mark: Mark, now: float, oldest: Callable[[], int | None]) -> Mark:
-    """The mark as it is to be kept; `oldest` finds the first row that the history still has."""
+def moved(
+    kept: Mark | None,
+    mark: Mark,
+    now: float,
+    order: Order,
+    pruned_to: Callable[[], Position | None],
+) -> Mark:
+    """The mark as it is to be kept.
+
+    `pruned_to` finds the position just before the first row that the history still has.
+    """
     position = mark.position
+    if kept is not None and order(kept.position) < order(mark.told):
+        raise Refused(
+            f"the store knows the lake {place_of(mark)} up to position {kept.position}, and was"
+            f" told {mark.told}: it was restored from an older backup, and other rows"
+            " are counted by those positions now. Begin a new lake with --lake, and keep this one"
+            " for what the store has lost. (If it was only a copy of this lake that was run:"
+            f" penstock pipeline forget --lake {place_of(mark)}, then run it again)"
+        )
     if kept is not None and not mark.restored:
-        position = max(position, kept.position)
+        position = max(position, kept.position, key=order)
     gap = None if kept is None or kept.gap == mark.gap else kept.gap
     # All that is known of the time in which this lake was not, or as one that had more.
-    if position and (kept is None or position < kept.position):
-        first = oldest()
-        if first is not None and first > position + 1:
-            gap = _joined(gap, Gap(position, first - 1))
+    if position != BEGINNING and (kept is None or order(position) < order(kept.position)):
+        until = pruned_to()
+        if until is not None and order(until) > order(position):
+            gap = _joined(gap, Gap(position, until), order)
     return Mark(
         lake=mark.lake,
         position=position,
@@ -77,24 +94,24 @@ def moved(kept: Mark | None, mark: Mark, now: float, oldest: Callable[[], int | 
     )
 
 
-def widened(kept: Mark, rows: int, until: int, now: float) -> tuple[Mark, bool]:
+def widened(kept: Mark, rows: int, until: Position, now: float, order: Order) -> tuple[Mark, bool]:
     """The mark when so many rows are about to go; and whether the history is to tell of it."""
-    gap = _joined(kept.gap, Gap(kept.position, until, rows))
+    gap = _joined(kept.gap, Gap(kept.position, until, rows), order)
     tells = kept.gap is None or now - kept.gap_at >= _TELL_AGAIN_SECONDS
     at = now if tells else kept.gap_at
     return msgspec.structs.replace(kept, gap=gap, gap_at=at), tells
 
 
-def known_to(kept: Mark) -> int:
+def known_to(kept: Mark, order: Order) -> Position:
     """The position behind which nothing is in the lake, nor written down as lost to it."""
-    return kept.position if kept.gap is None else max(kept.position, kept.gap.until)
+    return kept.position if kept.gap is None else max(kept.position, kept.gap.until, key=order)
 
 
-def mark_says(kept: Mark | None, after: Mark) -> str | None:
+def mark_says(kept: Mark | None, after: Mark, order: Order) -> str | None:
     """What the history has to tell of a mark that was set; None: it only went on."""
     if kept is None:
         return "begun"
-    return "set back" if after.position < kept.position else None
+    return "set back" if order(after.position) < order(kept.position) else None
 
 
 def mark_data(says: str, mark: Mark, author: str = "", reason: str = "") -> dict[str, Any]:
@@ -117,11 +134,12 @@ def place_of(mark: Mark) -> str:
 def gap_text(gap: Gap) -> str:
     """What is missing, in words."""
     rows = "rows" if gap.rows is None else f"{gap.rows:,} row{'' if gap.rows == 1 else 's'}"
-    return f"{rows} of the history (behind position {gap.after:,}, up to {gap.until:,})"
+    return f"{rows} of the history (behind position {gap.after}, up to {gap.until})"
 
 
-def _joined(one: Gap | None, other: Gap) -> Gap:
+def _joined(one: Gap | None, other: Gap, order: Order) -> Gap:
     if one is None:
         return other
     rows = None if one.rows is None or other.rows is None else one.rows + other.rows
-    return Gap(min(one.after, other.after), max(one.until, other.until), rows)
+    after = min(one.after, other.after, key=order)
+    return Gap(after, max(one.until, other.until, key=order), rows)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.checks import legible
+from penstock.broker.position import Position
 from penstock.errors import Refused
 from penstock.job import Job, State
 
@@ -31,7 +32,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     `jobs`, and the flow's name and properties, if it has any.
     """
 
-    position: int
+    position: Position
     kind: str
     at: float
     job: str | None = None

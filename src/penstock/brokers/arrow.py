@@ -23,7 +23,7 @@ from penstock.job import ENDED, Job
 
 ROWS_AT_ONCE = 10_000
 
-_TEXT, _INT, _BIG, _TIME = "text", "int", "big", "time"
+_TEXT, _INT, _TIME = "text", "int", "time"
 _JOB = {
     "queue": _TEXT,
     "task": _TEXT,
@@ -41,7 +41,7 @@ _JOB = {
 }
 _RUN = {"worker": _TEXT, "tags": _TEXT, "error": _TEXT, "body": _TEXT, "result": _TEXT}
 EVENT_COLUMNS = {
-    "position": _BIG,
+    "position": _TEXT,
     "kind": _TEXT,
     "at": _TIME,
     "job": _TEXT,
@@ -71,7 +71,6 @@ def schema_of(table: str) -> Any:
     types = {
         "text": pa.string(),
         "int": pa.int32(),
-        "big": pa.int64(),
         "time": pa.timestamp("us", tz="UTC"),
     }
     columns = EVENT_COLUMNS if table in HISTORY else JOB_COLUMNS

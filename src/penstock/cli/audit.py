@@ -11,12 +11,15 @@ from penstock.operate.why import moment
 if TYPE_CHECKING:
     import rich.text
 
+    from penstock.broker.position import Position
     from penstock.broker.protocol import Broker
 
 Asked = tuple[list[str], str, str | None, str | None]  # kinds, author, since, until
 
 
-def put_audit(broker: Broker, asked: Asked, before: int | None, limit: int, *, json: bool) -> None:
+def put_audit(
+    broker: Broker, asked: Asked, before: Position | None, limit: int, *, json: bool
+) -> None:
     """Deeds, newest first; and how to go on, if there is more."""
     from penstock.cli import output
 

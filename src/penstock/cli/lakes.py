@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.broker.lake_mark import gap_text, place_of
+from penstock.broker.lake_mark import Mark, gap_text, place_of
 from penstock.errors import Refused
 from penstock.operate.why import span
 
 if TYPE_CHECKING:
-    from penstock.broker.lake_mark import Mark
     from penstock.broker.protocol import Broker
 
 
@@ -33,7 +32,7 @@ def put_lakes(broker: Broker, *, json: bool) -> None:
         table.add_row(
             mark.lake,
             mark.place,
-            f"{mark.position:,}",
+            mark.position,
             f"{span(now - mark.told_at)} ago",
             span(mark.hold),
             "" if mark.gap is None else gap_text(mark.gap),

@@ -10,6 +10,7 @@ from penstock.cli.options import Json, Store, no_stray_options, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
+    from penstock.broker.position import Position
     from penstock.broker.protocol import Broker
     from penstock.broker.views import Event
 
@@ -170,8 +171,12 @@ def history(
     ] = None,
     *,
     after: Annotated[
-        int | None,
-        typer.Option(help="Rows after this position; without it the last ones.", min=0),
+        str | None,
+        typer.Option(
+            metavar="POSITION",
+            help="Rows after this position, as --json has it; 0: all. Without it the last ones.",
+            show_default=False,
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(help="Most rows to show.", min=1)] = 20,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as it happens.")] = False,
@@ -197,7 +202,10 @@ def history(
         str | None, typer.Option(help="--audit: as --since.", show_default=False)
     ] = None,
     before: Annotated[
-        int | None, typer.Option(help="--audit: go on below this position.", min=1)
+        str | None,
+        typer.Option(
+            metavar="POSITION", help="--audit: go on before this position.", show_default=False
+        ),
     ] = None,
     store: Store,
     json: Json = False,
@@ -206,6 +214,7 @@ def history(
 
     Example: penstock history --follow
     """
+    from penstock.broker.position import BEGINNING
     from penstock.cli.store_choice import opened
     from penstock.enqueue.ids import parse_id
 
@@ -231,7 +240,7 @@ def history(
         return
     with opened(*store) as broker:
         rows = broker.history(after=after, limit=limit, job=job_id)
-        position = _put(rows, json=json) or after or 0
+        position = _put(rows, json=json) or after or BEGINNING
         while follow:
             rows = broker.history(after=position, limit=1000)
             position = _put(rows, json=json) or position
@@ -243,7 +252,9 @@ def history(
         output.aside("nothing has happened yet")
 
 
-def _put_tree(broker: Broker, job_id: str, after: int | None, limit: int, *, json: bool) -> None:
+def _put_tree(
+    broker: Broker, job_id: str, after: Position | None, limit: int, *, json: bool
+) -> None:
     import rich.text
 
     from penstock.cli import output
@@ -279,7 +290,7 @@ def _put_tree(broker: Broker, job_id: str, after: int | None, limit: int, *, jso
         output.aside("there are more jobs below it than are shown")
 
 
-def _put(rows: list[Event], *, json: bool) -> int | None:
+def _put(rows: list[Event], *, json: bool) -> Position | None:
     from penstock.cli import output
     from penstock.operate import to_json
 

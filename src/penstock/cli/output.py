@@ -156,7 +156,7 @@ def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
 def event_line(event: Event) -> rich.text.Text:
     """One row of history on one line."""
     at = datetime.fromtimestamp(event.at, UTC).strftime("%H:%M:%S.%f")[:-3]
-    line = rich.text.Text(f"{event.position:>7}  {at}  ", "dim")
+    line = rich.text.Text(f"{event.position}  {at}  ", "dim")
     if event.kind == "attempt":
         line.append(f"{event.state or '':<9}", COLOURS.get(event.state or "", ""))
     else:

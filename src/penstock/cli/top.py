@@ -92,9 +92,11 @@ class _Watch:
     """Looks again and again, and remembers how far it saw the history."""
 
     def __init__(self, broker: Broker) -> None:
+        from penstock.broker.position import BEGINNING
+
         last = broker.history(None, 1)
         self._broker = broker
-        self._position = last[-1].position if last else 0
+        self._position = last[-1].position if last else BEGINNING
         self._looked_at: float | None = None
 
     def look(self) -> TopLook:
@@ -108,7 +110,7 @@ class _Watch:
         more = len(rows) == _MOST_ROWS
         if rows:
             newest = broker.history(None, 1) if more else rows
-            self._position = max(rows[-1].position, newest[-1].position)
+            self._position = newest[-1].position if newest else rows[-1].position
         since, self._looked_at = self._looked_at, now
         ended = [row for row in rows if row.kind == "attempt"]
         bad = sum(row.state is State.FAILED for row in ended)

@@ -8,7 +8,6 @@ far it went: whoever goes on from there misses nothing.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.filter import parse_time
+from penstock.broker.position import Position
 from penstock.broker.protocol import Broker
 from penstock.broker.views import RECORDED, Event
 from penstock.errors import Refused
@@ -47,7 +47,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 class Deed(msgspec.Struct, frozen=True, kw_only=True):
     """Something that somebody did."""
 
-    position: int
+    position: Position
     at: float
     kind: str
     author: str  # empty: a program that did not say who
@@ -62,7 +62,7 @@ class Deeds(msgspec.Struct, frozen=True):
     """Deeds, newest first. `before` goes into the next look; None: there is no more."""
 
     deeds: list[Deed]
-    before: int | None = None
+    before: Position | None = None
     looked: int = 0  # rows
     back_to: float | None = None  # the time of the last row that was looked at
 
@@ -70,16 +70,15 @@ class Deeds(msgspec.Struct, frozen=True):
 def read_audit(
     broker: Broker,
     wanted: AuditQuery,
-    before: int | None = None,
+    before: Position | None = None,
     limit: int = 100,
     most_looked: int = MOST_LOOKED,
 ) -> Deeds:
     """What was done before this position, newest first."""
     kinds = [kind for kind in KINDS if not wanted.kinds or kind in wanted.kinds]
-    rows = [_newest_first(broker, kind, before, wanted.since, min(limit, _PAGE)) for kind in kinds]
     deeds: list[Deed] = []
     looked, last, ended = 0, None, _Ended(broker)
-    for row in heapq.merge(*rows, key=lambda row: -row.position):
+    for row in _newest_first(broker, kinds, before, wanted.since, min(limit, _PAGE)):
         if len(deeds) >= limit or looked >= most_looked:
             return Deeds(deeds, None if last is None else last.position, looked, last and last.at)
         looked, last = looked + 1, row
@@ -106,9 +105,9 @@ def audit_query(
 
 
 def _newest_first(
-    broker: Broker, kind: str, before: int | None, since: float | None, page: int
+    broker: Broker, kinds: list[str], before: Position | None, since: float | None, page: int
 ) -> Iterator[Event]:
-    while rows := broker.history(None, page, kind=kind, before=before):
+    while rows := broker.history(None, page, kind=kinds, before=before):
         for row in reversed(rows):
             if since is not None and row.at < since - _SLACK_SECONDS:
                 return

@@ -287,7 +287,7 @@ def _lakes(broker: Broker) -> list[Finding]:
         elif since > STILL_SECONDS:
             says = (
                 f"{lake} has taken nothing for {span(since)}; history behind position"
-                f" {mark.position:,} is kept for it, {span(mark.hold)} beyond the retention"
+                f" {mark.position} is kept for it, {span(mark.hold)} beyond the retention"
             )
             findings.append(Finding("lakes", Colour.YELLOW, says, choice))
     if marks and not findings:

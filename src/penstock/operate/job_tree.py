@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.filter import Filter
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.views import Event
 from penstock.flows.flow import NodeRow
@@ -49,7 +50,7 @@ def family(
     broker: Broker,
     job_id: str,
     *,
-    after: int | None = 0,
+    after: Position | None = BEGINNING,
     limit: int = 1000,
     most: int = MOST_BRANCHES,
 ) -> Family:

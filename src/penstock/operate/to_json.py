@@ -53,7 +53,7 @@ class JobJson(TypedDict):
 class EventJson(TypedDict):
     """A row of history."""
 
-    position: int
+    position: str
     kind: str
     at: str | None
     job: str | None

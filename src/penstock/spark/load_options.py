@@ -65,18 +65,8 @@ class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def narrowed_by(options: Mapping[str, str], table: str) -> Narrowing:
-    """What the options ask of this table; refused where it cannot be asked that.
-
-    An `until` that is a whole number is a position, which is none of this.
-    """
+    """What the options ask of this table; refused where it cannot be asked that."""
     given = {name: options[name] for name in NARROWING if options.get(name) is not None}
-    if is_position(given.get("until")):
-        if "since" in given:
-            raise Refused(
-                f'option("until", {given["until"]!r}) is a position, and since a time: write'
-                " both as times, or both as positions, after and until"
-            )
-        del given["until"]
     columns = columns_of(table)
     for name in given:
         if name in _NAMED and name not in columns:
@@ -99,11 +89,6 @@ def narrowed_by(options: Mapping[str, str], table: str) -> Narrowing:
             f'option("since", {given["since"]!r}) must be earlier than until, {given["until"]!r}'
         )
     return asked
-
-
-def is_position(text: str | None) -> bool:
-    """Whether an `until` is a position; a time has a zone, and so is never digits alone."""
-    return text is not None and text.strip().isdecimal()
 
 
 def _names(option: str, text: str | None) -> tuple[str, ...]:
@@ -136,8 +121,9 @@ def _moment(option: str, text: str | None) -> int | None:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
+        other = "" if option == "since" else "; a position goes into until_position"
         raise Refused(
-            f'option("{option}", {text!r}) is not a time: write 2026-11-15T08:00Z'
+            f'option("{option}", {text!r}) is not a time: write 2026-11-15T08:00Z{other}'
         ) from None
     if moment.utcoffset() is None:
         raise Refused(

@@ -28,12 +28,13 @@ from pyspark.sql.types import StructType
 
 from penstock.app.locate import load_app
 from penstock.app.settings import mask
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import HISTORY, Selection, Slice
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.flows.flow import member_of
-from penstock.spark.load_options import NARROWING, is_position, narrowed_by
+from penstock.spark.load_options import NARROWING, narrowed_by
 from penstock.spark.store_choice import named_store
 from penstock.spark.store_rows import Shape
 from penstock.spark.tables import columns_of, streamed, table_named
@@ -45,11 +46,11 @@ _MOST = Selection(table="attempts")  # what most of a history is: looking for it
 _KNOWN = frozenset(
     {
         *("after", "app", "flow", "node", "profile", "rows_per_trigger", "slices", "table"),
-        *("url", *NARROWING),
+        *("until_position", "url", *NARROWING),
     }
 )
 _OF_BODIES = frozenset({"arguments", "headers", "flow", "node", "result"})
-Offset = dict[str, int]  # the store's id: the position that is read
+Offset = dict[str, Position]  # the store's id: the position that is read
 
 
 class SlicePartition(InputPartition):
@@ -123,13 +124,14 @@ class SliceReading:
             for stored in broker.scan(partition.part):
                 yield shape.batch(_of_flow(self._narrowing.rows_of(stored), narrow))
 
-    def parts(self, broker: Broker, after: int, until: int | None) -> list[SlicePartition]:
+    def parts(
+        self, broker: Broker, after: Position, until: Position | None
+    ) -> list[SlicePartition]:
         """What is to be read, in about as many parts as were asked for."""
         selection, at_most = self._selection, self._slices
         if selection.table in HISTORY:
-            few = broker.reach(_MOST, after, FEW_ROWS, patience=0).position
-            last = broker.reach(_MOST, after, patience=0).position if until is None else until
-            at_most = 1 if few >= last else at_most
+            many = broker.reach(_MOST, after, FEW_ROWS, patience=0, until=until).full
+            at_most = at_most if many else 1
         store = _store_of(broker)
         return [
             SlicePartition(store, part) for part in broker.slices(selection, after, until, at_most)
@@ -141,8 +143,8 @@ class TableReader(SliceReading, DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
-        self._after = _number(options, "after") or 0
-        self._until = _number(options, "until") if is_position(options.get("until")) else None
+        self._after = options.get("after", BEGINNING)
+        self._until = options.get("until_position")
 
     def partitions(self) -> Sequence[SlicePartition]:
         with self._place.open() as broker:
@@ -154,12 +156,13 @@ class TableStream(SliceReading, DataSourceStreamReader, SupportsTriggerAvailable
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         streamed(options.get("table", ""))
-        if options.get("until") is not None:
-            raise Refused("option 'until' is for spark.read: a stream has no end")
+        for end in ("until", "until_position"):
+            if options.get(end) is not None:
+                raise Refused(f"option {end!r} is for spark.read: a stream has no end")
         super().__init__(options, schema)
-        self._after = _number(options, "after") or 0
+        self._after = options.get("after", BEGINNING)
         self._rows = _number(options, "rows_per_trigger") or ROWS_PER_TRIGGER
-        self._last: int | None = None  # where a run that reads what there is now ends
+        self._last: Position | None = None  # where a run that reads what there is now ends
 
     def initialOffset(self) -> Offset:  # noqa: N802
         with self._place.open() as broker:
@@ -178,22 +181,20 @@ class TableStream(SliceReading, DataSourceStreamReader, SupportsTriggerAvailable
             rows = self._rows
         with self._place.open() as broker:
             after = self._after if start is None else _position(broker, start)
-            reach = broker.reach(self._selection, after, rows, patience=0)
-            last = reach.position if self._last is None else min(reach.position, self._last)
-            return {reach.store: max(after, last)}
+            reach = broker.reach(self._selection, after, rows, patience=0, until=self._last)
+            return {reach.store: reach.position}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SlicePartition]:
         with self._place.open() as broker:
-            after, until = _position(broker, start), _position(broker, end)
-            return self.parts(broker, after, until) if until > after else []
+            return self.parts(broker, _position(broker, start), _position(broker, end))
 
 
-def _store_of(broker: Broker, after: int = 0) -> str:
+def _store_of(broker: Broker, after: Position = BEGINNING) -> str:
     """The store's id; refused if it has not come to this position."""
     return broker.reach(_MOST, after, at_most=1, patience=0).store
 
 
-def _position(broker: Broker, offset: Offset) -> int:
+def _position(broker: Broker, offset: Offset) -> Position:
     """The position that an offset names in this very store."""
     store = _store_of(broker)
     if store not in offset:
@@ -202,8 +203,9 @@ def _position(broker: Broker, offset: Offset) -> int:
             f"the checkpoint is of the store {named}, and this is the store {store}: positions of"
             " one mean nothing in the other; give this query a checkpoint of its own"
         )
-    _store_of(broker, offset[store])
-    return offset[store]
+    position = str(offset[store])  # of JSON: it may be anything
+    _store_of(broker, position)
+    return position
 
 
 def _of_flow(stored: Any, narrow: Selection) -> Any:
@@ -238,13 +240,12 @@ def _check_options(options: Mapping[str, str]) -> None:
         if name not in _KNOWN and name != "path" and "." not in name:
             near = get_close_matches(name, _KNOWN, 1) or [", ".join(sorted(_KNOWN))]
             raise Refused(f"option {name!r} is not known to the source; there is {near[0]}")
-    span = "after" if options.get("after") is not None else "until"
-    given = span == "after" or is_position(options.get("until"))
-    if given and options.get("table") not in HISTORY:
-        raise Refused(
-            f"option {span!r} is a position of the history: only attempts, events and gauges"
-            " have one"
-        )
+    for name in ("after", "until_position"):
+        if options.get(name) is not None and options.get("table") not in HISTORY:
+            raise Refused(
+                f"option {name!r} is a position of the history: only attempts, events and gauges"
+                " have one"
+            )
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:

@@ -15,7 +15,7 @@ SCHEMA_VERSION = 2
 
 TABLES: dict[str, str] = {
     "attempts": (
-        "position bigint, shard string, job string, attempt int, queue string, task string,"
+        "position string, shard string, job string, attempt int, queue string, task string,"
         " version int, priority int, state string, reason string, key string, failures int,"
         " lapses int, enqueued_at timestamp, run_at timestamp, started_at timestamp,"
         " ended_at timestamp, worker string, tags map<string,string>, error string,"
@@ -23,12 +23,12 @@ TABLES: dict[str, str] = {
         " app string, schema_version int"
     ),
     "events": (
-        "position bigint, shard string, kind string, at timestamp, job string, queue string,"
+        "position string, shard string, kind string, at timestamp, job string, queue string,"
         " task string, version int, attempt int, state string, reason string, key string,"
         " tags map<string,string>, data string, app string, schema_version int"
     ),
     "gauges": (
-        "position bigint, shard string, at timestamp, queue string, ready bigint,"
+        "position string, shard string, at timestamp, queue string, ready bigint,"
         " scheduled bigint, waiting bigint, paused bigint, limited bigint, running bigint,"
         " failed bigint, oldest double, schema_version int"
     ),

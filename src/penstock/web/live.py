@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.views import PLACES, Count, Event, by_queue
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Refused
 from penstock.operate.roles import Person, Role
 from penstock.web.guard import Refusal
 from penstock.web.request import Asked
@@ -64,7 +65,7 @@ class Live:
         self._site = site
         self._streams: set[asyncio.Queue[bytes]] = set()
         self._past: deque[Tick] = deque(maxlen=_REMEMBERED)
-        self._position: int | None = None
+        self._position: Position | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = False
@@ -139,19 +140,25 @@ class Live:
         )
         now, queues = verbs.now, by_queue(verbs.count())
         if self._position is None:
-            last = verbs.history(None, 1)
-            self._position = last[-1].position if last else 0
-        rows = verbs.history(self._position, MOST_ROWS)
+            self._position = newest_position(verbs)
+        try:
+            rows = verbs.history(self._position, MOST_ROWS)
+        except Refused:
+            # Another store took the place of this one, or an older copy: its history is shorter.
+            rows = []
+            self._position = newest_position(verbs)
         full = len(rows) == MOST_ROWS
-        newest = verbs.history(None, 1) if full or not rows else rows
         if rows:
             # What is too much for a second is skipped: live is what happens now.
-            self._position = max(rows[-1].position, newest[-1].position)
-        else:
-            # Another store took the place of this one, or an older copy: its history is shorter.
-            self._position = min(self._position, newest[-1].position if newest else 0)
+            self._position = newest_position(verbs) if full else rows[-1].position
         alive = sum(row.alive for row in verbs.workers() if row.queues != ())
         return tick_of(now, queues, rows, alive=alive, more=full)
+
+
+def newest_position(verbs: Verbs) -> Position:
+    """Where somebody begins who wants to see what happens from now on."""
+    last = verbs.history(None, 1)
+    return last[-1].position if last else BEGINNING
 
 
 def tick_of(

@@ -19,11 +19,13 @@ import msgspec
 from starlette.responses import Response
 
 from penstock.broker.gauge import Gauge
+from penstock.broker.position import Position
 from penstock.broker.views import PLACES, Count, Event, WorkerRow, by_task
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.operate.recent_stats import LAPSED, ran, waited
 from penstock.operate.refusals import NotFound
+from penstock.web.live import newest_position
 from penstock.web.request import Asked
 from penstock.web.verbs import Verbs
 
@@ -70,7 +72,7 @@ class Metrics:
         if find_spec("prometheus_client") is None:
             raise Refused("metrics need prometheus-client: pip install 'penstock-queue[metrics]'")
         self._lock = threading.Lock()
-        self._position: int | None = None
+        self._position: Position | None = None
         self._pairs: set[Pair] = set()
         self._ended: Counter[tuple[str, str, str]] = Counter()
         self._lapsed: Counter[Pair] = Counter()
@@ -98,12 +100,16 @@ class Metrics:
     def _read(self, verbs: Verbs) -> None:
         """Count what ended since the last scrape; what is too much for one is for the next."""
         if self._position is None:
-            last = verbs.history(None, 1)
-            self._position = last[-1].position if last else 0
+            self._position = newest_position(verbs)
         until = time.monotonic() + _LONGEST_SECONDS
         self._behind = True
         while time.monotonic() < until:
-            rows = verbs.history(self._position, _PAGE)
+            try:
+                rows = verbs.history(self._position, _PAGE)
+            except Refused:
+                # Another store took the place of this one, or an older copy of it.
+                self._position = newest_position(verbs)
+                return
             for row in rows:
                 if row.kind == "attempt":
                     self._count(row)

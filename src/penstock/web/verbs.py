@@ -16,6 +16,7 @@ from penstock.app.app import App
 from penstock.broker.filter import Filter
 from penstock.broker.gauge import Gauge, last_gauges
 from penstock.broker.lake_mark import Mark
+from penstock.broker.position import Position
 from penstock.broker.protocol import Broker
 from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow
 from penstock.enqueue.ids import parse_id
@@ -93,12 +94,12 @@ class Verbs(Actions):
     @needs(Role.VIEW)
     def history(
         self,
-        after: int | None = None,
+        after: Position | None = None,
         limit: int = 100,
         job: str | None = None,
         *,
         kind: str | None = None,
-        before: int | None = None,
+        before: Position | None = None,
     ) -> list[Event]:
         id = None if job is None else parse_id(job)
         rows = self._broker.history(after, limit, id, kind=kind, before=before)
@@ -108,7 +109,7 @@ class Verbs(Actions):
     def audit(
         self,
         wanted: AuditQuery,
-        before: int | None = None,
+        before: Position | None = None,
         limit: int = 100,
         most_looked: int = MOST_LOOKED,
     ) -> Deeds:

@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from penstock.broker.filter import Filter
+from penstock.brokers.positions import position_text
 from penstock.brokers.postgres import PostgresBroker
 from penstock.enqueue.ids import Ids
 from penstock.flows.flow import WAIT_TASK
@@ -108,7 +109,7 @@ def find_the_newest(broker: PostgresBroker, packed: list[str], rows: list[str]) 
     for _ in range(3):
         broker.find(Filter(state=(State.FAILED,)), limit=10)
         broker.find(Filter(tags={"tenant": ("77",)}), limit=10)
-        broker.history(after=49_990, limit=10)
+        broker.history(after=position_text(49_990), limit=10)
     return 100
 
 

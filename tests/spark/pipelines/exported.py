@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.job import failed, succeeded, try_again
 from penstock.spark.pipelines.export import export
@@ -54,7 +55,7 @@ Rows = dict[str, list[tuple[Any, ...]]]
 def of_store(broker: Broker) -> Rows:
     """Every row of the history, as the store says."""
     rows: Rows = {"attempts": [], "events": []}
-    after = 0
+    after = BEGINNING
     while found := broker.history(after=after, limit=1000):
         for event in found:
             if event.kind != "gauge":

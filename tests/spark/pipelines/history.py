@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from penstock.brokers.positions import position_text
 from penstock.spark.tables import TABLES
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -18,7 +19,7 @@ def at(seconds: float) -> datetime:
 def an_attempt(position: int, **fields: Any) -> dict[str, Any]:
     """An attempt that waited a second from noon on, ran for two, and succeeded."""
     return {
-        "position": position,
+        "position": position_text(position),
         "shard": "a",
         "job": f"job-{position}",
         "attempt": 1,
@@ -42,7 +43,7 @@ def an_attempt(position: int, **fields: Any) -> dict[str, Any]:
 
 def an_event(position: int, kind: str = "event", **fields: Any) -> dict[str, Any]:
     return {
-        "position": position,
+        "position": position_text(position),
         "shard": "a",
         "kind": kind,
         "at": at(0),
@@ -57,7 +58,7 @@ def a_gauge(position: int, **fields: Any) -> dict[str, Any]:
         ("ready", "scheduled", "waiting", "paused", "limited", "running", "failed"), 0
     )
     return {
-        "position": position,
+        "position": position_text(position),
         "shard": "a",
         "at": at(0),
         "queue": "mail",

@@ -11,6 +11,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
+from penstock.brokers.positions import number_of, position_text
 from penstock.errors import PenstockError, Refused
 from penstock.spark.pipelines.compact import compact
 from penstock.spark.pipelines.export import take
@@ -37,16 +38,16 @@ def taken(lake: Lake, frame: Any, table: str = "attempts") -> int:
 
 def positions(lake: Lake, table: str = "attempts") -> list[int]:
     """Read by another reader than Spark, by the manifest."""
-    found: list[int] = []
+    found: list[str] = []
     for path in lake.files(table):
         found += pyarrow.parquet.read_table(path, columns=["position"])["position"].to_pylist()
-    return sorted(found)
+    return sorted(map(number_of, found))
 
 
 def as_folder(lake: Lake, table: str = "attempts") -> list[int]:
     """Read by one who knows nothing of a manifest, and takes every file of the folder."""
     dataset = pyarrow.dataset.dataset(lake.folder / table, format="parquet", partitioning="hive")
-    return sorted(dataset.to_table(columns=["position"])["position"].to_pylist())
+    return sorted(map(number_of, dataset.to_table(columns=["position"])["position"].to_pylist()))
 
 
 def some(spark: Any, *numbers: int, **fields: Any) -> Any:
@@ -59,14 +60,17 @@ def test_rows_that_are_told_again_are_taken_once(shared_spark, lake):
     assert taken(lake, some(shared_spark, 1, 2, 3, 4, 5)) == 0
 
     assert positions(lake) == as_folder(lake) == [1, 2, 3, 4, 5]
-    assert lake.manifest().table("attempts").marks == {"a": 5}
+    assert lake.manifest().table("attempts").marks == {"a": position_text(5)}
 
 
 def test_every_store_has_a_mark_of_its_own(shared_spark, lake):
     taken(lake, some(shared_spark, 1, 2, 3))
     assert taken(lake, some(shared_spark, 1, 2, shard="_b/ c")) == 2
 
-    assert lake.manifest().table("attempts").marks == {"a": 3, "_b/ c": 2}
+    assert lake.manifest().table("attempts").marks == {
+        "a": position_text(3),
+        "_b/ c": position_text(2),
+    }
     assert positions(lake) == [1, 1, 2, 2, 3]
     shards = {row.shard for row in read_raw(shared_spark, lake, "attempts").collect()}
     assert shards == {"a", "_b/ c"}
@@ -85,7 +89,7 @@ def test_both_readers_see_what_was_there(shared_spark, lake):
 
     [path] = lake.files("attempts")
     assert path.parent.name == "day=2026-11-15"
-    assert path.name == "a-7-7.1.parquet"
+    assert path.name == f"a-{position_text(7)}-{position_text(7)}.1.parquet"
     [other] = pyarrow.parquet.ParquetFile(path).read().to_pylist()
     assert {name: other[name] for name in row if name != "tags"} | {
         "tags": dict(other["tags"])
@@ -252,7 +256,8 @@ def test_a_file_that_is_gone_is_named(shared_spark, lake):
     taken(lake, some(shared_spark, 1))
     lake.files("attempts")[0].unlink()
 
-    with pytest.raises(Refused, match=r"has lost attempts/day=2026-11-15/a-1-1.1.parquet"):
+    one = position_text(1)
+    with pytest.raises(Refused, match=f"has lost attempts/day=2026-11-15/a-{one}-{one}.1.parquet"):
         read_raw(shared_spark, lake, "attempts")
 
 
@@ -271,8 +276,8 @@ def test_columns_of_other_versions_do_not_matter(shared_spark, lake):
 
 
 def test_events_and_gauges_are_tables_like_attempts(shared_spark, lake):
-    event = {"position": 1, "shard": "a", "kind": "rule", "at": NOON, "tags": {}}
-    gauge = {"position": 2, "shard": "a", "at": NOON, "queue": "mail", "ready": 3}
+    event = {"position": position_text(1), "shard": "a", "kind": "rule", "at": NOON, "tags": {}}
+    gauge = {"position": position_text(2), "shard": "a", "at": NOON, "queue": "mail", "ready": 3}
     assert taken(lake, a_frame(shared_spark, "events", event), "events") == 1
     assert taken(lake, a_frame(shared_spark, "gauges", gauge), "gauges") == 1
 

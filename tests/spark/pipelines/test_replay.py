@@ -11,6 +11,7 @@ import pytest
 from pyspark.logger import PySparkLogger
 
 from penstock.brokers import open_broker
+from penstock.brokers.positions import position_text
 from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
 from penstock.spark.pipelines.replay import Replayed, chosen, replay
@@ -61,7 +62,7 @@ def test_a_replayed_job_is_a_new_one_that_knows_its_origin(shared_spark, store):
 
 def test_the_same_replay_again_enqueues_nothing_twice(shared_spark, store):
     frame = attempts(shared_spark, *(an_attempt(n, **FAILED) for n in range(1, 6)))
-    replay(chosen(frame, "position <= 3"), store, "again", nobody)
+    replay(chosen(frame, f"position <= '{position_text(3)}'"), store, "again", nobody)
 
     done = replay(chosen(frame, "reason = 'timeout'"), store, "again", nobody)
     assert (done.found, done.enqueued, done.known) == (5, 2, 3)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from penstock.broker.lake_mark import Mark
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
@@ -45,7 +46,7 @@ def worked(store: Broker, ahead: float = 0.0) -> None:
     store.settle([(job, begun(succeeded(b"1"), now)) for job in claim(store, 3)])
 
 
-def positions(store: Broker) -> list[int]:
+def positions(store: Broker) -> list[Position]:
     return [row.position for row in store.history() if row.kind == "attempt"]
 
 
@@ -132,11 +133,11 @@ class Dying:
     """A store to which a process speaks once, and then no more."""
 
     def __init__(self, store: Broker) -> None:
-        self.marks = store.marks
+        self.records = store.records
         self._store = store
         self._calls = 0
 
-    def set_mark(self, *args: object, **options: object) -> object:
+    def put(self, *args: object, **options: object) -> object:
         self._calls += 1
         if self._calls > 1:
             raise KeyboardInterrupt
@@ -190,7 +191,7 @@ def test_what_is_not_known_to_be_in_the_lake_is_kept(store, lake):
         assert tell(store, writing, store_id) == []
 
     [mark] = store.records(Mark)
-    assert (mark.lake, mark.position) == (lake.manifest().id, 0)
+    assert (mark.lake, mark.position) == (lake.manifest().id, BEGINNING)
     assert lake.manifest().id
 
 

@@ -16,6 +16,7 @@ from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.broker.checks import check_action
 from penstock.broker.filter import Filter
 from penstock.broker.newest_first import below, made
+from penstock.broker.position import BEGINNING, Position, ahead
 from penstock.broker.records import Record, Records
 from penstock.broker.slice import check_last
 from penstock.broker.traits import Traits
@@ -41,6 +42,7 @@ from penstock.brokers.memory.schedules import MemorySchedules
 from penstock.brokers.memory.signals import signal
 from penstock.brokers.memory.staging import MemoryStaging
 from penstock.brokers.memory.store import MemoryStore
+from penstock.brokers.positions import own
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowPage, FlowRow, JobOutput, check_flow
 from penstock.job import Job, Parcel, State, lapsed, put_back
@@ -363,24 +365,27 @@ class MemoryBroker(MemoryStaging, MemoryReading):
 
     def history(
         self,
-        after: int | None = 0,
+        after: Position | None = BEGINNING,
         limit: int = 1000,
         job: str | None = None,
         *,
-        kind: str | None = None,
-        before: int | None = None,
+        kind: str | Collection[str] | None = None,
+        before: Position | None = None,
     ) -> list[Event]:
-        check_last(after, job, kind, before)
+        kinds = check_last(after, job, kind, before)
         with self._lock:
             rows = [row for row in self._store.history if job in {None, row.job}]
             if after is None:
+                end = None if before is None else own(before)
                 rows = [
                     row
                     for row in rows
-                    if (row.kind != "gauge" if kind is None else row.kind == kind)
-                    and (before is None or row.position < before)
+                    if (row.kind in kinds if kinds else row.kind != "gauge")
+                    and (end is None or row.position < end)
                 ]
                 return rows[len(rows) - min(max(limit, 0), len(rows)) :]
+            if own(after) > self._store.newest:
+                raise ahead(after, self._store.newest)
             return [row for row in rows if row.position > after][: max(limit, 0)]
 
     def why(self, job_id: str) -> Why:

@@ -15,8 +15,10 @@ from penstock.broker.lake_mark import (
     moved,
     widened,
 )
+from penstock.broker.position import Position
 from penstock.broker.views import Event
 from penstock.brokers.memory.store import MemoryStore
+from penstock.brokers.positions import number_of, own, position_text
 
 
 class Marks:
@@ -27,11 +29,11 @@ class Marks:
         self._kept: dict[str, Mark] = {}
 
     def put(self, mark: Mark, author: str, reason: str) -> Mark:  # noqa: ARG002  a lake moves its mark, nobody else does
-        check_mark(mark, self._store.newest)
+        check_mark(mark, self._store.newest, own)
         kept = self._kept.get(mark.lake)
-        after = moved(kept, mark, self._store.clock.now(), self._oldest)
+        after = moved(kept, mark, self._store.clock.now(), own, self._pruned_to)
         self._kept[mark.lake] = after
-        if says := mark_says(kept, after):
+        if says := mark_says(kept, after, own):
             self._tell_of(says, after)
         return after
 
@@ -55,22 +57,25 @@ class Marks:
         """Name what a prune takes away from lakes that have it not yet."""
         now = self._store.clock.now()
         for mark in self.all():
+            known = known_to(mark, own)
             lost = [
                 event.position
                 for event in self._store.history
                 if event.at < before
-                and event.position > known_to(mark)
+                and event.position > known
                 and not self.hold(event, before)
                 and not self._store.stays(event)
             ]
             if lost:
-                self._kept[mark.lake], tells = widened(mark, len(lost), max(lost), now)
+                self._kept[mark.lake], tells = widened(mark, len(lost), max(lost), now, own)
                 if tells:
                     self._tell_of("gap", self._kept[mark.lake])
 
-    def _oldest(self) -> int | None:
-        rows = (row.position for row in self._store.history if not self._store.stays(row))
-        return min(rows, default=None)
+    def _pruned_to(self) -> Position | None:
+        for row in self._store.history:
+            if not self._store.stays(row):
+                return position_text(number_of(row.position) - 1)
+        return None
 
     def _tell_of(self, says: str, mark: Mark, author: str = "", reason: str = "") -> None:
         self._store.record("lake", data=mark_data(says, mark, author, reason))

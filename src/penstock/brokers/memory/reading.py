@@ -11,18 +11,20 @@ from typing import Any
 
 from penstock.app.clock import AnyClock
 from penstock.broker.gauge import MINUTE, gauges_of, minute_at
-from penstock.broker.slice import (
-    HISTORY,
-    Reach,
-    Selection,
-    Slice,
-    ahead,
-    even_bounds,
-    slices_between,
-)
+from penstock.broker.position import BEGINNING, Position, ahead
+from penstock.broker.slice import HISTORY, Reach, Selection, Slice
 from penstock.broker.views import Count, Event
 from penstock.brokers.arrow import event_batches, job_batches, selected_job
 from penstock.brokers.memory.store import MemoryStore
+from penstock.brokers.positions import (
+    FARTHEST_ID,
+    FARTHEST_POSITION,
+    even_bounds,
+    id_number,
+    number_of,
+    own,
+    slices_between,
+)
 from penstock.job import State
 
 
@@ -60,48 +62,57 @@ class MemoryReading(ABC):
     def reach(
         self,
         selection: Selection,
-        after: int = 0,
+        after: Position = BEGINNING,
         at_most: int | None = None,
         patience: float = 0.5,  # noqa: ARG002  nobody writes without the lock
+        *,
+        until: Position | None = None,
     ) -> Reach:
         with self._lock:
-            if after > self._store.newest:
+            if own(after) > self._store.newest:
                 raise ahead(after, self._store.newest)
-            rows = [row for row in self._store.history if row.position > after]
+            last = self._store.newest if until is None else own(until)
+            rows = [row for row in self._store.history if after < row.position <= last]
             wanted = [row.position for row in rows if _kind_is(selection, row)]
-            if at_most is not None and len(wanted) > at_most:
-                return Reach(self._id, wanted[max(at_most, 1) - 1])
+            if at_most is not None and len(wanted) >= max(at_most, 1):
+                return Reach(self._id, wanted[max(at_most, 1) - 1], full=True)
             return Reach(self._id, rows[-1].position if rows else after)
 
     def slices(
-        self, selection: Selection, after: int = 0, until: int | None = None, at_most: int = 1
+        self,
+        selection: Selection,
+        after: Position = BEGINNING,
+        until: Position | None = None,
+        at_most: int = 1,
     ) -> list[Slice]:
         with self._lock:
-            until = selection.farthest if until is None else until
-            if selection.table in HISTORY:
-                rows = [row.position for row in self._store.history]
-                last = min(until, max(rows, default=0))
-                bounds = even_bounds(max(after, min(rows, default=0)), last, at_most)
-            else:
+            if selection.table not in HISTORY:
                 ids = sorted(uuid.UUID(job_id).int for job_id in self._store.jobs)
                 bounds = [ids[place] for place in even_bounds(0, len(ids), at_most)]
-            return slices_between(selection, after, until, bounds)
+                return slices_between(selection, 0, FARTHEST_ID, bounds)
+            low, high = number_of(after), FARTHEST_POSITION if until is None else number_of(until)
+            rows = [number_of(row.position) for row in self._store.history]
+            first, last = max(low, min(rows, default=0)), min(high, max(rows, default=0))
+            return slices_between(selection, low, high, even_bounds(first, last, at_most))
 
     def scan(self, part: Slice) -> Iterator[Any]:
         selection = part.selection
+        if selection.table in HISTORY:
+            low, high = own(part.after), own(part.until)
+            with self._lock:
+                events = [
+                    row
+                    for row in self._store.history
+                    if low < row.position <= high and _selected(selection, row)
+                ]
+            return event_batches(selection.table, events)
+        after, until = id_number(part.after), id_number(part.until)
         with self._lock:
-            events = [
-                row
-                for row in self._store.history
-                if part.after < row.position <= part.until and _selected(selection, row)
-            ]
             jobs = [
                 job
                 for job in self._store.jobs.values()
-                if part.after < uuid.UUID(job.id).int <= part.until and selected_job(selection, job)
+                if after < uuid.UUID(job.id).int <= until and selected_job(selection, job)
             ]
-        if selection.table in HISTORY:
-            return event_batches(selection.table, events)
         return job_batches(selection.table, jobs)
 
 

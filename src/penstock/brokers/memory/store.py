@@ -13,11 +13,13 @@ import msgspec
 
 from penstock.app.clock import AnyClock
 from penstock.broker.gauge import Gauged
+from penstock.broker.position import Position
 from penstock.broker.settlement import leaves_history, settled
 from penstock.broker.values import Batch
 from penstock.broker.views import QUEUED, Event, Note, WorkerRow
 from penstock.brokers.memory.containers import HeldByWorker, UniqueKeys, WaitingLine, lane_of
 from penstock.brokers.memory.flows import MemoryFlows, StoredNode
+from penstock.brokers.positions import position_text
 from penstock.enqueue.ids import time_of
 from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
@@ -53,9 +55,9 @@ class MemoryStore:
         self._position = 0
 
     @property
-    def newest(self) -> int:
+    def newest(self) -> Position:
         """The last position that was given to a row of the history."""
-        return self._position
+        return position_text(self._position)
 
     def rows(self) -> int:
         """How much is stored, for saying how much was pruned."""
@@ -399,7 +401,7 @@ class MemoryStore:
 
     def _write(self, kind: str, at: float, data: bytes | None, **fields: Any) -> None:
         self._position += 1
-        event = Event(position=self._position, kind=kind, at=at, data=data, **fields)
+        event = Event(position=self.newest, kind=kind, at=at, data=data, **fields)
         self.history.append(event)
 
 

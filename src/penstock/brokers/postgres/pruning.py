@@ -12,8 +12,8 @@ from typing import Any
 
 from psycopg import errors
 
-from penstock.broker.slice import FARTHEST_POSITION
 from penstock.broker.values import STAGED_SECONDS
+from penstock.brokers.positions import FARTHEST_POSITION, number_of
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.recovery import LOCK_SECONDS, fold
 from penstock.brokers.postgres.statements import sql
@@ -85,8 +85,9 @@ class PostgresPruning:
                 with self.store.writing() as db:
                     db.execute(sql.share_marks)
                     marks = self._marks.within(db)
+                    reached = [number_of(mark.position) for mark in marks]
                     bounds = {
-                        "lowest": min((m.position for m in marks), default=FARTHEST_POSITION),
+                        "lowest": min(reached, default=FARTHEST_POSITION),
                         "past": parameters["before"] - min((m.hold for m in marks), default=0.0),
                     }
                     gone = db.execute(statement, {**parameters, **bounds}).rowcount

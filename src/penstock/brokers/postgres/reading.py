@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.slice import check_last
 from penstock.broker.views import Event
+from penstock.brokers.positions import number_of
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.reading import Looks
@@ -19,21 +22,23 @@ class PostgresLooks(Looks[PostgresStore]):
 
     def history(
         self,
-        after: int | None = 0,
+        after: Position | None = BEGINNING,
         limit: int = 1000,
         job: str | None = None,
         *,
-        kind: str | None = None,
-        before: int | None = None,
+        kind: str | Collection[str] | None = None,
+        before: Position | None = None,
     ) -> list[Event]:
         if job is not None or after is None:
             return super().history(after, limit, job, kind=kind, before=before)
         check_last(after, job, kind, before)
         until = time.monotonic() + _SETTLE_SECONDS
-        parameters = {"after": after, "limit": limit}
+        parameters = {"after": number_of(after), "limit": limit}
         while True:
             with self.store.reading() as db:
                 rows = db.execute(sql.history, parameters).fetchall()
+                if not rows:
+                    self.refuse_ahead(db, after)
                 safe = [row for row in rows if row["safe"]]
                 if len(safe) == len(rows) or time.monotonic() > until:
                     events = [self.event(db, row) for row in safe]

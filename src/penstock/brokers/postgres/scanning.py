@@ -13,9 +13,17 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.slice import HISTORY, Reach, Selection, Slice, ahead, slices_between
+from penstock.broker.position import BEGINNING, Position, ahead
+from penstock.broker.slice import HISTORY, Reach, Selection, Slice
 from penstock.broker.views import Count
 from penstock.brokers.arrow import arrow, hidden, job_batches
+from penstock.brokers.positions import (
+    FARTHEST_POSITION,
+    id_number,
+    number_of,
+    position_text,
+    slices_between,
+)
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.copy_to_arrow import copy_batches
 from penstock.brokers.postgres.reading import on_disk
@@ -54,25 +62,30 @@ class PostgresScans:
     def reach(
         self,
         selection: Selection,
-        after: int = 0,
+        after: Position = BEGINNING,
         at_most: int | None = None,
         patience: float = 0.5,
+        *,
+        until: Position | None = None,
     ) -> Reach:
         safe, newest = self._safe(patience)
-        if after > newest:
-            raise ahead(after, newest)
+        if number_of(after) > newest:
+            raise ahead(after, position_text(newest))
+        end = FARTHEST_POSITION if until is None else number_of(until)
         parameters = {
-            "after": after,
-            "safe": safe,
+            "after": number_of(after),
+            "safe": min(safe, end + 1),
             "kind": selection.kind,
             "rows": None if at_most is None else max(1, at_most),
         }
         with self.store.reading() as db:
             row = db.execute(sql.reach, parameters).fetchone()
-        position: int | None = None if row is None else row["full"] or row["last"]
-        if position:
+        full: int | None = None if row is None else row["full"]
+        last: int | None = None if row is None else full or row["last"]
+        if last:
             on_disk(self.store)
-        return Reach(self.store.store_id, position or after)
+        position = position_text(last) if last else after
+        return Reach(self.store.store_id, position, full=full is not None)
 
     def _safe(self, patience: float) -> tuple[int, int]:
         """A position that nobody writes below any more, and one that nobody has come to."""
@@ -88,14 +101,18 @@ class PostgresScans:
             time.sleep(_LOOK_SECONDS)
 
     def slices(
-        self, selection: Selection, after: int = 0, until: int | None = None, at_most: int = 1
+        self,
+        selection: Selection,
+        after: Position = BEGINNING,
+        until: Position | None = None,
+        at_most: int = 1,
     ) -> list[Slice]:
         if selection.table not in HISTORY:
             return job_slices(self.store, selection, at_most)
-        until = selection.farthest if until is None else until
+        low, high = number_of(after), FARTHEST_POSITION if until is None else number_of(until)
         bounds: list[int] = []
-        if at_most > 1 and until > after:
-            span = {"after": after, "until": until, "parts": at_most}
+        if at_most > 1 and high > low:
+            span = {"after": low, "until": high, "parts": at_most}
             with self.store.reading() as db:
                 row = db.execute(sql.pages).fetchone()
                 pages = row["pages"] if row else 0
@@ -107,7 +124,7 @@ class PostgresScans:
                 if not bounds:  # little of it was seen, so it is little
                     rows = db.execute(sql.bounds, span).fetchall()
                     bounds = [row["position"] for row in rows]
-        return slices_between(selection, after, until, bounds[: at_most - 1])
+        return slices_between(selection, low, high, bounds[: at_most - 1])
 
     def scan(self, part: Slice) -> Iterator[Any]:
         arrow()
@@ -122,7 +139,7 @@ class PostgresScans:
         ):
             parameters = parameters_of(self.store, db, part)
             if table in HISTORY:
-                parameters |= {"after": part.after, "until": part.until}
+                parameters |= {"after": number_of(part.after), "until": number_of(part.until)}
                 yield from copy_batches(connection, sql.scan_events, parameters, table)
             else:
                 yield from self._jobs(connection, part, parameters)
@@ -132,8 +149,8 @@ class PostgresScans:
     ) -> Iterator[Any]:
         table, wanted = part.selection.table, wanted_states(part.selection)
         parameters |= {
-            "after": str(uuid.UUID(int=part.after)),
-            "until": str(uuid.UUID(int=part.until)),
+            "after": str(uuid.UUID(int=id_number(part.after))),
+            "until": str(uuid.UUID(int=id_number(part.until))),
             "states": msgspec.json.encode(sorted(wanted)).decode(),
         }
         if wanted - {State.SUCCEEDED}:

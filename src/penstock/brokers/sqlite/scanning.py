@@ -10,15 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.broker.gauge import queue_in
-from penstock.broker.slice import (
-    HISTORY,
-    Reach,
-    Selection,
-    Slice,
-    ahead,
-    even_bounds,
-    slices_between,
-)
+from penstock.broker.position import BEGINNING, Position, ahead
+from penstock.broker.slice import HISTORY, Reach, Selection, Slice
 from penstock.brokers.arrow import (
     EVENT_COLUMNS,
     ROWS_AT_ONCE,
@@ -26,6 +19,13 @@ from penstock.brokers.arrow import (
     batch_of,
     job_batches,
     selected_job,
+)
+from penstock.brokers.positions import (
+    FARTHEST_POSITION,
+    even_bounds,
+    number_of,
+    position_text,
+    slices_between,
 )
 from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.errors import in_our_words
@@ -52,28 +52,41 @@ class SqliteScans:
     def reach(
         self,
         selection: Selection,
-        after: int = 0,
+        after: Position = BEGINNING,
         at_most: int | None = None,
         patience: float = 0.5,  # noqa: ARG002  positions follow the order of commits
+        *,
+        until: Position | None = None,
     ) -> Reach:
         rows = None if at_most is None else max(1, at_most)
-        parameters = {"after": after, "kind": selection.kind, "rows": rows}
+        parameters = {
+            "after": number_of(after),
+            "until": FARTHEST_POSITION if until is None else number_of(until),
+            "kind": selection.kind,
+            "rows": rows,
+        }
         with self.store.reading() as db:
             row = db.execute(sql.reach, parameters).fetchone()
-        if after > (row["newest"] or 0):
-            raise ahead(after, row["newest"] or 0)
-        return Reach(self.store.store_id, row["full"] or row["last"] or after)
+        if number_of(after) > (row["newest"] or 0):
+            raise ahead(after, position_text(row["newest"] or 0))
+        last = row["full"] or row["last"]
+        position = position_text(last) if last else after
+        return Reach(self.store.store_id, position, full=row["full"] is not None)
 
     def slices(
-        self, selection: Selection, after: int = 0, until: int | None = None, at_most: int = 1
+        self,
+        selection: Selection,
+        after: Position = BEGINNING,
+        until: Position | None = None,
+        at_most: int = 1,
     ) -> list[Slice]:
         if selection.table not in HISTORY:
             return job_slices(self.store, selection, at_most)
         with self.store.reading() as db:
             ends = db.execute(sql.ends).fetchone()
-        until = selection.farthest if until is None else until
-        first, last = max(after, (ends["first"] or 1) - 1), min(until, ends["last"] or 0)
-        return slices_between(selection, after, until, even_bounds(first, last, at_most))
+        low, high = number_of(after), FARTHEST_POSITION if until is None else number_of(until)
+        first, last = max(low, (ends["first"] or 1) - 1), min(high, ends["last"] or 0)
+        return slices_between(selection, low, high, even_bounds(first, last, at_most))
 
     def scan(self, part: Slice) -> Iterator[Any]:
         arrow()
@@ -84,7 +97,7 @@ class SqliteScans:
         names = tuple(EVENT_COLUMNS)
         with self._looking() as db:
             parameters = parameters_of(self.store, db, part)
-            span = {"after": part.after, "until": part.until}
+            span = {"after": number_of(part.after), "until": number_of(part.until)}
             cursor = db.connection.execute(sql.scan_events, {**parameters, **span})
             while rows := cursor.fetchmany(ROWS_AT_ONCE):
                 columns: dict[str, Any] = dict(zip(names, zip(*rows, strict=True), strict=True))

@@ -20,8 +20,11 @@ from penstock.broker.lake_mark import (
     moved,
     widened,
 )
+from penstock.broker.position import Position
+from penstock.brokers.positions import number_of, position_text
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, TableStore
+from penstock.errors import Refused
 
 log = logging.getLogger("penstock")
 _read = msgspec.json.Decoder(Mark).decode
@@ -40,18 +43,19 @@ class MarkRows:
 
     def _put(self, db: Db, mark: Mark) -> Mark:
         sql, now = self.store.sql, self.clock.now()
-        check_mark(mark, db.execute(sql.newest).fetchone()["newest"])
+        check_mark(mark, position_text(db.execute(sql.newest).fetchone()["newest"]), number_of)
         # Whoever sets or prunes at the same moment comes before all of this, or after it.
         db.execute(sql.lock_marks)
         row = db.execute(sql.mark, (mark.lake,)).fetchone()
         kept = None if row is None else _mark(row)
 
-        def oldest() -> int | None:
-            return db.execute(sql.oldest_row).fetchone()["position"]
+        def pruned_to() -> Position | None:
+            first = db.execute(sql.oldest_row).fetchone()["position"]
+            return None if first is None else position_text(first - 1)
 
-        after = moved(kept, mark, now, oldest)
+        after = moved(kept, mark, now, number_of, pruned_to)
         self._write(db, after)
-        if says := mark_says(kept, after):
+        if says := mark_says(kept, after, number_of):
             self._tell_of(Change(self.store, db, now), says, after)
         return after
 
@@ -82,12 +86,13 @@ class MarkRows:
             lost = {
                 "before": before,
                 "past": before - mark.hold,
-                "known": known_to(mark),
+                "known": number_of(known_to(mark, number_of)),
                 "now": change.now,
             }
             row = db.execute(sql.past_hold, lost).fetchone()
             if row["rows"]:
-                after, tells = widened(mark, row["rows"], row["until"], change.now)
+                until = position_text(row["until"])
+                after, tells = widened(mark, row["rows"], until, change.now, number_of)
                 self._write(db, after)
                 if tells:
                     self._tell_of(change, "gap", after)
@@ -95,7 +100,7 @@ class MarkRows:
     def _write(self, db: Db, mark: Mark) -> None:
         values = {
             "lake": mark.lake,
-            "position": mark.position,
+            "position": number_of(mark.position),
             "hold": mark.hold,
             "declared": msgspec.json.encode(mark).decode(),
         }
@@ -112,7 +117,9 @@ class MarkRows:
 def _mark(row: Row) -> Mark:
     """The mark of a row; if it is damaged, what pruning goes by, so that this goes on."""
     try:
-        return _read(row["declared"])
-    except (msgspec.MsgspecError, UnicodeError) as error:
+        mark = _read(row["declared"])
+        number_of(known_to(mark, number_of))
+        return mark
+    except (msgspec.MsgspecError, UnicodeError, Refused) as error:
         log.error("the mark of lake %s cannot be read: %s", row["lake"], error)  # noqa: TRY400
-        return Mark(lake=row["lake"], position=row["position"], hold=row["hold"])
+        return Mark(lake=row["lake"], position=position_text(row["position"]), hold=row["hold"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from typing import Any, Generic
 
 import msgspec
@@ -10,8 +11,10 @@ import msgspec
 from penstock.broker.filter import Filter
 from penstock.broker.gauge import queue_in
 from penstock.broker.newest_first import below, made
-from penstock.broker.slice import FARTHEST_POSITION, check_last
+from penstock.broker.position import BEGINNING, Position, ahead
+from penstock.broker.slice import check_last
 from penstock.broker.views import PLACES, Count, Event, Note, Page, Why, WorkerRow
+from penstock.brokers.positions import FARTHEST_POSITION, number_of, position_text
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.finding import Newest
 from penstock.brokers.tables.flow_needs import ids_between, names_between, node_row, place_of
@@ -116,33 +119,47 @@ class Looks(Generic[StoreT]):
 
     def history(
         self,
-        after: int | None = 0,
+        after: Position | None = BEGINNING,
         limit: int = 1000,
         job: str | None = None,
         *,
-        kind: str | None = None,
-        before: int | None = None,
+        kind: str | Collection[str] | None = None,
+        before: Position | None = None,
     ) -> list[Event]:
-        check_last(after, job, kind, before)
+        kinds = check_last(after, job, kind, before)
         sql = self.store.sql
-        parameters: dict[str, Any] = {"after": after, "limit": limit}
+        first = None if after is None else number_of(after)
+        parameters: dict[str, Any] = {"after": first, "limit": limit}
         if job is not None:
             statement = sql.last_of if after is None else sql.history_of
             parameters["job"] = to_bytes(job)
         elif after is not None:
             statement = sql.history
         else:
-            statement = sql.last if kind in {None, "attempt"} else sql.last_told
-            parameters |= {"kind": kind, "before": FARTHEST_POSITION if before is None else before}
+            end = FARTHEST_POSITION if before is None else number_of(before)
+            statement = sql.last if kinds in {(), ("attempt",)} else sql.last_told
+            parameters |= {
+                "kind": kinds[0] if kinds else None,
+                "kinds": msgspec.json.encode(kinds).decode(),
+                "before": end,
+            }
         with self.store.reading() as db:
             rows = db.execute(statement, parameters).fetchall()
+            if not rows and after is not None:
+                self.refuse_ahead(db, after)
             events = [self.event(db, row) for row in rows]
         return events[::-1] if after is None else events
+
+    def refuse_ahead(self, db: Db, after: Position) -> None:
+        """Refuse a position that the history has not come to: behind it are no rows, for ever."""
+        newest = db.execute(self.store.sql.newest).fetchone()["newest"]
+        if number_of(after) > newest:
+            raise ahead(after, position_text(newest))
 
     def event(self, db: Db, row: Row) -> Event:
         lane = None if row["lane"] is None else self.store.lane(db, row["lane"])
         return Event(
-            position=row["position"],
+            position=position_text(row["position"]),
             kind=row["kind"],
             at=row["at"],
             job=None if row["job"] is None else from_bytes(row["job"]),

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.slice import FARTHEST_ID, Selection, Slice, slices_between
+from penstock.broker.slice import Selection, Slice
 from penstock.brokers.arrow import selected_job
+from penstock.brokers.positions import FARTHEST_ID, id_number, slices_between
 from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.rows import contents, leased_jobs, packed_jobs, run_of
 from penstock.enqueue.ids import to_bytes
@@ -49,10 +50,11 @@ def wanted_states(selection: Selection) -> set[State]:
 
 def packed_in(store: TableStore, db: Db, part: Slice) -> Iterator[Job[Any]]:
     """The jobs of a slice that are in parcels, and those that run out of them."""
-    wanted, after, until = wanted_states(part.selection), _raw(part.after), _raw(part.until)
+    wanted, span = wanted_states(part.selection), id_span(part)
+    after, until = span["after"], span["until"]
     if State.READY in wanted:
-        span = {"first": run_of(after), "until": until}
-        for row in db.execute(store.sql.scan_parcels, span):
+        runs = {"first": run_of(after), "until": until}
+        for row in db.execute(store.sql.scan_parcels, runs):
             lane = store.lane(db, row["lane"])
             ids, bodies = contents(row["id"], row["jobs"], row["lengths"], row["bodies"])
             inside = [pair for pair in zip(ids, bodies, strict=True) if after < pair[0] <= until]
@@ -89,7 +91,7 @@ def job_slices(store: TableStore, selection: Selection, at_most: int) -> list[Sl
 
 def id_span(part: Slice) -> dict[str, bytes]:
     """The ends of a slice of jobs, as ids are stored."""
-    return {"after": _raw(part.after), "until": _raw(part.until)}
+    return {"after": _raw(id_number(part.after)), "until": _raw(id_number(part.until))}
 
 
 def _raw(number: int) -> bytes:

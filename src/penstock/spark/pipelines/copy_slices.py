@@ -22,6 +22,7 @@ from penstock.spark.untyped_arrow import arrow, compute
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.broker.position import Position
     from penstock.broker.protocol import Broker
     from penstock.broker.slice import Slice
 
@@ -108,12 +109,12 @@ class _File:
         self._rows_held = 0
         self.bytes_held = 0
         self._rows = 0
-        self._first: int | None = None
-        self._last = 0
+        self._first: Position = ""
+        self._last: Position = ""
 
     def add(self, rows: Any) -> None:
         ends = compute.min_max(rows.column("position")).as_py()
-        self._first = ends["min"] if self._first is None else min(self._first, ends["min"])
+        self._first = min(self._first or ends["min"], ends["min"])
         self._last = max(self._last, ends["max"])
         self._held.append(rows)
         self._rows += rows.num_rows
@@ -144,7 +145,7 @@ class _File:
             path=str(self._path),
             day=day,
             shard=shard,
-            first=self._first or 0,
+            first=self._first,
             last=self._last,
             rows=self._rows,
             bytes=self._path.stat().st_size,

@@ -13,6 +13,7 @@ import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import col, lit
 
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.slice import Selection, Slice
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
@@ -59,12 +60,12 @@ def export(
         store = broker.reach(Selection(table="attempts"), at_most=1).store
         gaps = tell(broker, writing, store, hold)
         # Before anything is read: all up to here is in the lake once every table was drained.
-        until = broker.reach(Selection(table="attempts")).position
         manifest = writing.manifest()
+        known = manifest.reached.get(store, BEGINNING)
+        until = broker.reach(Selection(table="attempts"), known).position
         # A table in which nothing happened has an older mark, and nothing up to there all the same.
-        known = manifest.reached.get(store, 0)
-        marks: dict[str, int] = {
-            table: max(manifest.table(table).marks.get(store, 0), known) for table in RAW
+        marks: dict[str, Position] = {
+            table: max(manifest.table(table).marks.get(store, BEGINNING), known) for table in RAW
         }
         # A mark that is ahead of the store is refused here, in a sentence, and not inside Spark.
         more: list[RawTable] = [
@@ -76,34 +77,26 @@ def export(
                 taken[table] += _take(spark, broker, writing, stretch)
                 told(table, taken[table])
         reached = writing.manifest().reached
-        writing.change(reached={**reached, store: max(until, reached.get(store, 0))})
+        writing.change(reached={**reached, store: until})
         gaps += tell(broker, writing, store)
     finally:
         broker.close()
     return Exported(taken=taken, gaps=gaps)
 
 
-def _has_more(broker: Broker, table: RawTable, after: int, until: int) -> bool:
+def _has_more(broker: Broker, table: RawTable, after: Position, until: Position) -> bool:
     """Whether the table has rows in between: to find that out in Spark takes a second."""
-    selection = Selection(table=table)
-    last = min(until, broker.reach(selection, after).position)
-    if last <= after:
-        return False
-    first = broker.reach(selection, after, at_most=1, patience=0).position
-    if first != last:
-        return first < last
-    # It is the last row of all, or there is none of this table.
-    return sum(batch.num_rows for batch in broker.scan(Slice(selection, last - 1, last))) > 0
+    return broker.reach(Selection(table=table), after, at_most=1, patience=0, until=until).full
 
 
 def _stretches(
-    broker: Broker, table: RawTable, after: int, until: int, rows_at_once: int
+    broker: Broker, table: RawTable, after: Position, until: Position, rows_at_once: int
 ) -> Iterator[Slice]:
     """What the table has in between, in stretches of so many rows."""
     while _has_more(broker, table, after, until):
         selection = Selection(table=table)
-        reach = broker.reach(selection, after, rows_at_once, patience=0).position
-        last = min(until, reach) if reach > after else until
+        reach = broker.reach(selection, after, rows_at_once, patience=0, until=until)
+        last = reach.position if reach.full else until
         yield Slice(selection, after, last)
         after = last
 
@@ -141,7 +134,7 @@ def take(frame: DataFrame, writing: Writing, table: str) -> int:
     return sum(file.rows for file in files)
 
 
-def _after(marks: dict[str, int]) -> Column:
+def _after(marks: dict[str, Position]) -> Column:
     new = lit(True)
     for shard, mark in marks.items():
         new &= (col("shard") != shard) | (col("position") > mark)

@@ -1,7 +1,7 @@
 """A lake: a folder of Parquet files, by table and day, that holds history for good.
 
     lake/manifest.json                            the truth: files and marks
-    lake/attempts/day=2026-11-15/SHARD-1-5000.7.parquet      shard, positions, generation
+    lake/attempts/day=2026-11-15/SHARD-FIRST-LAST.7.parquet     shard, positions, generation
     lake/_staging/…                               not part of it yet
 
 A change is: write under `_staging`, rename into place, then the manifest, then remove what it
@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.app.private_files import open_regular
+from penstock.broker.position import BEGINNING, Position
 from penstock.errors import Refused
 from penstock.spark.pipelines.manifest import (
     LakeFile,
@@ -189,7 +190,7 @@ class Writing:
             fresh = [msgspec.structs.replace(file, generation=newest[file.day]) for file in fresh]
         marks = dict(before.marks)
         for file in (each for each in fresh if each.last):
-            marks[file.shard] = max(marks.get(file.shard, 0), file.last)
+            marks[file.shard] = max(marks.get(file.shard, BEGINNING), file.last)
         after = LakeTable(
             marks=marks,
             files=tuple(sorted([*kept, *fresh], key=lambda file: (file.day, file.path))),
@@ -225,7 +226,8 @@ class Writing:
         # Never an underscore in front: Spark and others leave out such files.
         shard = _ODD.sub("-", file.shard).strip("-") or "all"
         more = f"-{n}" if n else ""
-        name = f"{shard}-{file.first}-{file.last}.{generation}{more}{_DATA}"
+        span = "".join(f"-{_ODD.sub('-', end)}" for end in (file.first, file.last) if end)
+        name = f"{shard}{span}.{generation}{more}{_DATA}"
         place = Path(table) / f"day={file.day}" / name
         self.lake.refuse_links((self.folder / place).parent)
         (self.folder / place).parent.mkdir(parents=True, exist_ok=True)
@@ -243,7 +245,9 @@ def _unwritable(folder: Path, error: OSError) -> Refused:
     )
 
 
-def staged_files(place: Path, count: Callable[[Path], tuple[int, int, int]]) -> list[LakeFile]:
+def staged_files(
+    place: Path, count: Callable[[Path], tuple[int, Position, Position]]
+) -> list[LakeFile]:
     """What Spark wrote below `place` by `_shard` and `day`; `count` gives rows, first and last."""
     found: list[LakeFile] = []
     for path in sorted(place.rglob(f"*{_DATA}")):

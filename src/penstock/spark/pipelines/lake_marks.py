@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.broker.lake_mark import HOLD_SECONDS, Gap, Mark
-from penstock.errors import Refused
+from penstock.broker.position import BEGINNING, Position
 from penstock.spark.pipelines.manifest import LakeGap
 
 if TYPE_CHECKING:
@@ -23,21 +23,18 @@ def tell(broker: Broker, writing: Writing, store: str, hold: float | None = None
     """Tell the store where the lake stands; returns what the lake learnt that it misses."""
     manifest = writing.manifest()
     known = {mark.lake: mark for mark in broker.records(Mark)}.get(manifest.id)
-    if known is not None and known.position < manifest.told.get(store, 0):
-        raise Refused(
-            f"the store knows the lake {writing.folder} up to position {known.position:,}, and was"
-            f" told {manifest.told[store]:,}: it was restored from an older backup, and other rows"
-            " are counted by those positions now. Begin a new lake with --lake, and keep this one"
-            " for what the store has lost. (If it was only a copy of this lake that was run:"
-            f" penstock pipeline forget --lake {writing.folder}, then run it again)"
-        )
     if hold is None:
         hold = HOLD_SECONDS if known is None else known.hold
-    position = manifest.reached.get(store, 0)
+    position = manifest.reached.get(store, BEGINNING)
     mark = Mark(
-        lake=manifest.id, position=position, hold=hold, place=str(writing.folder), restored=True
+        lake=manifest.id,
+        position=position,
+        hold=hold,
+        place=str(writing.folder),
+        restored=True,
+        told=manifest.told.get(store, BEGINNING),
     )
-    found: dict[int, LakeGap] = {}
+    found: dict[Position, LakeGap] = {}
     # Once more for a gap that a prune made, or made larger, since the last answer.
     while (kept := broker.put(mark)).gap is not None:
         gap = _gap_of(store, kept.gap, kept.told_at)
@@ -53,9 +50,6 @@ def _gap_of(store: str, gap: Gap, at: float) -> LakeGap:
 
 
 def _with(gaps: tuple[LakeGap, ...], gap: LakeGap) -> tuple[LakeGap, ...]:
-    """These gaps with another one, which takes the place of itself when it was smaller."""
+    """These gaps with another one, which takes the place of itself as the store told it before."""
     others = [each for each in gaps if (each.store, each.after) != (gap.store, gap.after)]
-    for same in gaps:
-        if same not in others and same.until > gap.until:
-            gap = same
     return (*others, gap)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.app.private_files import open_regular, write_new
+from penstock.broker.position import Position
 from penstock.errors import Refused
 
 NAME = "manifest.json"
@@ -19,13 +20,16 @@ VERSION = 1
 
 
 class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One Parquet file: rows of one table, day and shard, all within a range of positions."""
+    """One Parquet file: rows of one table, day and shard, all within a range of positions.
+
+    `first` and `last` are empty where rows have no position: in a dataset made from others.
+    """
 
     path: str  # from the lake's folder
     day: str
     shard: str
-    first: int
-    last: int
+    first: Position
+    last: Position
     rows: int
     bytes: int
     generation: int  # of the manifest that named it first; rows that were moved keep theirs
@@ -34,7 +38,7 @@ class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
 class LakeTable(msgspec.Struct, frozen=True, kw_only=True):
     """The files of a table, and its mark: per shard the last position that is in them."""
 
-    marks: dict[str, int] = {}
+    marks: dict[str, Position] = {}
     files: tuple[LakeFile, ...] = ()
     built: dict[str, int] = {}  # of a dataset made from others: day -> generation it was made from
 
@@ -43,8 +47,8 @@ class LakeGap(msgspec.Struct, frozen=True, kw_only=True):
     """History of a store that this lake will never have: it was pruned before."""
 
     store: str
-    after: int
-    until: int  # up to and with it
+    after: Position
+    until: Position  # up to and with it
     rows: int | None = None  # None: nobody counted them
     found_at: float = 0.0
 
@@ -57,8 +61,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0  # counts the changes of files
     changed_at: float = 0.0
     tables: dict[str, LakeTable] = {}
-    reached: dict[str, int] = {}  # by store: all rows up to there are in the tables, or in a gap
-    told: dict[str, int] = {}  # and how much of that the store was told
+    reached: dict[
+        str, Position
+    ] = {}  # by store: all rows up to there are in the tables, or in a gap
+    told: dict[str, Position] = {}  # and how much of that the store was told
     gaps: tuple[LakeGap, ...] = ()
 
     def table(self, name: str) -> LakeTable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.broker.slice import Selection
 from penstock.spark.pipelines.open_jobs import kept_open_jobs, open_now
 from penstock.spark.pipelines.raw import RAW, read_raw
 from penstock.spark.pipelines.report_data import Frames
@@ -20,21 +21,22 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.manifest import Manifest
 
 SMALL = 1_000_000
+_ATTEMPTS = Selection(table="attempts")
 
 
 def from_store(broker: Broker, manifest: Manifest | None) -> bool:
     """Whether the store can answer by itself, and soon."""
     if manifest is None:
         return True
-    files = manifest.table("attempts").files
-    if sum(file.rows for file in files) >= SMALL:
+    if sum(file.rows for file in manifest.table("attempts").files) >= SMALL:
         return False
-    first = min(
-        (file.first for table in manifest.tables.values() for file in table.files if file.last),
-        default=None,
-    )
-    kept = broker.history(after=0, limit=1)
-    return first is None or (bool(kept) and kept[0].position <= first)
+    store = broker.reach(_ATTEMPTS, at_most=1, patience=0).store
+    files = [file for table in manifest.tables.values() for file in table.files if file.last]
+    if any(file.shard != store for file in files):
+        return False
+    first = min((file.first for file in files), default=None)
+    # The last row up to the lake's first one is that row itself, unless it was pruned.
+    return first is None or first == broker.reach(_ATTEMPTS, patience=0, until=first).position
 
 
 def store_frames(spark: SparkSession) -> Frames:

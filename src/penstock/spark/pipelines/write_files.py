@@ -15,6 +15,7 @@ from penstock.spark.pipelines.lake import staged_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.broker.position import Position
     from penstock.spark.pipelines.manifest import LakeFile
 
 _RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
@@ -59,21 +60,21 @@ def spark_path(place: Path) -> str:
     return f"file:{place}"
 
 
-def _rows_of(path: Path) -> tuple[int, int, int]:
+def _rows_of(path: Path) -> tuple[int, Position, Position]:
     """Rows, first and last position of a file, from its footer."""
     parquet: Any = import_module("pyarrow.parquet")  # it has no types
     footer = parquet.read_metadata(path)
-    first: int | None = None
-    last = 0
+    first: Position = ""
+    last: Position = ""
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         for at in range(group.num_columns):
             column = group.column(at)
             if column.path_in_schema == "position" and column.statistics is not None:
-                low, high = int(column.statistics.min), int(column.statistics.max)
-                first = low if first is None else min(first, low)
+                low, high = str(column.statistics.min), str(column.statistics.max)
+                first = min(first or low, low)
                 last = max(last, high)
-    return int(footer.num_rows), first or 0, last
+    return int(footer.num_rows), first, last
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.position import BEGINNING
 from penstock.cli.store_choice import chosen
 from penstock.errors import PenstockError
 from penstock.job import ENDED
@@ -100,7 +101,7 @@ def drain(url: str, *, processes: int = 1) -> float:
 
 def span() -> tuple[float, float, int]:
     """First start, last end and number of the attempts in the history."""
-    first, last, ended, position = float("inf"), 0.0, 0, 0
+    first, last, ended, position = float("inf"), 0.0, 0, BEGINNING
     while rows := app.broker.history(after=position, limit=10_000):
         position = rows[-1].position
         for event in rows:

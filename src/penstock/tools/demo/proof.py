@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.broker.views import Event
 from penstock.job import ENDED
@@ -33,7 +34,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 def whole_history(broker: Broker) -> list[Event]:
     rows: list[Event] = []
-    while page := broker.history(after=rows[-1].position if rows else 0, limit=PAGE):
+    while page := broker.history(after=rows[-1].position if rows else BEGINNING, limit=PAGE):
         rows += page
     return rows
 

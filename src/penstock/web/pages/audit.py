@@ -24,7 +24,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def show(asked: Asked) -> Response:
     mistake, status, found = "", 200, Deeds([])
-    before = asked.number("before", 0, 0, 1 << 62)
+    before = asked.word("before")
     try:
         found = asked.verbs.audit(_wanted(asked), before or None, PAGE)
     except Refused as error:
@@ -75,7 +75,7 @@ def _wanted(asked: Asked) -> AuditQuery:
 
 def _exported(asked: Asked) -> Deeds:
     limit = asked.number("limit", MOST_EXPORTED, 1, MOST_EXPORTED)
-    before = asked.number("before", 0, 0, 1 << 62)
+    before = asked.word("before")
     return asked.verbs.audit(_wanted(asked), before or None, limit, MOST_LOOKED)
 
 
@@ -110,7 +110,7 @@ def _cell(value: Any) -> str:
 def _file(content: bytes, kind: str, name: str, found: Deeds) -> Response:
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     if found.before is not None:
-        headers["penstock-before"] = str(found.before)  # there is more: ask again with this
+        headers["penstock-before"] = found.before  # there is more: ask again with this
     return Response(content, media_type=kind, headers=headers)
 
 

@@ -36,7 +36,7 @@ class EventPage(msgspec.Struct):
     """Rows of history, oldest first; `after` goes into the next call."""
 
     events: list[EventJson]
-    after: int | None
+    after: str | None
 
 
 class WhyJson(msgspec.Struct):
@@ -150,7 +150,7 @@ def history(asked: Asked) -> EventPage:
 
 
 def _events(asked: Asked, job: str | None) -> EventPage:
-    after = asked.number("after", -1, 0, 2**63 - 1) if asked.word("after") else None
+    after = asked.word("after") or None
     rows = asked.verbs.history(after, asked.number("limit", 100, 1, MOST_EVENTS), job)
     return EventPage([event_json(row) for row in rows], rows[-1].position if rows else after)
 

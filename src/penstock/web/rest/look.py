@@ -118,7 +118,7 @@ class Forgotten(msgspec.Struct):
 class DeedJson(msgspec.Struct):
     """Something that somebody did; `says` is what else the history has of it."""
 
-    position: int
+    position: str
     at: str | None
     kind: str
     author: str
@@ -136,7 +136,7 @@ class Audit(msgspec.Struct):
     """
 
     deeds: list[DeedJson]
-    before: int | None
+    before: str | None
     looked: int
 
 
@@ -243,7 +243,7 @@ def audit(asked: Asked) -> Audit:
     kinds = [asked.word("kind")] if asked.word("kind") else []
     times = (asked.word("since"), asked.word("until"))
     wanted = audit_query(kinds, asked.word("author"), *times, asked.verbs.now)
-    before = asked.number("before", 0, 0, 2**63 - 1)
+    before = asked.word("before")
     limit = asked.number("limit", 100, 1, MOST_DEEDS)
     found = asked.verbs.audit(wanted, before or None, limit)
     return Audit([DeedJson(**deed_json(deed)) for deed in found.deeds], found.before, found.looked)

@@ -22,14 +22,18 @@ _V1 = "/api/v1"
 _Text = Annotated[str, Meta(max_length=4000)]
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
 _Few = Annotated[int, Meta(ge=1, le=look.MOST_FLOWS)]
-_Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Position = Annotated[str, Meta(max_length=200)]
 _Slots = Annotated[int, Meta(ge=0, le=schedules.MOST_SLOTS)]
 
 _ID = Parameter("id", _Text, "The id.", required=True)
 _Q = Parameter("q", _Text, "A filter, as state:failed task:mail:send -tag.tenant:test since:2h.")
 _AFTER = Parameter("after", _Text, "Go on from here: as the page before had it.")
 _LIMIT = Parameter("limit", _Limit, "Most to answer with; 100 if left out.")
-_SINCE = Parameter("after", _Position, "Rows after this position; without it the last ones.")
+_SINCE = Parameter(
+    "after",
+    _Position,
+    "Rows after this position, as a row has it; 0 from the first, without it the last ones.",
+)
 _TASK = Parameter("task", _Text, "The task.", required=True)
 _FIRST = Parameter("first", _Text, "From this partition on.")
 _LAST = Parameter("last", _Text, "Up to this one.")
@@ -37,7 +41,9 @@ _KIND = Parameter("kind", _Text, f"One of {', '.join(KINDS)}.")
 _AUTHOR = Parameter("author", _Text, "Who.")
 _FROM = Parameter("since", _Text, "Not before: 2h, 3d, or 2026-11-15.")
 _UNTIL = Parameter("until", _Text, "Not after.")
-_BEFORE = Parameter("before", _Position, "Below this position; without it from the newest.")
+_BEFORE = Parameter(
+    "before", _Position, "Before this position, as a row has it; without it from the newest."
+)
 _VERB = Parameter("verb", _Text, "cancel, retry or delete.", required=True)
 
 

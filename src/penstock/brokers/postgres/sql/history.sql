@@ -38,14 +38,18 @@ select *
  limit %(limit)s;
 
 -- name: last_told
--- The last rows of one of the rarer kinds, newest first. That it is not an attempt is said for the
--- planner, which looks for an index before it knows the kind.
-select *
-  from penstock.history
- where kind = %(kind)s
-   and kind <> 'attempt'
-   and position < %(before)s
- order by position desc
+-- The last rows of some of the rarer kinds, newest first, out of the last of each. That they are not
+-- attempts is said for the planner, which looks for an index before it knows the kinds.
+select h.*
+  from json_array_elements_text(%(kinds)s::json) as wanted (kind)
+ cross join lateral (select *
+                       from penstock.history
+                      where kind = wanted.kind
+                        and kind <> 'attempt'
+                        and position < %(before)s
+                      order by position desc
+                      limit %(limit)s) as h
+ order by h.position desc
  limit %(limit)s;
 
 -- name: written

@@ -80,10 +80,10 @@ select m.first, m.last
    and (%(node)s::uuid is null or n.id = %(node)s::uuid);
 
 -- name: scan_events
--- A span of the history as text; kind null is all but attempts and gauges. Times are whole
+-- A span of the history as text, positions with leading zeros; kind null is all but attempts and gauges. Times are whole
 -- microseconds.
 copy (
-    select h.position, h.kind, (h.at * 1000000)::bigint, h.job,
+    select lpad(h.position::text, 20, '0'), h.kind, (h.at * 1000000)::bigint, h.job,
            case h.kind when 'gauge' then convert_from(h.data, 'UTF8')::json ->> 'queue' else l.queue end,
            l.task, l.version, l.priority, h.state, h.reason, h.key, h.attempt,
            h.failures, h.lapses, (h.enqueued_at * 1000000)::bigint, (h.run_at * 1000000)::bigint, l.app,

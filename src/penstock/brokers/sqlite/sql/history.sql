@@ -36,12 +36,17 @@ select *
  limit :limit;
 
 -- name: last_told
--- The last rows of one of the rarer kinds, newest first. That it is not an attempt is said for the
--- planner, which looks for an index before it knows the kind.
-select *
-  from penstock_history
- where kind = :kind
-   and kind <> 'attempt'
-   and position < :before
- order by position desc
+-- The last rows of some of the rarer kinds, newest first, out of the last of each. That they are not
+-- attempts is said for the planner, which looks for an index before it knows the kinds.
+select h.*
+  from json_each(:kinds) wanted
+ cross join penstock_history h
+ where h.position in (select position
+                        from penstock_history
+                       where kind = wanted.value
+                         and kind <> 'attempt'
+                         and position < :before
+                       order by position desc
+                       limit :limit)
+ order by h.position desc
  limit :limit;

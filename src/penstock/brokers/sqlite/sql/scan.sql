@@ -8,10 +8,12 @@ select (select seq
          where name = 'penstock_history') as newest,
        (select max(position)
           from penstock_history
-         where position > :after) as last,
+         where position > :after
+           and position <= :until) as last,
        (select position
           from penstock_history
          where position > :after
+           and position <= :until
            and (kind = :kind or (:kind is null and kind not in ('attempt', 'gauge')))
            and :rows is not null
          order by position
@@ -42,10 +44,12 @@ select m.first, m.last
    and (:node is null or n.id = :node);
 
 -- name: scan_events
--- A span of the history, in its order; kind null is all but attempts and gauges.
-select h.position, h.kind, h.at, h.job, l.queue, l.task, l.version, l.priority, h.state, h.reason,
-       h.key, h.attempt, h.failures, h.lapses, h.enqueued_at, h.run_at, l.app, h.started_at, h.worker,
-       h.tags, h.error, case when :bodies then h.body end, case when :bodies then h.result end, h.data
+-- A span of the history, in its order, positions with leading zeros; kind null is all but attempts
+-- and gauges.
+select printf('%020d', h.position), h.kind, h.at, h.job, l.queue, l.task, l.version, l.priority,
+       h.state, h.reason, h.key, h.attempt, h.failures, h.lapses, h.enqueued_at, h.run_at, l.app,
+       h.started_at, h.worker, h.tags, h.error, case when :bodies then h.body end,
+       case when :bodies then h.result end, h.data
   from penstock_history h
   left join penstock_lane l on l.hash = h.lane
  where h.position > :after

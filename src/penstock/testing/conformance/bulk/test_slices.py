@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.broker.filter import Filter
 from penstock.broker.slice import Selection
+from penstock.errors import Refused
 from penstock.job import failed, succeeded
 from penstock.testing.conformance.factories import a_job, claim, end_all, ids_of, settle, some_jobs
 
@@ -55,7 +57,22 @@ def test_of_a_span_there_is_nothing_beyond(broker, clock):
     parts = rows_of(broker, Selection(table="attempts"), "position", at_most=3, **span)
 
     assert sorted(chain.from_iterable(parts)) == positions[5:12]
-    assert broker.slices(Selection(table="attempts"), after=9, until=9) == []
+    assert broker.slices(Selection(table="attempts"), after=positions[4], until=positions[4]) == []
+
+
+@pytest.mark.parametrize("table", ["attempts", "jobs"])
+def test_ends_that_this_store_did_not_make_are_refused(broker, clock, table):
+    broker.enqueue(some_jobs(clock, 2))
+    [part] = broker.slices(Selection(table=table))
+
+    assert (type(part.after), type(part.until)) == (str, str)
+    for wrong in ({"after": "one"}, {"until": "two"}):
+        with pytest.raises(Refused, match=r"'(one|two)' is no"):
+            list(broker.scan(msgspec.structs.replace(part, **wrong)))
+    if table == "attempts":
+        for wrong in ({"after": "one"}, {"until": "two"}):
+            with pytest.raises(Refused, match=r"'(one|two)' is no position of this store"):
+                broker.slices(Selection(table=table), **wrong)
 
 
 @pytest.mark.parametrize("at_most", [1, 5])

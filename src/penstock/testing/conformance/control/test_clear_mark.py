@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.broker.lake_mark import Mark
+from penstock.broker.position import BEGINNING
 from penstock.job import succeeded
 from penstock.testing.conformance.factories import begun, enqueue_and_claim, settle
 
@@ -39,4 +40,4 @@ def test_set_again_it_begins_anew(broker, clock):
     broker.put(Mark(lake="a", position=last))
     broker.clear(Mark, "a")
 
-    assert broker.put(Mark(lake="a")).position == 0
+    assert broker.put(Mark(lake="a")).position == BEGINNING

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from penstock.broker.lake_mark import Gap, Mark
+from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.errors import Refused
 from penstock.job import State, failed, succeeded
@@ -27,19 +28,19 @@ DAY = 86400
 LAKE = "8d5a4a1e-0000-4000-8000-000000000001"
 
 
-def a_mark(position: int = 0, lake: str = LAKE, **fields: Any) -> Mark:
+def a_mark(position: Position = BEGINNING, lake: str = LAKE, **fields: Any) -> Mark:
     return Mark(lake=lake, position=position, **{"hold": 30.0 * DAY, **fields})
 
 
-def ended(broker: Broker, clock: Any, count: int = 3) -> list[int]:
+def ended(broker: Broker, clock: Any, count: int = 3) -> list[Position]:
     """So many jobs end; the positions of their rows."""
     broker.enqueue(some_jobs(clock, count))
-    last = max(positions(broker), default=0)
+    last = max(positions(broker), default=BEGINNING)
     broker.settle([(job, begun(succeeded(b"1"), clock.now())) for job in claim(broker, count)])
     return [position for position in positions(broker) if position > last]
 
 
-def positions(broker: Broker) -> list[int]:
+def positions(broker: Broker) -> list[Position]:
     """Of all that is kept, but for what is told of lakes."""
     return [row.position for row in broker.history() if row.kind != "lake"]
 
@@ -168,7 +169,7 @@ def test_a_gap_grows_and_is_told_once_a_day(broker, clock):
         broker.prune(clock.now() - DAY / 8)
 
     [mark] = broker.records(Mark)
-    assert mark.gap.after == 0
+    assert mark.gap.after == BEGINNING
     assert mark.gap.until >= last
     assert mark.gap.rows >= 10
     assert [row["says"] for row in told(broker)].count("gap") <= 2
@@ -185,7 +186,7 @@ def test_a_gap_stays_until_it_is_named(broker, clock):
     kept = broker.put(a_mark(last))
     assert kept.gap == broker.records(Mark)[0].gap
     assert kept.gap is not None
-    other = Gap(kept.gap.after, kept.gap.until + 1)
+    other = Gap(kept.gap.after, last)
     assert broker.put(a_mark(last, gap=other)).gap == kept.gap
 
     assert broker.put(a_mark(last, gap=kept.gap)).gap is None
@@ -196,7 +197,7 @@ def test_a_gap_stays_until_it_is_named(broker, clock):
 def test_only_the_lake_that_misses_them_has_a_gap(broker, clock):
     *_, last = ended(broker, clock)
     broker.put(a_mark(last, "quick", hold=0.0))
-    broker.put(a_mark(0, "slow", hold=0.0))
+    broker.put(a_mark(BEGINNING, "slow", hold=0.0))
     newest = broker.history()[-1].position
     broker.put(a_mark(newest, "quick", hold=0.0))
     clock.advance(days=2)
@@ -205,13 +206,13 @@ def test_only_the_lake_that_misses_them_has_a_gap(broker, clock):
 
     quick, slow = broker.records(Mark)
     assert quick.gap is None
-    assert slow.gap == Gap(0, newest, 5)
+    assert slow.gap == Gap(BEGINNING, newest, 5)
 
 
 def test_what_one_lake_holds_is_lost_to_no_other(broker, clock):
     rows = ended(broker, clock)
-    broker.put(a_mark(0, "long"))
-    broker.put(a_mark(0, "short", hold=0.0))
+    broker.put(a_mark(BEGINNING, "long"))
+    broker.put(a_mark(BEGINNING, "short", hold=0.0))
     clock.advance(days=2)
 
     broker.prune(clock.now() - DAY)
@@ -246,24 +247,42 @@ def test_a_lake_that_comes_late_is_told_what_went_before(broker, clock):
     broker.prune(clock.now() - DAY)
     late = ended(broker, clock)
 
-    assert broker.put(a_mark(early[0])).gap == Gap(early[0], late[0] - 1)
-    assert broker.put(a_mark(0, "new")).gap is None
+    gap = broker.put(a_mark(early[0])).gap
+    assert gap is not None
+    assert (gap.after, gap.rows) == (early[0], None)
+    assert early[-1] <= gap.until < late[0]
+    assert broker.put(a_mark(BEGINNING, "new")).gap is None
 
 
 def test_a_position_that_is_not_of_this_history_is_refused(broker, clock):
     """The store was restored from an older backup."""
     [*_, last] = ended(broker, clock)
 
-    for wrong in (last + (1 << 60), -1):
-        with pytest.raises(Refused):
+    with pytest.raises(Refused, match=f"is ahead of this history, which has come to .*{last[:4]}"):
+        broker.put(a_mark(f"{1 << 60:020d}"))
+    for wrong in ("", "-1", "one", f"{last}0"):
+        with pytest.raises(Refused, match=f"'{wrong}' is no position of this store"):
             broker.put(a_mark(wrong))
     with pytest.raises(Refused, match="a name has 1 to"):
-        broker.put(a_mark(0, ""))
+        broker.put(a_mark(BEGINNING, ""))
     with pytest.raises(Refused, match="0 seconds or more"):
-        broker.put(a_mark(0, hold=-1.0))
+        broker.put(a_mark(BEGINNING, hold=-1.0))
     with pytest.raises(Refused, match="cannot be stored as text"):
-        broker.put(a_mark(0, place="a\x00b"))
+        broker.put(a_mark(BEGINNING, place="a\x00b"))
     assert broker.records(Mark) == []
+
+
+def test_a_store_that_knows_less_than_it_was_told_is_refused(broker, clock):
+    """It was restored from an older backup: its positions count other rows now."""
+    first, second, third = ended(broker, clock)
+    kept = broker.put(a_mark(second, place="/srv/lake"))
+
+    with pytest.raises(Refused, match=r"/srv/lake .*was restored from an older backup"):
+        broker.put(a_mark(third, place="/srv/lake", told=third))
+
+    assert broker.records(Mark) == [kept]
+    broker.put(a_mark(first, told=second, restored=True))
+    assert broker.put(a_mark(third, "new", told=third)).told == BEGINNING
 
 
 def test_what_is_kept_for_longer_by_its_task_is_no_gap(broker, clock):
@@ -286,7 +305,7 @@ def test_whoever_tells_the_most_stands_however_many_tell_at_once(broker, clock):
     at_once = threading.Barrier(4)
     errors: list[BaseException] = []
 
-    def tell(positions: list[int]) -> None:
+    def tell(positions: list[Position]) -> None:
         try:
             at_once.wait()
             for position in positions:

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from penstock.broker.position import BEGINNING
 from penstock.broker.views import Note
 from penstock.errors import Refused
 from penstock.job import failed, succeeded, try_again
@@ -41,15 +42,16 @@ def test_rows_come_in_order_with_rising_positions(broker, clock):
 
     assert [row.job for row in rows] == ids_of(reversed(taken))
     positions = [row.position for row in rows]
+    assert all(type(position) is str for position in positions)
     assert positions == sorted(set(positions))
-    assert positions[0] > 0
+    assert positions[0] > BEGINNING
 
 
 def test_a_reader_goes_on_from_the_last_position_it_saw(broker, clock):
     broker.enqueue(some_jobs(clock, 7))
     broker.settle([(job, succeeded()) for job in claim(broker, limit=7)])
     whole = broker.history()
-    read, after = [], 0
+    read, after = [], BEGINNING
 
     while page := broker.history(after=after, limit=3):
         assert len(page) <= 3
@@ -129,7 +131,7 @@ def test_a_reader_beside_many_writers_misses_nothing(broker, clock):
     read = []
 
     def reader():
-        after = 0
+        after = BEGINNING
         while True:
             last = done.is_set()
             page = broker.history(after=after, limit=20)
@@ -205,8 +207,55 @@ def test_the_last_rows_before_a_position_are_asked_for(broker, clock):
 def test_kind_and_before_are_refused_where_they_would_be_passed_over(broker, clock):
     job = a_job(clock)
 
-    for given in ({"after": 0}, {"after": None, "job": job.id}):
+    for given in ({"after": BEGINNING}, {"after": None, "job": job.id}):
         with pytest.raises(Refused, match="for the last rows"):
             broker.history(**given, kind="rule")
         with pytest.raises(Refused, match="for the last rows"):
-            broker.history(**given, before=7)
+            broker.history(**given, before=BEGINNING)
+
+
+def test_the_last_rows_of_several_kinds_are_asked_for_page_by_page(broker, clock):
+    """An audit reads backwards: in the order of the history, whatever the kinds."""
+    jobs = some_jobs(clock, 6)
+    broker.enqueue(jobs)
+    for job in jobs:
+        broker.act("cancel", [job.id], "ada")
+        broker.put(Rule(RuleKind.PAUSE, job.id))
+        broker.act("retry", [job.id], "ada")
+    broker.settle([(job, succeeded()) for job in claim(broker, limit=3)])
+    wanted = [row for row in broker.history() if row.kind in {"cancel", "retry", "rule"}]
+    kinds = ["rule", "cancel", "retry", "signal"]
+
+    read, before = [], None
+    while page := broker.history(None, 5, kind=kinds, before=before):
+        assert len(page) <= 5
+        read = page + read
+        before = page[0].position
+
+    assert len(wanted) == 18
+    assert read == wanted
+    assert broker.history(None, kind=kinds) == wanted
+    with pytest.raises(Refused, match="attempts are a kind to ask for by itself"):
+        broker.history(None, kind=["attempt", "rule"])
+
+
+@pytest.mark.parametrize("wrong", ["", "-1", "one", " 0", "0-"])
+def test_what_is_no_position_of_this_store_is_refused(broker, clock, wrong):
+    """Positions are opaque: whatever the store cannot have made is a mistake of the reader."""
+    job = enqueue_and_claim(broker, clock)
+
+    for asked in ({"after": wrong}, {"after": wrong, "job": job.id}, {"before": wrong}):
+        with pytest.raises(Refused) as refused:
+            broker.history(**{"after": None, **asked})
+        assert repr(wrong) in str(refused.value)
+        assert "take it from a row of its history" in str(refused.value)
+
+
+def test_a_position_that_the_history_has_not_come_to_is_refused(broker, clock):
+    """Of another store, or of this one before a backup: nothing would ever be behind it."""
+    settle(broker, enqueue_and_claim(broker, clock), succeeded())
+    farther = f"{1 << 60:020d}"
+
+    with pytest.raises(Refused, match=rf"{farther}\D* (is ahead of this history|is no position)"):
+        broker.history(farther)
+    assert broker.history(broker.history()[-1].position) == []

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from penstock.broker.filter import Filter, parse_filter
 from penstock.broker.lake_mark import Mark
+from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.broker.views import Note
 from penstock.brokers.memory import MemoryBroker
@@ -262,8 +263,8 @@ class Agreement(RuleBasedStateMachine):
     def set_mark(self, lake: str, share: int) -> None:
         for broker in (self.model, self.broker):
             known = lake in {mark.lake for mark in broker.records(Mark)}
-            rows = [0, *(row.position for row in broker.history(limit=10**6))]
-            position = rows[(len(rows) - 1) * share // 4] if known else 0
+            rows = [BEGINNING, *(row.position for row in broker.history(limit=10**6))]
+            position = rows[(len(rows) - 1) * share // 4] if known else BEGINNING
             broker.put(Mark(lake=lake, position=position, hold=500.0))
 
     @rule(lake=st.sampled_from(["a", "b"]))
