@@ -281,7 +281,7 @@ def test_a_keyword_that_is_no_option_is_refused_by_name_wherever_options_are_giv
 
 
 def test_a_keyword_that_is_near_no_option_is_answered_with_all_of_them(app: App) -> None:
-    with pytest.raises(TypeError, match=r"there are detached, priority, queue, .*, version"):
+    with pytest.raises(TypeError, match=r"there are app, detached, priority, queue, .*, version"):
         cast("Any", app).declare("mail:send", countdown=3)
 
 

@@ -96,7 +96,7 @@ def test_a_limit_per_key_stands_beside_that_of_the_queue(waiting):
     rule = waiting.json("limit", "mail", "--task", "shop:send", "--rate", "5/30s", "--per-key")
 
     assert (rule["per_key"], rule["rate"]) == (True, {"jobs": 5, "seconds": 30.0})
-    assert len(waiting.store().rules()) == 2
+    assert len(waiting.store().records(Rule)) == 2
     cleared = waiting.json("limit", "mail", "--task", "shop:send", "--per-key", "--off")
     assert cleared["cleared"] is True
 
@@ -123,7 +123,7 @@ def test_jobs_of_one_key_are_paused_after_a_look_at_how_many(waiting):
     tried = waiting("pause", "mail", "--key", "bob", "--dry-run").stdout
     assert "this would hold back 1 job now; nothing was changed" in tried
     assert waiting.json("pause", "mail", "--dry-run")["jobs"] == 2
-    assert waiting.store().rules() == []
+    assert waiting.store().records(Rule) == []
     paused = waiting("pause", "mail", "--key", "bob")
 
     assert "queue mail and key bob is paused: 1 job is held back" in paused.stdout
@@ -136,7 +136,7 @@ def test_jobs_of_one_key_are_paused_after_a_look_at_how_many(waiting):
 def test_rules_by_tag_and_version_are_set_and_taken_back(waiting):
     for words in (["--tag", "tenant=a"], ["--version", "2"], ["mail", "--task", "shop:send"]):
         waiting("block", *words, "--admin")
-    assert len(waiting.store().rules()) == 3
+    assert len(waiting.store().records(Rule)) == 3
 
     for words in (["--tag", "tenant=a"], ["--version", "2"], ["mail", "--task", "shop:send"]):
         assert waiting.json("unblock", *words, "--admin")["cleared"] is True

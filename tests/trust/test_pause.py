@@ -200,7 +200,7 @@ def test_nine_resumes_in_a_row_and_nine_at_once_make_one_run_each(ticks):
         ticks.enqueue("tick", 500)
 
         resumes = [
-            threading.Thread(target=ticks.broker.clear_rule, args=(PAUSE, "ticks"))
+            threading.Thread(target=ticks.broker.clear, args=(Rule, rule_id(PAUSE, "ticks")))
             for _ in range(9)
         ]
         for thread in resumes:

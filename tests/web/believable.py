@@ -160,7 +160,7 @@ class Shop:
         self.later = jobs[80:]
 
     def rules(self) -> None:
-        say = self.broker.set_rule
+        say = self.broker.put
         now = self.clock.now()
         say(
             Rule(RuleKind.PAUSE, "imports", None, "ada", "supplier sends rubbish", until=now + 7200)

@@ -200,7 +200,7 @@ def test_one_mistake_gets_one_sentence(sentences, store, *, words, rest, form, s
     answers = sentences(words, rest, form)
 
     assert [sentence in answer for answer in answers] == [True, True, True], answers
-    assert store[0].rules() == []
+    assert store[0].records(Rule) == []
 
 
 def test_what_was_not_set_and_what_was_left_is_said_alike(sentences, store, clock):
