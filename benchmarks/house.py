@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import inspect
 import json
+import pkgutil
 import sys
 import tempfile
 import threading
@@ -52,15 +54,17 @@ def verbs() -> int:
 
 
 def chains() -> dict[str, int]:
-    """Our own classes that each broker inherits from, itself included."""
-    from penstock.brokers.memory import MemoryBroker
-    from penstock.brokers.postgres import PostgresBroker
-    from penstock.brokers.sqlite import SqliteBroker
+    """Our own classes in the longest chain of each store: of its broker, or of one of its parts."""
+    from penstock import brokers
 
-    return {
-        broker.__name__: sum(base.__module__.startswith("penstock.") for base in broker.__mro__)
-        for broker in (MemoryBroker, SqliteBroker, PostgresBroker)
-    }
+    longest: dict[str, int] = {}
+    for found in pkgutil.walk_packages(brokers.__path__, "penstock.brokers."):
+        for kind in vars(importlib.import_module(found.name)).values():
+            if isinstance(kind, type) and kind.__module__ == found.name:
+                chain = sum(base.__module__.startswith("penstock.brokers") for base in kind.__mro__)
+                store = found.name.split(".")[2]
+                longest[store] = max(longest.get(store, 0), chain)
+    return {store: longest[store] for store in ("memory", "sqlite", "postgres", "tables")}
 
 
 def class_names_twice() -> list[str]:

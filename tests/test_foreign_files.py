@@ -360,7 +360,7 @@ def test_a_manifest_names_no_file_outside_of_its_lake(tmp_path, victim, path):
     lake = Lake(tmp_path / "lake")
     lake.folder.mkdir()
     path = path.replace("/{}", str(victim))
-    file = {"path": path, "day": "d", "shard": "s", "first": 1, "last": 2, "rows": 1}
+    file = {"path": path, "day": "d", "shard": "s", "first": "1", "last": "2", "rows": 1}
     whole = {"tables": {"attempts": {"files": [{**file, "bytes": 1, "generation": 1}]}}}
     (lake.folder / "manifest.json").write_bytes(msgspec.json.encode({"version": 1, **whole}))
 
@@ -379,8 +379,8 @@ def test_a_file_of_a_lake_that_is_a_link_is_not_read(tmp_path, victim):
         path="attempts/1.parquet",
         day="d",
         shard="s",
-        first=1,
-        last=2,
+        first="1",
+        last="2",
         rows=1,
         bytes=1,
         generation=1,

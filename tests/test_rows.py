@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
+SUITE = TESTS.parent / "src" / "penstock" / "testing" / "conformance"
 ROW = re.compile(r"\b([DVAGB]\d{1,2})\b(?: to ([DVAGB]\d{1,2})\b)?")
 
 
@@ -56,7 +57,8 @@ def in_words(text: str) -> Iterator[str]:
 def named() -> set[str]:
     return {
         row
-        for path in TESTS.rglob("test_*.py")
+        for folder in (TESTS, SUITE)
+        for path in folder.rglob("test_*.py")
         for text in docstrings(path)
         for row in in_words(text)
     }

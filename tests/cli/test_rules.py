@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.rules.rule import Rule
+
 
 @pytest.fixture
 def waiting(shop):

@@ -33,7 +33,7 @@ def test_after(shared_spark, rows):
 def test_a_session_that_was_interrupted_is_made_anew(tmp_path):
     (tmp_path / "test_nested.py").write_text(NESTED)
     (tmp_path / "pytest.ini").touch()
-    plugins = ("no:randomly", "no:cacheprovider", "tests.conftest", "tests.spark.conftest")
+    plugins = ("no:randomly", "no:cacheprovider", "conftest", "tests.spark.conftest")
 
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *(word for name in plugins for word in ("-p", name))],

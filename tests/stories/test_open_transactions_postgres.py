@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock import State
-from penstock.broker.position import BEGINNING
+from penstock.broker.position import BEGINNING, Position
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.recovery import make_days
 from penstock.job import succeeded
@@ -53,14 +53,14 @@ def hold_a_number(story: Story, seconds: float) -> None:
     story.start(processes=1)
     load = Load(story)
     eventually(lambda: len(story.ledger()) > 100)
-    pages: list[int] = []
+    pages: list[Position] = []
     over = threading.Event()
 
     def follow() -> None:
         """Read on from the last position, as a pipeline does."""
         while True:
             ending = over.is_set()
-            page = story.broker.history(pages[-1] if pages else 0, 10_000)
+            page = story.broker.history(pages[-1] if pages else BEGINNING, 10_000)
             pages.extend(event.position for event in page)
             if ending and not page:
                 return

@@ -20,7 +20,7 @@ from penstock.broker.views import Note
 from penstock.enqueue.handle import Handle
 from penstock.job import failed, succeeded
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from penstock.testing.conformance.factories import a_worker, claim, settled_and_claimed, some_jobs
+from penstock.testing.conformance.factories import a_worker, claim, settle_and_claim_for, some_jobs
 from penstock.testing.postgres import Server
 from penstock.worker import Worker
 from tests.stories.conftest import Story, eventually
@@ -139,7 +139,7 @@ def test_every_verb(pooler_url):
     assert broker.renew([a_worker()], holding=[job.id for job in held]).cancelled == frozenset()
     assert broker.note(held[0], Note("progress", "", b"0.5"))
     assert broker.settle([(held[0], succeeded()), (held[1], failed("x"))]) == [True, True]
-    accepted, more = settled_and_claimed(
+    accepted, more = settle_and_claim_for(
         broker, [(job, succeeded()) for job in held[2:]], a_worker()
     )
     assert (accepted, len(more)) == ([True] * 4, 1)

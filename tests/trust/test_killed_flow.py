@@ -73,7 +73,7 @@ VERBS: dict[str, Callable[[SqliteBroker, World], object]] = {
     "free": lambda broker, world: world.settle(broker, succeeded(b"1")),
     "cancel the rest": lambda broker, world: world.settle(broker, failed("no")),
     "settle and claim": lambda broker, world: settle_and_claim_for(
-        broker, [(job, succeeded()) for job in world.claimed], a_worker(), ["open"], 4
+        broker, [(job, succeeded()) for job in world.claimed], a_worker(), queues=["open"], limit=4
     ),
     "lapse": lambda broker, world: broker.recover(dead="worker-1"),
     "cancel": lambda broker, world: broker.act("cancel", world.open.ids("middle", "last")),

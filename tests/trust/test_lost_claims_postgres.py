@@ -15,7 +15,7 @@ from penstock.testing.conformance.factories import (
     begun,
     claim,
     history_of,
-    settled_and_claimed,
+    settle_and_claim_for,
     some_jobs,
 )
 
@@ -61,7 +61,7 @@ def test_the_number_of_a_lost_lease_given_to_another_worker(
 
     pairs = [(job, begun(OUTCOMES[outcome](clock.now()), clock.now())) for job in lost]
     if together:
-        accepted, _ = settled_and_claimed(broker, pairs, a_worker("worker-1"), limit=0)
+        accepted, _ = settle_and_claim_for(broker, pairs, a_worker("worker-1"), limit=0)
     else:
         accepted = broker.settle(pairs)
 

@@ -65,6 +65,7 @@ def _list(broker: Broker, *, json: bool) -> None:
 
     from penstock.cli import output
     from penstock.operate.why import ago
+    from penstock.schedules.schedule import Schedule
     from penstock.schedules.status import cron_in_words, schedule_json, slots_to_come, state_of
 
     now, kept = broker.clock.now(), broker.records(Schedule)
