@@ -26,8 +26,8 @@ import penstock.spark
 from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
 from penstock.job import Lane
-from penstock.spark.pipelines.export import export
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.export import export
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.testing.postgres import Server
 
 LANE = Lane("mail", "mail:send")

@@ -109,7 +109,7 @@ def stored(spark: Any, name: str, rows: int) -> None:
 
 
 def by_fleet(spark: Any, cores: int, threads: int) -> None:
-    from penstock.spark.fleet import Fleet
+    from penstock.spark.fleet.driver import Fleet
 
     assert Fleet(spark, f"{__file__}:app", cores, threads=threads, drain=True).run() == 0
 

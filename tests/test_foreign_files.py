@@ -20,8 +20,8 @@ from penstock.cli.pipeline import _write
 from penstock.errors import Refused
 from penstock.job import Job
 from penstock.spark.java import shim
-from penstock.spark.pipelines.lake import Lake
-from penstock.spark.pipelines.manifest import LakeFile, LakeTable, Manifest, write_manifest
+from penstock.spark.pipelines.lake.lake import Lake
+from penstock.spark.pipelines.lake.manifest import LakeFile, LakeTable, Manifest, write_manifest
 from penstock.web.serve import keys_for
 from penstock.worker.detached.log_file import cut_to_size
 from penstock.worker.detached.state_folder import Folder, Run

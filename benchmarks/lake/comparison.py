@@ -15,12 +15,12 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from penstock.spark.pipelines.clean import HOUR, clean
-from penstock.spark.pipelines.failures import failures
-from penstock.spark.pipelines.lake import Lake
-from penstock.spark.pipelines.raw import read_raw
-from penstock.spark.pipelines.throughput import by_tag, load
-from penstock.spark.pipelines.worker_use import worker_use
+from penstock.spark.pipelines.datasets.clean_attempts import HOUR, clean
+from penstock.spark.pipelines.datasets.failures import failures
+from penstock.spark.pipelines.datasets.throughput import by_tag, load
+from penstock.spark.pipelines.datasets.worker_use import worker_use
+from penstock.spark.pipelines.lake.lake import Lake
+from penstock.spark.pipelines.lake.raw_tables import read_raw
 
 SQL = Path(__file__).parent / "sql"
 PLAIN = (

@@ -23,8 +23,8 @@ import synthetic
 from comparison import QUESTIONS, ask_postgres, ask_spark, differences, distances, fill
 
 import penstock.spark
-from penstock.spark.pipelines.export import take
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.pipelines.session_settings import tuned
 from penstock.testing.postgres import Server
 

@@ -4,6 +4,6 @@ Spark imports this in a Python process of its own, and only where that process c
 `penstock.spark.session()` and `attach(...)` register the source in every case.
 """
 
-from penstock.spark.source import PenstockSource as DefaultSource
+from penstock.spark.source.data_source import PenstockSource as DefaultSource
 
 __all__ = ["DefaultSource"]

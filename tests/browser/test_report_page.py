@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from penstock.spark.pipelines.page import page
-from penstock.spark.pipelines.report_data import Answers
+from penstock.spark.pipelines.report.page import page
+from penstock.spark.pipelines.report.queries import Answers
 from tests.browser.conftest import HOSTILE
 
 pytestmark = pytest.mark.browser

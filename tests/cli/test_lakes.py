@@ -13,7 +13,7 @@ from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.brokers.positions import position_text
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.testing.clock import Clock
 
 DAY = 86400

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import penstock.spark
 from penstock.cli.root import root
-from penstock.spark.fleet import Fleet
-from penstock.spark.pipelines.export import export
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.fleet.driver import Fleet
+from penstock.spark.pipelines.lake.export import export
+from penstock.spark.pipelines.lake.lake import Lake
 
 TABLES = ("jobs", "attempts", "results", "counts")
 

@@ -18,7 +18,7 @@ from penstock.broker.views import Event
 from penstock.brokers import open_broker
 from penstock.rules.rule import Rule, RuleKind
 from penstock.spark import row_id
-from penstock.spark.fleet import Fleet
+from penstock.spark.fleet.driver import Fleet
 from tests.spark.frames import jobs_in
 from tests.stories.test_limits import most_in_a_window, tolerance_of
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.pipelines.export import take
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.tools.demo.spark.proof import FrameProof, prove
 from penstock.tools.demo.spark.tasks import UNLUCKY, price
 from tests.spark.pipelines.history import an_attempt, attempts

@@ -18,8 +18,8 @@ import pytest
 import penstock
 from penstock import App, Refused, State
 from penstock.broker.position import BEGINNING
-from penstock.spark.fleet import Fleet
-from penstock.spark.store_choice import tell_name
+from penstock.spark.fleet.driver import Fleet
+from penstock.spark.session_store import tell_name
 from tests.spark.cluster import Cluster
 from tests.spark.drivers import workers_of
 from tests.stories.conftest import eventually

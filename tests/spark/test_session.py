@@ -81,7 +81,7 @@ def test_a_profile_goes_before_what_the_environment_says(shared_spark, tmp_path,
     (tmp_path / "penstock.toml").write_text('[profiles.lab]\nurl = "sqlite:///lab.db"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_URL", "sqlite:///elsewhere.db")
-    monkeypatch.setattr("penstock.spark.store_choice.calling_file", lambda: None)
+    monkeypatch.setattr("penstock.spark.session_store.calling_file", lambda: None)
 
     penstock.spark.attach(shared_spark, profile="lab")
 

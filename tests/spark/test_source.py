@@ -23,8 +23,8 @@ from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
 from penstock.flows.flow import member_of
 from penstock.job import ENDED, succeeded
-from penstock.spark.readers import TableReader
-from penstock.spark.tables import TABLES, columns_of
+from penstock.spark.source.readers import TableReader
+from penstock.spark.source.tables import TABLES, columns_of
 from penstock.testing.conformance.factories import a_flow, begun, claim, part, some_jobs
 from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import end, fill

@@ -10,8 +10,8 @@ import pytest
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.job import failed, succeeded
-from penstock.spark.pipelines.report_data import MOST, answer
-from penstock.spark.pipelines.report_source import store_frames
+from penstock.spark.pipelines.report.queries import MOST, answer
+from penstock.spark.pipelines.report.store_or_lake import store_frames
 from penstock.testing.conformance.factories import begun, claim, some_jobs
 from tests.spark.conftest import whatever_the_store
 

@@ -14,9 +14,9 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed, succeeded
-from penstock.spark.readers import TableReader, TableStream
-from penstock.spark.source import PenstockSource
-from penstock.spark.tables import TIMES, columns_of
+from penstock.spark.source.data_source import PenstockSource
+from penstock.spark.source.readers import TableReader, TableStream
+from penstock.spark.source.tables import TIMES, columns_of
 from penstock.testing.conformance.factories import a_job, begun, claim, settle, some_jobs
 from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import fill

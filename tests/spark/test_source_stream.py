@@ -19,7 +19,7 @@ from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import succeeded
-from penstock.spark.readers import TableStream
+from penstock.spark.source.readers import TableStream
 from penstock.testing.conformance.factories import a_worker, begun, claim, claim_for, some_jobs
 from tests.spark.conftest import whatever_the_store
 from tests.spark.stored import end, fill

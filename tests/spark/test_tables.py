@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.tables import SCHEMA_VERSION, TABLES, columns_of
+from penstock.spark.source.tables import SCHEMA_VERSION, TABLES, columns_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spark-tables.md"
 

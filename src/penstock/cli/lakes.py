@@ -55,7 +55,7 @@ def forget_lake(broker: Broker, folder: Path, reason: str, *, json: bool) -> Non
 
 
 def _meant(marks: Sequence[Mark], folder: Path) -> Mark:
-    from penstock.spark.pipelines.manifest import read_manifest
+    from penstock.spark.pipelines.lake.manifest import read_manifest
 
     named = {mark.lake: mark for mark in marks}
     if str(folder) in named:

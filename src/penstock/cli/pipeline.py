@@ -18,7 +18,7 @@ from penstock.operate.typed_values import span_of
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.replay import Replayed
-    from penstock.spark.pipelines.report_data import Answers
+    from penstock.spark.pipelines.report.queries import Answers
 
 _WIDE = 160  # signs in a line, from where on tables have room for every column
 _ROWS = 15  # of a table; the page has more
@@ -164,9 +164,9 @@ class _Command:
         with opened(*self._store):
             pass  # a store that is not there is said at once, not after Spark has started
         with self._lake().writing() as writing, self._spark() as spark:
-            from penstock.spark.pipelines.build import build
-            from penstock.spark.pipelines.export import export
-            from penstock.spark.pipelines.open_jobs import keep_open_jobs
+            from penstock.spark.pipelines.datasets.build import build
+            from penstock.spark.pipelines.datasets.open_jobs import keep_open_jobs
+            from penstock.spark.pipelines.lake.export import export
 
             began = time.monotonic()
             done = export(
@@ -211,7 +211,7 @@ class _Command:
         lake = self._lake()
         lake.manifest()  # one that is not there is not made
         with lake.writing() as writing, self._spark() as spark:
-            from penstock.spark.pipelines.compact import compact
+            from penstock.spark.pipelines.lake.compact import compact
 
             fewer = compact(
                 spark,
@@ -231,7 +231,7 @@ class _Command:
         import msgspec
 
         from penstock.cli import output
-        from penstock.spark.pipelines.manifest import read_manifest
+        from penstock.spark.pipelines.lake.manifest import read_manifest
 
         if not place.absolute().parent.is_dir():
             raise Refused(f"{place}: there is no such folder; name another place with --page")
@@ -239,9 +239,9 @@ class _Command:
         if source is Source.LAKE:
             self._lake().manifest()
         with self._spark() as spark:
-            from penstock.spark.pipelines.page import page
-            from penstock.spark.pipelines.report_data import answer
-            from penstock.spark.pipelines.report_source import lake_frames, store_frames
+            from penstock.spark.pipelines.report.page import page
+            from penstock.spark.pipelines.report.queries import answer
+            from penstock.spark.pipelines.report.store_or_lake import lake_frames, store_frames
 
             small = source is Source.STORE or (source is None and self._store_answers(manifest))
             frames = store_frames(spark) if small else lake_frames(spark, self._lake())
@@ -270,7 +270,7 @@ class _Command:
         lake = self._lake()
         lake.manifest()
         with self._spark() as spark, opened(*self._store) as broker:
-            from penstock.spark.pipelines.raw import read_raw
+            from penstock.spark.pipelines.lake.raw_tables import read_raw
             from penstock.spark.pipelines.replay import chosen, replay
 
             jobs = chosen(read_raw(spark, lake, "attempts"), where)
@@ -294,7 +294,7 @@ class _Command:
             raise typer.Exit(1)
 
     def _lake(self) -> Any:
-        from penstock.spark.pipelines.lake import Lake
+        from penstock.spark.pipelines.lake.lake import Lake
 
         return Lake(self._folder)
 
@@ -306,7 +306,7 @@ class _Command:
 
     def _store_answers(self, manifest: Any) -> bool:
         from penstock.cli.store_choice import opened
-        from penstock.spark.pipelines.report_source import from_store
+        from penstock.spark.pipelines.report.store_or_lake import from_store
 
         if manifest is not None and sum(len(each.files) for each in manifest.tables.values()) == 0:
             manifest = None
@@ -352,8 +352,8 @@ def _put_tables(answers: Answers) -> None:
     import rich.text
 
     from penstock.cli import output
-    from penstock.spark.pipelines.page import heading
-    from penstock.spark.pipelines.sections import sections
+    from penstock.spark.pipelines.report.page import heading
+    from penstock.spark.pipelines.report.sections import sections
 
     console = output.console()
     output.say(heading(answers))

@@ -17,9 +17,9 @@ from penstock.operate.typed_values import names_of, span_of
 
 if TYPE_CHECKING:
     from penstock.app.app import App
-    from penstock.spark.fleet import Fleet
-    from penstock.spark.slot_channel import Report
-    from penstock.spark.slot_worker import SlotEnd
+    from penstock.spark.fleet.driver import Fleet
+    from penstock.spark.fleet.driver_channel import Report
+    from penstock.spark.fleet.slot_worker import SlotEnd
 
 
 def spark_worker(
@@ -99,7 +99,7 @@ def spark_worker(
 
 def _session(app: App, target: str, master: str, config: dict[str, str]) -> Any:
     import penstock.spark
-    from penstock.spark.store_choice import tell_name
+    from penstock.spark.session_store import tell_name
 
     name = config.pop("spark.app.name", f"penstock {target}")
     # The app may name its store, and itself; the slots are told of the same.
@@ -138,7 +138,7 @@ def _work(
     json: bool,
 ) -> int:
     from penstock.cli import output
-    from penstock.spark.fleet import Fleet
+    from penstock.spark.fleet.driver import Fleet
 
     def heard(report: Report) -> None:
         if json:

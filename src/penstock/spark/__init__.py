@@ -6,7 +6,7 @@ Importing this imports no Spark: that waits until a session is asked for.
 from penstock.spark.apply_frame import apply
 from penstock.spark.row_ids import row_id
 from penstock.spark.session import attach, session
+from penstock.spark.session_store import store_of
 from penstock.spark.ship_code import ship
-from penstock.spark.store_choice import store_of
 
 __all__ = ["apply", "attach", "row_id", "session", "ship", "store_of"]

@@ -23,7 +23,7 @@ from penstock.job import ENDED, State
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.spark.row_ids import row_id
 from penstock.spark.session import make_active
-from penstock.spark.store_choice import named_store, store_of
+from penstock.spark.session_store import named_store, store_of
 from penstock.task.task import Task
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def apply(
 
     It waits until all rows ended. Interrupted, or killed, it leaves the jobs to the workers.
     """
-    from penstock.spark.sink.make_jobs import recipe_text
+    from penstock.spark.sink.rows_to_jobs import recipe_text
 
     spark = frame.sparkSession
     make_active(spark)
@@ -125,7 +125,7 @@ def _check_place(frame: DataFrame, into: str) -> None:
 
 def _check_columns(frame: DataFrame, task: Task[..., Any], id: str, names: Sequence[str]) -> None:
     """Refuse columns that are no arguments of the task."""
-    from penstock.spark.sink.columns import lay_out
+    from penstock.spark.sink.column_roles import lay_out
     from penstock.spark.sink.options import SinkOptions
 
     options = SinkOptions(task=task.name, columns={"id": id}, arguments=tuple(names))

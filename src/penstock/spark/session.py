@@ -24,8 +24,8 @@ from penstock.app.settings import ResolvedUrl
 from penstock.errors import Refused
 from penstock.spark.application import NAME
 from penstock.spark.java import java_home
+from penstock.spark.session_store import named_store, refuse_connect, tell
 from penstock.spark.ship_code import make_ready, on_this_machine
-from penstock.spark.store_choice import named_store, refuse_connect, tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ def attach(
 
 def _attached(spark: SparkSession, store: ResolvedUrl) -> SparkSession:
     refuse_connect(spark)
-    from penstock.spark.source import PenstockSource
+    from penstock.spark.source.data_source import PenstockSource
 
     here = on_this_machine(spark.sparkContext.master)
     # A store that nobody named is a file beside this project: no other machine has it.

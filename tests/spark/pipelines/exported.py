@@ -12,8 +12,8 @@ import pyarrow.parquet
 from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.job import failed, succeeded, try_again
-from penstock.spark.pipelines.export import export
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.export import export
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import begun, claim, some_jobs
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.brokers.positions import position_text
-from penstock.spark.tables import TABLES
+from penstock.spark.source.tables import TABLES
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

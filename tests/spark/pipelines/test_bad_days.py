@@ -20,9 +20,9 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.job import succeeded
-from penstock.spark.pipelines.compact import compact
-from penstock.spark.pipelines.export import export, take
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.compact import compact
+from penstock.spark.pipelines.lake.export import export, take
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import begun, enqueue_and_claim, settle
 from tests.spark.cluster import Cluster
@@ -166,8 +166,8 @@ def test_a_folder_that_is_gone_in_mid_run_is_one_sentence(spark, store, lake):
 ON_A_CLUSTER = """
 import sys
 import penstock.spark
-from penstock.spark.pipelines.export import export
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.export import export
+from penstock.spark.pipelines.lake.lake import Lake
 
 master, url, folder = sys.argv[1:]
 config = {"spark.executor.memory": "512m"}

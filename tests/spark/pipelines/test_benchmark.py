@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from benchmarks.lake import comparison, synthetic
 
-from penstock.spark.pipelines.export import take
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.pipelines.session_settings import tuned
-from penstock.spark.tables import columns_of
+from penstock.spark.source.tables import columns_of
 
 RUN = Path(__file__).parents[3] / "benchmarks" / "lake" / "run.py"
 

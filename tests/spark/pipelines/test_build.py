@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.pipelines.build import DATASETS, build, read_dataset
-from penstock.spark.pipelines.compact import compact
-from penstock.spark.pipelines.export import take
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.datasets.build import DATASETS, build, read_dataset
+from penstock.spark.pipelines.lake.compact import compact
+from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.lake import Lake
 from tests.spark.pipelines.history import a_frame, a_gauge, an_attempt, at, attempts
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.pipelines.clean import DAY, HOUR, MINUTE, clean
-from penstock.spark.pipelines.depth import depth
-from penstock.spark.pipelines.failures import failures
-from penstock.spark.pipelines.flows import critical_path, flows, slow_steps, steps
-from penstock.spark.pipelines.forecast import forecast
-from penstock.spark.pipelines.jobs import jobs
-from penstock.spark.pipelines.open_jobs import open_jobs
-from penstock.spark.pipelines.punctuality import punctuality
-from penstock.spark.pipelines.throughput import by_tag, load
-from penstock.spark.pipelines.worker_use import worker_use
+from penstock.spark.pipelines.datasets.clean_attempts import DAY, HOUR, MINUTE, clean
+from penstock.spark.pipelines.datasets.failures import failures
+from penstock.spark.pipelines.datasets.flows import critical_path, flows, slow_steps, steps
+from penstock.spark.pipelines.datasets.forecast import forecast
+from penstock.spark.pipelines.datasets.jobs import jobs
+from penstock.spark.pipelines.datasets.open_jobs import open_jobs
+from penstock.spark.pipelines.datasets.queue_depth import depth
+from penstock.spark.pipelines.datasets.schedule_delay import punctuality
+from penstock.spark.pipelines.datasets.throughput import by_tag, load
+from penstock.spark.pipelines.datasets.worker_use import worker_use
 from tests.spark.pipelines.history import a_frame, a_gauge, an_attempt, an_event, at, attempts
 
 

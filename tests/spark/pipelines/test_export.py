@@ -19,16 +19,16 @@ from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
-from penstock.spark.pipelines.compact import compact
-from penstock.spark.pipelines.export import export
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.compact import compact
+from penstock.spark.pipelines.lake.export import export
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.testing.clock import Clock
 from tests.spark.pipelines.exported import exported, nobody, of_lake, of_store, some_history
 
 KILLED = """
 import os, signal, sys
 import penstock.spark
-from penstock.spark.pipelines import export, lake
+from penstock.spark.pipelines.lake import export, lake
 
 url, folder, point = sys.argv[1:]
 spark = penstock.spark.session("local[2]", url=url)
@@ -50,9 +50,9 @@ def dying(act):
 told = lambda table, rows: None
 with lake.Lake(folder).writing() as writing:
     if point == "staged":
-        lake.Writing.publish = dying(lake.Writing.publish)
+        lake.LakeWriter.publish = dying(lake.LakeWriter.publish)
     elif point == "renamed":
-        lake.Writing.change = dying(lake.Writing.change)
+        lake.LakeWriter.change = dying(lake.LakeWriter.change)
         calls = -1  # the store is told before, and two batches come after
     elif point == "published":
         told = dying(told)

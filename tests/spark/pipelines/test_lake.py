@@ -13,12 +13,12 @@ import pytest
 
 from penstock.brokers.positions import number_of, position_text
 from penstock.errors import PenstockError, Refused
-from penstock.spark.pipelines.compact import compact
-from penstock.spark.pipelines.export import take
-from penstock.spark.pipelines.lake import Lake
-from penstock.spark.pipelines.manifest import read_manifest
-from penstock.spark.pipelines.raw import read_raw
-from penstock.spark.pipelines.write_files import cause_of
+from penstock.spark.pipelines.lake.compact import compact
+from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.lake import Lake
+from penstock.spark.pipelines.lake.manifest import read_manifest
+from penstock.spark.pipelines.lake.raw_tables import read_raw
+from penstock.spark.pipelines.lake.write_parquet import cause_of
 from tests.spark.pipelines.history import NOON, a_frame, an_attempt, at, attempts
 
 
@@ -190,7 +190,7 @@ def test_killed_at_any_step_the_lake_is_whole_and_the_next_one_goes_on(
         patch.setattr(Path, "replace", killing(Path.replace))
         patch.setattr(Path, "unlink", killing(Path.unlink))
         # The end of a process runs no finally: what is staged stays.
-        patch.setattr("penstock.spark.pipelines.lake.shutil.rmtree", lambda *a, **k: None)
+        patch.setattr("penstock.spark.pipelines.lake.lake.shutil.rmtree", lambda *a, **k: None)
         try:
             if change == "take":
                 taken(lake, some(shared_spark, 5, 6))

@@ -14,7 +14,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.cli.root import root
 from penstock.job import failed, succeeded
-from penstock.spark.pipelines.lake import Lake
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import begun, claim, some_jobs
 

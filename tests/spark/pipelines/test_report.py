@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.pipelines.clean import DAY, HOUR, MINUTE
-from penstock.spark.pipelines.formatting import (
+from penstock.spark.pipelines.datasets.clean_attempts import DAY, HOUR, MINUTE
+from penstock.spark.pipelines.datasets.open_jobs import open_jobs
+from penstock.spark.pipelines.report.formatting import (
     brief,
     count_text,
     seconds_text,
@@ -18,11 +19,10 @@ from penstock.spark.pipelines.formatting import (
     stretch_text,
     ticks,
 )
-from penstock.spark.pipelines.open_jobs import open_jobs
-from penstock.spark.pipelines.page import page
-from penstock.spark.pipelines.plot import bars, lines
-from penstock.spark.pipelines.report_data import MOST, Answers, Frames, answer, stretch_for
-from penstock.spark.pipelines.sections import sections
+from penstock.spark.pipelines.report.page import page
+from penstock.spark.pipelines.report.queries import MOST, Answers, Frames, answer, stretch_for
+from penstock.spark.pipelines.report.sections import sections
+from penstock.spark.pipelines.report.svg_plots import bars, lines
 from tests.spark.pipelines.history import (
     NOON,
     a_frame,

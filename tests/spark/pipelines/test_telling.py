@@ -15,11 +15,11 @@ from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import succeeded
-from penstock.spark.pipelines.lake import Lake
-from penstock.spark.pipelines.lake_marks import tell
-from penstock.spark.pipelines.manifest import LakeGap, LakeTable
-from penstock.spark.pipelines.page import heading
-from penstock.spark.pipelines.report_data import Answers
+from penstock.spark.pipelines.lake.lake import Lake
+from penstock.spark.pipelines.lake.manifest import LakeGap, LakeTable
+from penstock.spark.pipelines.lake.marks import tell
+from penstock.spark.pipelines.report.page import heading
+from penstock.spark.pipelines.report.queries import Answers
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import begun, claim, some_jobs
 

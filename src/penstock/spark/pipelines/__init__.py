@@ -1,7 +1,7 @@
-"""The pipeline: history goes to the lake, and reports and replays are made of it.
+"""The pipeline: exports history to the lake, and makes reports and replays from it.
 
-    store --export--> lake (raw) --clean--> one row per attempt, job, flow --reports--> page
+    store --lake/export.py--> lake --datasets/--> report/
+                                   --replay.py--> store
 
-One small file per dataset, each a plain function from frames to a frame. Importing this imports no
-Spark.
+Importing this imports no Spark.
 """

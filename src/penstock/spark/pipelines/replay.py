@@ -20,7 +20,7 @@ from penstock.enqueue.ids import derived_id
 from penstock.enqueue.secrets import HIDDEN
 from penstock.errors import Refused
 from penstock.job import Job
-from penstock.spark.pipelines.clean import clean
+from penstock.spark.pipelines.datasets.clean_attempts import clean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import Refused
-from penstock.spark.sink.values import Faults
+from penstock.spark.sink.json_values import Faults
 from penstock.spark.untyped_arrow import arrow
 
 REASON = "penstock_error"

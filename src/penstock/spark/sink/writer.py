@@ -26,11 +26,11 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.enqueue.ids import Ids
 from penstock.errors import PenstockError, Refused
-from penstock.spark.sink.columns import lay_out, tasks_of
-from penstock.spark.sink.make_jobs import MadeJobs, Maker
+from penstock.spark.session_store import named_store
+from penstock.spark.sink.column_roles import lay_out, tasks_of
 from penstock.spark.sink.options import SinkOptions, parse_options
 from penstock.spark.sink.rejects import Rejects, anchored, forget, show, sweep
-from penstock.spark.store_choice import named_store
+from penstock.spark.sink.rows_to_jobs import MadeJobs, Maker
 
 _STAGED_AT_ONCE = 4 * 1024 * 1024  # bytes of rows: a call costs what so many take
 _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import penstock.spark
 from penstock.errors import PenstockError
-from penstock.spark.fleet import Fleet
+from penstock.spark.fleet.driver import Fleet
 from penstock.worker import Worker
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from pyspark.sql.functions import col, count, expr, get_json_object, lit, when
 from pyspark.sql.functions import sum as total
 
 from penstock.job import ENDED
-from penstock.spark.pipelines.raw import read_raw
+from penstock.spark.pipelines.lake.raw_tables import read_raw
 from penstock.tools.demo.spark.tasks import COMES_TO, price
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.spark.pipelines.lake import Lake
+    from penstock.spark.pipelines.lake.lake import Lake
 
 
 class FrameProof(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from penstock.tools.demo.spark import tasks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.fleet import Fleet
+    from penstock.spark.fleet.driver import Fleet
     from penstock.tools.demo.spark.demo_processes import InThread
     from penstock.tools.demo.spark.proof import FrameProof
 
@@ -126,7 +126,7 @@ class SparkStory:
         return frame
 
     def start_workers(self, spark: SparkSession) -> Fleet:
-        from penstock.spark.fleet import Fleet
+        from penstock.spark.fleet.driver import Fleet
         from penstock.tools.demo.spark.demo_processes import SLOTS, InThread
 
         narrator = self.narrator
@@ -201,9 +201,9 @@ class SparkStory:
         self.stop()
 
     def export(self, spark: SparkSession) -> None:
-        from penstock.spark.pipelines.build import build
-        from penstock.spark.pipelines.export import export
-        from penstock.spark.pipelines.lake import Lake
+        from penstock.spark.pipelines.datasets.build import build
+        from penstock.spark.pipelines.lake.export import export
+        from penstock.spark.pipelines.lake.lake import Lake
 
         narrator = self.narrator
         narrator.step("The history goes to a lake: Parquet files, every row once.")
@@ -222,11 +222,11 @@ class SparkStory:
         )
 
     def report(self, spark: SparkSession) -> None:
-        from penstock.spark.pipelines.formatting import count_text, seconds_text
-        from penstock.spark.pipelines.lake import Lake
-        from penstock.spark.pipelines.page import page
-        from penstock.spark.pipelines.report_data import answer
-        from penstock.spark.pipelines.report_source import lake_frames
+        from penstock.spark.pipelines.lake.lake import Lake
+        from penstock.spark.pipelines.report.formatting import count_text, seconds_text
+        from penstock.spark.pipelines.report.page import page
+        from penstock.spark.pipelines.report.queries import answer
+        from penstock.spark.pipelines.report.store_or_lake import lake_frames
 
         narrator = self.narrator
         narrator.step("The report: one page with plots, and these figures among others.")
@@ -253,7 +253,7 @@ class SparkStory:
         narrator.tell(str(self.page), "green")
 
     def prove(self, spark: SparkSession, frame: DataFrame) -> FrameProof:
-        from penstock.spark.pipelines.lake import Lake
+        from penstock.spark.pipelines.lake.lake import Lake
         from penstock.tools.demo.spark.proof import prove
 
         narrator = self.narrator

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.spark.pipelines.manifest import LakeFile
-from penstock.spark.tables import TABLES, TIMES
+from penstock.spark.pipelines.lake.manifest import LakeFile
+from penstock.spark.source.tables import TABLES, TIMES
 from penstock.spark.untyped_arrow import arrow, compute
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _REPEATED = (
 
 def copy(spark: SparkSession, broker: Broker, stretch: Slice, place: Path) -> list[LakeFile]:
     """Write a stretch of the store's history below this place, a slice on each core."""
-    from penstock.spark.readers import TableReader  # which needs a newer Spark than the rest
+    from penstock.spark.source.readers import TableReader  # which needs a newer Spark than the rest
 
     table = stretch.selection.table
     types: Any = import_module("pyspark.sql.types")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import NamedTuple
 
-from penstock.spark.pipelines.formatting import moment_text, seconds_text, ticks
+from penstock.spark.pipelines.report.formatting import moment_text, seconds_text, ticks
 
 WIDTH, HEIGHT = 960, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 10, 26

@@ -11,7 +11,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.functions import max as maximum
 from pyspark.sql.functions import sum as total
 
-from penstock.spark.pipelines.clean import bucket
+from penstock.spark.pipelines.datasets.clean_attempts import bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

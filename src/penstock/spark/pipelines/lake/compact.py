@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import col
 
 from penstock.errors import PenstockError
-from penstock.spark.pipelines.raw import RAW, read_raw
-from penstock.spark.pipelines.write_files import stage
+from penstock.spark.pipelines.lake.raw_tables import RAW, read_raw
+from penstock.spark.pipelines.lake.write_parquet import stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.pipelines.lake import Writing
-    from penstock.spark.pipelines.manifest import LakeFile
+    from penstock.spark.pipelines.lake.lake import LakeWriter
+    from penstock.spark.pipelines.lake.manifest import LakeFile
 
 LARGE = 128 * 1024 * 1024
 
 
 def compact(
     spark: SparkSession,
-    writing: Writing,
+    writing: LakeWriter,
     told: Callable[[str, str, int, int], None],
     large: int = LARGE,
 ) -> int:
@@ -41,7 +41,7 @@ def compact(
     return fewer
 
 
-def _small(writing: Writing, table: str, day: str, large: int) -> list[list[LakeFile]]:
+def _small(writing: LakeWriter, table: str, day: str, large: int) -> list[list[LakeFile]]:
     by_shard: dict[str, list[LakeFile]] = {}
     for file in writing.manifest().table(table).files:
         if file.day == day and file.bytes < large // 2:
@@ -51,7 +51,7 @@ def _small(writing: Writing, table: str, day: str, large: int) -> list[list[Lake
 
 def _join(
     spark: SparkSession,
-    writing: Writing,
+    writing: LakeWriter,
     table: str,
     small: list[LakeFile],
     large: int,

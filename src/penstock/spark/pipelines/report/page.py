@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from penstock.spark.pipelines.formatting import (
+from penstock.spark.pipelines.report.formatting import (
     brief,
     count_text,
     moment_text,
@@ -17,9 +17,9 @@ from penstock.spark.pipelines.formatting import (
     share_text,
     stretch_text,
 )
-from penstock.spark.pipelines.plot import COLOURS, bars, legend, lines
-from penstock.spark.pipelines.report_data import MOST, Answers, Row
-from penstock.spark.pipelines.sections import Column, Section, sections
+from penstock.spark.pipelines.report.queries import MOST, Answers, Row
+from penstock.spark.pipelines.report.sections import Column, Section, sections
+from penstock.spark.pipelines.report.svg_plots import COLOURS, bars, legend, lines
 
 _STYLE = Path(__file__).with_name("page.css")
 _AT_FIRST = 12  # rows of a table; the others are a click away

@@ -22,7 +22,7 @@ from pyspark.sql.functions import max as maximum
 from pyspark.sql.functions import min as minimum
 from pyspark.sql.functions import sum as total
 
-from penstock.spark.pipelines.clean import ENDED
+from penstock.spark.pipelines.datasets.clean_attempts import ENDED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
-from penstock.spark.pipelines.lake import staged_files
+from penstock.spark.pipelines.lake.lake import staged_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.broker.position import Position
-    from penstock.spark.pipelines.manifest import LakeFile
+    from penstock.spark.pipelines.lake.manifest import LakeFile
 
 _RAISED = re.compile(r"[\w.]*(Error|Exception)\b")
 _SETTINGS = {

@@ -28,7 +28,7 @@ from pyspark.sql.functions import max as maximum
 from pyspark.sql.functions import min as minimum
 from pyspark.sql.functions import sum as total
 
-from penstock.spark.pipelines.clean import DAY, HOUR
+from penstock.spark.pipelines.datasets.clean_attempts import DAY, HOUR
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,7 +20,7 @@ from penstock.app.version import release
 from penstock.broker.views import LEASE_SECONDS
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
-from penstock.spark.slot_channel import Address, SlotChannel
+from penstock.spark.fleet.driver_channel import Address, SlotChannel
 from penstock.worker.supervisor import Supervisor
 
 _REPORT_SECONDS = 1.0

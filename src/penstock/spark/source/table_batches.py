@@ -16,7 +16,7 @@ import msgspec
 from penstock.broker.gauge import Gauge
 from penstock.enqueue.secrets import redact
 from penstock.flows.flow import Member
-from penstock.spark.tables import SCHEMA_VERSION, STORED
+from penstock.spark.source.tables import SCHEMA_VERSION, STORED
 
 _PLAIN = '{"args":'
 # Anything that a body says beside its arguments; inside of them, it only costs a closer look.

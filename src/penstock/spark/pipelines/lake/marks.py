@@ -12,14 +12,16 @@ import msgspec
 
 from penstock.broker.lake_mark import HOLD_SECONDS, Gap, Mark
 from penstock.broker.position import BEGINNING, Position
-from penstock.spark.pipelines.manifest import LakeGap
+from penstock.spark.pipelines.lake.manifest import LakeGap
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
-    from penstock.spark.pipelines.lake import Writing
+    from penstock.spark.pipelines.lake.lake import LakeWriter
 
 
-def tell(broker: Broker, writing: Writing, store: str, hold: float | None = None) -> list[LakeGap]:
+def tell(
+    broker: Broker, writing: LakeWriter, store: str, hold: float | None = None
+) -> list[LakeGap]:
     """Tell the store where the lake stands; returns what the lake learnt that it misses."""
     manifest = writing.manifest()
     known = {mark.lake: mark for mark in broker.records(Mark)}.get(manifest.id)

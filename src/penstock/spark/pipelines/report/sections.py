@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.spark.pipelines.formatting import (
+from penstock.spark.pipelines.report.formatting import (
     NONE,
     count_text,
     moment_text,
     seconds_text,
     share_text,
 )
-from penstock.spark.pipelines.report_data import Answers, Row
+from penstock.spark.pipelines.report.queries import Answers, Row
 
 
 class Column(msgspec.Struct, frozen=True):

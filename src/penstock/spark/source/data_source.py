@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 from penstock.app.settings import mask
 from penstock.brokers import open_broker
 from penstock.errors import Refused
-from penstock.spark.store_choice import named_store
-from penstock.spark.tables import TABLES, table_named
+from penstock.spark.session_store import named_store
+from penstock.spark.source.tables import TABLES, table_named
 
 COUNTS = (
     "queue string, task string, ready bigint, scheduled bigint, waiting bigint, paused bigint,"
@@ -71,7 +71,7 @@ class PenstockSource(DataSource):
 
 def _readers() -> Any:
     try:
-        from penstock.spark import readers
+        from penstock.spark.source import readers
     except ImportError as error:
         raise Refused(
             f"reading tables needs pyspark 4.2 or newer, this is {pyspark.__version__}:"

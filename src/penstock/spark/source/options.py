@@ -17,7 +17,7 @@ import msgspec
 from penstock.broker.checks import check_name
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.spark.tables import TIMES, columns_of
+from penstock.spark.source.tables import TIMES, columns_of
 
 NARROWING = ("queue", "task", "state", "since", "until")
 _NAMED = ("queue", "task", "state")

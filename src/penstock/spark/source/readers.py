@@ -34,10 +34,10 @@ from penstock.broker.slice import HISTORY, Selection, Slice
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.flows.flow import member_of
-from penstock.spark.load_options import NARROWING, narrowed_by
-from penstock.spark.store_choice import named_store
-from penstock.spark.store_rows import Shape
-from penstock.spark.tables import columns_of, streamed, table_named
+from penstock.spark.session_store import named_store
+from penstock.spark.source.options import NARROWING, narrowed_by
+from penstock.spark.source.table_batches import Shape
+from penstock.spark.source.tables import columns_of, streamed, table_named
 
 SLICES = 8
 ROWS_PER_TRIGGER = 1_000_000

@@ -17,19 +17,19 @@ from penstock.broker.position import BEGINNING, Position
 from penstock.broker.slice import Selection, Slice
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError
-from penstock.spark.pipelines.copy_slices import copy
-from penstock.spark.pipelines.lake_marks import tell
-from penstock.spark.pipelines.raw import RAW, RawTable, day_of
-from penstock.spark.pipelines.write_files import cause_of, stage
-from penstock.spark.store_choice import store_of
-from penstock.spark.tables import columns_of
+from penstock.spark.pipelines.lake.export_slices import copy
+from penstock.spark.pipelines.lake.marks import tell
+from penstock.spark.pipelines.lake.raw_tables import RAW, RawTable, day_of
+from penstock.spark.pipelines.lake.write_parquet import cause_of, stage
+from penstock.spark.session_store import store_of
+from penstock.spark.source.tables import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock.broker.protocol import Broker
-    from penstock.spark.pipelines.lake import Writing
-    from penstock.spark.pipelines.manifest import LakeGap
+    from penstock.spark.pipelines.lake.lake import LakeWriter
+    from penstock.spark.pipelines.lake.manifest import LakeGap
 
 Told = Callable[[str, int], None]
 ROWS_AT_ONCE = 1_000_000  # what is killed does no more than these again
@@ -44,7 +44,7 @@ class Exported(msgspec.Struct, kw_only=True):
 
 def export(
     spark: SparkSession,
-    writing: Writing,
+    writing: LakeWriter,
     told: Told,
     rows_at_once: int = ROWS_AT_ONCE,
     *,
@@ -101,7 +101,7 @@ def _stretches(
         after = last
 
 
-def _take(spark: SparkSession, broker: Broker, writing: Writing, stretch: Slice) -> int:
+def _take(spark: SparkSession, broker: Broker, writing: LakeWriter, stretch: Slice) -> int:
     """Take a stretch of the store. No stream: what its checkpoint would keep is in the manifest."""
     table = stretch.selection.table
     try:
@@ -118,7 +118,7 @@ def _take(spark: SparkSession, broker: Broker, writing: Writing, stretch: Slice)
         ) from None
 
 
-def take(frame: DataFrame, writing: Writing, table: str) -> int:
+def take(frame: DataFrame, writing: LakeWriter, table: str) -> int:
     """Add those rows of a frame that the lake has not yet; returns how many.
 
     A frame must hold everything of a shard between the table's mark and its own last row.

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.functions import col
 
-from penstock.spark.pipelines.clean import MINUTE, clean
-from penstock.spark.pipelines.depth import depth
-from penstock.spark.pipelines.failures import failures
-from penstock.spark.pipelines.raw import read_raw, utc_day
-from penstock.spark.pipelines.throughput import by_tag, load
-from penstock.spark.pipelines.write_files import spark_path, stage
+from penstock.spark.pipelines.datasets.clean_attempts import MINUTE, clean
+from penstock.spark.pipelines.datasets.failures import failures
+from penstock.spark.pipelines.datasets.queue_depth import depth
+from penstock.spark.pipelines.datasets.throughput import by_tag, load
+from penstock.spark.pipelines.lake.raw_tables import read_raw, utc_day
+from penstock.spark.pipelines.lake.write_parquet import spark_path, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.pipelines.lake import Lake, Writing
-    from penstock.spark.pipelines.manifest import Manifest
+    from penstock.spark.pipelines.lake.lake import Lake, LakeWriter
+    from penstock.spark.pipelines.lake.manifest import Manifest
 
 
 class Dataset(NamedTuple):
@@ -61,7 +61,7 @@ DATASETS = {
 
 
 def build(
-    spark: SparkSession, writing: Writing, told: Callable[[str, int], None]
+    spark: SparkSession, writing: LakeWriter, told: Callable[[str, int], None]
 ) -> dict[str, int]:
     """Bring every dataset up to date; the days that were made anew, by dataset.
 

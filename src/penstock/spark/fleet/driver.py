@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Refused
-from penstock.spark.slot_channel import Report, Switchboard
-from penstock.spark.slot_worker import SlotConfig, SlotEnd, work_slot
+from penstock.spark.fleet.driver_channel import Report, Switchboard
+from penstock.spark.fleet.slot_worker import SlotConfig, SlotEnd, work_slot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

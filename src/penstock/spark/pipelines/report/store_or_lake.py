@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.slice import Selection
-from penstock.spark.pipelines.open_jobs import kept_open_jobs, open_now
-from penstock.spark.pipelines.raw import RAW, read_raw
-from penstock.spark.pipelines.report_data import Frames
+from penstock.spark.pipelines.datasets.open_jobs import kept_open_jobs, open_now
+from penstock.spark.pipelines.lake.raw_tables import RAW, read_raw
+from penstock.spark.pipelines.report.queries import Frames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.broker.protocol import Broker
-    from penstock.spark.pipelines.lake import Lake
-    from penstock.spark.pipelines.manifest import Manifest
+    from penstock.spark.pipelines.lake.lake import Lake
+    from penstock.spark.pipelines.lake.manifest import Manifest
 
 SMALL = 1_000_000
 _ATTEMPTS = Selection(table="attempts")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import col, count_if, greatest, lit, timestamp_micros, unix_micros, when
 from pyspark.sql.functions import min as minimum
 
-from penstock.spark.pipelines.clean import ENDED
-from penstock.spark.pipelines.raw import utc_day
-from penstock.spark.pipelines.write_files import spark_path, stage
-from penstock.spark.tables import columns_of
+from penstock.spark.pipelines.datasets.clean_attempts import ENDED
+from penstock.spark.pipelines.lake.raw_tables import utc_day
+from penstock.spark.pipelines.lake.write_parquet import spark_path, stage
+from penstock.spark.source.tables import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.pipelines.lake import Lake, Writing
+    from penstock.spark.pipelines.lake.lake import Lake, LakeWriter
 
 TABLE = "open_jobs"
 _NEEDED = ("queue", "state", "enqueued_at", "run_at")
@@ -58,7 +58,7 @@ def open_now(spark: SparkSession) -> DataFrame:
     return open_jobs(reader.option("state", "ready,waiting,running").load(), time.time())
 
 
-def keep_open_jobs(spark: SparkSession, writing: Writing) -> None:
+def keep_open_jobs(spark: SparkSession, writing: LakeWriter) -> None:
     """Have the lake know the open jobs as they are now, in place of what it knew."""
     before = writing.manifest().table(TABLE).files
     found = open_now(spark).withColumn("day", utc_day(col("at"))).coalesce(1)

@@ -29,7 +29,7 @@ from pyspark.sql.functions import (
 from pyspark.sql.functions import max as maximum
 from pyspark.sql.functions import sum as total
 
-from penstock.spark.pipelines.clean import ENDED, bucket
+from penstock.spark.pipelines.datasets.clean_attempts import ENDED, bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

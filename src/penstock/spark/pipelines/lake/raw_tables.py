@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.functions import col, date_add, floor, lit, unix_micros
 
-from penstock.spark.pipelines.lake import Lake
-from penstock.spark.pipelines.write_files import spark_path
-from penstock.spark.tables import TABLES, TIMES
+from penstock.spark.pipelines.lake.lake import Lake
+from penstock.spark.pipelines.lake.write_parquet import spark_path
+from penstock.spark.source.tables import TABLES, TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

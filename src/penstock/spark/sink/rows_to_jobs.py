@@ -21,10 +21,10 @@ from penstock.enqueue.secrets import redact
 from penstock.errors import Refused
 from penstock.job import Job, Lane, Parcel, cut
 from penstock.spark.row_ids import row_id
-from penstock.spark.sink.columns import Layout, task_of
+from penstock.spark.session_store import named_app
+from penstock.spark.sink.column_roles import Layout, task_of
+from penstock.spark.sink.json_values import Faults, seconds_of, values_of
 from penstock.spark.sink.options import ALONE, SinkOptions
-from penstock.spark.sink.values import Faults, seconds_of, values_of
-from penstock.spark.store_choice import named_app
 from penstock.task.options import check_name, check_priority, check_tags, check_task, check_text
 from penstock.task.task import Task
 

@@ -28,7 +28,7 @@ import msgspec
 from penstock.app.private_files import open_regular
 from penstock.broker.position import BEGINNING, Position
 from penstock.errors import Refused
-from penstock.spark.pipelines.manifest import (
+from penstock.spark.pipelines.lake.manifest import (
     LakeFile,
     LakeTable,
     Manifest,
@@ -90,7 +90,7 @@ class Lake:
         return found
 
     @contextmanager
-    def writing(self) -> Generator[Writing]:
+    def writing(self) -> Generator[LakeWriter]:
         """The right to change the lake, which one process has at a time; makes it if need be."""
         read_manifest(self.folder)  # refuses a file, and a lake that it cannot read
         try:
@@ -114,7 +114,7 @@ class Lake:
             if not before.id:
                 named = msgspec.structs.replace(before, id=str(uuid.uuid4()))
                 write_manifest(self.folder, named)
-            change = Writing(self)
+            change = LakeWriter(self)
             change.sweep()
             yield change
         except OSError as error:
@@ -142,7 +142,7 @@ class Lake:
                 )
 
 
-class Writing:
+class LakeWriter:
     """What the one process that writes can do; every change is all or nothing."""
 
     def __init__(self, lake: Lake) -> None:
