@@ -113,6 +113,15 @@ def test_every_page_has_its_place_in_the_menu() -> None:
     assert listed == {str(page.relative_to(DOCS)) for page in PAGES}
 
 
+def test_every_decision_has_a_line_in_the_index() -> None:
+    folder = DOCS / "decisions"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+
+    listed = re.findall(r"^\| \d{4} \| .*\((\d{4}-[\w-]+\.md)\)", index, re.MULTILINE)
+
+    assert listed == sorted(page.name for page in folder.glob("0*.md"))
+
+
 # Code
 
 
