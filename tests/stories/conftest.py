@@ -26,6 +26,7 @@ from penstock.broker.position import BEGINNING
 from penstock.broker.views import Event
 from penstock.enqueue.handle import Handle
 from penstock.job import State
+from penstock.testing.checker import check_store
 from penstock.testing.postgres import Server
 
 T = TypeVar("T")
@@ -198,7 +199,11 @@ class Story:
                     os.kill(pid, signal.SIGCONT)
                     os.kill(pid, signal.SIGKILL)
             fleet.process.wait()
-        self.app.close()
+        try:
+            verdict = check_store(self.broker, tolerance=0.05)
+        finally:
+            self.app.close()
+        assert verdict.ok, verdict
 
 
 def alive(pid: int) -> bool:

@@ -32,6 +32,7 @@ from penstock.cli import (
     signals,
     spark_worker,
     top,
+    verify,
     worker,
 )
 from penstock.cli.options import TAKES_WORDS
@@ -147,6 +148,7 @@ _add(LOOK, schedules.schedules)
 _add(LOOK, flows.flow)
 _add(STORE, migrate_and_doctor.migrate)
 _add(STORE, migrate_and_doctor.doctor)
+_add(STORE, verify.verify)
 _add(SPARK, spark_worker.spark_worker)
 _add(SPARK, pipeline.pipeline)
 _add(SEE, bench_and_demo.bench)
