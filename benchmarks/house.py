@@ -2,14 +2,16 @@
 
 Counts entries of the tree, verbs of the broker protocol, classes in each broker's inheritance
 chain, SQL files, public class names that stand twice, lines; and traces one job from `enqueue` to
-its history row, counting the functions of Penstock that it passes. `--postgres URL` traces that
-store too. The numbers are a mirror, not an aim.
+its history row, counting the functions of Penstock that it passes and, of those, the steps.
+`--postgres URL` traces that store too; `--write` puts the steps on SQLite into
+docs/architecture.md. The numbers are a mirror, not an aim.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import importlib
 import inspect
 import json
@@ -17,8 +19,9 @@ import pkgutil
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -27,6 +30,9 @@ from penstock.broker.values import Wanted
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "penstock"
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- steps: begin -->", "<!-- steps: end -->"
+ENQUEUE, STORE = "enqueue, until the broker", "enqueue, in the broker"
 SURFACES = {"cli", "integrations", "spark", "testing", "tools", "web"}
 
 
@@ -89,10 +95,16 @@ def lines(suffix: str) -> int:
 
 
 class Trace:
-    """The distinct functions of Penstock that are called while it is on, in every thread."""
+    """The functions of Penstock that one job passes, in every thread, by stretch of its way.
+
+    A *step* is a function that calls another one of Penstock. What calls none (`tick_of`, an
+    accessor) is a leaf: a reader of the way need not know it.
+    """
 
     def __init__(self) -> None:
-        self.seen: dict[str, None] = {}
+        self.stretches: dict[str, dict[str, int]] = {}  # of each function the depth below its verb
+        self.callers: set[str] = set()
+        self.stretch = ""
 
     def __enter__(self) -> Self:
         threading.setprofile(self._look)
@@ -105,41 +117,125 @@ class Trace:
 
     def _look(self, frame: FrameType, event: str, argument: Any) -> None:
         del argument
-        code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(str(SOURCE)):
+        name = _name_of(frame)
+        if event != "call" or name is None:
             return
-        if code.co_name.startswith("<"):  # comprehensions and generator expressions
-            return
-        module = str(Path(code.co_filename).relative_to(SOURCE)).removesuffix(".py")
-        self.seen[f"{module.replace('/', '.')}:{code.co_qualname}"] = None
+        above = list(_penstock_callers(frame))
+        stretch = self.stretch
+        if stretch == ENQUEUE and any(each.startswith("brokers/") for each in (name, *above)):
+            stretch = STORE
+        if above:
+            self.callers.add(above[0])
+        if not any(name in functions for functions in self.stretches.values()):
+            self.stretches.setdefault(stretch, {})[name] = len(above)
+
+    @property
+    def functions(self) -> list[str]:
+        return [name for functions in self.stretches.values() for name in functions]
+
+    @property
+    def steps(self) -> dict[str, dict[str, int]]:
+        """Of each stretch, the steps that were first met there, each with its depth."""
+        return {
+            stretch: {name: depth for name, depth in functions.items() if name in self.callers}
+            for stretch, functions in self.stretches.items()
+        }
+
+    def numbers(self) -> dict[str, int]:
+        steps = {stretch: len(names) for stretch, names in self.steps.items()}
+        return {"functions": len(self.functions), "steps": sum(steps.values()), **steps}
+
+    def listed(self) -> list[str]:
+        """The steps of each stretch, in the order of a job's way, indented by who calls whom."""
+        lines: list[str] = []
+        for stretch, steps in self.steps.items():
+            lines += ["", f"{stretch}: {len(steps)} steps"]
+            least = min(steps.values(), default=0)
+            for name, depth in steps.items():
+                module, _, function = name.partition(":")
+                lines.append(f"{'  ' * (depth - least + 1)}{function:<40} {module}.py")
+        return lines[1:]
 
 
-def functions_of_one_job(url: str) -> list[str]:
-    """What one job passes from `enqueue` to its history row, on a store that is warm already."""
+def _name_of(frame: FrameType) -> str | None:
+    """`module:function`; None for what is not Penstock's, and for lambdas and comprehensions."""
+    code = frame.f_code
+    if not code.co_filename.startswith(str(SOURCE)) or code.co_name.startswith("<"):
+        return None
+    module = str(Path(code.co_filename).relative_to(SOURCE)).removesuffix(".py")
+    return f"{module}:{code.co_qualname}"
+
+
+def _penstock_callers(frame: FrameType) -> Iterator[str]:
+    """Who called it, nearest first; what lies between two functions of Penstock is left out."""
+    caller = frame.f_back
+    while caller is not None:
+        name = _name_of(caller)
+        if name is not None:
+            yield name
+        caller = caller.f_back
+
+
+class SteppedClock:
+    """Goes on only when told to, so that every run of the trace takes the same branches."""
+
+    def __init__(self) -> None:
+        self.time = time.time()
+
+    def now(self) -> float:
+        return self.time
+
+    monotonic = now
+
+
+def trace_one_job(url: str, clock: SteppedClock | None = None) -> Trace:
+    """The way of one job from `enqueue` to its history row, on a store that is warm already."""
     from penstock import App
     from penstock.broker.views import WorkerRow
     from penstock.run.attempt import run
 
-    app = App(url)
+    app = App(url, name="house", clock=clock)
 
     @app.task(name="house:nothing")
     def nothing(number: int) -> int:
         return number
 
-    worker = WorkerRow(id="house", tasks={"house:nothing": 1})
+    worker = WorkerRow(id="house", tasks={"house:nothing": 1}, app="house")
 
-    def once() -> None:
+    def once(trace: Trace) -> None:
+        if clock is not None:
+            clock.time += 0.01
+        trace.stretch = ENQUEUE
         nothing.enqueue(1)
+        trace.stretch = "claim"
         [job] = app.broker.claim([Wanted(worker)]).jobs[0]
+        trace.stretch = "run"
         outcome = run(app, app.tasks["house:nothing"], job)
         assert outcome is not None
+        trace.stretch = "settle"
         assert app.broker.settle([(job, outcome)]) == [True]
 
-    once()
+    once(Trace())
+    once(Trace())
     with Trace() as trace:
-        once()
+        once(trace)
     app.close()
-    return list(trace.seen)
+    return trace
+
+
+def trace_sqlite() -> Trace:
+    with tempfile.TemporaryDirectory() as folder:
+        return trace_one_job(f"sqlite:///{folder}/house.db", SteppedClock())
+
+
+def page_with(trace: Trace) -> str:
+    """The architecture page, with the steps of this trace in the place of those before."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    steps = "\n".join(trace.listed())
+    total = trace.numbers()
+    summary = f"{total['steps']} steps, {total['functions']} functions with the leaves:"
+    return f"{before}{BEGIN}\n{summary}\n\n```text\n{steps}\n```\n\n{END}{after}"
 
 
 def main() -> None:
@@ -147,32 +243,44 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--list", action="store_true", help="print the functions of the trace")
     parser.add_argument("--postgres", metavar="URL")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        traces = {"sqlite": functions_of_one_job(f"sqlite:///{folder}/house.db")}
-    if asked.postgres:
-        traces["postgres"] = functions_of_one_job(asked.postgres)
-    numbers: dict[str, Callable[[], Any]] = {
+    parser.add_argument(
+        "--write", action="store_true", help="rewrite the list of steps in the page"
+    )
+    parser.add_argument("--check", action="store_true", help="fail if that list is not the traced")
+    options = parser.parse_args()
+    traces = {"sqlite": trace_sqlite()}
+    page = page_with(traces["sqlite"])
+    if options.write:
+        PAGE.write_text(page, encoding="utf-8")
+        return
+    if options.check:
+        old = PAGE.read_text(encoding="utf-8")
+        changes = difflib.unified_diff(old.splitlines(), page.splitlines(), "page", "trace", n=0)
+        sys.exit("\n".join(changes) or None)
+    if options.postgres:
+        traces["postgres"] = trace_one_job(options.postgres)
+    measures: dict[str, Callable[[], Any]] = {
         "entries at the root, beside the surfaces": entries,
         "verbs of the broker protocol": verbs,
         "classes in a broker's inheritance chain": chains,
         "SQL files": lambda: len(list((ROOT / "src").rglob("*.sql"))),
         "public class names that stand twice": lambda: len(class_names_twice()),
-        "functions from enqueue to the history row": lambda: {
-            store: len(seen) for store, seen in traces.items()
-        },
         "lines of Python": lambda: lines(".py"),
         "lines of SQL": lambda: lines(".sql"),
     }
-    found = {name: count() for name, count in numbers.items()}
-    if asked.json:
-        print(json.dumps(found))
+    numbers = {name: count() for name, count in measures.items()}
+    for store, trace in traces.items():
+        numbers[f"enqueue to the history row, {store}"] = trace.numbers()
+    if options.json:
+        print(json.dumps(numbers))
         return
-    for name, number in found.items():
+    for name, number in numbers.items():
         print(f"{name:<44} {number}")
-    if asked.list:
-        for store, seen in traces.items():
-            print(f"\n{store}:", *seen, sep="\n  ")
+    if options.list:
+        for store, trace in traces.items():
+            print(f"\n{store}, steps", *trace.listed(), sep="\n")
+            leaves = [name for name in trace.functions if name not in trace.callers]
+            print(f"\n{store}, leaves", *leaves, sep="\n  ")
 
 
 if __name__ == "__main__":

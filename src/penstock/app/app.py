@@ -26,14 +26,14 @@ from penstock.broker.protocol import Broker
 from penstock.broker.values import Enqueued
 from penstock.brokers import open_broker
 from penstock.enqueue.caller_connection import join_async
-from penstock.enqueue.coalesce import Coalescer, Sending, ToStore
+from penstock.enqueue.coalesce import Coalescer, Sending, ToStore, has_unique_key
 from penstock.enqueue.codec import encode_value
 from penstock.enqueue.handle import Handle
 from penstock.enqueue.ids import Ids, parse_id
 from penstock.enqueue.provisional import guess_was_off, make_final
 from penstock.enqueue.tracing import switched_on, trace
 from penstock.errors import Refused
-from penstock.flows.compose import Jobs, Named, named_jobs, to_store, told_as
+from penstock.flows.compose import Jobs, named_jobs, resent_as, to_store
 from penstock.flows.flow import Flow, OnFailure
 from penstock.flows.named import FlowHandle, NamedFlow, find_flows
 from penstock.flows.signals import check_signal, with_deadlines
@@ -54,6 +54,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
+J = TypeVar("J", bound=Job[Any] | Parcel)
 F = TypeVar("F", bound=Callable[..., Any])
 
 # What a fork inherits must be neither used nor closed in the child: it stays referenced here.
@@ -237,12 +238,28 @@ class App(Registry):
         named = named_jobs(jobs)
         self.know_time()
         self.make_final(named, flow=flow is not None)
-        joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
-        stored = with_parent(stored)
-        if self.tracing is None:
-            return self._handles(listed, self._hand_over(named, joins, stored, connection))
-        with self.tracing.sending(stored) as sent:
-            return self._handles(listed, self._hand_over(named, joins, sent, connection))
+        stored_flow, jobs_to_store, listed = to_store(named, on_failure, flow and flow.carried)
+        with resent_as(named, stored_flow):
+            answer = self.store(jobs_to_store, self.connection_for(connection), stored_flow)
+        return self._handles(listed, answer)
+
+    def store(self, jobs: ToStore, connection: Any = None, flow: Flow | None = None) -> Enqueued:
+        """Store these jobs, all or none: their ids are final, and all that they need is there."""
+        alone = flow is not None or has_unique_key(jobs)
+        if (
+            connection is None
+            and not alone
+            and self.tracing is None
+            and CURRENT.get() is None
+            and not self.patience.endless
+        ):  # as most
+            return self._coalescer.enqueue(jobs)
+        with self.sending(with_parent(jobs)) as sent:
+            if connection is None:
+                refuse_inside_transaction("enqueue")
+                return self.ask(Sending(self._coalescer, self._send, sent, flow, alone=alone).send)
+            with self.patience.asked_once():
+                return self._send(sent, flow, connection=connection)
 
     def ask(self, question: Callable[[], T]) -> T:
         """What the store says to this, which may be said twice; for a job it is waited for."""
@@ -256,25 +273,8 @@ class App(Registry):
             return await self.patience.ask_async(question)
         return await question()
 
-    def _hand_over(
-        self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
-    ) -> Enqueued:
-        joined = self.connection_for(connection)
-        if joined is None:
-            refuse_inside_transaction("enqueue")
-            sending = Sending(self._coalescer, self._send, stored, joins)
-            with told_as(named, joins):
-                return self.ask(sending.send)
-        broker = self._broker or self._open()
-        if joins is not None:
-            stored = with_deadlines(stored, broker.clock.now())
-        with told_as(named, joins), self.patience.asked_once():
-            if joins is None:
-                return broker.enqueue(stored, connection=joined)
-            return broker.enqueue(stored, connection=joined, flow=joins)
-
-    def sending(self, jobs: Sequence[Job[Any]]) -> AbstractContextManager[Sequence[Job[Any]]]:
-        """Around what stores jobs without `enqueue`: a span, if such are made."""
+    def sending(self, jobs: Sequence[J]) -> AbstractContextManager[Sequence[J]]:
+        """Around what stores these jobs: a span, where the app is traced."""
         return nullcontext(jobs) if self.tracing is None else self.tracing.sending(jobs)
 
     async def enqueue_async(
@@ -289,37 +289,32 @@ class App(Registry):
         named = named_jobs(jobs)
         await self.know_time_async()
         self.make_final(named, flow=flow is not None)
-        joins, stored, listed = to_store(named, on_failure, flow and flow.carried)
-        stored = with_parent(stored)
-        if self.tracing is None:
-            return self._handles(
-                listed, await self._hand_over_async(named, joins, stored, connection)
-            )
-        with self.tracing.sending(stored) as sent:
-            return self._handles(
-                listed, await self._hand_over_async(named, joins, sent, connection)
-            )
+        stored_flow, jobs_to_store, listed = to_store(named, on_failure, flow and flow.carried)
+        with resent_as(named, stored_flow):
+            answer = await self._store_async(jobs_to_store, connection, stored_flow)
+        return self._handles(listed, answer)
 
-    async def _hand_over_async(
-        self, named: Named, joins: Flow | None, stored: ToStore, connection: Any
-    ) -> Enqueued:
-        import asyncio
+    async def _store_async(self, jobs: ToStore, connection: Any, flow: Flow | None) -> Enqueued:
+        with self.sending(with_parent(jobs)) as sent:
+            if connection is None:
+                refuse_inside_transaction("enqueue_async")
+                alone = flow is not None or has_unique_key(sent)
+                sending = Sending(self._coalescer, self._send, sent, flow, alone=alone)
+                return await self._ask_async(sending.send_async)
+            import asyncio
 
-        if connection is not None:
-            if joins is not None:
-                stored = with_deadlines(stored, self.clock.now())
             broker = self._broker or await asyncio.to_thread(lambda: self.broker)
-            with told_as(named, joins), self.patience.asked_once():
-                return await join_async(broker, connection, stored, joins)
-        refuse_inside_transaction("enqueue_async")
-        sending = Sending(self._coalescer, self._send, stored, joins)
-        with told_as(named, joins):
-            return await self._ask_async(sending.send_async)
+            with self.patience.asked_once():
+                timed = sent if flow is None else with_deadlines(sent, self.clock.now())
+                return await join_async(broker, connection, timed, flow)
 
-    def _send(self, jobs: ToStore, flow: Flow | None = None) -> Enqueued:
+    def _send(self, jobs: ToStore, flow: Flow | None = None, *, connection: Any = None) -> Enqueued:
+        # Telling the store of queues would wait for the caller's own transaction.
+        broker = self.broker if connection is None else self._broker or self._open()
         if flow is None:
-            return self.broker.enqueue(jobs)
-        return self.broker.enqueue(with_deadlines(jobs, self.clock.now()), flow=flow)
+            return broker.enqueue(jobs, connection=connection)
+        jobs = with_deadlines(jobs, broker.clock.now())
+        return broker.enqueue(jobs, connection=connection, flow=flow)
 
     def _handles(self, jobs: ToStore, answer: Enqueued) -> list[Handle[Any]]:
         standing = answer.standing

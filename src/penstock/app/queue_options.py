@@ -30,7 +30,7 @@ class DeclaredQueues:
 
     def __init__(self) -> None:
         self._known: dict[str, Options] = {}
-        self._ordered: frozenset[str] = frozenset()
+        self.ordered: frozenset[str] = frozenset()  # whose jobs must have a key
         self.undeclared = False  # the store was not told of all of them yet
 
     def register(
@@ -48,20 +48,12 @@ class DeclaredQueues:
         if registered != options:
             raise Refused(f"queue {name} is registered with {registered}, and now with {options}")
         if options.policy in {"wait", "skip"}:
-            self._ordered |= {name}
+            self.ordered |= {name}
         self.declare_anew()
 
     @property
     def relaxed(self) -> frozenset[str]:
         return frozenset(name for name, options in self._known.items() if options.relaxed)
-
-    def check_key(self, queue: str, key: str | None) -> None:
-        """Refuse a job of an ordered queue that is in none of its lines."""
-        if queue in self._ordered and not key:
-            raise Refused(
-                f"queue {queue} is ordered by key, and this job has none: "
-                'enqueue it with options(key="..."), or into another queue'
-            )
 
     def declare_anew(self) -> None:
         """The store, or another one, is to be told again."""

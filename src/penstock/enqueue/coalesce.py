@@ -85,7 +85,7 @@ class Coalescer:
     def enqueue(self, jobs: ToStore) -> Enqueued:
         """Store these jobs, all or none, together with whatever others are storing."""
         request = _Request(jobs)
-        self._pass(_Caller([request]))
+        self._send_in_turn(_Caller([request]))
         return request.outcome()
 
     async def enqueue_async(self, jobs: ToStore) -> Enqueued:
@@ -116,14 +116,15 @@ class Coalescer:
                     self._flusher = None
                     return
                 requests, self._awaited = self._awaited, []
-            self._pass(_Caller(requests))
+            self._send_in_turn(_Caller(requests))
             _tell(requests)
 
-    def _pass(self, caller: _Caller) -> None:
+    def _send_in_turn(self, caller: _Caller) -> None:
         """Return once the caller's requests were sent, by itself or by another.
 
         It may be interrupted anywhere (a task's time is up): the turn must never be lost.
         """
+        others: list[_Caller] = []
         try:
             with self._lock:
                 self._callers.append(caller)
@@ -134,31 +135,25 @@ class Coalescer:
                     caller.leads = self._sending = True
             if caller.turn is not None:
                 caller.turn.acquire()
-            if not caller.sent:
-                self._lead(caller)
+            if caller.sent:
+                return
+            with self._lock:
+                callers, self._callers = self._callers, []
+            others += [other for other in callers if other is not caller]
+            self._send_for([request for each in callers for request in each.requests])
+            while others:
+                others[-1].sent = True
+                _release(others.pop())
         except BaseException:
             with self._lock:
+                # The others send theirs again, which is safe because their ids are known.
+                self._callers[:0] = others
                 if caller in self._callers:
                     self._callers.remove(caller)
             raise
         finally:
             if caller.leads:
                 self._hand_on(caller)
-
-    def _lead(self, leader: _Caller) -> None:
-        with self._lock:
-            callers, self._callers = self._callers, []
-        others = [caller for caller in callers if caller is not leader]
-        try:
-            self._send_for([request for caller in callers for request in caller.requests])
-            while others:
-                others[-1].sent = True
-                _release(others.pop())
-        except BaseException:
-            # Interrupted: the others send theirs again, which is safe because their ids are known.
-            with self._lock:
-                self._callers[:0] = others
-            raise
 
     def _hand_on(self, leader: _Caller) -> None:
         with self._lock:
@@ -228,12 +223,14 @@ class Sending:
         send: Callable[[ToStore, Flow | None], Enqueued],
         jobs: ToStore,
         flow: Flow | None,
+        *,
+        alone: bool,
     ) -> None:
         self._coalescer = coalescer
         self._send = send
         self._jobs = jobs
         self._flow = flow
-        self._alone = flow is not None or may_wait(jobs)
+        self._alone = alone  # not together with the jobs of other callers
 
     def send(self) -> Enqueued:
         """Store them, once however often this is called."""
@@ -261,6 +258,9 @@ class Sending:
             raise
 
 
-def may_wait(jobs: ToStore) -> bool:
-    """A unique key may be held by a transaction that is still open: then nobody else waits too."""
+def has_unique_key(jobs: ToStore) -> bool:
+    """Whether storing them may have to wait for an open transaction that holds the same key.
+
+    Jobs of other callers are not sent together with these: they would have to wait as well.
+    """
     return any(isinstance(job, Job) and job.unique is not None for job in jobs)

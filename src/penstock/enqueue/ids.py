@@ -61,7 +61,8 @@ class Ids:
                 if len(self._runs) > 1000:  # forget old lanes, whichever
                     self._runs.clear()
                 tick = self._last = max(tick, self._last + 1)
-                run = (tick, _prefix(tick, bucket), 0, tick, bucket)
+                prefix = f"{time_text(tick)}-{_random_part(bucket)}"
+                run = (tick, prefix, 0, tick, bucket)
             self._runs[lane] = (run[0], run[1], run[2] + 1, tick, bucket)
             return f"{run[1]}{run[2]:03x}"
 
@@ -72,10 +73,10 @@ class Ids:
             # Jobs that travel alone go by their ids, whichever way each was made: the next of them
             # must not go on in a run of before this one.
             self._runs.pop(None, None)
-            return f"{_prefix(tick, bucket)}000"
+            return f"{time_text(tick)}-{_random_part(bucket)}000"
 
     def _tick(self) -> int:
-        tick = tick_of(self.clock.now())
+        tick = int(self.clock.now() * TICKS)
         if tick < self._last - _SET_BACK_TICKS:
             # Going on from the last id would make ids from the future, which stores refuse.
             self._last = tick
@@ -102,12 +103,13 @@ def time_text(tick: int) -> str:
     return f"{time[:8]}-{time[8:]}-7{fraction:03x}"
 
 
-def _prefix(tick: int, bucket: int | None) -> str:
+def _random_part(bucket: int | None) -> str:
+    """What stands between an id's time and its offset: the bucket, None is any, and noise."""
     noise = _random.getrandbits(50)
     if bucket is not None:
         noise = bucket << 40 | noise & 0xFFFFFFFFFF
     high, low = noise >> 36, noise & 0xFFFFFFFFF
-    return f"{time_text(tick)}-{0x8000 | high:04x}-{low:09x}"
+    return f"{0x8000 | high:04x}-{low:09x}"
 
 
 def bucket_of(job_id: str) -> int:

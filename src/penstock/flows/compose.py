@@ -351,10 +351,10 @@ def to_store(
 
 
 @contextmanager
-def told_as(named: Named, flow: Flow | None) -> Generator[None]:
-    """Of a flow whose answer was lost the jobs are told as they were named: they can be sent again.
+def resent_as(named: Named, flow: Flow | None) -> Generator[None]:
+    """Have an UnknownOutcome of a flow hold the jobs as the caller named them, to be sent again.
 
-    As they were stored they would lack what joins them.
+    The jobs as they are stored no longer know which others they need.
     """
     try:
         yield

@@ -13,7 +13,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -70,10 +70,10 @@ class CurrentJob:
     __slots__ = (
         "_app",
         "_notebook",
-        "_transaction",
         "body",
         "headers",
         "job",
+        "open_transaction",
         "span",
         "spawns",
         "started_at",
@@ -86,7 +86,7 @@ class CurrentJob:
     def __init__(self, app: App, job: Job[Any], started_at: float) -> None:
         self._app = app
         self._notebook: Notebook | None = None
-        self._transaction: Transaction | None = None
+        self.open_transaction: Transaction | None = None
         self.job = job
         self.body = job.body  # as it runs: with the outputs of other jobs in their places
         self.started_at = started_at
@@ -264,7 +264,7 @@ class CurrentJob:
             raise RuntimeError("transaction(): once per attempt; put both parts into one block")
         self.ask(self.notebook.hold)
         try:
-            transaction = self._transaction = self.ask(begins(self._app.broker).begin)
+            transaction = self.open_transaction = self.ask(begins(self._app.broker).begin)
         except BaseException:
             self.notebook.release()
             raise
@@ -277,13 +277,9 @@ class CurrentJob:
             self.roll_back()
             raise
 
-    @property
-    def open_transaction(self) -> Transaction | None:
-        return self._transaction
-
     def roll_back(self) -> None:
         """Undo what an open transaction wrote, and let go of the store."""
-        transaction, self._transaction = self._transaction, None
+        transaction, self.open_transaction = self.open_transaction, None
         if transaction is not None:
             self.notebook.release()
             transaction.rollback()
@@ -361,7 +357,7 @@ def gathered(currents: Iterable[CurrentJob]) -> Generator[None]:
         BATCH.reset(token)
 
 
-def with_parent(jobs: list[Job[Any] | Parcel]) -> list[Job[Any] | Parcel]:
+def with_parent(jobs: Sequence[Job[Any] | Parcel]) -> Sequence[Job[Any] | Parcel]:
     """What is enqueued here, tagged with the job that does so if that is in a detached job's tree.
 
     Parcels carry no tags, and are left as they are.

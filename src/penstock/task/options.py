@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -21,6 +22,7 @@ from penstock.broker.filter import argument_text
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Batch
 from penstock.enqueue.codec import JobOptions, add_options
+from penstock.enqueue.handle import Handle
 from penstock.enqueue.ids import Ids, bucket_by
 from penstock.enqueue.json_faults import fault_in
 from penstock.enqueue.provisional import Provisional
@@ -32,7 +34,6 @@ from penstock.job import Job, Lane, Unique, cut
 from penstock.task.retry import Repeat, Strategy
 
 if TYPE_CHECKING:
-    from penstock.enqueue.handle import Handle
     from penstock.task.task import Task
 
 P = ParamSpec("P")
@@ -80,21 +81,19 @@ class Prepared(Generic[P, R]):
             and not task.search
             and not task.at_most_once
         )
-        self._known_lane: Lane | None = None
-        self._neighbours: str | None = None
         self._bucket = bucket_by(chosen.unique and chosen.unique.key, chosen.key)
 
-    @property
+    @cached_property
     def _lane(self) -> Lane:
         # Not before it is needed: the app's name may be read from penstock.toml.
-        lane = self._known_lane
-        if lane is None:
-            task, chosen = self._task, self._chosen
-            own = (chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
-            lane = self._known_lane = Lane(*own, task.app_name)
-            # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
-            self._neighbours = repr(lane) if self._plain else None
-        return lane
+        task, chosen = self._task, self._chosen
+        own = (chosen.queue, task.name, task.version, chosen.priority, task.runs_on)
+        return Lane(*own, task.app_name)
+
+    @cached_property
+    def _run_of_ids(self) -> str | None:
+        # Jobs that cannot travel in a parcel must not leave gaps in the ids of those that can.
+        return repr(self._lane) if self._plain else None
 
     @property
     def chosen(self) -> Chosen:
@@ -200,18 +199,21 @@ class Prepared(Generic[P, R]):
         app = self._task.app
         connection = app.connection_for(self._chosen.connection)
         body, given = self._encode(args, kwargs)
-        alone = connection is not None
         app.know_time()
-        job = self._make(body, self._encoded_options(), alone=alone, given=given)
-        return app.enqueue([job], connection=connection)[0]
+        joined, final = connection is not None, given is None
+        job = self._make(body, self._encoded_options(), joined=joined, given=given, final=final)
+        if not final:  # it needs other jobs, which are stored with it
+            return app.enqueue([job], connection=connection)[0]
+        standing = app.store([job], connection).standing
+        return Handle(app, standing.get(job.id, job.id), stored=job.id not in standing)
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, without holding up the event loop."""
         app, connection = self._task.app, self._chosen.connection
         body, given = self._encode(args, kwargs)
-        alone = connection is not None
         await app.know_time_async()
-        job = self._make(body, self._encoded_options(), alone=alone, given=given)
+        joined = connection is not None
+        job = self._make(body, self._encoded_options(), joined=joined, given=given)
         return (await app.enqueue_async([job], connection=connection))[0]
 
     def enqueue_many(
@@ -296,24 +298,30 @@ class Prepared(Generic[P, R]):
 
     def _encoded_options(self) -> bytes:
         """What goes into the body beside the arguments; hooks may add headers, once per call."""
-        self._task.app.queues.check_key(self._lane.queue, self._chosen.key)
-        hooks = self._task.app.enqueue_hooks
+        app, chosen = self._task.app, self._chosen
+        if chosen.key is None and chosen.queue in app.queues.ordered:
+            raise Refused(
+                f"queue {chosen.queue} is ordered by key, and this job has none: "
+                'enqueue it with options(key="..."), or into another queue'
+            )
+        hooks = app.enqueue_hooks
         if not hooks:
             return self._options
-        headers = dict(self._chosen.body.headers)
+        headers = dict(chosen.body.headers)
         for hook in hooks:
             hook(headers, self._task)
         headers = check_texts("headers", headers)
-        return msgspec.json.encode(msgspec.structs.replace(self._chosen.body, headers=headers))
+        return msgspec.json.encode(msgspec.structs.replace(chosen.body, headers=headers))
 
     def _make(
         self,
         body: bytes,
         options: bytes,
         *,
-        alone: bool = False,
+        joined: bool = False,
         given: Given | None = None,
         ids: Ids | None = None,
+        final: bool = False,
     ) -> Job[R]:
         task, chosen, lane = self._task, self._chosen, self._lane
         app = task.app
@@ -323,8 +331,9 @@ class Prepared(Generic[P, R]):
             run_at = ids.clock.now() + chosen.delay
         if chosen.expires is not None:
             expires_at = ids.clock.now() + chosen.expires
-        # Joined, it is not committed for a while: neighbours would have to wait for that.
-        id = ids.first(self._bucket) if alone else ids.next(self._neighbours, self._bucket)
+        # In the caller's transaction it is not committed for a while: jobs whose ids followed on
+        # from its own would have to wait for that.
+        id = ids.first(self._bucket) if joined else ids.next(self._run_of_ids, self._bucket)
         guessed = ids.clock is GUESSED_CLOCK
         return Job(
             task=lane.task,
@@ -345,6 +354,7 @@ class Prepared(Generic[P, R]):
             owner=app,
             given=given,
             provisional=Provisional(id, chosen.delay is not None) if guessed else None,
+            final=id if final else None,
         )
 
 
