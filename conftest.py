@@ -15,6 +15,7 @@ import pytest
 
 from penstock import App
 from penstock.broker.protocol import Broker
+from penstock.broker.traits import ONE_PLACE
 from penstock.brokers import open_broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.testing.clock import Clock
@@ -32,9 +33,9 @@ pytest_plugins = ["penstock.testing.conformance.plugin"]
 
 # What each of our stores declares, and whether it can be opened again.
 CAPABILITIES = {
-    "memory": frozenset[str](),
-    "sqlite": frozenset({"joins", "begins", "reopens"}),
-    "postgres": frozenset({"joins", "joins later", "begins", "roles", "reopens"}),
+    "memory": frozenset[str](ONE_PLACE),
+    "sqlite": ONE_PLACE | {"joins", "begins", "reopens"},
+    "postgres": ONE_PLACE | {"joins", "joins later", "begins", "roles", "reopens"},
 }
 
 # Where the tests are that take longest: seconds each, and most of them waiting for processes.

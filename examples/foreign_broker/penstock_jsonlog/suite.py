@@ -21,7 +21,7 @@ def broker(clock, tmp_path):
 
 
 def pytest_penstock_capabilities():
-    return {"reopens"}
+    return {"reopens", "order across buckets", "scan as one look"}
 
 
 @pytest.fixture

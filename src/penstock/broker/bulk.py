@@ -1,4 +1,9 @@
-"""Frames in and out, for Spark: writes in parts that appear at once, and parallel reads."""
+"""Bulk: reads and writes of many rows in parallel, for Spark.
+
+Writing: every process stages its part under the name of the write, one process commits all parts.
+Reading: one process asks how far it may read (`reach`) and cuts that into `slices`; each slice is
+scanned by a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +16,28 @@ from penstock.job import Job, Parcel
 
 
 class Bulk(Protocol):
-    """Frames in and out, for Spark: writes in parts that appear at once, and parallel reads."""
+    """Reads and writes of many rows in parallel, for Spark."""
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
-        """Keep these jobs as more of one part of a write, unseen until `commit_write`.
+        """Add these jobs to one part of a write; no other verb sees them until `commit_write`.
 
-        They are checked as `enqueue` would. What this part holds already is left as it is, so that
-        the same call may be made again.
+        They are checked as `enqueue` checks them. Jobs that the part has already are left as they
+        are, so that the same call may be repeated.
         """
         ...
 
     def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
-        """Store what these parts of a write hold, all or nothing, and forget its other parts.
+        """Store the jobs of these parts, all or nothing, and delete the write's other parts.
 
-        `parts` says how many jobs each has; if one holds another number, all of it is refused. Ids
-        that were stored before and standing unique jobs are left as they are. A write is committed
-        once: again, whatever its parts, stores nothing. Returns how many jobs were committed.
+        `parts` says how many jobs each part has; refused if the store has another number. Ids that
+        were stored before, and jobs whose unique key is held, are left out as in `enqueue`. A write
+        is committed once: a second call, whatever its parts, stores nothing. Returns how many jobs
+        the write has.
         """
         ...
 
     def discard(self, write: str) -> None:
-        """Forget what is staged of a write; what was committed of it stays."""
+        """Delete what is staged of a write; what was committed of it stays."""
         ...
 
     def reach(
@@ -43,12 +49,12 @@ class Bulk(Protocol):
         *,
         until: Position | None = None,
     ) -> Reach:
-        """How far the history may be read from `after`: every row up to there is committed.
+        """How far the history may be read from `after`: no row up to there is committed later.
 
-        Rows of whoever commits later are behind it; those who write at this moment have so many
-        seconds to end. With `at_most`, no more of the selection's rows than that are in between,
-        and `Reach.full` says whether so many are. With `until`, it is not behind that. It is
-        `after` itself while there is nothing more. Refused if `after` is not of this history.
+        Transactions that are writing at this moment are waited for, at most `patience` seconds.
+        With `at_most`, no more than so many rows of the selection are up to there, and `Reach.full`
+        says that there are exactly so many. It is never behind `until`, and `after` itself where
+        there is nothing more. Refused if `after` is no position of this history.
         """
         ...
 
@@ -59,16 +65,17 @@ class Bulk(Protocol):
         until: Position | None = None,
         at_most: int = 1,
     ) -> list[Slice]:
-        """Cut what is wanted into about equal parts: no row is in two, none of it in no part.
+        """Cut a selection into about equal slices: every row is in exactly one.
 
-        Of the history from `after` up to and with `until`; None is all that there is by the time it
-        is read.
+        Of the history, the rows behind `after` up to and including `until`; None: all that there is
+        when the slice is scanned.
         """
         ...
 
     def scan(self, part: Slice) -> Iterator[Any]:
-        """The rows of a slice, of one look at the store, as Arrow record batches (`brokers.arrow`).
+        """The rows of a slice as Arrow record batches (`brokers.arrow`), declared secrets hidden.
 
-        Of an attempt or a job as they are stored, but secrets. Refused where there is no pyarrow.
+        With the capability "scan as one look", all rows are as they were at one moment. Without, a
+        job that moves on during the scan may be missed or come twice. Refused without pyarrow.
         """
         ...

@@ -1,4 +1,4 @@
-"""What every broker refuses, in the same words: pure checks of what is to be stored.
+"""What every broker refuses, in the same words: pure checks of values before they are stored.
 
 Every refusal names the value and what would be right.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from penstock.enqueue.ids import parse_id, time_of
@@ -27,11 +27,11 @@ _SCOPES = ("started", "ended", "time")
 
 def check_action(action: str) -> None:
     if action not in ACTIONS:
-        raise Refused(f"{action!r} is nothing that is done to jobs; there are {', '.join(ACTIONS)}")
+        raise Refused(f"{action!r} is no action on jobs; there are {', '.join(ACTIONS)}")
 
 
 def check_lane(lane: Lane) -> None:
-    """Names that people can type and pages can show, numbers within their bounds."""
+    """Names that can be typed and shown, numbers within their bounds."""
     if lane.app:
         check_name("app", lane.app)
     check_name("queue", lane.queue)
@@ -51,7 +51,7 @@ def check_lane(lane: Lane) -> None:
 
 
 def check_name(what: str, name: str) -> None:
-    # Cc: control characters, NUL among them; Cs: halves of characters, which no file can hold.
+    # Cc: control characters, NUL among them; Cs: lone surrogates, which have no UTF-8.
     printable = name.isprintable() or not any(
         unicodedata.category(character) in {"Cc", "Cs"} for character in name
     )
@@ -64,7 +64,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_no_path(what: str, name: str) -> None:
-    """Refuse a task that is named like a file: whoever took the name for code would import it."""
+    """Refuse a task that is named like a file: who imports such a name would run the file."""
     if is_path(name):
         message = (
             f"{what} {name[:60]!r} is a path: what is before the colon must not begin with / or "
@@ -76,23 +76,23 @@ def check_no_path(what: str, name: str) -> None:
 def is_path(name: str) -> bool:
     """Whether a task's name begins with a path, or with a file of Python code."""
     if not name.isascii():  # full-width letters, and characters that are not shown
-        shown = (each for each in name if unicodedata.category(each) != "Cf")
-        name = unicodedata.normalize("NFKC", "".join(shown))
+        visible = (letter for letter in name if unicodedata.category(letter) != "Cf")
+        name = unicodedata.normalize("NFKC", "".join(visible))
     return _PATH.search(name.rpartition(":")[0] or name) is not None
 
 
 def check_text(what: str, text: str | None) -> None:
-    """Text that every store keeps and finds again as it is."""
-    # NUL ends a text in SQL; half a character is not text at all.
+    """Text that every store can keep and find unchanged."""
+    # PostgreSQL has no NUL in texts; a lone surrogate has no UTF-8.
     if text is not None and ("\x00" in text or not _is_text(text)):
-        message = f"{what} {text[:60]!r}: a NUL, or half a character, cannot be stored as text"
+        message = f"{what} {text[:60]!r}: a NUL or a lone surrogate cannot be stored as text"
         raise Refused(message)
 
 
 def legible(text: str) -> str:
-    """Words for people as every store can keep them: what is no text is shown as such.
+    """Text that every store can keep: NUL and lone surrogates are replaced by visible signs.
 
-    Who did it and why must not fail because of how it was spelt.
+    For author and reason, which must never make an action fail.
     """
     if "\x00" not in text and _is_text(text):
         return text
@@ -118,7 +118,7 @@ def check_body(body: bytes) -> None:
 
 
 def check_age(job_id: str, now: float, oldest: float) -> None:
-    """An id too old to be recognised, or from the future, is refused; it is never run."""
+    """Refuse an id that is too old to be recognised if sent again, or from the future."""
     if parse_id(job_id) != job_id:
         message = f"{job_id!r} is not a job id in its usual form, {parse_id(job_id)}"
         raise Refused(message)
@@ -140,7 +140,7 @@ def check_age(job_id: str, now: float, oldest: float) -> None:
 
 
 def check_job(job: Job[Any]) -> None:
-    """What only a job that travels alone can have wrong."""
+    """What a job with a row of its own can have wrong; jobs in parcels have only a body."""
     check_body(job.body)
     for word, time in (("run_at", job.run_at), ("expires_at", job.expires_at)):
         if time is not None and not math.isfinite(time):
@@ -159,6 +159,33 @@ def check_job(job: Job[Any]) -> None:
             raise Refused(message)
 
 
+def check_batch(batch: str, count: int, stored: int) -> None:
+    """A bulk enqueue continues from the row that the store has come to."""
+    if count != stored:
+        raise other_count(batch, count, stored)
+
+
+def other_count(batch: str, count: int, stored: int) -> Refused:
+    return Refused(
+        f"batch {batch!r} has {stored} rows stored, this call goes on from {count}: somebody else "
+        "is enqueueing under the same id, or an answer was lost; an enqueue of no jobs under this "
+        "id returns its count"
+    )
+
+
+def check_whole_flow(flow: str, jobs: int, known: Collection[str]) -> None:
+    """If one job of a flow was stored before, all were: anything else is refused."""
+    if known and len(known) < jobs:
+        raise partly_known(flow, min(known))
+
+
+def partly_known(flow: str, job: str) -> Refused:
+    return Refused(
+        f"flow {flow}: job {job} was enqueued before, without this flow; make a new one, and "
+        "enqueue only the flow"
+    )
+
+
 def check_stage(write: str, part: str = "part") -> None:
     """The names of a write and of its part."""
     for word, name in (("write", write), ("part", part)):
@@ -169,13 +196,13 @@ def check_stage(write: str, part: str = "part") -> None:
 
 
 def check_staged(write: str, announced: Mapping[str, int], staged: Mapping[str, int]) -> None:
-    """Every part has as many jobs staged as were announced."""
+    """Every part has as many jobs staged as the commit says."""
     for part, jobs in announced.items():
-        found = staged.get(part, 0)
-        if found != jobs:
+        count = staged.get(part, 0)
+        if count != jobs:
             message = (
-                f"write {write!r}: part {part!r} was said to have {jobs} jobs, {found} are staged "
-                "(what nobody publishes is kept for a day); make the write again, nothing of it "
-                "was stored"
+                f"write {write!r}: part {part!r} should have {jobs} jobs, {count} are staged "
+                "(a write that is not committed is kept for a day); make the write again, nothing "
+                "of it was stored"
             )
             raise Refused(message)

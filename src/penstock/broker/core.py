@@ -1,4 +1,4 @@
-"""What a producer and a worker need: hand over, claim, settle, and what keeps leases honest."""
+"""Core: what producers and workers call. Enqueue, claim, settle; leases; upkeep; reading a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.job import Job, Parcel
 
 
 class Core(Protocol):
-    """What a producer and a worker need: hand over, claim, settle, and what keeps leases honest."""
+    """What producers and workers call."""
 
     clock: AnyClock
 
@@ -31,49 +31,59 @@ class Core(Protocol):
     ) -> Enqueued:
         """Store all of these jobs, or none.
 
-        An id that was stored before, even if its job has ended since, is left as it is; so is the
-        standing job of a unique key. An id older than the retention, or more than a minute ahead of
-        the store's clock, is refused. With `batch`, the rows count on from `batch.count`: another
-        count than the store's is refused, and no jobs at all asks for the count. `connection` joins
-        the caller's transaction, where the store can; another database is refused.
+        Sending again is safe: an id that was stored before, even if its job has ended since, is
+        left as it is. So is the job that holds a unique key. An id older than the retention, or
+        more than a minute ahead of the store's clock, is refused.
 
-        With `flow`, these are the jobs of its nodes (their bodies say of which), and those of a
-        node with needs, or of `flow.WAIT_TASK`, are stored as `waiting`. If one of the ids was
-        stored before, all were.
+        `batch` counts the rows of a bulk enqueue: these continue from row `batch.count`. Refused if
+        the store has another count; without jobs, the answer is the store's count.
+
+        `connection` writes in the caller's own transaction (the capability "joins"); a connection
+        to another database is refused.
+
+        `flow` declares the nodes that these jobs belong to (each body names its node). Jobs of a
+        node with needs, and jobs of `flow.WAIT_TASK`, are stored as waiting. If some of the ids
+        were stored before and others not, all are refused.
         """
         ...
 
     def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
         """Hand out due jobs to these workers: ready -> running, attempt + 1, held by a lease.
 
-        First `settlements` are applied, as `settle` does, in the same round trip.
+        First `settlements` are applied, as `settle` does, in the same round trip. The workers' rows
+        are registered, or renewed.
 
-        Only tasks and versions that the worker declares (a job's version at most the worker's), and
-        jobs that require tags only where the worker has them all; none that a rule keeps back, and
-        no more than its limits leave, whoever else claims at the same time.
-        Higher priority first, with ageing: a minute of waiting is worth one step of priority.
-        Between equals the oldest first; first in, first out per lane. A queue under an order is
-        handed out by key in turn, and under "wait" and "skip" one job of a key at a time, by id,
-        whoever else claims: see `penstock.rules.key_order`. A job that lapsed before, and an
-        at-most-once job, come in a lease of their own. Registers or renews the workers' rows.
+        A worker is handed only jobs of its app, of tasks that it declares, of a version at most the
+        one that it declares, and whose `runs_on` tags it all has. Nothing that a rule holds back is
+        handed out, and no more than limits allow, however many claim at the same time.
+
+        Order: higher priority first; each minute of waiting counts as one step of priority.
+        Between equals the oldest first, and within a lane first in, first out. A queue under an
+        order rule is handed out by key in turn; with "wait" and "skip" one job of a key at a time,
+        by id (see `penstock.rules.key_order`). A store without the capability "order across
+        buckets" keeps this order within each bucket of ids.
+
+        A job that lapsed before, and an at-most-once job, come in a lease of their own.
         """
         ...
 
     def settle(self, pairs: Sequence[Settlement]) -> list[bool]:
         """Apply outcomes to claimed jobs; False for each that this attempt no longer holds.
 
-        State, counters, result, unique key and history are one transaction. A lapse beyond the
-        crash budget is `failed: crashed`; of an at-most-once job it is `failed: lost` at once. A
-        cancelled job is not run again: an outcome that leads to READY ends it as cancelled.
+        State, counters, result, unique key and history change in one transaction;
+        `broker.settlement.settled` decides them. A lapse beyond the crash budget is `failed:
+        crashed`; a lapse of an at-most-once job is `failed: lost` at once. A job that somebody
+        cancelled is not run again: an outcome that leads to READY ends it as cancelled.
 
-        A job of a flow that has ended, however it ended, is counted in the same transaction. When
-        the last job of a node has ended, whoever needs it has one need less; without needs left
-        its jobs are ready. If a job of a need did not succeed, they are cancelled instead with the
-        reason "needs", and count as ended in turn, unless the node's `on_failure` is "continue".
+        A job of a flow that ended, with or without success, is counted in the same transaction.
+        When the last job of a node has ended, every node that needs it has one need less; a node
+        without needs left is decided: its jobs become ready, or, if a job of a need did not succeed
+        and the node's `on_failure` is not "continue", they are cancelled with the reason "needs"
+        and count as ended in turn.
 
-        What an outcome spawned is stored in the same transaction, unless the job ends without
-        success. The nodes of its flow are added to the job's own, and whoever needs the job's node
-        needs those of them, too, that none of the others does.
+        Jobs that the outcome spawned are stored in the same transaction, unless the job ended
+        without success. The nodes of its flow are added to the job's own flow, and nodes that need
+        the job's node need the last of the new ones as well.
         """
         ...
 
@@ -82,16 +92,16 @@ class Core(Protocol):
     ) -> Renewed:
         """Keep these workers alive for another lease.
 
-        `holding` names the jobs that the (one) worker knows of: anything else that the store holds
-        for it is put back uncounted, so that a claim whose answer was lost strands nothing.
+        `holding` names the jobs that the (one) worker knows of. Others that the store holds for it
+        are put back uncounted: so a claim whose answer was lost strands nothing.
         """
         ...
 
     def note(self, job: Job[Any], note: Note) -> bool:
         """Keep a note of a running job; False if this attempt no longer holds it.
 
-        One of the kind "state" is a JSON object, and is merged into the state of the job's flow as
-        it stands at that moment (see flows.state); False also if there is no such flow any more.
+        A note of the kind "state" is a JSON object that is merged into the current state of the
+        job's flow (see `flows.state`); False as well if that flow is gone.
         """
         ...
 
@@ -102,8 +112,7 @@ class Core(Protocol):
     def wake(self) -> None:
         """End every `wait` of this process, or the next one if none is under way.
 
-        A worker's threads call it when they have something for the one that waits, and so do
-        signal handlers.
+        Called from other threads and from signal handlers.
         """
         ...
 
@@ -113,38 +122,39 @@ class Core(Protocol):
         dead: str | None = None,
         started: Collection[str] | None = None,
     ) -> int:
-        """Make ready again what dead workers held, with a lapse each; returns how many jobs.
+        """Make jobs of dead workers ready again, with a lapse each; returns how many jobs.
 
-        Dead are the workers whose lease ran out. `by` is a worker that looks: it acts only if it
-        was itself alive throughout its last lease, so that the first one back after an outage does
-        not give up everybody else. `dead` names one worker known to be gone, and `started` those of
-        its jobs that had begun: only these count a lapse, the others are put back uncounted.
+        Dead is a worker whose lease ran out. `by` names the worker that calls: it recovers others
+        only if it was itself alive throughout its last lease, so that after an outage the first one
+        back does not recover everybody else's jobs.
+
+        `dead` names one worker that is known to be gone. `started` are those of its jobs that had
+        begun: only these count a lapse, the others are put back uncounted.
         """
         ...
 
     def prune(self, before: float) -> int:
-        """Forget what ended before this time: history, kept jobs, notes, ids; returns the rows.
+        """Delete what ended before this time: history, ended jobs, notes, ids; returns the rows.
 
-        History that a lake has not yet stays longer, and so do jobs that are read out of it: see
-        `penstock.broker.lake_mark`.
+        History that a lake does not have yet is kept longer, and so are the jobs that are read from
+        it: see `broker.lake_mark`.
         """
         ...
 
     def gauge(self) -> int:
-        """Write down where jobs stand, a row per queue; returns how many rows.
+        """Write a history row per queue that says how many jobs are where; returns the rows.
 
-        Once a minute, whoever calls and however often: the first one does it, and the rows are of
-        that whole minute. A queue that holds nothing has none, but for one of zeros when it had one
-        before.
+        Once a minute, however many call it: the first call of a minute writes, the rows carry the
+        start of that minute. An empty queue has no row, but for one of zeros after its last.
         """
         ...
 
     def get(self, job_id: str) -> Job[Any] | None:
-        """The job wherever it is now, ended ones included while they are kept."""
+        """The job as it is now, ended ones included while they are kept."""
         ...
 
     def count(self) -> list[Count]:
-        """Where jobs stand, per queue and task; costs the same for a million jobs as for ten."""
+        """How many jobs are where, per queue and task; costs the same for ten jobs or a million."""
         ...
 
     def history(
@@ -156,19 +166,19 @@ class Core(Protocol):
         kind: str | Collection[str] | None = None,
         before: Position | None = None,
     ) -> list[Event]:
-        """What happened, in the order it was committed.
+        """The rows of the history after a position, in the order they were committed.
 
-        A reader that goes on from the last position it saw never misses a row. Refused if a
-        position is none of this store's, or `after` is one that its history has not come to.
-        `after=None`: the last ones as they stand now, gauges left out, oldest first, for people to
-        look at. Of the whole history these can be the last of one `kind`, gauges too, or of
-        several that are not attempts, and those `before` a position: rare kinds cost the same
-        among a million attempts.
+        A reader that continues from the last position it saw never misses a row. Refused if a
+        position is none of this store's, or `after` is ahead of its history.
+
+        `after=None`: the last rows, oldest first, without gauges. These may be narrowed to one
+        `kind` (also gauges), or to several kinds that are not attempts, and to rows `before` a
+        position: rare kinds cost the same among a million attempts.
         """
         ...
 
     def why(self, job_id: str) -> Why:
-        """Why the job is where it is."""
+        """Why the job is in its state: a cause for programs, a sentence for people."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What people see, beside `get`, `count`, `history` and `why` of Core."""
+"""Look: what people see, beside `get`, `count`, `history` and `why` of Core. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ class Look(Protocol):
     """What people see, beside `get`, `count`, `history` and `why` of Core."""
 
     def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
-        """What the job noted, oldest first."""
+        """The notes of a job, of one kind or all, oldest first."""
         ...
 
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
-        """Jobs that match, newest first, ended ones included while they are kept."""
+        """Jobs that match, newest first, ended ones included while they are kept.
+
+        `after` is the `after` of the page before. At most 1,000 jobs a page.
+        """
         ...
 
     def flow(self, flow_id: str) -> FlowRow | None:
-        """A flow and its nodes, needs before those who need them; None if it is not known."""
+        """A flow and its nodes, each behind the nodes that it needs; None if it is not known."""
         ...
 
     def flows(
@@ -37,7 +40,8 @@ class Look(Protocol):
     ) -> FlowPage:
         """Flows of this name that have all of these properties, newest id first.
 
-        A property that is a list is found by each of its elements. Costs the same among a million.
+        A property that is a list is found by any of its elements. With a name and properties it
+        costs the same among a million flows.
         """
         ...
 
@@ -50,5 +54,5 @@ class Look(Protocol):
         ...
 
     def workers(self) -> list[WorkerRow]:
-        """Every worker row, those that lapsed included until they are recovered."""
+        """Every worker row; those that lapsed are included until they are recovered."""
         ...

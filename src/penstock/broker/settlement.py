@@ -1,4 +1,7 @@
-"""Where a settled attempt leaves its job: the one place where counters and budgets are applied."""
+"""Where settle, cancel and retry leave a job: the one place where counters and budgets are applied.
+
+Pure: a store reads the job, decides here and writes what this returns.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,34 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
     )
 
 
+def cancelled(job: Job[Any], reason: str, now: float) -> Job[Any]:
+    """A job that does not run, as a cancel, its expiry or a failed need leaves it."""
+    return msgspec.structs.replace(job, state=State.CANCELLED, reason=reason, ended_at=now)
+
+
+def retried(job: Job[Any], state: State, now: float) -> Job[Any]:
+    """An ended job that is to run again: ready, or waiting for its needs or its signal.
+
+    The attempts go on counting, so that the fence holds.
+    """
+    # Kept, an expiry that has passed would end it again at once.
+    expired = job.expires_at is not None and job.expires_at <= now
+    return msgspec.structs.replace(
+        job,
+        state=state,
+        run_at=now,
+        failures=0,
+        lapses=0,
+        repeats=0,
+        ended_at=None,
+        keep_until=None,
+        reason=None,
+        error=None,
+        result=None,
+        expires_at=None if expired else job.expires_at,
+    )
+
+
 def kept_until(outcome: Outcome, ended_at: float | None) -> float | None:
     """Until when an ended job is kept, if its task says so; None: for the store's retention."""
     if ended_at is None or outcome.keep_for is None:
@@ -50,5 +81,5 @@ def kept_until(outcome: Outcome, ended_at: float | None) -> float | None:
 
 
 def leaves_history(outcome: Outcome, after: Job[Any]) -> bool:
-    """Whether the attempt goes into the history: not if it was handed back before it began."""
+    """Whether the attempt has a history row: not if it was put back before it began."""
     return outcome.started_at is not None or bool(outcome.lapses) or after.state in ENDED

@@ -13,11 +13,18 @@ from penstock.errors import Refused
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
 
-# joins: `enqueue` can write in the caller's own transaction, by `connection=`.
-# joins later: and a join can be made a value, for callers that await (see `Joinable`).
+# joins: `enqueue` can write in the caller's own transaction, given by `connection=`.
+# joins later: and that write can be made a value, for callers that await it (see `Joinable`).
 # begins: a task can open a transaction of the store's database, which ends with the job.
+# order across buckets: `claim` keeps its order over the whole store, not only in each bucket of
+#     ids; a store on several servers cannot.
+# scan as one look: all rows of a slice are as they were at one moment.
 # roles: the database itself decides who may block.
-Capability = Literal["joins", "joins later", "begins", "roles"]
+Capability = Literal[
+    "joins", "joins later", "begins", "order across buckets", "scan as one look", "roles"
+]
+# Of every store that keeps all jobs in one place and reads them in one transaction.
+ONE_PLACE: frozenset[Capability] = frozenset({"order across buckets", "scan as one look"})
 
 
 class Traits(msgspec.Struct, kw_only=True):
@@ -25,16 +32,16 @@ class Traits(msgspec.Struct, kw_only=True):
 
     name: str  # what people call the store in a sentence: "the memory broker"
     capabilities: frozenset[Capability] = frozenset()
-    # It works in another process, so that this one can run jobs meanwhile.
+    # The store works in a server process: this process can run jobs while it waits for an answer.
     apart: bool = False
-    # How long what ended is kept, and ids are remembered.
+    # How long ended jobs are kept and ids are remembered.
     retention: float = RETENTION_SECONDS
-    # How long a worker that waits for a hint need not look for itself; may change while it runs.
+    # How often a worker claims without having had a hint; may change while it runs.
     poll_seconds: Callable[[], float]
-    # A number that changes with the rules and schedules; cheap enough to ask before every start.
+    # A number that changes with every rule and schedule; cheap enough to read before every start.
     rules_version: Callable[[], int]
     # Queues whose jobs need not be on the disk when enqueue or settle returns: a crash of the
-    # machine may lose the last that were enqueued, and run the last that ended again.
+    # machine may lose the last jobs enqueued, and run the last ones settled again.
     relaxed: frozenset[str] = frozenset()
 
     def can(self, capability: Capability) -> bool:

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
-from penstock.broker.checks import check_action
+from penstock.broker.checks import check_action, check_whole_flow
 from penstock.broker.filter import Filter
 from penstock.broker.newest_first import below, made
 from penstock.broker.position import BEGINNING, Position, ahead
 from penstock.broker.records import Record, Records
 from penstock.broker.slice import check_last
-from penstock.broker.traits import Traits
+from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import (
     RETENTION_SECONDS,
     Action,
@@ -31,8 +31,8 @@ from penstock.broker.values import (
     Wanted,
 )
 from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow, recorded, who_and_why
-from penstock.brokers.memory.containers import lane_of, may_take
-from penstock.brokers.memory.flows import known_flow
+from penstock.broker.worker_lease import can_run, recovered
+from penstock.brokers.memory.containers import lane_of
 from penstock.brokers.memory.job_actions import Act, MemoryJobActions
 from penstock.brokers.memory.key_turns import Turns
 from penstock.brokers.memory.lake_marks import Marks
@@ -45,10 +45,10 @@ from penstock.brokers.memory.store import MemoryStore
 from penstock.brokers.positions import own
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowPage, FlowRow, JobOutput, check_flow
-from penstock.job import Job, Parcel, State, lapsed, put_back
+from penstock.job import Job, Parcel, State, put_back
 from penstock.operate.why import explain, held_by
 from penstock.rules.key_order import in_turn, policies
-from penstock.rules.rule import Limits, RuleKind, rule_over_job
+from penstock.rules.rule import Limits, RuleKind, rule_over, rule_over_job
 from penstock.schedules.schedule import Decision, Schedule
 
 R = TypeVar("R", bound=Record)
@@ -81,6 +81,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         }
         self.traits = Traits(
             name="the memory broker",
+            capabilities=ONE_PLACE,
             retention=retention,
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=lambda: self._rules.version,
@@ -109,8 +110,9 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             before = {job.id for job in offered if job.id in store.sent}
             if flow is not None:
                 check_flow(flow, jobs)
+                check_whole_flow(flow.id, flow.jobs, before)
                 if before:
-                    return known_flow(flow, before, len(offered))
+                    return Enqueued(frozenset(before))
             count = store.count_on(batch, len(offered), now)
             standing = store.take_in(offered, flow, now)
             self._lock.notify_all()
@@ -135,7 +137,9 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             offers = [
                 (-(lane.priority + max(0.0, now - head[0]) / 60), head[0], lane.hash, lane)
                 for lane, line in store.lines.items()
-                if may_take(worker, lane, queues, rules, now) and (head := line.head(now))
+                if can_run(worker, queues, lane)
+                and rule_over(rules, lane.queue, lane.task, now, lane.version) is None
+                and (head := line.head(now))
             ]
             left = dict(sizes or {})
             limits = Limits(rules, store.use_of, self.clock.monotonic())
@@ -232,11 +236,13 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             store.expire()
             if dead is not None:
                 return self._give_up(dead, started)
-            looker = store.workers.get(by) if by is not None else None
-            if by is not None and (looker is None or not looker.trusted(monotonic)):
+            caller = store.workers.get(by) if by is not None else None
+            if by is not None and (caller is None or not caller.lease.may_recover(monotonic)):
                 return 0
-            gone = [row for row, worker in store.workers.items() if not worker.alive(monotonic)]
-            return sum(self._give_up(worker, None) for worker in gone)
+            gone = [
+                name for name, worker in store.workers.items() if not worker.lease.alive(monotonic)
+            ]
+            return sum(self._give_up(name, None) for name in gone)
 
     def _give_up(self, worker: str, started: Collection[str] | None) -> int:
         store = self._store
@@ -244,8 +250,8 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             store.given_up[worker] = self.clock.now()
         jobs = list(store.held[worker])
         for job_id in jobs:
-            begun = started is None or job_id in started
-            store.settle(store.jobs[job_id], lapsed() if begun else put_back("crashed"))
+            job = store.jobs[job_id]
+            store.settle(job, recovered(job, started))
         del store.held[worker]
         self._lock.notify_all()
         return len(jobs)
@@ -429,7 +435,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
                 msgspec.structs.replace(
                     worker.row,
                     running=len(store.held.get(name, ())),
-                    alive=worker.alive(monotonic),
+                    alive=worker.lease.alive(monotonic),
                 )
                 for name, worker in sorted(store.workers.items())
             ]

@@ -1,16 +1,15 @@
-"""The small shelves that the memory broker keeps jobs, keys and workers on. None of them locks."""
+"""The containers of the memory broker: ready jobs of a lane, unique keys, workers. None locks."""
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from penstock.broker.views import WorkerRow
+from penstock.broker.worker_lease import WorkerLease
 from penstock.job import Job, Lane
-from penstock.rules.rule import Rule, rule_over
 
 Place = tuple[float, str]
 
@@ -19,23 +18,6 @@ def lane_of(job: Job[Any]) -> Lane:
     """The job's lane; the order in which it names its tags makes no difference."""
     tags = tuple(sorted(job.runs_on))
     return Lane(job.queue, job.task, job.version, job.priority, tags, job.app)
-
-
-def may_take(
-    worker: WorkerRow,
-    lane: Lane,
-    queues: Collection[str] | None,
-    rules: Iterable[Rule],
-    now: float,
-) -> bool:
-    """Whether this worker may be handed jobs of this lane now."""
-    return (
-        lane.app == worker.app
-        and (queues is None or lane.queue in queues)
-        and lane.version <= worker.tasks.get(lane.task, -1)
-        and worker.tags.issuperset(lane.runs_on)
-        and rule_over(rules, lane.queue, lane.task, now, lane.version) is None
-    )
 
 
 class WaitingLine:
@@ -52,12 +34,12 @@ class WaitingLine:
         return len(self._at_once) + len(self._timed)
 
     def add(self, job: Job[Any]) -> None:
-        shelf, place = self._place(job)
-        insort(shelf, place)
+        jobs, place = self._place(job)
+        insort(jobs, place)
 
     def remove(self, job: Job[Any]) -> None:
-        shelf, place = self._place(job)
-        del shelf[bisect_left(shelf, place)]
+        jobs, place = self._place(job)
+        del jobs[bisect_left(jobs, place)]
 
     def head(self, now: float) -> Place | None:
         """The first job that is due."""
@@ -115,17 +97,8 @@ class UniqueKeys:
             del self._standing[job.unique.key]
 
 
-@dataclass
-class HeldByWorker:
+class RegisteredWorker(NamedTuple):
     """A worker row, with its lease on the monotonic clock."""
 
     row: WorkerRow
-    alive_since: float
-    alive_until: float
-
-    def alive(self, monotonic: float) -> bool:
-        return monotonic < self.alive_until
-
-    def trusted(self, monotonic: float) -> bool:
-        """Alive, and throughout its last lease: its word about others counts."""
-        return self.alive(monotonic) and monotonic - self.alive_since >= self.row.lease
+    lease: WorkerLease

@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.values import Enqueued
-from penstock.errors import Refused
 from penstock.flows.flow import (
     Flow,
     FlowPage,
@@ -244,13 +242,3 @@ class MemoryFlows:
         for flow_id, kept in list(self._flows.items()):
             if kept.ended_at is not None and kept.ended_at < before:
                 self.forget(flow_id)
-
-
-def known_flow(flow: Flow, before: set[str], jobs: int) -> Enqueued:
-    """The answer to a flow that was sent again; refused if only some of its jobs were known."""
-    if len(before) < jobs:
-        raise Refused(
-            f"flow {flow.id}: job {min(before)} was enqueued before, without this flow; "
-            "make a new one, and enqueue only the flow"
-        )
-    return Enqueued(frozenset(before))

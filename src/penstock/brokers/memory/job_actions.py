@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.brokers.memory.store import MemoryStore, renewed
+from penstock.broker.settlement import retried
+from penstock.brokers.memory.store import MemoryStore
 from penstock.flows.flow import WAIT_TASK, Node
 from penstock.job import ENDED, Job, State
 
@@ -66,9 +67,9 @@ class MemoryJobActions:
             if holder is None:
                 store.keys.take(job, now)
         if job.task != WAIT_TASK and (node is None or node.freed):
-            store.make_ready(renewed(job, now))
+            store.make_ready(retried(job, State.READY, now))
         else:
-            store.make_wait(renewed(job, now))
+            store.make_wait(retried(job, State.WAITING, now))
         store.record("retry", store.jobs[job.id], data=data)
         return {job.id} | store.take_back_end(job, data)
 

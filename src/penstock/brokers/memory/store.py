@@ -12,17 +12,18 @@ from typing import Any
 import msgspec
 
 from penstock.app.clock import AnyClock
+from penstock.broker.checks import check_batch
 from penstock.broker.gauge import Gauged
 from penstock.broker.position import Position
-from penstock.broker.settlement import leaves_history, settled
+from penstock.broker.settlement import cancelled, leaves_history, retried, settled
 from penstock.broker.values import Batch
 from penstock.broker.views import QUEUED, Event, Note, WorkerRow
-from penstock.brokers.memory.containers import HeldByWorker, UniqueKeys, WaitingLine, lane_of
+from penstock.broker.worker_lease import renewed
+from penstock.brokers.memory.containers import RegisteredWorker, UniqueKeys, WaitingLine, lane_of
 from penstock.brokers.memory.flows import MemoryFlows, StoredNode
 from penstock.brokers.positions import position_text
 from penstock.enqueue.ids import time_of
 from penstock.enqueue.secrets import redact
-from penstock.errors import Refused
 from penstock.flows.flow import Flow, JobOutput
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.rules.rule import Limits, Rule, Use, slack_of
@@ -44,7 +45,7 @@ class MemoryStore:
         self.flows = MemoryFlows(self._flow_says)
         self.batches: dict[str, tuple[int, float]] = {}
         self.published: dict[str, tuple[int, float]] = {}
-        self.workers: dict[str, HeldByWorker] = {}
+        self.workers: dict[str, RegisteredWorker] = {}
         self.given_up: dict[str, float] = {}
         self.notes: dict[str, dict[tuple[str, str], Note]] = defaultdict(dict)
         self.history: list[Event] = []
@@ -266,16 +267,16 @@ class MemoryStore:
                     self._cancel(job, "needs", {})
                     decided += self.flows.count_end(node, now, good=False)
 
-    def take_back_end(self, retried: Job[Any], data: Any) -> set[str]:
+    def take_back_end(self, ended: Job[Any], data: Any) -> set[str]:
         """An ended job of a flow is stored again; what was cancelled because of it waits again."""
         revived: set[str] = set()
-        node = self.flows.node_of(retried)
+        node = self.flows.node_of(ended)
         waiting = [] if node is None else self.flows.take_back_end(node)
         while waiting:
             node = waiting.pop()
             for job in self.named(node.node.ids()):
                 if job.state is State.CANCELLED and job.reason == "needs":
-                    self.make_wait(renewed(job, self.clock.now()))
+                    self.make_wait(retried(job, State.WAITING, self.clock.now()))
                     self.record("retry", self.jobs[job.id], data=data)
                     revived.add(job.id)
                     waiting += self.flows.take_back_end(node)
@@ -290,9 +291,7 @@ class MemoryStore:
     def _cancel(self, job: Job[Any], reason: str, data: Any) -> None:
         self.take_out(job)
         self.keys.release(job, "started", "ended")
-        after = msgspec.structs.replace(
-            job, state=State.CANCELLED, reason=reason, ended_at=self.clock.now()
-        )
+        after = cancelled(job, reason, self.clock.now())
         self.jobs[job.id] = after
         self.record("cancel", after, data=data)
 
@@ -343,11 +342,9 @@ class MemoryStore:
         before = self.workers.get(row.id)
         if before is not None:
             claimed_at = claimed_at or before.row.claimed_at
-        unbroken = before is not None and before.alive(monotonic)
-        self.workers[row.id] = HeldByWorker(
+        self.workers[row.id] = RegisteredWorker(
             msgspec.structs.replace(row, claimed_at=claimed_at or row.claimed_at),
-            alive_since=before.alive_since if before and unbroken else monotonic,
-            alive_until=monotonic + row.lease,
+            renewed(before and before.lease, row.lease, monotonic),
         )
 
     def count_on(self, batch: Batch | None, rows: int, now: float) -> int:
@@ -357,11 +354,7 @@ class MemoryStore:
         stored, _ = self.batches.get(batch.id, (0, now))
         if not rows:
             return stored
-        if stored != batch.count:
-            raise Refused(
-                f"batch {batch.id!r} goes on from row {batch.count}, but {stored} rows are "
-                "stored: somebody else sends it too, or an answer was lost; ask for its count"
-            )
+        check_batch(batch.id, batch.count, stored)
         self.batches[batch.id] = (stored + rows, now)
         return stored + rows
 
@@ -448,17 +441,4 @@ def as_new(job: Job[Any], now: float) -> Job[Any]:
         expires_at=job.expires_at,
         at_most_once=job.at_most_once,
         enqueued_at=enqueued_at,
-    )
-
-
-def renewed(job: Job[Any], now: float) -> Job[Any]:
-    """An ended job, with its life before it again; the attempts go on, so that the fence holds."""
-    # Kept, an expiry that has passed would end it again at once.
-    expired = job.expires_at is not None and job.expires_at <= now
-    return msgspec.structs.replace(
-        as_new(job, now),
-        attempt=job.attempt,
-        run_at=now,
-        enqueued_at=job.enqueued_at,
-        expires_at=None if expired else job.expires_at,
     )

@@ -18,11 +18,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.checks import other_count, partly_known
 from penstock.broker.values import Batch, Enqueued
 from penstock.brokers.postgres.enqueue_values import Handed, flow_values, job_values, parcel_values
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import CHANNEL, RING_SECONDS, PostgresStore
-from penstock.brokers.tables.enqueue_packing import partly_known
 from penstock.enqueue.caller_connection import Caller, Conversation, JoinStatement
 from penstock.errors import PenstockError, Refused
 
@@ -118,12 +118,9 @@ class PostgresJoin:
                 f"id {answer['id']} is older than what this store remembers; nothing was written"
             )
         if word == "batch" and self._batch is not None:
-            return Refused(
-                f"batch {self._batch.id!r} has {answer['rows']} rows stored, this call goes on "
-                f"from {self._batch.count}: somebody else is enqueueing under the same id"
-            )
+            return other_count(self._batch.id, self._batch.count, answer["rows"])
         if word == "flow" and self._handed.flow is not None:
-            return partly_known(self._handed.flow, answer["id"])
+            return partly_known(self._handed.flow.id, answer["id"])
         return _another(self._store)
 
 

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from penstock.broker.views import WorkerRow
+from penstock.broker.worker_lease import can_run
 from penstock.brokers.postgres.function_calls import Answer, to_int
 from penstock.brokers.tables.rows import made_at
-from penstock.brokers.tables.worker_rows import can_run
 from penstock.job import Lane
 from penstock.rules.key_order import in_turn
 

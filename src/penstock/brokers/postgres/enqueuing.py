@@ -10,7 +10,7 @@ import msgspec
 import psycopg
 from psycopg import errors
 
-from penstock.broker.checks import check_age, check_lane
+from penstock.broker.checks import check_age, check_batch, check_lane, check_whole_flow
 from penstock.broker.values import Batch, Enqueued
 from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
 from penstock.brokers.postgres.caller_transaction import NotifyAfterCommit, PostgresJoin
@@ -40,7 +40,6 @@ from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import durable
 from penstock.brokers.tables.enqueue_packing import (
     arranged,
-    check_known,
     new_parts,
     packed,
     searched_fields,
@@ -48,7 +47,7 @@ from penstock.brokers.tables.enqueue_packing import (
 from penstock.brokers.tables.rows import lengths_of
 from penstock.enqueue.caller_connection import caller_of, hold
 from penstock.enqueue.ids import to_bytes
-from penstock.errors import Refused, StoreUnreachable, UnknownOutcome
+from penstock.errors import StoreUnreachable, UnknownOutcome
 from penstock.flows.flow import Flow
 from penstock.job import Job, Lane, Parcel
 
@@ -170,7 +169,7 @@ class PostgresIntake:
             known.update(answer["known"])
             standing = answer["standing"]
         if flow is not None and known:
-            check_known(flow, known)
+            check_whole_flow(flow.id, flow.jobs, known)
             db.execute("rollback to flow")  # it was forgotten before its jobs were
             return Enqueued(frozenset(known))
         return Enqueued(frozenset(known), standing, stored)
@@ -196,11 +195,7 @@ class PostgresIntake:
         stored = row["rows"] if row else 0
         if not rows:
             return stored
-        if stored != batch.count:
-            raise Refused(
-                f"batch {batch.id!r} has {stored} rows stored, this call goes on from "
-                f"{batch.count}: somebody else is enqueueing under the same id"
-            )
+        check_batch(batch.id, batch.count, stored)
         db.execute(sql.put_batch, {"id": batch.id, "rows": stored + rows, "at": now})
         return stored + rows
 

@@ -24,7 +24,7 @@ from psycopg.rows import dict_row
 from penstock.app.clock import AnyClock, ticks
 from penstock.app.settings import mask
 from penstock.broker.read_budget import LONGEST_QUESTION, Spent, my_share
-from penstock.broker.traits import Traits
+from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.binary_arrays import bigs
@@ -138,7 +138,7 @@ class PostgresStore:
         self.listener.on_lanes = self.claimable.hear
         self.traits = Traits(
             name="PostgreSQL",
-            capabilities=frozenset({"joins", "joins later", "begins", "roles"}),
+            capabilities=frozenset({*ONE_PLACE, "joins", "joins later", "begins", "roles"}),
             apart=True,
             retention=retention,
             poll_seconds=lambda: self.listener.poll_seconds,

@@ -11,10 +11,10 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from penstock.broker.views import WorkerRow
+from penstock.broker.worker_lease import can_run
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.rows import made_at
-from penstock.brokers.tables.worker_rows import can_run
 from penstock.job import Lane
 
 _FRESH_SECONDS = 0.05

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.checks import check_age, check_lane
+from penstock.broker.checks import check_age, check_batch, check_lane, check_whole_flow
 from penstock.broker.values import Batch, Enqueued
 from penstock.broker.views import QUEUED
 from penstock.brokers.sqlite.statements import sql
@@ -16,7 +16,6 @@ from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, durable
 from penstock.brokers.tables.enqueue_packing import (
     arranged,
-    check_known,
     names_of,
     new_parts,
     packed,
@@ -25,7 +24,6 @@ from penstock.brokers.tables.enqueue_packing import (
 from penstock.brokers.tables.flow_needs import flow_rows, found_keys, last_of, queued
 from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of, text_of
 from penstock.enqueue.ids import from_bytes, time_of, to_bytes
-from penstock.errors import Refused
 from penstock.flows.flow import Flow
 from penstock.job import Job, Lane, Parcel, State
 
@@ -74,7 +72,7 @@ class SqliteIntake:
         for job in (*parcels, *singles):
             check_age(job.id, change.now, oldest)
         if flow is not None and (known := self._sent_before(db, parcels, singles)):
-            check_known(flow, known)
+            check_whole_flow(flow.id, flow.jobs, known)
             return Enqueued(frozenset(known))
         rows = sum(len(parcel.bodies) for parcel in parcels) + len(singles)
         stored = self._count_batch(change, batch, rows) if batch else 0
@@ -146,11 +144,7 @@ class SqliteIntake:
         stored = row["rows"] if row else 0
         if not rows:
             return stored
-        if stored != batch.count:
-            raise Refused(
-                f"batch {batch.id!r} has {stored} rows stored, this call goes on from "
-                f"{batch.count}: somebody else is enqueueing under the same id"
-            )
+        check_batch(batch.id, batch.count, stored)
         parameters = {"id": batch.id, "rows": stored + rows, "at": change.now}
         change.db.execute(sql.put_batch, parameters)
         return stored + rows

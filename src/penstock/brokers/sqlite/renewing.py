@@ -8,13 +8,14 @@ import msgspec
 
 from penstock.broker.values import Renewed
 from penstock.broker.views import WorkerRow
+from penstock.broker.worker_lease import WorkerLease, renewed
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
-from penstock.brokers.tables.db import Db, Row
+from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.recovery import SettleWithin
 from penstock.brokers.tables.rows import ASKED
-from penstock.brokers.tables.worker_rows import jobs_held
+from penstock.brokers.tables.worker_rows import jobs_held, lease_in
 from penstock.enqueue.ids import from_bytes
 from penstock.job import put_back
 
@@ -29,25 +30,14 @@ class SqliteRenewals:
 
     def keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:
         """A claim stands for a renewal, written only when the lease is a third over."""
-        found = db.execute(sql.worker, (worker.id,)).fetchone()
-        if (
-            found is None
-            or found["gone"]
-            or found["boot"] != self.store.boot
-            or found["alive_until"] - self.store.lease_time() < worker.lease * 2 / 3
-        ):
-            self._renew(db, worker, found, now)
+        lease = lease_in(db.execute(sql.worker, (worker.id,)).fetchone(), self.store.boot)
+        if lease is None or lease.third_over(self.store.lease_time()):
+            self._renew(db, worker, lease, now)
 
     def _renew(
-        self, db: Db, worker: WorkerRow, found: Row | None, claimed_at: float | None
+        self, db: Db, worker: WorkerRow, before: WorkerLease | None, claimed_at: float | None
     ) -> None:
-        lease_time = self.store.lease_time()
-        lapsed = (
-            found is None
-            or found["gone"]
-            or found["boot"] != self.store.boot
-            or found["alive_until"] <= lease_time
-        )
+        lease = renewed(before, worker.lease, self.store.lease_time())
         declared = msgspec.json.encode(
             msgspec.structs.replace(worker, tags=frozenset(sorted(worker.tags)))
         )
@@ -56,9 +46,9 @@ class SqliteRenewals:
             {
                 "id": worker.id,
                 "boot": self.store.boot,
-                "alive_since": lease_time if lapsed or found is None else found["alive_since"],
-                "alive_until": lease_time + worker.lease,
-                "lease": worker.lease,
+                "alive_since": lease.alive_since,
+                "alive_until": lease.alive_until,
+                "lease": lease.seconds,
                 "claimed_at": worker.claimed_at if claimed_at is None else claimed_at,
                 "declared": declared.decode(),
             },
@@ -73,10 +63,10 @@ class SqliteRenewals:
         changes: list[Change] = []
         with self.store.writing(durable=False) as db:
             for worker in sorted(workers, key=lambda worker: worker.id):
-                found = db.execute(sql.worker, (worker.id,)).fetchone()
-                if found is not None and found["gone"]:
+                row = db.execute(sql.worker, (worker.id,)).fetchone()
+                if row is not None and row["gone"]:
                     lapsed.add(worker.id)
-                self._renew(db, worker, found, None)
+                self._renew(db, worker, lease_in(row, self.store.boot), None)
                 if holding is not None:
                     strays = [
                         job for job in jobs_held(self.store, db, worker.id) if job.id not in holding

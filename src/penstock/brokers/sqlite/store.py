@@ -23,7 +23,7 @@ from typing import Any
 
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.broker.read_budget import my_share
-from penstock.broker.traits import Traits
+from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.sqlite.claimable_lanes import SqliteClaimableLanes
 from penstock.brokers.sqlite.db import SqliteDb
@@ -67,7 +67,7 @@ class SqliteStore:
         self.path = Path(os.path.realpath(path))
         self.traits = Traits(
             name="SQLite",
-            capabilities=frozenset({"joins", "begins"}),
+            capabilities=frozenset({*ONE_PLACE, "joins", "begins"}),
             retention=retention,
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=self.rules_version,

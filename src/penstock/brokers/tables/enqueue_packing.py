@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,6 @@ import msgspec
 from penstock.broker.checks import check_body, check_job
 from penstock.brokers.tables.rows import ids_after, packed_jobs
 from penstock.enqueue.ids import from_bytes, is_derived, parse_id, to_bytes
-from penstock.errors import Refused
 from penstock.flows.flow import Flow, check_flow
 from penstock.job import Job, Lane, Parcel, State, pack
 
@@ -83,19 +82,6 @@ def new_parts(
             parts.append((raw, [body]))
             follows = number + 1
     return list(parts)
-
-
-def check_known(flow: Flow, known: Collection[str]) -> None:
-    """If one job of a flow was stored before, all were: anything else is refused."""
-    if len(known) < sum(node.jobs for node in flow.nodes):
-        raise partly_known(flow, min(known))
-
-
-def partly_known(flow: Flow, job: str) -> Refused:
-    return Refused(
-        f"flow {flow.id}: job {job} was enqueued before, without this flow; make a new one, and "
-        "enqueue only the flow"
-    )
 
 
 def names_of(text: str) -> frozenset[str]:

@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from penstock.broker.settlement import cancelled, retried
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.rows import find_in, job_of, moved
 from penstock.brokers.tables.statements import Statements
@@ -177,9 +176,7 @@ def _cancel(change: Change, nodes: Sequence[Row]) -> None:
         for row in rows:
             lane = row["lane"]
             job = job_of(change.store.lane(change.db, lane), row)
-            ended = msgspec.structs.replace(
-                job, state=State.CANCELLED, reason="needs", ended_at=change.now
-            )
+            ended = cancelled(job, "needs", change.now)
             change.moved.append(moved(ended, 0))
             change.tally[lane, State.WAITING, 0] -= 1
             change.tally[lane, State.CANCELLED, 0] += 1
@@ -276,9 +273,7 @@ def revived_job(change: Change, row: Row, state: State) -> Job[Any]:
     job = job_of(change.store.lane(change.db, lane), row)
     change.tally[lane, job.state, row["minute"]] -= 1
     change.tally[lane, state, 0] += 1
-    return msgspec.structs.replace(
-        job, state=state, run_at=change.now, reason=None, failures=0, lapses=0, repeats=0
-    )
+    return retried(job, state, change.now)
 
 
 def spawned_places(change: Change) -> list[Place]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.settlement import cancelled
 from penstock.broker.values import Action
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, TableStore
@@ -77,15 +78,7 @@ class JobActions:
     def _cancel_moving(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
         # A job goes from its parcel to a lease to a row, never back: looked for in this order, and
         # once more among the rows, one that moves on meanwhile is not missed.
-        touched: dict[bytes, Touched] = {}
-        for raw, (job, lane) in self._unpack(change, wanted).items():
-            ended = msgspec.structs.replace(
-                job, state=State.CANCELLED, reason="cancelled", ended_at=change.now
-            )
-            change.rows.append(row_of(ended, lane, run_at=job.enqueued_at))
-            change.tally[lane, State.CANCELLED, 0] += 1
-            change.member_ended(job.body, good=False)
-            touched[raw] = ended, lane
+        touched = self.cancel_unpacked(change, self._unpack(change, wanted))
         left = self._moving(change.db, [raw for raw in wanted if raw not in touched])
         rows = self._in_order(change.db, left)
         touched |= self.cancel_rows(change, rows)
@@ -114,6 +107,19 @@ class JobActions:
 
     def keep_claims_out(self, change: Change) -> None:
         """No claim is under way until the end of the transaction; with one writer, none ever is."""
+
+    def cancel_unpacked(
+        self, change: Change, unpacked: Mapping[bytes, Touched]
+    ) -> dict[bytes, Touched]:
+        """Jobs that were taken out of their parcels get rows of their own, cancelled."""
+        touched: dict[bytes, Touched] = {}
+        for raw, (job, lane) in unpacked.items():
+            ended = cancelled(job, "cancelled", change.now)
+            change.rows.append(row_of(ended, lane, run_at=job.enqueued_at))
+            change.tally[lane, State.CANCELLED, 0] += 1
+            change.member_ended(job.body, good=False)
+            touched[raw] = ended, lane
+        return touched
 
     def cancel_rows(self, change: Change, rows: Mapping[bytes, Row]) -> dict[bytes, Touched]:
         touched: dict[bytes, Touched] = {}

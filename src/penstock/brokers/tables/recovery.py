@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from penstock.broker.worker_lease import recovered
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, TableStore
-from penstock.brokers.tables.worker_rows import expire, jobs_held
-from penstock.job import Job, Outcome, lapsed, put_back
+from penstock.brokers.tables.worker_rows import expire, jobs_held, lease_in
+from penstock.job import Job, Outcome
 
 SettleWithin = Callable[[Change, Sequence[tuple[Job[Any], Outcome]]], list[bool]]
 
@@ -36,14 +37,14 @@ class Recovery:
             change.finish()
             if dead is not None:
                 gone = [dead]
-            elif by is None or self._was_alive(db, by, lease_time):
+            elif by is None or self._may_recover(db, by, lease_time):
                 parameters = {"boot": self.store.boot, "lease_time": lease_time}
                 gone = [row["id"] for row in db.execute(self.store.sql.recover, parameters)]
             else:
                 gone = []
             # All at once: leases are locked before the flows that their jobs are in.
             held = [job for worker in gone for job in jobs_held(self.store, db, worker)]
-            self._settle_within(change, [(job, _given_up(job, started)) for job in held])
+            self._settle_within(change, [(job, recovered(job, started)) for job in held])
             for worker in gone:
                 db.execute(self.store.sql.give_up_worker, {"id": worker, "now": now})
             moved = len(held)
@@ -52,19 +53,7 @@ class Recovery:
             self.store.notify()
         return moved
 
-    def _was_alive(self, db: Db, worker: str, lease_time: float) -> bool:
-        """Whether this worker saw its whole last lease, and so may judge others."""
-        found = db.execute(self.store.sql.worker, (worker,)).fetchone()
-        return (
-            found is not None
-            and not found["gone"]
-            and found["boot"] == self.store.boot
-            and found["alive_until"] > lease_time
-            and lease_time - found["alive_since"] >= found["lease"]
-        )
-
-
-def _given_up(job: Job[Any], started: Collection[str] | None) -> Outcome:
-    if started is None or job.id in started:
-        return lapsed()
-    return put_back("crashed")
+    def _may_recover(self, db: Db, worker: str, lease_time: float) -> bool:
+        row = db.execute(self.store.sql.worker, (worker,)).fetchone()
+        lease = lease_in(row, self.store.boot)
+        return lease is not None and lease.may_recover(lease_time)

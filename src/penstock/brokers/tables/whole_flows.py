@@ -26,7 +26,6 @@ from penstock.brokers.tables.rows import (
     find_in,
     job_of,
     leased_jobs,
-    row_of,
     run_of,
     succeeded_job,
 )
@@ -117,15 +116,8 @@ class WholeFlows:
     def _cancel_what_moves(
         self, change: Change, spans: Sequence[Span], done: Mapping[bytes, Touched] | None = None
     ) -> dict[bytes, Touched]:
-        done, touched = done or {}, dict[bytes, Touched]()
-        for raw, (job, lane) in self._unpack_spans(change, spans).items():
-            ended = msgspec.structs.replace(
-                job, state=State.CANCELLED, reason="cancelled", ended_at=change.now
-            )
-            change.rows.append(row_of(ended, lane, run_at=job.enqueued_at))
-            change.tally[lane, State.CANCELLED, 0] += 1
-            change.member_ended(job.body, good=False)
-            touched[raw] = ended, lane
+        done = done or {}
+        touched = self._jobs.cancel_unpacked(change, self._unpack_spans(change, spans))
         rows = self._rows(change.db, spans, _MOVING)
         new = {raw: row for raw, row in rows.items() if raw not in done}
         touched |= self._jobs.cancel_rows(change, new)

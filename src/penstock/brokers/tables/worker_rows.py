@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
-import msgspec
-
-from penstock.broker.views import WorkerRow
+from penstock.broker.settlement import cancelled
+from penstock.broker.worker_lease import WorkerLease
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, TableStore
 from penstock.brokers.tables.flow_needs import lock_flows, place_of
 from penstock.brokers.tables.rows import job_of, leased_jobs, moved, rule_of
-from penstock.job import Job, Lane, State
+from penstock.job import Job, State
 from penstock.rules.rule import Rule
 
 
@@ -55,7 +53,7 @@ def expire(change: Change) -> None:
 def cancel_row(change: Change, row: Row, reason: str) -> Job[Any]:
     """A row that is not running becomes cancelled."""
     job = job_of(change.store.lane(change.db, row["lane"]), row)
-    ended = msgspec.structs.replace(job, state=State.CANCELLED, reason=reason, ended_at=change.now)
+    ended = cancelled(job, reason, change.now)
     change.tally[row["lane"], job.state, row["minute"]] -= 1
     change.tally[row["lane"], State.CANCELLED, 0] += 1
     change.free(job, row["id"], "ended")
@@ -65,11 +63,8 @@ def cancel_row(change: Change, row: Row, reason: str) -> Job[Any]:
     return ended
 
 
-def can_run(worker: WorkerRow, queues: Collection[str] | None, lane: Lane) -> bool:
-    """Whether the worker declared what this lane needs."""
-    return (
-        lane.app == worker.app
-        and (queues is None or lane.queue in queues)
-        and lane.version <= worker.tasks.get(lane.task, -1)
-        and all(tag in worker.tags for tag in lane.runs_on)
-    )
+def lease_in(row: Row | None, boot: str) -> WorkerLease | None:
+    """The lease in a worker's row; None if it was recovered, or is of another boot."""
+    if row is None or row["gone"] or row["boot"] != boot:
+        return None
+    return WorkerLease(row["alive_since"], row["alive_until"], row["lease"])

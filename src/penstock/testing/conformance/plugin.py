@@ -12,7 +12,7 @@ Some tests need what not every store can. These are left out, and counted by nam
 unless the plugin says that the store can, in a hook:
 
     def pytest_penstock_capabilities():
-        return {"begins", "reopens"}
+        return {"begins", "reopens", "order across buckets"}
 
 The names are those of `penstock.broker.traits.Capability`, as the store declares them in its
 traits (`core/test_traits.py` fails where the two differ), and "reopens", where there is the fixture
@@ -33,6 +33,7 @@ pytest.register_assert_rewrite("penstock.testing.conformance.factories")
 MARKERS = (
     "needs(capability): a promise of stores with this capability; others do not run the test",
     "lacks(capability): a promise of stores without this capability",
+    # Run with all ids in one bucket on a store that does not declare "order across buckets".
     'scope(of="bucket"): a promise within one bucket of ids; without it, one of the whole store',
 )
 _left_out = pytest.StashKey[Counter[str]]()
@@ -70,9 +71,16 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock(request: pytest.FixtureRequest) -> Clock:
     """A clock that moves when the test says so."""
-    return Clock()
+    clock = Clock()
+    scoped = request.node.get_closest_marker("scope") is not None
+    if scoped and "order across buckets" not in _capabilities_of(request.node):
+        # Imported here: pytest rewrites its assertions, and has to be asked first.
+        from penstock.testing.conformance.factories import put_in_one_bucket
+
+        put_in_one_bucket(clock)
+    return clock
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import pytest
 from penstock.broker.filter import Filter
 from penstock.broker.slice import Selection
 from penstock.broker.views import Note
-from penstock.job import failed, succeeded, try_again
+from penstock.enqueue.ids import Ids
+from penstock.job import Lane, Parcel, failed, succeeded, try_again
 from penstock.testing.conformance.factories import (
     a_job,
     begun,
@@ -22,6 +23,7 @@ from penstock.testing.conformance.factories import (
     some_jobs,
 )
 
+ROWS = 12_000  # more than one record batch
 SECRET = b'{"args":{"who":"ada","pin":"1234-secret"},"secret":["pin"]}'
 
 
@@ -170,6 +172,23 @@ def test_a_row_may_be_wide(broker, clock):
         settle(broker, job, succeeded(wide))
 
     assert [row["result"] for row in scanned(broker, "attempts")] == [wide.decode()] * 2
+
+
+@pytest.mark.needs("scan as one look")
+def test_all_rows_of_a_slice_are_as_they_were_at_one_moment(broker, clock):
+    lane, ids = Lane("default", "mail:send"), Ids(clock)
+    parcels = [Parcel(ids.first(), lane, [b'{"args":{}}'] * 128) for _ in range(ROWS // 128 + 1)]
+    broker.enqueue(parcels)
+    [part] = broker.slices(Selection(table="jobs"))
+
+    batches = broker.scan(part)
+    rows = next(batches).to_pylist()
+    broker.settle([(job, succeeded()) for job in claim(broker, limit=1000)])
+    broker.act("cancel", parcels[-1].ids(), "ada")
+    rows += [row for batch in batches for row in batch.to_pylist()]
+
+    assert sorted(row["id"] for row in rows) == [one for parcel in parcels for one in parcel.ids()]
+    assert {row["state"] for row in rows} == {"ready"}
 
 
 def test_whoever_stops_half_way_leaves_the_store_as_it_was(broker, clock):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.enqueue.ids import Ids
+from penstock.enqueue.ids import Ids, in_bucket
 from penstock.job import Lane, Parcel, State, lapsed, put_back, succeeded, try_again
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import (
     a_job,
     a_worker,
+    an_id,
     claim,
     claim_for,
     enqueue_and_claim,
@@ -72,6 +73,17 @@ def test_a_lane_is_first_in_first_out(broker, clock, fields):
         jobs += some_jobs(clock, 3, **fields)
     broker.enqueue(jobs[6:])
     broker.enqueue(jobs[:6])
+
+    assert [claim(broker)[0].id for _ in jobs] == ids_of(jobs)
+
+
+@pytest.mark.needs("order across buckets")
+def test_the_oldest_comes_first_whatever_its_bucket(broker, clock, fields):
+    jobs = []
+    for bucket in (700, 3, 512, 0):
+        clock.advance(seconds=1)
+        jobs.append(a_job(clock, id=in_bucket(an_id(clock), bucket), **fields))
+    broker.enqueue(jobs[::-1])
 
     assert [claim(broker)[0].id for _ in jobs] == ids_of(jobs)
 
