@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest
 ARGS ?=
 # no: the demo leaves out its second part, which is on Spark.
 SPARK ?= yes
@@ -36,7 +37,7 @@ COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-quick test-stores test-web check soak bench docs format lock clean
+.PHONY: help setup demo test test-quick test-stores test-web check coverage soak bench docs format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,16 +55,16 @@ ifneq ($(SPARK),no)
 endif
 
 test: $(VENV)/.dev ## every test but the full-size ones
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m "not soak and not browser" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "not soak and not browser" $(ARGS)
 
 # What these folders test takes real processes, servers or Spark: not even their imports are quick.
 SLOW := browser docs examples integrations spark stories trust
 
 test-quick: $(VENV)/.dev ## a look in about a minute: pure modules, memory and SQLite; no server, no Spark
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m "quick and not soak" $(SLOW:%=--ignore=tests/%) $(ARGS)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "quick and not soak" $(SLOW:%=--ignore=tests/%) $(ARGS)
 
 test-stores: $(VENV)/.dev ## every test on every store, also those that `make test` runs on one of them
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 -m "(not soak or every_store) and not browser" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "(not soak or every_store) and not browser" $(ARGS)
 
 test-web: $(VENV)/.dev ## the dashboard in a real browser, headless; BROWSER=path of a Chromium
 ifeq ($(BROWSER),)
@@ -82,6 +83,15 @@ check: $(VENV)/.dev ## what CI runs: format, lint, types, import rules, tests; i
 ifneq ($(BROWSER),)
 	@$(MAKE) --no-print-directory test-web
 endif
+
+# Which tests `make coverage` measures: `make coverage TESTS=test` for all of them.
+TESTS ?= test-quick
+
+coverage: $(VENV)/.dev ## which lines of src no test runs, by file; slower than test-quick, which it measures
+	$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory $(TESTS) PYTEST="$(BIN)/coverage run -m pytest"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 soak: $(VENV)/.dev ## the full-size tests; takes a while
 	$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
@@ -106,7 +116,7 @@ lock: $(VENV)/.dev ## write requirements/*.txt anew; ARGS=--upgrade for newer ve
 	$(COMPILE) $(ARGS) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
 
 clean: ## remove .venv and everything else that was made
-	rm -rf $(VENV) site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .cache
+	rm -rf $(VENV) site dist .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache .cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The files below say what .venv holds; one older than its list is made again.
