@@ -45,7 +45,7 @@ def test_a_place_is_told_as_the_ids_that_it_was_made_of():
     read = member_of(msgspec.json.encode({"args": {}, "flow": MEMBER}))
 
     assert read is not None
-    assert (read.id, read.node, read.place) == (FLOW, NODE, PLACE)
+    assert (read.id, read.node, read.flow_and_node) == (FLOW, NODE, PLACE)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b'"flow":', b'{"flow":', b'{"flow":[]}', b"\xff"])
@@ -57,7 +57,7 @@ def test_what_cannot_be_read_is_in_no_flow(raw):
 def test_many_bodies_are_counted_together():
     one = [msgspec.json.encode({"args": {"n": n}, "flow": MEMBER}) for n in range(100)]
     two = [msgspec.json.encode({"flow": OTHER, "args": {"n": n}}) for n in range(3)]
-    counted = dict.fromkeys([PLACE, OTHER.place], 0)
+    counted = dict.fromkeys([PLACE, OTHER.flow_and_node], 0)
 
     for place, jobs in places_of([*one, *two, b'{"args":{}}']):
         counted[place] += jobs

@@ -28,10 +28,10 @@ _loading: list[str] = []
 
 def load_app(target: str) -> App:
     """Import the target's module and give the App in it; what is wrong is said in a sentence."""
-    place, attribute = _split(target)
+    source, attribute = _split(target)
     _loading.append(target)
     try:
-        module = _import_file(place) if place.endswith(".py") else _import_module(place)
+        module = _import_file(source) if source.endswith(".py") else _import_module(source)
     finally:
         _loading.pop()
     apps = _apps_in(module)
@@ -39,11 +39,11 @@ def load_app(target: str) -> App:
         return _named(module, attribute, apps)
     if not apps:
         raise Refused(
-            f"{place} has no App: write `app = App()` in it, or name the module that has one"
+            f"{source} has no App: write `app = App()` in it, or name the module that has one"
         )
     if len({id(app) for app in apps.values()}) > 1:
-        names = " or ".join(f"{place}:{name}" for name in apps)
-        raise Refused(f"{place} has {len(apps)} Apps: say which one, {names}")
+        names = " or ".join(f"{source}:{name}" for name in apps)
+        raise Refused(f"{source} has {len(apps)} Apps: say which one, {names}")
     return apps["app"] if "app" in apps else next(iter(apps.values()))
 
 
@@ -53,8 +53,8 @@ def target_of(app: App) -> str | None:
         if not isinstance(module, ModuleType):  # pyright: ignore[reportUnnecessaryIsInstance]  some packages put lazy objects there
             continue
         for attribute, value in list(vars(module).items()):
-            if value is app and (place := _place_of(name, module)):
-                return f"{place}:{attribute}"
+            if value is app and (source := _importable_name(name, module)):
+                return f"{source}:{attribute}"
     return None
 
 
@@ -65,12 +65,12 @@ def loading() -> str | None:
 
 def _split(target: str) -> tuple[str, str]:
     # A drive letter has a colon too; an attribute has no slash.
-    place, colon, attribute = target.strip().rpartition(":")
+    source, colon, attribute = target.strip().rpartition(":")
     if not colon or not attribute.isidentifier():
-        place, attribute = target.strip(), ""
-    if not place:
+        source, attribute = target.strip(), ""
+    if not source:
         raise Refused(f"{target!r} names no app: write module:attribute, for example myapp:app")
-    return place, attribute
+    return source, attribute
 
 
 def _import_module(name: str) -> ModuleType:
@@ -140,14 +140,14 @@ def _named(module: ModuleType, attribute: str, apps: dict[str, App]) -> App:
         return apps[attribute]
     if hasattr(module, attribute):
         kind = type(getattr(module, attribute)).__name__
-        found = f"{attribute} in {module.__name__} is a {kind}, not an App"
+        problem = f"{attribute} in {module.__name__} is a {kind}, not an App"
     else:
-        found = f"{module.__name__} has no {attribute}"
+        problem = f"{module.__name__} has no {attribute}"
     hint = f"; it has {', '.join(apps)}" if apps else "; write `app = App()` in it"
-    raise Refused(found + hint)
+    raise Refused(problem + hint)
 
 
-def _place_of(name: str, module: ModuleType) -> str | None:
+def _importable_name(name: str, module: ModuleType) -> str | None:
     spec = getattr(module, "__spec__", None)
     if name != "__main__":
         return name if spec is not None else None

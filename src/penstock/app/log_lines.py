@@ -35,7 +35,7 @@ FAILURE = (
 _TEXT = "%(asctime)s %(levelname)-7s %(process)d %(message)s"
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31"}
 # What a job says is text: none of it is an order to the terminal.
-_PICTURES = {
+_CONTROL_PICTURES = {
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
     **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
 }
@@ -48,40 +48,40 @@ class LogOutput(NamedTuple):
     format: str = "text"
 
 
-_told: LogOutput | None = None
-_lines: logging.Handler | None = None  # where they go, if they are JSON
+_output: LogOutput | None = None
+_json_handler: logging.Handler | None = None  # where they go, if they are JSON
 
 
 def legible(text: str) -> str:
     """The same, with no order to a terminal in it."""
-    return text.translate(_PICTURES)
+    return text.translate(_CONTROL_PICTURES)
 
 
 def log_to_stderr(output: LogOutput) -> None:
     """Have log lines of this level and above on stderr, unless logging is configured already."""
-    global _told, _lines  # noqa: PLW0603  as logging itself: one per process
+    global _output, _json_handler  # noqa: PLW0603  as logging itself: one per process
     level, form = output.level.lower(), output.format.lower()
     if level not in LEVELS:
         raise Refused(f"--log-level {output.level!r}: debug, info, warning or error")
     if form not in FORMATS:
         raise Refused(f"--log-format {output.format!r}: text or json")
-    _told = LogOutput(level, form)
+    _output = LogOutput(level, form)
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form == "json" else TextLines(sys.stderr))
     logging.basicConfig(level=level.upper(), handlers=[handler])
-    _lines = handler if form == "json" else None
+    _json_handler = handler if form == "json" else None
 
 
-def told() -> LogOutput | None:
+def log_output() -> LogOutput | None:
     """What this process was told; None: it was not, and leaves logging to the program it is in."""
-    return _told
+    return _output
 
 
 def put_line(text: str, level: int = logging.INFO) -> bool:
     """Where lines are JSON, put this among them, whatever the level; False where they are text."""
-    if _lines is None:
+    if _json_handler is None:
         return False
-    _lines.handle(logging.LogRecord("penstock", level, "", 0, "%s", (text,), None))
+    _json_handler.handle(logging.LogRecord("penstock", level, "", 0, "%s", (text,), None))
     return True
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from penstock.broker.protocol import Broker
 from penstock.errors import Refused
-from penstock.rules.key_order import check_same, policies, policy_named, said
+from penstock.rules.key_order import check_same_policy, policies, policy_named, policy_text
 from penstock.rules.rule import Rule, RuleKind
 from penstock.task.options import check_name
 
@@ -22,7 +22,7 @@ class Options(NamedTuple):
     policy: str | None
 
     def __str__(self) -> str:
-        return ", ".join([said(self.policy), f"relaxed={self.relaxed}"])
+        return ", ".join([policy_text(self.policy), f"relaxed={self.relaxed}"])
 
 
 class DeclaredQueues:
@@ -61,11 +61,11 @@ class DeclaredQueues:
 
     def declare(self, broker: Broker) -> None:
         """Tell the store which queues are handed out by key; what it knows already is no write."""
-        standing = policies(broker.records(Rule))
+        stored = policies(broker.records(Rule))
         for queue, options in self._known.items():
             if options.policy is None:
                 continue
-            check_same(queue, standing.get(queue), options.policy)
-            if queue not in standing:
+            check_same_policy(queue, stored.get(queue), options.policy)
+            if queue not in stored:
                 broker.put(Rule(RuleKind.ORDER, queue=queue, policy=options.policy))
         self.undeclared = False

@@ -106,13 +106,13 @@ class Resources:
         self._pending: dict[Any, asyncio.Task[Any]] = {}
         self._replaced: dict[Callable[[], Any], Any] = {}
 
-    def fill(self, wanted: Mapping[str, Resource]) -> dict[str, Any]:
+    def fill(self, parameters: Mapping[str, Resource]) -> dict[str, Any]:
         """A value for each of these parameters of a plain function."""
-        return {name: self.open(resource.factory) for name, resource in wanted.items()}
+        return {name: self.open(resource.factory) for name, resource in parameters.items()}
 
-    async def fill_async(self, wanted: Mapping[str, Resource]) -> dict[str, Any]:
+    async def fill_async(self, parameters: Mapping[str, Resource]) -> dict[str, Any]:
         """A value for each of these parameters of an `async def` function."""
-        return {name: await self.open_async(each.factory) for name, each in wanted.items()}
+        return {name: await self.open_async(each.factory) for name, each in parameters.items()}
 
     def open(self, factory: Callable[[], Any]) -> Any:
         """The factory's value; made now if it was not made before. Safe between threads."""

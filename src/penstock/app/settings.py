@@ -54,14 +54,14 @@ def resolve_url(
     from_environment = os.environ.get("PENSTOCK_URL")
     if from_environment and profile is None:
         return ResolvedUrl(anchor(from_environment, root), "PENSTOCK_URL")
-    wanted = profile or os.environ.get("PENSTOCK_PROFILE")
+    profile_name = profile or os.environ.get("PENSTOCK_PROFILE")
     file = _upward(_start(beside), (SETTINGS_FILE,))
-    if file is not None and (from_file := _profile_url(file, wanted)) is not None:
-        name, found = from_file
-        return ResolvedUrl(anchor(found, file.parent), f"profile {name} of {file}")
-    if wanted is not None and file is None:
+    if file is not None and (from_file := _profile_url(file, profile_name)) is not None:
+        name, profile_url = from_file
+        return ResolvedUrl(anchor(profile_url, file.parent), f"profile {name} of {file}")
+    if profile_name is not None and file is None:
         raise Refused(
-            f"PENSTOCK_PROFILE={wanted}, but there is no {SETTINGS_FILE} at or above {root}"
+            f"PENSTOCK_PROFILE={profile_name}, but there is no {SETTINGS_FILE} at or above {root}"
         )
     return ResolvedUrl(anchor("sqlite:///penstock.db", root), f"the default, beside {root}")
 

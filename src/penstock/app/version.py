@@ -21,12 +21,12 @@ def release() -> str:
         return ""
 
 
-def age_order(said: str) -> tuple[tuple[int, ...], int, int]:
+def age_order(text: str) -> tuple[tuple[int, ...], int, int]:
     """A key by which an older release comes first; one that cannot be read is the oldest."""
-    found = _FORM.match(said)
-    if found is None:
+    match = _FORM.match(text)
+    if match is None:
         return (), 0, 0
-    numbers = [int(number) for number in found["numbers"].split(".")]
+    numbers = [int(number) for number in match["numbers"].split(".")]
     while numbers and numbers[-1] == 0:
         numbers.pop()
-    return tuple(numbers), _BEFORE[found["before"]], int(found["number"] or 0)
+    return tuple(numbers), _BEFORE[match["before"]], int(match["number"] or 0)

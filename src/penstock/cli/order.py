@@ -33,7 +33,7 @@ def order(
     from penstock.cli import output
     from penstock.cli.store_choice import acting
     from penstock.operate.rule_fields import RuleFields, rule_of, rule_off
-    from penstock.rules.key_order import policies, said
+    from penstock.rules.key_order import policies, policy_text
     from penstock.rules.rule import RuleKind
 
     fields: RuleFields = {"queue": queue, "policy": policy, "reason": reason}
@@ -48,6 +48,6 @@ def order(
     if json:
         output.put_json({"kind": "order", "queue": queue, "policy": standing, "changed": changed})
         return
-    output.say(f"queue {queue} is {said(standing)}{' now' if changed else ''}")
+    output.say(f"queue {queue} is {policy_text(standing)}{' now' if changed else ''}")
     if standing is not None:
         output.aside(f"{output.program()} order {queue} --off takes it back")

@@ -189,7 +189,7 @@ def _clear(broker: Broker, actions: Actions, rule: Rule, *, dry_run: bool, json:
     from penstock.rules.rule import Rule
 
     rules = broker.records(Rule)
-    there = any(each.place == rule.place for each in rules)
+    there = any(each.identity == rule.identity for each in rules)
     over = still_over(rules, rule)
     held = actions.fitting(rule).jobs if there and over is None else 0
     if dry_run:

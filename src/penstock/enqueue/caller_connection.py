@@ -80,7 +80,7 @@ class Caller:
             "asynchronous; use enqueue(...), which writes on it at once"
         )
 
-    def after_commit(self, key: object, ring: Callable[[], None]) -> None:
+    def after_commit(self, key: object, callback: Callable[[], None]) -> None:
         """Call this when the caller has committed; the same key twice is once."""
 
 
@@ -123,39 +123,41 @@ async def join_async(
 
 def caller_of(connection: Any) -> Caller:
     """Who asks on this connection; what it cannot be is refused."""
-    kinds = _kinds(connection)
-    if _SQLALCHEMY in kinds:
-        connection = _own_session(connection)
-        _not_an_engine(connection)
+    packages = _packages_of(connection)
+    if _SQLALCHEMY in packages:
+        connection = _session_of_this_thread(connection)
+        _refuse_engine(connection)
         if _sync_part(connection) is not None:
             return Caller(connection)
         session = connection if callable(getattr(connection, "connection", None)) else None
         return _SqlAlchemy(connection if session is None else session.connection(), session)
-    if _DJANGO in kinds and hasattr(connection, "ensure_connection"):
+    if _DJANGO in packages and hasattr(connection, "ensure_connection"):
         connection.ensure_connection()
         return _Django(connection)
     for kind, plain in (("psycopg", _Psycopg), ("psycopg2", _Psycopg2)):
-        if kind in kinds and not _waits(connection):
+        if kind in packages and not _is_async(connection):
             return plain(connection)
     caller = Caller(connection)
-    caller.dialect = "postgresql" if kinds & {"psycopg", "asyncpg"} else type(connection).__name__
+    caller.dialect = (
+        "postgresql" if packages & {"psycopg", "asyncpg"} else type(connection).__name__
+    )
     return caller
 
 
 async def caller_async(connection: Any) -> Caller:
     """As `caller_of`, of an asynchronous connection."""
-    kinds = _kinds(connection)
-    if _SQLALCHEMY in kinds:
-        connection = _own_session(connection)
-        _not_an_engine(connection)
+    packages = _packages_of(connection)
+    if _SQLALCHEMY in packages:
+        connection = _session_of_this_thread(connection)
+        _refuse_engine(connection)
         if _sync_part(connection) is not None:
             session = getattr(connection, "sync_session", None)
             if session is not None:
                 connection = await connection.connection()
             return _SqlAlchemyAsync(connection, session)
-    if "psycopg" in kinds and _waits(connection):
+    if "psycopg" in packages and _is_async(connection):
         return _PsycopgAsync(connection)
-    if "asyncpg" in kinds:
+    if "asyncpg" in packages:
         return _Asyncpg(connection)
     return caller_of(connection)
 
@@ -172,7 +174,7 @@ class _Psycopg(Caller):
 
         # Made by hand: the caller may have set other rows, or another kind of cursor.
         with Cursor(self.driver, row_factory=tuple_row) as cursor:
-            return _only(cursor.execute(*_with_percent(ask)).fetchone())
+            return _first_column(cursor.execute(*_with_percent(ask)).fetchone())
 
 
 class _PsycopgAsync(Caller):
@@ -182,7 +184,7 @@ class _PsycopgAsync(Caller):
 
         async with AsyncCursor(self.driver, row_factory=tuple_row) as cursor:
             await cursor.execute(*_with_percent(ask))
-            return _only(await cursor.fetchone())
+            return _first_column(await cursor.fetchone())
 
 
 class _Psycopg2(Caller):
@@ -190,7 +192,7 @@ class _Psycopg2(Caller):
         plain: Any = sys.modules["psycopg2.extensions"]
         with self.driver.cursor(cursor_factory=plain.cursor) as cursor:
             cursor.execute(*_with_percent(ask))
-            return _only(cursor.fetchone())
+            return _first_column(cursor.fetchone())
 
 
 class _Asyncpg(Caller):
@@ -210,8 +212,8 @@ class _SqlAlchemy(Caller):
     def ask(self, ask: JoinStatement) -> Any:
         return self._connection.execute(*_with_names(ask)).scalar_one()
 
-    def after_commit(self, key: object, ring: Callable[[], None]) -> None:
-        _after_commit_of(self._session, key, ring)
+    def after_commit(self, key: object, callback: Callable[[], None]) -> None:
+        _after_commit_of(self._session, key, callback)
 
 
 class _SqlAlchemyAsync(Caller):
@@ -225,8 +227,8 @@ class _SqlAlchemyAsync(Caller):
     async def ask_async(self, ask: JoinStatement) -> Any:
         return (await self._connection.execute(*_with_names(ask))).scalar_one()
 
-    def after_commit(self, key: object, ring: Callable[[], None]) -> None:
-        _after_commit_of(self._session, key, ring)
+    def after_commit(self, key: object, callback: Callable[[], None]) -> None:
+        _after_commit_of(self._session, key, callback)
 
 
 class _Django(Caller):
@@ -240,41 +242,41 @@ class _Django(Caller):
     def ask(self, ask: JoinStatement) -> Any:
         with self._wrapper.cursor() as cursor:
             cursor.execute(*_with_percent(ask))
-            return _only(cursor.fetchone())
+            return _first_column(cursor.fetchone())
 
-    def after_commit(self, key: object, ring: Callable[[], None]) -> None:
+    def after_commit(self, key: object, callback: Callable[[], None]) -> None:
         del key
-        self._wrapper.on_commit(ring, robust=True)
+        self._wrapper.on_commit(callback, robust=True)
 
 
-def _after_commit_of(session: Any, key: object, ring: Callable[[], None]) -> None:
-    rings: dict[object, Callable[[], None]] | None = session.info.get("penstock")
-    if rings is None:
+def _after_commit_of(session: Any, key: object, callback: Callable[[], None]) -> None:
+    callbacks: dict[object, Callable[[], None]] | None = session.info.get("penstock")
+    if callbacks is None:
         from sqlalchemy import event
 
-        rings = session.info["penstock"] = {}
+        callbacks = session.info["penstock"] = {}
         event.listen(session, "after_commit", _committed)
-    rings[key] = ring
+    callbacks[key] = callback
 
 
 def _committed(session: Any) -> None:
     if not session.in_nested_transaction():  # the end of a savepoint is no commit yet
-        rings = session.info["penstock"]
-        for key in list(rings):
-            rings.pop(key)()
+        callbacks = session.info["penstock"]
+        for key in list(callbacks):
+            callbacks.pop(key)()
 
 
-def _kinds(connection: Any) -> set[str]:
+def _packages_of(connection: Any) -> set[str]:
     """The packages that a connection's classes come from."""
     return {kind.__module__.partition(".")[0] for kind in type(connection).__mro__}
 
 
-def _own_session(connection: Any) -> Any:
+def _session_of_this_thread(connection: Any) -> Any:
     """Of a session that each thread or task has for itself, the one of this."""
     return connection() if hasattr(connection, "registry") else connection
 
 
-def _not_an_engine(connection: Any) -> None:
+def _refuse_engine(connection: Any) -> None:
     if not hasattr(connection, "commit"):
         raise Refused(
             f"options(connection=...): {type(connection).__name__} is no connection; hand over "
@@ -287,11 +289,11 @@ def _sync_part(connection: Any) -> Any:
     return getattr(connection, "sync_session", getattr(connection, "sync_connection", None))
 
 
-def _waits(connection: Any) -> bool:
+def _is_async(connection: Any) -> bool:
     return inspect.iscoroutinefunction(connection.commit)
 
 
-def _only(row: Any) -> Any:
+def _first_column(row: Any) -> Any:
     return row[0]
 
 

@@ -117,7 +117,7 @@ class Coalescer:
                     return
                 requests, self._awaited = self._awaited, []
             self._send_in_turn(_Caller(requests))
-            _tell(requests)
+            _resolve_futures(requests)
 
     def _send_in_turn(self, caller: _Caller) -> None:
         """Return once the caller's requests were sent, by itself or by another.
@@ -191,7 +191,7 @@ def _release(caller: _Caller) -> None:
         caller.turn.release()
 
 
-def _tell(requests: list[_Request]) -> None:
+def _resolve_futures(requests: list[_Request]) -> None:
     # One call per loop, not per request: each wakes the loop through a pipe.
     loops: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
     for request in requests:

@@ -135,41 +135,41 @@ def _not_too_large(encoded: bytes, what: str) -> bytes:
     return encoded
 
 
-class _Looseness(typing.NamedTuple):
-    loose: bool  # the annotation leaves the type, or the depth, open: compare what comes back
-    wide: bool  # integers whose size the decoder does not check
-    real: bool  # floats, of which some would silently be written as null
+class _DecoderGaps(typing.NamedTuple):
+    untyped: bool  # the annotation leaves the type, or the depth, open: compare what comes back
+    big_ints: bool  # integers whose size the decoder does not check
+    floats: bool  # floats, of which some would silently be written as null
 
 
-def _looseness(annotation: Any) -> _Looseness:
+def _decoder_gaps(annotation: Any) -> _DecoderGaps:
     """What the typed decoder alone cannot vouch for; raises TypeError for what has no JSON form."""
-    loose = wide = real = False
+    untyped = big_ints = floats = False
     above: set[int] = set()
 
-    def look(node: Any) -> None:
-        nonlocal loose, wide, real
+    def examine(node: Any) -> None:
+        nonlocal untyped, big_ints, floats
         if isinstance(node, tuple):
             for part in cast("tuple[Any, ...]", node):
-                look(part)
+                examine(part)
         elif isinstance(node, (msgspec.inspect.Type, msgspec.inspect.Field)):
             if id(node) in above:
-                loose = True
+                untyped = True
                 return
             if isinstance(node, msgspec.inspect.CustomType):
                 if not (is_pydantic(node.cls) or node.cls is object):
                     raise TypeError(f"{type_text(node.cls)} has no JSON form")
-                loose = True
-            loose = loose or isinstance(node, msgspec.inspect.AnyType)
-            wide = wide or (isinstance(node, msgspec.inspect.IntType) and node.le is None)
-            real = real or isinstance(node, msgspec.inspect.FloatType)
+                untyped = True
+            untyped = untyped or isinstance(node, msgspec.inspect.AnyType)
+            big_ints = big_ints or (isinstance(node, msgspec.inspect.IntType) and node.le is None)
+            floats = floats or isinstance(node, msgspec.inspect.FloatType)
             above.add(id(node))
             for name in node.__struct_fields__:
                 if name not in {"default", "default_factory", "cls"}:
-                    look(getattr(node, name))
+                    examine(getattr(node, name))
             above.discard(id(node))
 
-    look(msgspec.inspect.type_info(annotation))
-    return _Looseness(loose, wide, real)
+    examine(msgspec.inspect.type_info(annotation))
+    return _DecoderGaps(untyped, big_ints, floats)
 
 
 class ArgumentCodec:
@@ -192,8 +192,8 @@ class ArgumentCodec:
         self._parameters = [each for each in parameters if each.name not in self._leave_out]
         hints = hints_of(function, names or {}, [each.name for each in self._parameters])
         fields: list[Any] = []
-        self._loose: frozenset[str] = frozenset()
-        self._wide = self._real = False
+        self._untyped: frozenset[str] = frozenset()
+        self._big_ints = self._floats = False
         for parameter in self._parameters:
             annotation = hints.get(parameter.name, Any)
             annotation = _INT if annotation is int else annotation
@@ -231,7 +231,7 @@ class ArgumentCodec:
         name = parameter.name
         field: Any
         try:
-            look = _looseness(annotation)
+            gaps = _decoder_gaps(annotation)
             if parameter.kind == parameter.VAR_POSITIONAL:
                 field = (name, tuple[annotation, ...], ())
             elif parameter.kind == parameter.VAR_KEYWORD:
@@ -247,16 +247,16 @@ class ArgumentCodec:
                 " plain data, a dataclass, a Struct or a pydantic model, or make it a resource with"
                 " use(...)"
             ) from error
-        if look.loose:
-            self._loose |= {name}
-        self._wide = self._wide or look.wide
-        self._real = self._real or look.real
+        if gaps.untyped:
+            self._untyped |= {name}
+        self._big_ints = self._big_ints or gaps.big_ints
+        self._floats = self._floats or gaps.floats
         return field
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The body of this call, `{"args": {...}}`; `Refused` if it is not one of this function.
 
-        Raises HasOutput where `encode_around_outputs` is to be asked instead.
+        Raises OutputInside where `encode_around_outputs` is to be asked instead.
         """
         try:
             if self._ordinary and len(args) <= self._positional:
@@ -272,11 +272,11 @@ class ArgumentCodec:
         except Exception as error:
             raise self._refusal(args, kwargs, error) from error
         if (
-            self._loose
-            or (self._real and b"null" in encoded)
-            or (self._wide and _LONG_NUMBER.search(encoded) is not None)
+            self._untyped
+            or (self._floats and b"null" in encoded)
+            or (self._big_ints and _LONG_NUMBER.search(encoded) is not None)
         ):
-            self._examine(sent, back.args)
+            self._check_round_trip(sent, back.args)
         return encoded
 
     def encode_around_outputs(
@@ -290,16 +290,16 @@ class ArgumentCodec:
             sent = self._signature.bind(*args, **kwargs).arguments
             if sent.keys() & self._leave_out:
                 raise self._refusal(args, kwargs, TypeError())
-            plain, found = taken_out(sent, _to_plain)
+            plain, outputs = taken_out(sent, _to_plain)
         except Refused:
             raise
         except Exception as error:
             raise self._refusal(args, kwargs, error) from error
-        around = {path[0] for path, _ in found}
+        with_output = {path[0] for path, _ in outputs}
         for name, value in sent.items():
-            if name not in around:
+            if name not in with_output:
                 self._check_one(name, value, msgspec.json.encode(plain[name]))
-        return _not_too_large(_encode({"args": plain}), self.text), found
+        return _not_too_large(_encode({"args": plain}), self.text), outputs
 
     def beside(self, body: bytes) -> Callable[[Any], bytes] | None:
         """Makes of `body` that of the same call with another first argument, and checks only that.
@@ -334,9 +334,9 @@ class ArgumentCodec:
         try:
             back = decoder.decode(encoded)
         except Exception as error:
-            raise Refused(f"{self.text}: {name}: {_placed(error)}") from error
+            raise Refused(f"{self.text}: {name}: {_with_path(error)}") from error
         path = f"argument {name}"
-        fault = change_in(value, back, path) if name in self._loose else fault_in(value, path)
+        fault = change_in(value, back, path) if name in self._untyped else fault_in(value, path)
         if fault:
             raise Refused(fault)
 
@@ -373,15 +373,15 @@ class ArgumentCodec:
         for name, value in bound.items():
             if fault := fault_in(value, f"argument {name}"):
                 return Refused(fault)
-        return Refused(f"{self.text}: {_placed(error)}")
+        return Refused(f"{self.text}: {_with_path(error)}")
 
-    def _examine(self, sent: Any, back: Any) -> None:
+    def _check_round_trip(self, sent: Any, back: Any) -> None:
         for parameter in self._parameters:
             name = parameter.name
             value, path = getattr(sent, name), f"argument {name}"
             if value is UNSET:
                 continue
-            if name in self._loose:
+            if name in self._untyped:
                 fault = change_in(value, getattr(back, name), path)
             else:
                 fault = fault_in(value, path)
@@ -393,7 +393,7 @@ class ArgumentCodec:
         try:
             options = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Refused(f"{self.text}: {_placed(error)}") from error
+            raise Refused(f"{self.text}: {_with_path(error)}") from error
         values = astuple(options.args)
         if self._by_position and not (self._has_defaults and _any_unset(values)):
             return options, values, {}
@@ -434,7 +434,7 @@ def _any_unset(values: tuple[Any, ...]) -> bool:
     return any(value is UNSET for value in values)
 
 
-def _placed(error: Exception) -> str:
+def _with_path(error: Exception) -> str:
     """A decoder's message with the path in front: "to: Expected `str`, got `int`"."""
     match = _WHERE.fullmatch(str(error))
     if match is None:
@@ -450,7 +450,7 @@ class ResultCodec:
         self._what = what
         self.annotation = annotation
         try:
-            self._look = _looseness(annotation)
+            self._gaps = _decoder_gaps(annotation)
             decoder = msgspec.json.Decoder(annotation, dec_hook=_from_plain)
         except TypeError as error:
             raise Refused(
@@ -475,12 +475,12 @@ class ResultCodec:
             raise
         except Exception as error:
             path = what if isinstance(error, msgspec.ValidationError) else ""
-            message = f"{path}: {_placed(error)}" if path else f"{what}: {error}"
+            message = f"{path}: {_with_path(error)}" if path else f"{what}: {error}"
             raise Refused(fault_in(value, what) or message) from error
-        if self._look.loose:
+        if self._gaps.untyped:
             fault = change_in(value, back, what)
-        elif (self._look.real and b"null" in encoded) or (
-            self._look.wide and _LONG_NUMBER.search(encoded) is not None
+        elif (self._gaps.floats and b"null" in encoded) or (
+            self._gaps.big_ints and _LONG_NUMBER.search(encoded) is not None
         ):
             fault = fault_in(value, what)
         else:
@@ -494,4 +494,4 @@ class ResultCodec:
         try:
             return self._decode(encoded)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Refused(f"{self._what}: {_placed(error)}") from error
+            raise Refused(f"{self._what}: {_with_path(error)}") from error

@@ -34,16 +34,16 @@ _Fields = dict[str, msgspec.Raw]
 def enqueue_copy(
     broker: Broker,
     job_id: str,
-    told: tuple[str, str],
+    author_and_reason: tuple[str, str],
     arguments: str | None = None,
     app: App | None = None,
 ) -> str:
-    """Store a copy of a job, and write down who and why (`told`); the copy's id.
+    """Store a copy of a job, and write down who and why (`author_and_reason`); the copy's id.
 
     `arguments` are all of them, as a JSON object; None: those of the job. They are checked against
     the task, if this app has it.
     """
-    author, reason = told
+    author, reason = author_and_reason
     job = broker.get(job_id)
     if job is None:
         raise Refused(f"job {job_id} is not kept here, and so its arguments are not")
@@ -51,11 +51,17 @@ def enqueue_copy(
     bucket = bucket_by(job.unique and job.unique.key, job.key)
     copy = copied(job, Ids(broker.clock).first(bucket), author, arguments, task)
     with nullcontext([copy]) if app is None else app.sending([copy]) as jobs:
-        standing = broker.enqueue(jobs).standing.get(copy.id)
-    if standing is not None:
-        raise Refused(f"not stored: job {standing} holds the unique key of this one")
-    said = {"job": copy.id, "task": copy.task, "queue": copy.queue, "jobs": 1, COPY_OF: job.id}
-    broker.audit("enqueue", author, reason, said)
+        holder = broker.enqueue(jobs).standing.get(copy.id)
+    if holder is not None:
+        raise Refused(f"not stored: job {holder} holds the unique key of this one")
+    event_data = {
+        "job": copy.id,
+        "task": copy.task,
+        "queue": copy.queue,
+        "jobs": 1,
+        COPY_OF: job.id,
+    }
+    broker.audit("enqueue", author, reason, event_data)
     return copy.id
 
 
@@ -72,13 +78,13 @@ def copied(
         raise Refused(
             f"job {job.id} gets arguments from other jobs of its flow: retry it, in its place"
         )
-    whole = _fields(job.body, f"job {job.id}: its body")
-    whole.pop("flow", None)
-    whole["args"] = _arguments(job, whole, arguments, task)
-    headers = _decoded(whole.get("headers"), {})
+    fields = _fields(job.body, f"job {job.id}: its body")
+    fields.pop("flow", None)
+    fields["args"] = _arguments(job, fields, arguments, task)
+    headers = _decoded(fields.get("headers"), {})
     headers.pop(HEADER, None)  # what sent the other did not send this one
-    whole["headers"] = _raw({**headers, "author": author, COPY_OF: job.id})
-    body = msgspec.json.encode(whole)
+    fields["headers"] = _raw({**headers, "author": author, COPY_OF: job.id})
+    body = msgspec.json.encode(fields)
     if len(body) > MOST_BODY_BYTES:
         raise Refused(f"{len(body):,} bytes of arguments and options: {MOST_BODY_BYTES:,} at most")
     return Job(
@@ -93,17 +99,17 @@ def copied(
         runs_on=job.runs_on,
         app=job.app,
         tags={name: value for name, value in job.tags.items() if name != PARENT},
-        search=_searched(task.search if task is not None else job.search, whole["args"]),
+        search=_searched(task.search if task is not None else job.search, fields["args"]),
         at_most_once=job.at_most_once,
     )
 
 
 def _arguments(
-    job: Job[Any], whole: Mapping[str, msgspec.Raw], given: str | None, task: Task[..., Any] | None
+    job: Job[Any], fields: Mapping[str, msgspec.Raw], given: str | None, task: Task[..., Any] | None
 ) -> msgspec.Raw:
-    before = _fields(bytes(whole.get("args", b"{}")), f"job {job.id}: its arguments")
+    before = _fields(bytes(fields.get("args", b"{}")), f"job {job.id}: its arguments")
     named = dict(before) if given is None else _fields(given.encode(), "the arguments")
-    secrets = _decoded(whole.get("secret"), [])
+    secrets = _decoded(fields.get("secret"), [])
     left = [name for name in secrets if _decoded(named.get(name), None) == HIDDEN]
     others = {*named, *before}.difference(left)
     edited = any(_decoded(named.get(n), None) != _decoded(before.get(n), None) for n in others)
@@ -137,5 +143,5 @@ def _raw(value: object) -> msgspec.Raw:
 
 def _searched(paths: Collection[str], arguments: msgspec.Raw) -> dict[str, str]:
     values: Any = _decoded(arguments, None) if paths else None
-    found = {path: argument_text(values, path) for path in paths}
-    return {path: text for path, text in found.items() if text is not None}
+    texts = {path: argument_text(values, path) for path in paths}
+    return {path: text for path, text in texts.items() if text is not None}

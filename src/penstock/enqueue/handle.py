@@ -50,17 +50,17 @@ class Handle(Generic[R]):
         Raises JobFailed with the traceback of the worker, JobCancelled, ResultGone if the job or
         its result is not kept any more, and TimeoutError, which says why the job is where it is.
         """
-        self._not_inside_a_task("result")
+        self._refuse_inside_task("result")
         until = None if timeout is None else time.monotonic() + timeout
         wait = FIRST_WAIT
         while True:
             job = self._app.broker.get(self.id)
             if job is None or job.state in ENDED:
-                return self._end_of(job)
+                return self._result_of(job)
             if until is not None:
                 wait = min(wait, until - time.monotonic())
                 if wait <= 0:
-                    raise self._late(timeout)
+                    raise self._timeout_error(timeout)
             time.sleep(wait)
             wait = min(wait * 1.5, LONGEST_WAIT)
 
@@ -68,13 +68,13 @@ class Handle(Generic[R]):
         """As `result`, without holding up the event loop, and without a thread of its own."""
         import asyncio
 
-        self._not_inside_a_task("result_async")
+        self._refuse_inside_task("result_async")
         ended = _waiter.wait_for(self._app.broker, self.id)
         try:
             job = await asyncio.wait_for(ended, timeout)
         except TimeoutError:
-            raise self._late(timeout) from None
-        return self._end_of(job)
+            raise self._timeout_error(timeout) from None
+        return self._result_of(job)
 
     def state(self) -> State | None:
         """Where the job is now; None if the store does not know it, or not any more."""
@@ -83,8 +83,8 @@ class Handle(Generic[R]):
 
     def cancel(self, reason: str = "") -> bool:
         """End the job if it has not ended; one that is running is told to. False: it had ended."""
-        told = self._app.ask(lambda: self._app.broker.act("cancel", [self.id], reason=reason))
-        return self.id in told
+        cancelled = self._app.ask(lambda: self._app.broker.act("cancel", [self.id], reason=reason))
+        return self.id in cancelled
 
     def why(self) -> Why:
         """Why the job is where it is: `str(why)` is a sentence, `why.cause` is for programs."""
@@ -95,17 +95,17 @@ class Handle(Generic[R]):
         notes = self._app.ask(lambda: self._app.broker.notes(self.id, "progress"))
         return msgspec.json.decode(notes[-1].value, type=Progress) if notes else None
 
-    def _not_inside_a_task(self, what: str) -> None:
+    def _refuse_inside_task(self, what: str) -> None:
         if CURRENT.get() is not None:
             raise RuntimeError(
                 f"{what}() inside a task holds a worker while it waits, and with enough of them"
                 " nothing runs any more; enqueue what comes next from the other job instead"
             )
 
-    def _late(self, timeout: float | None) -> TimeoutError:
+    def _timeout_error(self, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"job {self.id} has not ended within {timeout} s: {self.why()}")
 
-    def _end_of(self, job: Job[Any] | None) -> R:
+    def _result_of(self, job: Job[Any] | None) -> R:
         if job is None:
             raise ResultGone(
                 f"job {self.id} is not in the store: it was deleted or pruned after it ended"
@@ -134,23 +134,23 @@ class _Waiting:
         self.wait = FIRST_WAIT
         self.next_at = time.monotonic()
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Ask the store; True once there is nothing more to ask."""
         try:
             job = self.broker.get(self.id)
         except Exception as error:
-            self._tell(_fail, error)
+            self._deliver(_fail, error)
             return True
         if job is None or job.state in ENDED:
-            self._tell(_resolve, job)
+            self._deliver(_resolve, job)
             return True
         self.wait = min(self.wait * 1.5, LONGEST_WAIT)
         self.next_at = time.monotonic() + self.wait
         return self.future.done() or self.loop.is_closed()
 
-    def _tell(self, how: Any, what: Any) -> None:
+    def _deliver(self, set_future: Any, value: Any) -> None:
         try:
-            self.loop.call_soon_threadsafe(how, self.future, what)
+            self.loop.call_soon_threadsafe(set_future, self.future, value)
         except RuntimeError:
             return  # the loop has ended, and with it whoever waited
 
@@ -200,7 +200,7 @@ class _Waiter:
                 if not due:
                     self._changed.wait(min(each.next_at for each in self._waiting) - now)
                     continue
-            done = {id(each) for each in due if each.look()}
+            done = {id(each) for each in due if each.poll()}
             with self._changed:
                 self._waiting = [each for each in self._waiting if id(each) not in done]
 

@@ -20,22 +20,22 @@ _SHORTEST = 4  # anything shorter is found in words that give nothing away
 
 def redact(body: bytes) -> bytes:
     """The body with its secret arguments hidden; unchanged where none is declared."""
-    found = _secrets(body)
-    if found is None:
+    secrets = _secrets(body)
+    if secrets is None:
         return body
-    whole, arguments, names = found
+    fields, arguments, names = secrets
     for name in names:
         arguments[name] = HIDDEN
-    return msgspec.json.encode(whole)
+    return msgspec.json.encode(fields)
 
 
 def redact_text(text: str, body: bytes) -> str:
     """A text about a job, such as its traceback, with the values of its secret arguments hidden."""
-    found = _secrets(body)
-    if found is None:
+    secrets = _secrets(body)
+    if secrets is None:
         return text
-    _, arguments, names = found
-    values = {value for name in names for value in _texts(arguments[name])}
+    _, arguments, names = secrets
+    values = {value for name in names for value in _spellings(arguments[name])}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
@@ -63,41 +63,43 @@ def _secrets(body: bytes) -> tuple[dict[str, Any], dict[str, Any], list[str]] | 
         return None
     if not isinstance(decoded, dict):
         return None
-    whole = cast("dict[str, Any]", decoded)
-    secret, arguments = whole.get("secret"), whole.get("args")
+    fields = cast("dict[str, Any]", decoded)
+    secret, arguments = fields.get("secret"), fields.get("args")
     if not isinstance(secret, list) or not isinstance(arguments, dict):
         return None
     names = [name for name in cast("list[Any]", secret) if isinstance(name, str)]
     arguments = cast("dict[str, Any]", arguments)
-    return whole, arguments, [name for name in names if name in arguments]
+    return fields, arguments, [name for name in names if name in arguments]
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _spellings(value: Any) -> Iterator[str]:
     """The parts of a value, each as a text may spell it: plain, as Python shows it, as JSON."""
     if isinstance(value, dict):
         for name, part in cast("dict[str, Any]", value).items():
-            yield from _texts(name)
-            yield from _texts(part)
+            yield from _spellings(name)
+            yield from _spellings(part)
     elif isinstance(value, list):
         for part in cast("list[Any]", value):
-            yield from _texts(part)
+            yield from _spellings(part)
     elif isinstance(value, str):
         if "\n" in value:  # what is cut or indented line by line
-            yield from (line for line in map(str.strip, value.splitlines()) if _telling(line))
+            yield from (line for line in map(str.strip, value.splitlines()) if _worth_hiding(line))
         quoted = (repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False))
-        yield from (text for text in (value, *(each[1:-1] for each in quoted)) if _telling(text))
-    elif isinstance(value, int | float) and _telling(repr(value)):
+        yield from (
+            text for text in (value, *(each[1:-1] for each in quoted)) if _worth_hiding(text)
+        )
+    elif isinstance(value, int | float) and _worth_hiding(repr(value)):
         yield repr(value)
 
 
-def _telling(text: str) -> bool:
+def _worth_hiding(text: str) -> bool:
     return len(text) >= _SHORTEST and text not in {"True", "False"}
 
 
 def without_arguments(body: bytes) -> bytes:
     """The body with all of its arguments hidden; what else it says stays."""
     try:
-        whole: Any = msgspec.json.decode(body)
-        return msgspec.json.encode({**whole, "args": HIDDEN})
+        fields: Any = msgspec.json.decode(body)
+        return msgspec.json.encode({**fields, "args": HIDDEN})
     except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
         return msgspec.json.encode({"args": HIDDEN})

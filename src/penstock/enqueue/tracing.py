@@ -90,11 +90,11 @@ class Tracing:
         lanes = {job.lane for job in jobs}
         with self._send(
             {lane.queue for lane in lanes}, {lane.task for lane in lanes}, within
-        ) as one:
-            one.jobs = _number(jobs)
-            if one.jobs == 1:
-                one.span.set_attribute("messaging.message.id", jobs[0].id)
-            yield [one.told(job) for job in jobs]
+        ) as call:
+            call.jobs = _number(jobs)
+            if call.jobs == 1:
+                call.span.set_attribute("messaging.message.id", jobs[0].id)
+            yield [call.with_header(job) for job in jobs]
 
     def sending_many(self, lane: Lane) -> AbstractContextManager[SendingSpan]:
         """As `sending`, of a call that stores its jobs piece by piece, and counts them itself."""
@@ -102,8 +102,8 @@ class Tracing:
 
     def spawned(self, current: CurrentJob, jobs: Sequence[ToSend]) -> list[ToSend]:
         """As `sending`, of what is stored with the end of this job: by whoever settles it."""
-        with self.sending(jobs, current.span) as told:
-            return told
+        with self.sending(jobs, current.span) as traced:
+            return traced
 
     @contextmanager
     def _send(
@@ -111,35 +111,35 @@ class Tracing:
     ) -> Generator[SendingSpan]:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
-        told = _told("send", queues, tasks)
-        name = f"send {told.get(_QUEUE, '')}".rstrip()
+        attributes = _span_attributes("send", queues, tasks)
+        name = f"send {attributes.get(_QUEUE, '')}".rstrip()
         span = self._tracer.start_span(
-            name, context=within, kind=SpanKind.PRODUCER, attributes=told
+            name, context=within, kind=SpanKind.PRODUCER, attributes=attributes
         )
         headers: dict[str, str] = {}
         self._carrier.inject(headers, set_span_in_context(span))
-        one, measured, began = (
+        call, labels, began = (
             SendingSpan(span, headers.get(HEADER, "")),
-            _measured(told),
+            _metric_attributes(attributes),
             monotonic(),
         )
         try:
-            yield one
-            self._sent.add(one.jobs, measured)
+            yield call
+            self._sent.add(call.jobs, labels)
         except NotSent:
             raise  # and the span is never heard of
         except BaseException as error:
-            _tell(span, error)
-            measured = {**measured, "error.type": type(error).__qualname__}
-            self._end(one, began, measured)
+            _record_error(span, error)
+            labels = {**labels, "error.type": type(error).__qualname__}
+            self._end(call, began, labels)
             raise
-        self._end(one, began, measured)
+        self._end(call, began, labels)
 
-    def _end(self, one: SendingSpan, began: float, measured: dict[str, str]) -> None:
-        if one.jobs != 1:
-            one.span.set_attribute("messaging.batch.message_count", one.jobs)
-        one.span.end()
-        self._sending.record(monotonic() - began, measured)
+    def _end(self, call: SendingSpan, began: float, labels: dict[str, str]) -> None:
+        if call.jobs != 1:
+            call.span.set_attribute("messaging.batch.message_count", call.jobs)
+        call.span.end()
+        self._sending.record(monotonic() - began, labels)
 
     # Run
 
@@ -159,14 +159,14 @@ class Tracing:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         current = CURRENT.get(None)
-        told = _told("process", {job.queue}, {job.task})
+        attributes = _span_attributes("process", {job.queue}, {job.task})
         span = self._tracer.start_span(
             f"process {job.queue}",
             context=Context(),
             kind=SpanKind.CONSUMER,
             links=self._links(dict(current.headers) if current is not None else {}),
             attributes={
-                **told,
+                **attributes,
                 "messaging.message.id": job.id,
                 "penstock.attempt": job.attempt,
             },
@@ -174,18 +174,18 @@ class Tracing:
         within = set_span_in_context(span)
         if current is not None:
             current.span = within
-        measured, token, began = _measured(told), attach(within), monotonic()
-        self._consumed.add(1, measured)
+        labels, token, began = _metric_attributes(attributes), attach(within), monotonic()
+        self._consumed.add(1, labels)
         try:
             yield
         except BaseException as error:
-            _tell(span, error)
-            measured = {**measured, "error.type": type(error).__qualname__}
+            _record_error(span, error)
+            labels = {**labels, "error.type": type(error).__qualname__}
             raise
         finally:
             detach(token)
             span.end()
-            self._running.record(monotonic() - began, measured)
+            self._running.record(monotonic() - began, labels)
 
     def _links(self, headers: dict[str, str]) -> list[Link]:
         from opentelemetry.trace import Link, get_current_span
@@ -204,17 +204,17 @@ class SendingSpan:
         self.jobs = 0
         self._header = header  # empty: nobody provides a tracer
 
-    def told(self, job: ToSend) -> ToSend:
+    def with_header(self, job: ToSend) -> ToSend:
         """The job, with a header that leads to the span; one that it has already stays."""
         if not self._header or job.lane.task == WAIT_TASK:  # whom nobody runs
             return job
         if isinstance(job, Parcel):
-            bodies = [self.stamped(body) for body in job.bodies]
+            bodies = [self.body_with_header(body) for body in job.bodies]
             return cast("ToSend", Parcel(job.id, job.lane, bodies))
-        return cast("ToSend", msgspec.structs.replace(job, body=self.stamped(job.body)))
+        return cast("ToSend", msgspec.structs.replace(job, body=self.body_with_header(job.body)))
 
-    def stamped(self, body: bytes) -> bytes:
-        """As `told`, of the body alone."""
+    def body_with_header(self, body: bytes) -> bytes:
+        """As `with_header`, of the body alone."""
         if not self._header:
             return body
         if b'"headers"' not in body:
@@ -230,26 +230,26 @@ def _number(jobs: Sequence[Job[Any] | Parcel]) -> int:
     return sum(len(job.bodies) if isinstance(job, Parcel) else 1 for job in jobs)
 
 
-def _told(operation: str, queues: set[str], tasks: set[str]) -> dict[str, str]:
+def _span_attributes(operation: str, queues: set[str], tasks: set[str]) -> dict[str, str]:
     """What a span says of itself; of several queues, or tasks, none."""
-    told = {
+    attributes = {
         "messaging.system": "penstock",
         "messaging.operation.name": operation,
         "messaging.operation.type": operation,
     }
     if len(queues) == 1:
-        told[_QUEUE] = next(iter(queues))
+        attributes[_QUEUE] = next(iter(queues))
     if len(tasks) == 1:
-        told["penstock.task"] = next(iter(tasks))
-    return told
+        attributes["penstock.task"] = next(iter(tasks))
+    return attributes
 
 
-def _measured(told: dict[str, str]) -> dict[str, str]:
+def _metric_attributes(attributes: dict[str, str]) -> dict[str, str]:
     """What a number is told by: no id, so that there are only so many."""
-    return {name: value for name, value in told.items() if name != "messaging.operation.type"}
+    return {name: value for name, value in attributes.items() if name != "messaging.operation.type"}
 
 
-def _tell(span: Span, error: BaseException) -> None:
+def _record_error(span: Span, error: BaseException) -> None:
     from opentelemetry.trace import StatusCode
 
     if isinstance(error, (RetryLater, JobInterrupted)):

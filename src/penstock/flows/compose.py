@@ -163,11 +163,11 @@ def chain(first: Any, /, *tasks: Any) -> Any:
     return job
 
 
-def outputs_among(found: Iterable[tuple[Path, Output]]) -> tuple[list[Any], tuple[Fill, ...]]:
+def outputs_among(outputs: Iterable[tuple[Path, Output]]) -> tuple[list[Any], tuple[Fill, ...]]:
     """Whom a job needs for these outputs among its arguments, and what is filled in where."""
     needs: dict[str, Any] = {}
     fills: list[Fill] = []
-    for path, output in found:
+    for path, output in outputs:
         source = output.source
         if output.empty:
             # Nobody will run there; whom they would have needed is needed all the same.
@@ -223,13 +223,13 @@ def spawnable(jobs: object) -> tuple[Any, ...]:
     if isinstance(jobs, Group):
         jobs = cast("Group[Any]", jobs).jobs
     several = not isinstance(jobs, (Job, Jobs)) and isinstance(jobs, Iterable)
-    found = tuple(cast("Iterable[Any]", jobs if several else (jobs,)))
-    for job in found:
+    listed = tuple(cast("Iterable[Any]", jobs if several else (jobs,)))
+    for job in listed:
         if not isinstance(job, (Job, Jobs)):
             raise Refused(f"spawn takes jobs, as spawn([task.job(...)]), not {job!r}")
         if isinstance(job, Job) and job.unique is not None:
             raise Refused(f"spawn: job {job.id} of {job.task} has unique=..., which it cannot keep")
-    return found
+    return listed
 
 
 class Spawn(NamedTuple):
@@ -275,20 +275,20 @@ def gathered(
     enqueued: Sequence[Job[Any] | Jobs[Any] | Parcel],
 ) -> list[Job[Any] | Jobs[Any] | Parcel]:
     """These and whatever they need, each once, needs first."""
-    found: dict[str, Job[Any] | Jobs[Any] | Parcel] = {}
+    sources: dict[str, Job[Any] | Jobs[Any] | Parcel] = {}
     # Not by calls of itself: a chain may be longer than the stack.
     stack = [(source, False) for source in reversed(enqueued)]
     while stack:
         source, needs_found = stack.pop()
-        if source.id in found or (isinstance(source, Jobs) and not len(source)):
+        if source.id in sources or (isinstance(source, Jobs) and not len(source)):
             continue
         given = _given(source)
         if needs_found or given is None:
-            found[source.id] = source
+            sources[source.id] = source
             continue
         stack.append((source, True))
         stack += [(need, False) for need in reversed(given.needs)]
-    return list(found.values())
+    return list(sources.values())
 
 
 def _given(source: Job[Any] | Jobs[Any] | Parcel) -> Given | None:

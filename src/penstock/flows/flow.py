@@ -143,7 +143,7 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(urlsafe_b64encode(to_bytes(flow) + to_bytes(node)).decode().rstrip("="), fill)
 
     @property
-    def place(self) -> tuple[bytes, bytes]:
+    def flow_and_node(self) -> tuple[bytes, bytes]:
         """The flow and the node, as tables keep them; `Refused` for what are no ids."""
         try:
             raw = urlsafe_b64decode(self.at + "=")
@@ -156,11 +156,11 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def id(self) -> str:
         """Of the flow."""
-        return from_bytes(self.place[0])
+        return from_bytes(self.flow_and_node[0])
 
     @property
     def node(self) -> str:
-        return from_bytes(self.place[1])
+        return from_bytes(self.flow_and_node[1])
 
 
 class _Body(msgspec.Struct):
@@ -177,7 +177,7 @@ def member_of(body: bytes) -> Member | None:
     try:
         member = _read(body).flow
         if member is not None:
-            _ = member.place
+            _ = member.flow_and_node
     except (msgspec.DecodeError, UnicodeDecodeError, Refused):
         return None  # unreadable, so it will fail by itself; it was stored by no flow
     return member
@@ -227,16 +227,16 @@ def levels_of(nodes: Sequence[Node | NodeRow]) -> dict[str, int]:
     """How many needs lie before each node, one after the other; without those in a circle."""
     known = {node.id: node for node in nodes}
     left = {node.id: len(set(node.needs) & known.keys()) for node in nodes}
-    wanted_by: dict[str, list[str]] = {}
+    needed_by: dict[str, list[str]] = {}
     for node in nodes:
         for need in set(node.needs):
-            wanted_by.setdefault(need, []).append(node.id)
+            needed_by.setdefault(need, []).append(node.id)
     levels: dict[str, int] = {}
     free = [node for node in left if not left[node]]
     while free:
         node = free.pop()
         levels[node] = 1 + max((levels.get(need, -1) for need in known[node].needs), default=-1)
-        for after in wanted_by.get(node, ()):
+        for after in needed_by.get(node, ()):
             left[after] -= 1
             if not left[after]:
                 free.append(after)

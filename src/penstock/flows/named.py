@@ -188,15 +188,15 @@ class FlowHandle(Generic[R, S]):
     @property
     def jobs(self) -> list[FlowJob]:
         """Every job of it, in the order of its parts, with what those returned that succeeded."""
-        found: list[FlowJob] = []
+        flow_jobs: list[FlowJob] = []
         for node in self.row().nodes:
             task = self._app.task_named(node.task)
             for output in self._app.broker.outputs(node.id):
                 result: Any = output.result
                 if result is not None:
                     result = (task.results.decode if task else msgspec.json.decode)(result)
-                found.append(FlowJob(output.job, node.task, node.id, output.state, result))
-        return found
+                flow_jobs.append(FlowJob(output.job, node.task, node.id, output.state, result))
+        return flow_jobs
 
     @property
     def ended(self) -> bool:
@@ -240,11 +240,11 @@ class FlowHandle(Generic[R, S]):
 
 def find_flows(app: App, name: str, find: Mapping[str, Any]) -> Iterator[FlowHandle[Any, Any]]:
     """Flows of this name with these properties, newest first, as far as somebody asks."""
-    wanted = {field: text_of(field, value) for field, value in plain(find).items()}
+    properties = {field: text_of(field, value) for field, value in plain(find).items()}
     after: str | None = None
     limit = 1  # most look for the newest alone
     while True:
-        page = app.broker.flows(name, wanted, after, limit)
+        page = app.broker.flows(name, properties, after, limit)
         for row in page.flows:
             yield FlowHandle(app, row.id)
         after, limit = page.after, _PAGE

@@ -6,7 +6,7 @@
 
 The job of a wait is always in a flow, alone if need be, and the store keeps it as `waiting` from
 the start: no worker is ever handed it. All that a store looks at are its task and its tag; it does
-so by `awaits`, `signalled` and `told`.
+so by `awaits`, `signalled` and `signal_data`.
 """
 
 from __future__ import annotations
@@ -133,6 +133,6 @@ def signalled(job: Job[Any], value: bytes, now: float) -> Job[Any]:
     return msgspec.structs.replace(job, state=State.SUCCEEDED, result=value, ended_at=now)
 
 
-def told(name: str, author: str, reason: str) -> dict[str, str]:
+def signal_data(name: str, author: str, reason: str) -> dict[str, str]:
     """What the history says of the signal, in the row of each job that it ended."""
     return {"signal": name, "author": legible(author), "reason": legible(reason)}

@@ -94,7 +94,7 @@ def key_of(name: str, field: str, text: str) -> bytes:
     return hashlib.sha256(words).digest()[:16]
 
 
-def found_by(find: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+def found_by(find: Mapping[str, Any], properties_wanted: Mapping[str, str]) -> bool:
     """Whether a flow with these properties is one that is looked for."""
     has = set(properties(find))
-    return all(pair in has for pair in wanted.items())
+    return all(pair in has for pair in properties_wanted.items())

@@ -18,7 +18,7 @@ from penstock.job import Job, State
 from penstock.operate.to_json import decoded, iso
 
 MOST_LOOKED_UP = 1000
-MOST_ASKED = 5  # pages looked through for the jobs of one node, and jobs for when it began
+MOST_READ = 5  # pages looked through for the jobs of one node, and jobs for when it began
 MOST_TIMED = 100  # nodes, and of a map so many of its jobs
 
 Jobs = dict[str, list[Job[Any]]]
@@ -88,13 +88,13 @@ class JobsByNode(NamedTuple):
         return "failed" if node.id in self.failed else "cancelled"
 
 
-def flow_with(broker: Broker, wanted: str) -> FlowRow | None:
+def flow_with(broker: Broker, id: str) -> FlowRow | None:
     """The flow of this id, or the one that has this job; None if there is none."""
-    found = broker.flow(wanted)
-    if found is None and (job := broker.get(wanted)) is not None:
-        place = member_of(job.body)
-        found = None if place is None else broker.flow(place.id)
-    return found
+    flow = broker.flow(id)
+    if flow is None and (job := broker.get(id)) is not None:
+        member = member_of(job.body)
+        flow = None if member is None else broker.flow(member.id)
+    return flow
 
 
 def look_at(broker: Broker, flow: FlowRow) -> JobsByNode:
@@ -120,16 +120,14 @@ def _awaited(broker: Broker, flow: FlowRow) -> dict[str, str]:
 
 
 def _looked_up(broker: Broker, flow: FlowRow, tasks: Sequence[str], state: State) -> Jobs:
-    found: Jobs = {}
+    jobs_found: Jobs = {}
     if tasks:
-        wanted = Filter(
-            task=tuple(dict.fromkeys(tasks)), state=(state,), since=flow.created_at - 60
-        )
-        for job in broker.find(wanted, limit=MOST_LOOKED_UP).jobs:
-            place = member_of(job.body)
-            if place is not None and place.id == flow.id:
-                found.setdefault(place.node, []).append(job)
-    return found
+        query = Filter(task=tuple(dict.fromkeys(tasks)), state=(state,), since=flow.created_at - 60)
+        for job in broker.find(query, limit=MOST_LOOKED_UP).jobs:
+            member = member_of(job.body)
+            if member is not None and member.id == flow.id:
+                jobs_found.setdefault(member.node, []).append(job)
+    return jobs_found
 
 
 def jobs_of(
@@ -143,17 +141,17 @@ def jobs_of(
     task = next((each.task for each in flow.nodes if each.id == node), None)
     if task is None:
         return Page([])
-    wanted = _meanwhile(flow, task, () if state is None else (state,))
-    found: list[Job[Any]] = []
+    query = _enqueued_during(flow, task, () if state is None else (state,))
+    jobs_found: list[Job[Any]] = []
     examined = 0
-    for _ in range(MOST_ASKED):
-        page = broker.find(wanted, after, 100)
-        found += [job for job in page.jobs if _in(job, flow, node)]
+    for _ in range(MOST_READ):
+        page = broker.find(query, after, 100)
+        jobs_found += [job for job in page.jobs if _is_member(job, flow, node)]
         examined += len(page.jobs)
         after = page.after
-        if after is None or found:
+        if after is None or jobs_found:
             break
-    return Page(found, after, examined)
+    return Page(jobs_found, after, examined)
 
 
 class Took(NamedTuple):
@@ -173,8 +171,8 @@ def times_of(broker: Broker, flow: FlowRow, nodes: Sequence[NodeRow]) -> dict[st
             jobs = [single]
         else:
             begun = (State.RUNNING, State.SUCCEEDED, State.FAILED)
-            page = broker.find(_meanwhile(flow, node.task, begun), limit=MOST_TIMED)
-            jobs = [job for job in page.jobs if _in(job, flow, node.id)]
+            page = broker.find(_enqueued_during(flow, node.task, begun), limit=MOST_TIMED)
+            jobs = [job for job in page.jobs if _is_member(job, flow, node.id)]
         starts = _starts(broker, jobs)
         ends = [job.ended_at for job in jobs if job.ended_at is not None]
         going = any(job.state is State.RUNNING for job in jobs)
@@ -188,18 +186,18 @@ def _starts(broker: Broker, jobs: Sequence[Job[Any]]) -> list[float]:
     """When these jobs began, as far as that is known; of some that ended the history has to say."""
     known = [job.claimed_at for job in jobs if job.claimed_at is not None]
     others = [job for job in jobs if job.claimed_at is None and job.ended_at is not None]
-    rows = [row for job in others[:MOST_ASKED] for row in broker.history(None, 1, job.id)]
+    rows = [row for job in others[:MOST_READ] for row in broker.history(None, 1, job.id)]
     return known + [row.started_at for row in rows if row.started_at is not None]
 
 
-def _meanwhile(flow: FlowRow, task: str, states: tuple[State, ...]) -> Filter:
+def _enqueued_during(flow: FlowRow, task: str, states: tuple[State, ...]) -> Filter:
     until = None if flow.ended_at is None else flow.ended_at + 1
     return Filter(task=(task,), state=states, since=flow.created_at - 60, until=until)
 
 
-def _in(job: Job[Any], flow: FlowRow, node: str) -> bool:
-    place = member_of(job.body)
-    return place is not None and (place.id, place.node) == (flow.id, node)
+def _is_member(job: Job[Any], flow: FlowRow, node: str) -> bool:
+    member = member_of(job.body)
+    return member is not None and (member.id, member.node) == (flow.id, node)
 
 
 def flow_json(flow: FlowRow, look: JobsByNode) -> FlowJson:

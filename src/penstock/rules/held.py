@@ -59,7 +59,7 @@ def still_over(rules: Iterable[Rule], rule: Rule) -> Rule | None:
         each
         for each in rules
         if each.kind in {RuleKind.BLOCK, RuleKind.PAUSE}
-        and each.place != rule.place
+        and each.identity != rule.identity
         and each.queue in {None, rule.queue}
         and each.task in {None, rule.task}
         and each.version in {None, rule.version}

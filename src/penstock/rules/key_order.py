@@ -49,16 +49,16 @@ def policy_named(queue: str, ordered: str | None, *, fair: bool) -> str | None:
     return ordered or ("fair" if fair else None)
 
 
-def check_same(queue: str, standing: str | None, policy: str | None) -> None:
+def check_same_policy(queue: str, stored: str | None, policy: str | None) -> None:
     """Refuse another policy than the one that stands."""
-    if standing is not None and standing != policy:
+    if stored is not None and stored != policy:
         raise Refused(
-            f"queue {queue} is {said(standing)} in the store, and {said(policy)} here: change one "
-            f"of them, or take the other back with `penstock order {queue} --off`"
+            f"queue {queue} is {policy_text(stored)} in the store, and {policy_text(policy)} here:"
+            f" change one of them, or remove the stored one with `penstock order {queue} --off`"
         )
 
 
-def said(policy: str | None) -> str:
+def policy_text(policy: str | None) -> str:
     """A policy as a program asks for it."""
     if policy is None:
         return "not ordered"

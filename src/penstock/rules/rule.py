@@ -55,8 +55,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("queue", "task", "author", "reason", "key"):
-            said: str | None = getattr(self, name)
-            if said is not None and (kept := legible(said)) is not said:
+            value: str | None = getattr(self, name)
+            if value is not None and (kept := legible(value)) is not value:
                 msgspec.structs.force_setattr(self, name, kept)
         if self.tag is not None:
             tag = (legible(self.tag[0]), legible(self.tag[1]))
@@ -79,7 +79,11 @@ class Rule(msgspec.Struct, frozen=True):
             return
         if self.policy not in POLICIES:
             raise Refused(f"an order {self.policy!r}: there are {', '.join(POLICIES)}")
-        if self.queue is None or self.until is not None or self.place != _order_of(self.queue):
+        if (
+            self.queue is None
+            or self.until is not None
+            or self.identity != _identity_of_order(self.queue)
+        ):
             raise Refused("an order is about a whole queue, until it is taken back")
 
     def _check_limit(self) -> None:
@@ -103,14 +107,14 @@ class Rule(msgspec.Struct, frozen=True):
                 raise Refused(f"a rate in {seconds:g} s: up to {_LONGEST_WINDOW:.0f} s (a day)")
 
     @property
-    def place(self) -> Hashable:
-        """What tells it from others: a rule set at the same place takes the other's place."""
+    def identity(self) -> Hashable:
+        """What it names: setting a rule replaces the one with the same identity."""
         return self.kind, self.queue, self.task, self.version, self.tag, self.key, self.per_key
 
     @property
     def id(self) -> str:
-        """The same for rules of one place: what a rule is cleared by."""
-        return _id_of(self.place)
+        """A hash of its identity: what a rule is cleared by."""
+        return _id_of(self.identity)
 
     def in_force(self, now: float) -> bool:
         return self.until is None or now < self.until
@@ -211,8 +215,8 @@ def rule_id(
     return _id_of((kind, names[0], names[1], version, words, names[2], per_key))
 
 
-def _id_of(place: Hashable) -> str:
-    return hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:12]
+def _id_of(identity: Hashable) -> str:
+    return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()[:12]
 
 
 def signed(rule: Rule, author: str, reason: str) -> Rule:
@@ -220,7 +224,7 @@ def signed(rule: Rule, author: str, reason: str) -> Rule:
     return msgspec.structs.replace(rule, author=rule.author or author, reason=rule.reason or reason)
 
 
-def _order_of(queue: str) -> Hashable:
+def _identity_of_order(queue: str) -> Hashable:
     return RuleKind.ORDER, queue, None, None, None, None, False
 
 
@@ -231,7 +235,7 @@ def rule_over(
     rules: Iterable[Rule], queue: str, task: str, now: float, version: int | None = None
 ) -> Rule | None:
     """The rule that keeps all of these jobs back: a block if there is one, else a pause."""
-    found = [
+    holding = [
         rule
         for rule in rules
         if rule.kind in _HOLDING
@@ -239,33 +243,35 @@ def rule_over(
         and rule.version in {None, version}
         and rule.holds(queue, task, now)
     ]
-    return min(found, key=lambda rule: rule.kind, default=None)  # "block" < "pause"
+    return min(holding, key=lambda rule: rule.kind, default=None)  # "block" < "pause"
 
 
 def rule_over_job(rules: Iterable[Rule], job: Job[Any], now: float) -> Rule | None:
     """The rule that keeps this job back: a block if there is one, else a pause, else None."""
-    found = [
+    holding = [
         rule for rule in rules if rule.kind in _HOLDING and rule.in_force(now) and rule.fits(job)
     ]
-    return min(found, key=lambda rule: rule.kind, default=None)
+    return min(holding, key=lambda rule: rule.kind, default=None)
 
 
 def covered_by(rules: Iterable[Rule], now: float) -> Callable[[str, str, int | None], bool]:
     """Whether any rule keeps whole lanes of a queue, task and version back; for many at once."""
-    places = {
+    covered_lanes = {
         (rule.queue, rule.task, rule.version)
         for rule in rules
         if rule.kind in _HOLDING and not rule.by_job and rule.in_force(now)
     }
 
-    queues, tasks = {place[0] for place in places}, {place[1] for place in places}
+    queues, tasks = {lane[0] for lane in covered_lanes}, {lane[1] for lane in covered_lanes}
 
     def covered(queue: str, task: str, version: int | None = None) -> bool:
         named = (queue in queues or None in queues) and (task in tasks or None in tasks)
         if not named:
             return False
         pairs = ((queue, task), (queue, None), (None, task), (None, None))
-        return not places.isdisjoint((*pair, each) for pair in pairs for each in (version, None))
+        return not covered_lanes.isdisjoint(
+            (*pair, each) for pair in pairs for each in (version, None)
+        )
 
     return covered
 
@@ -291,9 +297,9 @@ def check_rule(rule: Rule) -> None:
     One that is stored is read all the same: it must not keep workers from their work.
     """
     for name, most in _LONGEST_NAMES.items():
-        said: str | None = getattr(rule, name)
-        if said is not None and len(said) > most:
-            raise Refused(f"{name} {said[:60]!r}: no job's has more than {most} characters")
+        value: str | None = getattr(rule, name)
+        if value is not None and len(value) > most:
+            raise Refused(f"{name} {value[:60]!r}: no job's has more than {most} characters")
     for number in (rule.running, rule.rate and rule.rate[0]):
         if number is not None and number > _MOST:
             raise Refused(f"a limit of {number:,}: up to {_MOST:,}")
@@ -364,12 +370,12 @@ class Limits:
         """How many jobs of the lane may start: of this key, or of any as far as no key matters."""
         if not self.rules or (key is None and most <= 0):
             return Room(most)
-        found = Room(most)
+        tightest = Room(most)
         for rule in self.over(lane, per_key=key is not None):
             room = self._left(rule, key)
-            if room.jobs < found.jobs or (room.jobs <= 0 and _later(room, found)):
-                found = room
-        return found
+            if room.jobs < tightest.jobs or (room.jobs <= 0 and _is_free_later(room, tightest)):
+                tightest = room
+        return tightest
 
     def took(self, lane: Lane, jobs: int, key: str | None = None) -> None:
         """So many jobs of the lane start now, of this key."""
@@ -411,12 +417,12 @@ class Limits:
                     break
             left.append(Room(max(0, jobs - used), rule, free_in))
         # If both limits are exhausted, report the one with no known end.
-        return min(left, key=lambda room: (room.jobs, -_waits(room)))
+        return min(left, key=lambda room: (room.jobs, -_seconds_until_free(room)))
 
 
-def _waits(room: Room) -> float:
+def _seconds_until_free(room: Room) -> float:
     return float("inf") if room.free_in is None else room.free_in
 
 
-def _later(room: Room, other: Room) -> bool:
-    return other.jobs <= 0 and _waits(room) > _waits(other)
+def _is_free_later(room: Room, other: Room) -> bool:
+    return other.jobs <= 0 and _seconds_until_free(room) > _seconds_until_free(other)

@@ -45,7 +45,7 @@ logger = logging.getLogger("penstock")
 LONGEST_TRACEBACK = 16 * 1024
 # Folders whose frames say nothing to a user: compared with the text of code objects.
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
-_OURS = frozenset(
+_PENSTOCK_FOLDERS = frozenset(
     f"{_PACKAGE}{os.sep}{folder}"
     for folder in ("app", "broker", "enqueue", "flows", "rules", "run", "schedules", "task")
 )
@@ -81,18 +81,18 @@ def run(
         token = CURRENT.set(current)
         if has_room(job.body):
             current.body = filled(app.broker, job)
-        options, args, kwargs = _begin(app, task, current)
+        options, args, kwargs = decode_call(app, task, current)
         if task.resources:
             kwargs.update(app.resources.fill(task.resources))
         if last_look is not None and (instead := last_look(job)) is not None:
             return instead
         if app.middlewares:
-            value = _through(app.middlewares, job, partial(task.function, *args, **kwargs))
+            value = call_through(app.middlewares, job, partial(task.function, *args, **kwargs))
         else:
             value = task.function(*args, **kwargs)
-        return _returned(app, task, current, options, value)
+        return outcome_of_value(app, task, current, options, value)
     except BaseException as error:
-        return _raised(app, task, current or CurrentJob(app, job, app.clock.now()), error)
+        return outcome_of_error(app, task, current or CurrentJob(app, job, app.clock.now()), error)
     finally:
         if token is not None:
             CURRENT.reset(token)
@@ -113,21 +113,21 @@ async def run_async(
     try:
         if has_room(job.body):
             current.body = await asyncio.to_thread(filled, app.broker, job)
-        options, args, kwargs = _begin(app, task, current)
+        options, args, kwargs = decode_call(app, task, current)
         if task.resources:
             kwargs.update(await app.resources.fill_async(task.resources))
         if last_look is not None and (instead := last_look(job)) is not None:
             return instead
         if app.async_middlewares:
             call = partial(task.function, *args, **kwargs)
-            value = await _through(app.async_middlewares, job, call)
+            value = await call_through(app.async_middlewares, job, call)
         else:
             value = await task.function(*args, **kwargs)
-        return _returned(app, task, current, options, value)
+        return outcome_of_value(app, task, current, options, value)
     except asyncio.CancelledError as error:
-        return _raised(app, task, current, _asked_for(error))
+        return outcome_of_error(app, task, current, meaning_of_cancellation(error))
     except BaseException as error:
-        return _raised(app, task, current, error)
+        return outcome_of_error(app, task, current, error)
     finally:
         CURRENT.reset(token)
 
@@ -136,11 +136,11 @@ def timed_out(
     task: Task[..., Any], job: Job[Any], now: float, started_at: float, note: str = ""
 ) -> Outcome:
     """Where an attempt leads whose process had to be ended because its time was up."""
-    text = f"{_out_of_time(task, job)}{note and '; '}{note}"
+    text = f"{_timeout_headline(task, job)}{note and '; '}{note}"
     return after_timeout(_policy(task, job), job, text, now, started_at=started_at)
 
 
-def _begin(app: App, task: Task[..., Any], current: CurrentJob) -> Call:
+def decode_call(app: App, task: Task[..., Any], current: CurrentJob) -> Call:
     try:
         call = task.codec.read(current.body)
     except Refused as error:
@@ -152,7 +152,7 @@ def _begin(app: App, task: Task[..., Any], current: CurrentJob) -> Call:
     return call
 
 
-def _through(
+def call_through(
     middlewares: tuple[Callable[..., Any], ...], job: Job[Any], call: Callable[[], Any]
 ) -> Any:
     for middleware in reversed(middlewares):
@@ -160,7 +160,7 @@ def _through(
     return call()
 
 
-def _returned(
+def outcome_of_value(
     app: App, task: Task[..., Any], current: CurrentJob, options: JobOptions, value: Any
 ) -> Outcome | None:
     try:
@@ -172,7 +172,7 @@ def _returned(
     now = app.clock.now()
     outcome = after_success(policy, current.job, result, now, started_at=current.started_at)
     if options.flow is not None and outcome.state is State.SUCCEEDED:
-        outcome = _kept_for_others(outcome)
+        outcome = _keep_result_for_flow(outcome)
     if current.spawns:
         joins = None if options.flow is None else options.flow.id
         jobs, flow = spawned(current.spawns, joins)
@@ -181,14 +181,14 @@ def _returned(
             stored = app.tracing.spawned(current, stored)
         outcome = msgspec.structs.replace(outcome, spawned=tuple(stored), flow=flow)
     if current.open_transaction is not None:
-        return _settled(app, current, outcome)
+        return _settle_in_transaction(app, current, outcome)
     current.close()
     if app.hooks:
         fire(app, "succeeded", current.job, outcome)
     return outcome
 
 
-def _kept_for_others(outcome: Outcome) -> Outcome:
+def _keep_result_for_flow(outcome: Outcome) -> Outcome:
     """The success of a job of a flow: its result is kept for whoever needs it, as others are.
 
     A task that keeps its jobs for longer than the retention still does.
@@ -200,7 +200,7 @@ def _kept_for_others(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, keep=True, keep_for=keep_for)
 
 
-def _settled(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
+def _settle_in_transaction(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
     transaction = cast("Any", current.open_transaction)
     try:
         settled = transaction.settle(current.job, outcome)
@@ -208,7 +208,7 @@ def _settled(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
         # Committed or not, ready again is right: a job that ended is not held any more.
         logger.warning("job %s: its transaction did not end well: %s", current.id, error)
         current.roll_back()
-        return _ended(app, current, State.READY, "store")
+        return _put_back_or_cancel(app, current, State.READY, "store")
     if not settled:
         logger.warning(
             "job %s: attempt %s is stale, and its transaction undone",
@@ -220,7 +220,7 @@ def _settled(app: App, current: CurrentJob, outcome: Outcome) -> Outcome | None:
     return None
 
 
-def _raised(
+def outcome_of_error(
     app: App,
     task: Task[..., Any],
     current: CurrentJob,
@@ -234,19 +234,21 @@ def _raised(
         _log_raised(job, trouble, "job %s: its transaction could not be rolled back", job.id)
     current.close()
     if isinstance(error, RetryLater):
-        said = redact_text(error.note, current.body) if error.note else None
-        return _ended(app, current, State.READY, "later", after=error.after, said=said)
+        note = redact_text(error.note, current.body) if error.note else None
+        return _put_back_or_cancel(app, current, State.READY, "later", after=error.after, note=note)
     if isinstance(error, JobInterrupted):
         if error.args[:1] == ("cancelled",):
-            return _ended(app, current, State.CANCELLED, "cancelled")
-        return _ended(app, current, State.READY, "shutdown")
+            return _put_back_or_cancel(app, current, State.CANCELLED, "cancelled")
+        return _put_back_or_cancel(app, current, State.READY, "shutdown")
     if described is None:
         described = Described(error, lambda text: redact_text(text, current.body))
     text, fault = described.text, described.fault
     # One that may run once has begun: it fails, where others begin anew.
     if app.patience.gave_up_with(error) and not job.at_most_once:
         logger.warning("job %s: its store was away for too long, and it is put back", job.id)
-        return _ended(app, current, State.READY, "store", after=STORE_SECONDS, said=text)
+        return _put_back_or_cancel(
+            app, current, State.READY, "store", after=STORE_SECONDS, note=text
+        )
     now = app.clock.now()
     if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
         reason = _REASONS[type(error)]
@@ -259,7 +261,7 @@ def _raised(
             ended_at=now,
         )
     elif isinstance(error, JobTimeout):
-        text = described.under(_out_of_time(task, job))
+        text = described.under(_timeout_headline(task, job))
         fault = Fault("TimeoutError", fault.place)
         outcome = after_timeout(_policy(task, job), job, text, now, started_at=current.started_at)
     else:
@@ -270,24 +272,24 @@ def _raised(
     return outcome
 
 
-def _out_of_time(task: Task[..., Any], job: Job[Any]) -> str:
+def _timeout_headline(task: Task[..., Any], job: Job[Any]) -> str:
     return f"TimeoutError: ran longer than its timeout of {task.timeout_of(job)} s"
 
 
-def _ended(
+def _put_back_or_cancel(
     app: App,
     current: CurrentJob,
     state: State,
     reason: str,
     *,
     after: float | None = None,
-    said: str | None = None,
+    note: str | None = None,
 ) -> Outcome:
     now = app.clock.now()
     return Outcome(
         state,
         reason,
-        error=said,
+        error=note,
         run_at=None if after is None else now + after,
         started_at=current.started_at,
         ended_at=now,
@@ -301,7 +303,7 @@ def _policy(task: Task[..., Any], job: Job[Any]) -> Policy:
         return task.policy
 
 
-def _asked_for(error: asyncio.CancelledError) -> BaseException:
+def meaning_of_cancellation(error: asyncio.CancelledError) -> BaseException:
     """What a cancellation stands for; the task's own, of something it awaited, is its failure."""
     import asyncio
 
@@ -343,7 +345,7 @@ class Described:
 
     def __init__(self, error: BaseException, hide: Hide) -> None:
         described = traceback.TracebackException.from_exception(error)
-        _leave_out_our_frames(described, set())
+        _drop_penstock_frames(described, set())
         frame = described.stack[-1] if described.stack else None
         place = None if frame is None else f"{frame.filename}:{frame.lineno} in {frame.name}"
         self.fault = Fault(class_name(type(error)), place)
@@ -355,13 +357,17 @@ class Described:
         return error_text(headline, self._traceback, LONGEST_TRACEBACK)
 
 
-def _leave_out_our_frames(described: traceback.TracebackException | None, seen: set[int]) -> None:
+def _drop_penstock_frames(described: traceback.TracebackException | None, seen: set[int]) -> None:
     if described is None or id(described) in seen:
         return
     seen.add(id(described))
-    kept = [frame for frame in described.stack if os.path.dirname(frame.filename) not in _OURS]  # noqa: PTH120
+    kept = [
+        frame
+        for frame in described.stack
+        if os.path.dirname(frame.filename) not in _PENSTOCK_FOLDERS  # noqa: PTH120
+    ]
     described.stack = traceback.StackSummary.from_list(kept)
-    _leave_out_our_frames(described.__cause__, seen)
-    _leave_out_our_frames(described.__context__, seen)
+    _drop_penstock_frames(described.__cause__, seen)
+    _drop_penstock_frames(described.__context__, seen)
     for each in described.exceptions or ():
-        _leave_out_our_frames(each, seen)
+        _drop_penstock_frames(each, seen)

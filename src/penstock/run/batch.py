@@ -19,11 +19,11 @@ from penstock.job import Job, Outcome
 from penstock.run.attempt import (
     Described,
     LastLook,
-    _asked_for,  # pyright: ignore[reportPrivateUsage]  two halves of one thing, as all of these
-    _begin,  # pyright: ignore[reportPrivateUsage]
-    _raised,  # pyright: ignore[reportPrivateUsage]
-    _returned,  # pyright: ignore[reportPrivateUsage]
-    _through,  # pyright: ignore[reportPrivateUsage]
+    call_through,
+    decode_call,
+    meaning_of_cancellation,
+    outcome_of_error,
+    outcome_of_value,
 )
 from penstock.run.current import CURRENT, CurrentJob, gathered
 from penstock.run.fill_outputs import filled, has_room
@@ -60,9 +60,9 @@ def run_together(
                 member.fill(app)
             member.begin(app, task)
         resources = app.resources.fill(task.resources) if task.resources else {}
-        batch.look(last_look)
+        batch.check_starts(last_look)
         if app.middlewares:
-            _nest(batch, 0, resources)
+            _call_inside_middleware(batch, 0, resources)
         elif batch.admit_all():
             _call(batch, resources)
         return batch.outcomes()
@@ -90,14 +90,14 @@ async def run_together_async(
                 await asyncio.to_thread(member.fill, app)
             member.begin(app, task)
         resources = await app.resources.fill_async(task.resources) if task.resources else {}
-        batch.look(last_look)
+        batch.check_starts(last_look)
         if app.async_middlewares:
-            await _nest_async(batch, 0, resources)
+            await _call_inside_middleware_async(batch, 0, resources)
         elif batch.admit_all():
             await _call_async(batch, resources)
         return batch.outcomes()
     except asyncio.CancelledError as error:
-        batch.fail(_asked_for(error))
+        batch.fail(meaning_of_cancellation(error))
         return batch.outcomes()
     except BaseException as error:
         batch.fail(error)
@@ -130,7 +130,7 @@ class _Member:
         if self.ended is not None:
             return
         try:
-            self.options, args, kwargs = _begin(app, task, self.current)
+            self.options, args, kwargs = decode_call(app, task, self.current)
             [self.item] = (*args, *kwargs.values())
         except Exception as error:
             self.ended = error
@@ -159,7 +159,7 @@ class _Batch:
             text = redact_text(text, member.current.body)
         return text
 
-    def look(self, last_look: LastLook | None) -> None:
+    def check_starts(self, last_look: LastLook | None) -> None:
         if last_look is not None:
             for member in self.members:
                 member.ended = member.ended or last_look(member.job)
@@ -197,12 +197,12 @@ class _Batch:
         token = CURRENT.set(current)
         try:
             if isinstance(ended, tuple):
-                return _returned(app, task, current, member.options, ended[0])
+                return outcome_of_value(app, task, current, member.options, ended[0])
             error = ended or self.error or RuntimeError("the batch was never called")
             described = self._described if error is self.error else None
-            return _raised(app, task, current, error, described)
+            return outcome_of_error(app, task, current, error, described)
         except Exception as error:
-            return _raised(app, task, current, error)
+            return outcome_of_error(app, task, current, error)
         finally:
             CURRENT.reset(token)
 
@@ -225,58 +225,60 @@ async def _call_async(batch: _Batch, resources: dict[str, Any]) -> None:
         batch.fail(error)
 
 
-def _nest(batch: _Batch, place: int, resources: dict[str, Any]) -> None:
+def _call_inside_middleware(batch: _Batch, index: int, resources: dict[str, Any]) -> None:
     """Go through the middleware of the job at this place and of all after it, to the call."""
-    while place < len(batch.members) and batch.members[place].ended is not None:
-        place += 1
-    if place == len(batch.members):
+    while index < len(batch.members) and batch.members[index].ended is not None:
+        index += 1
+    if index == len(batch.members):
         if batch.admitted:
             _call(batch, resources)
         return
-    member, called = batch.members[place], False
+    member, called = batch.members[index], False
 
     def call_next() -> Any:
         nonlocal called
         if not called:
             called = True
             batch.admitted.append(member)
-            _nest(batch, place + 1, resources)
+            _call_inside_middleware(batch, index + 1, resources)
         return batch.entry_of(member)
 
     token = CURRENT.set(member.current)
     try:
-        member.ended = (_through(batch.app.middlewares, member.job, call_next),)
+        member.ended = (call_through(batch.app.middlewares, member.job, call_next),)
     except Exception as error:
         member.ended = error
     finally:
         CURRENT.reset(token)
     if not called:
-        _nest(batch, place + 1, resources)
+        _call_inside_middleware(batch, index + 1, resources)
 
 
-async def _nest_async(batch: _Batch, place: int, resources: dict[str, Any]) -> None:
-    while place < len(batch.members) and batch.members[place].ended is not None:
-        place += 1
-    if place == len(batch.members):
+async def _call_inside_middleware_async(
+    batch: _Batch, index: int, resources: dict[str, Any]
+) -> None:
+    while index < len(batch.members) and batch.members[index].ended is not None:
+        index += 1
+    if index == len(batch.members):
         if batch.admitted:
             await _call_async(batch, resources)
         return
-    member, called = batch.members[place], False
+    member, called = batch.members[index], False
 
     async def call_next() -> Any:
         nonlocal called
         if not called:
             called = True
             batch.admitted.append(member)
-            await _nest_async(batch, place + 1, resources)
+            await _call_inside_middleware_async(batch, index + 1, resources)
         return batch.entry_of(member)
 
     token = CURRENT.set(member.current)
     try:
-        member.ended = (await _through(batch.app.async_middlewares, member.job, call_next),)
+        member.ended = (await call_through(batch.app.async_middlewares, member.job, call_next),)
     except Exception as error:
         member.ended = error
     finally:
         CURRENT.reset(token)
     if not called:
-        await _nest_async(batch, place + 1, resources)
+        await _call_inside_middleware_async(batch, index + 1, resources)

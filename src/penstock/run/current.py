@@ -74,10 +74,10 @@ class CurrentJob:
         "headers",
         "job",
         "open_transaction",
+        "reports_progress",
         "span",
         "spawns",
         "started_at",
-        "told",
         "tried",
     )
 
@@ -92,7 +92,7 @@ class CurrentJob:
         self.started_at = started_at
         self.headers = _NO_HEADERS
         self.spawns: tuple[Spawn, ...] = ()
-        self.told = False  # the task tells its progress itself
+        self.reports_progress = False  # the task calls progress() itself
         self.tried = False  # transaction() was used in this attempt
 
     @property
@@ -150,7 +150,7 @@ class CurrentJob:
         """Say how far it got, 0 to 1, as often as you like: the store hears it twice a second."""
         if not 0 <= fraction <= 1:
             raise Refused(f"progress({fraction!r}): a fraction from 0 to 1, 0.5 is half of it")
-        self.told = True
+        self.reports_progress = True
         self.notebook.progress(Progress(float(fraction), note, self._app.clock.now()))
 
     def snapshot(self, value: object) -> None:

@@ -110,8 +110,8 @@ class WithholdingBroker:
         name = f" {note.name}" if note.name and note.kind != "log" else ""
         says = f"noted {note.kind}{name}: {note.value.decode('utf-8', 'replace')}"
         self._withhold(note.kind, says, {"name": note.name, "value": msgspec.Raw(note.value)})
-        if note.kind == "state" and (place := member_of(job.body)) is not None:
-            self._states[place.id] = merged(self._states.get(place.id, b"{}"), note.value)
+        if note.kind == "state" and (key := member_of(job.body)) is not None:
+            self._states[key.id] = merged(self._states.get(key.id, b"{}"), note.value)
         elif note.kind not in {"event", "state"}:
             self._notes.setdefault(job.id, {})[note.kind, note.name] = note
         return True
@@ -165,18 +165,18 @@ class WithholdingBroker:
     def audit(
         self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
     ) -> None:
-        told = {**(data or {}), "author": author, "reason": reason}
-        self._withhold(kind, f"recorded: {kind}", told)
+        event = {**(data or {}), "author": author, "reason": reason}
+        self._withhold(kind, f"recorded: {kind}", event)
 
     # Look: the store's word, with what was noted here
 
     def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
-        found = {(note.kind, note.name): note for note in self._store.notes(job_id, kind)}
-        for place, note in self._notes.get(job_id, {}).items():
+        notes = {(note.kind, note.name): note for note in self._store.notes(job_id, kind)}
+        for key, note in self._notes.get(job_id, {}).items():
             if kind in {None, note.kind}:
-                found.pop(place, None)  # the latest goes last
-                found[place] = note
-        return list(found.values())
+                notes.pop(key, None)  # the latest goes last
+                notes[key] = note
+        return list(notes.values())
 
     def flow(self, flow_id: str) -> FlowRow | None:
         row = self._store.flow(flow_id)

@@ -33,25 +33,25 @@ def filled(broker: Broker, job: Job[Any]) -> bytes:
 
     `NeedsGone` if one of them is not kept; `RetryLater` if the store does not answer.
     """
-    place = member_of(job.body)
-    if place is None or not place.fill:
+    member = member_of(job.body)
+    if member is None or not member.fill:
         return job.body
     body = msgspec.json.decode(job.body)
     known: dict[str, list[JobOutput]] = {}
-    for fill in place.fill:
+    for fill in member.fill:
         if fill.node not in known:
             try:
-                known[fill.node] = _outputs_of(broker, place, fill)
+                known[fill.node] = _outputs_of(broker, member, fill)
             except StoreUnreachable as error:
                 raise RetryLater(STORE_SECONDS, str(error)) from error
         _put(body["args"], fill.path, _value(fill, known[fill.node]))
     return msgspec.json.encode(body)
 
 
-def _outputs_of(broker: Broker, place: Member, fill: Fill) -> list[JobOutput]:
+def _outputs_of(broker: Broker, member: Member, fill: Fill) -> list[JobOutput]:
     outputs = broker.outputs(fill.node)
     gone = [output.job for output in outputs if output.state is None]
-    if (gone or not outputs) and not _goes_on(broker, place):
+    if (gone or not outputs) and not _runs_without_output(broker, member):
         named = gone[0] if gone else fill.node
         raise NeedsGone(
             f"the output of job {named}, which this one needs, is not kept any more: it was deleted"
@@ -60,11 +60,11 @@ def _outputs_of(broker: Broker, place: Member, fill: Fill) -> list[JobOutput]:
     return outputs
 
 
-def _goes_on(broker: Broker, place: Member) -> bool:
+def _runs_without_output(broker: Broker, member: Member) -> bool:
     """Whether the job runs with what there is: deleted before its end a need is only missing."""
-    flow = broker.flow(place.id)
+    flow = broker.flow(member.id)
     nodes = () if flow is None else flow.nodes
-    return any(node.id == place.node and node.on_failure == "continue" for node in nodes)
+    return any(node.id == member.node and node.on_failure == "continue" for node in nodes)
 
 
 def _value(fill: Fill, outputs: list[JobOutput]) -> Any:

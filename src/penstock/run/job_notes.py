@@ -93,16 +93,16 @@ class Notebook:
         progress = msgspec.structs.replace(progress, note=legible(progress.note))
         with self._lock:
             self._progress = progress
-            self._gathered(self._progress_due)
+            self._write_if_due(self._progress_due)
 
     def line(self, line: LogLine) -> None:
         line = msgspec.structs.replace(line, text=legible(line.text))
         with self._lock:
             self._lines.append(line)
             del self._lines[:-MOST_LINES]
-            self._gathered(0.0 if len(self._lines) >= LOG_LINES else self._lines_due)
+            self._write_if_due(0.0 if len(self._lines) >= LOG_LINES else self._lines_due)
 
-    def _gathered(self, due: float) -> None:
+    def _write_if_due(self, due: float) -> None:
         if self._stale:
             self._forget()
             self._write("note", "", b"null")

@@ -60,7 +60,7 @@ class Schedules:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._said: dict[str, tuple[Task[..., Any], Callable[[], Schedule]]] = {}  # in the code
+        self._in_code: dict[str, tuple[Task[..., Any], Callable[[], Schedule]]] = {}  # in the code
         self._made: dict[str, Schedule] = {}
         self._waiting: dict[Any, list[_Declaration]] = {}  # functions that are no tasks yet
 
@@ -82,19 +82,19 @@ class Schedules:
         check_options("@app.schedule", _OPTIONS, options)
 
         def declare(target: F) -> F:
-            given: Any = target
+            arguments: Any = target
             declaration = _Declaration(name, cron, options)
-            if isinstance(given, Task):
-                self._declare(cast("Task[..., Any]", given), declaration)
+            if isinstance(arguments, Task):
+                self._declare(cast("Task[..., Any]", arguments), declaration)
             else:
-                self._waiting.setdefault(given, []).append(declaration)
+                self._waiting.setdefault(arguments, []).append(declaration)
             return target
 
         return declare
 
     def _declare(self, task: Task[..., Any], declaration: _Declaration) -> None:
         name = check_name("schedule", declaration.name or task.name)
-        other = self._said.get(name)
+        other = self._in_code.get(name)
         # A module that is imported again says the same of its new tasks.
         if other is not None and (other[0] is task or other[0].name != task.name):
             raise Refused(
@@ -104,7 +104,7 @@ class Schedules:
         make = partial(
             self._make, name, task, declaration.cron, from_code=True, **declaration.options
         )
-        self._said[name] = (task, make)
+        self._in_code[name] = (task, make)
         self._made = {made: each for made, each in self._made.items() if made != name}
 
     def adopt(self, function: Any, task: Task[..., Any]) -> None:
@@ -119,9 +119,9 @@ class Schedules:
                 f"@app.schedule over {function.__qualname__}: it is not a task; write @app.task, "
                 "above or below"
             )
-        if len(self._made) != len(self._said):
-            said = self._said.items()
-            self._made = {name: self._made.get(name) or make() for name, (_, make) in said}
+        if len(self._made) != len(self._in_code):
+            declared = self._in_code.items()
+            self._made = {name: self._made.get(name) or make() for name, (_, make) in declared}
         return self._made
 
     # At run time
@@ -142,7 +142,7 @@ class Schedules:
         `@app.schedule`.
         """
         check_options("app.schedules.put", _OPTIONS, options)
-        if name in self._said:
+        if name in self._in_code:
             raise Refused(f"schedule {name} is in the code of this app: change it there")
         schedule = self._make(check_name("schedule", name), task, cron, **options)
         broker = self._app.broker
@@ -191,11 +191,11 @@ class Schedules:
         from_code: bool = False,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        args, given = options.get("args", ()), dict(options.get("kwargs") or {})
-        takes_slot = _takes_slot(task, args, given)
+        args, arguments = options.get("args", ()), dict(options.get("kwargs") or {})
+        takes_slot = _takes_slot(task, args, arguments)
         if takes_slot:
-            given["slot"] = _NO_SLOT
-        job = task.job(*args, **given)
+            arguments["slot"] = _NO_SLOT
+        job = task.job(*args, **arguments)
         if job.run_at is not None or job.unique is not None:
             raise Refused(
                 f"schedule {name}: the schedule says when its jobs run, and overlap=... whether two"
@@ -239,13 +239,13 @@ def expected(broker: Broker, name: str) -> Schedule:
 
 def pause(broker: Broker, name: str, author: str = "", reason: str = "") -> Schedule:
     """Nothing is started once this returned, not even what was due before."""
-    return _say(broker, name, Decision(says="paused", author=author, reason=reason))
+    return _record_decision(broker, name, Decision(says="paused", author=author, reason=reason))
 
 
 def resume(broker: Broker, name: str, author: str = "", reason: str = "") -> Schedule:
     """What fell into the pause is skipped first, also if no worker was there to do so."""
     decide_all(broker, expected(broker, name))
-    return _say(broker, name, Decision(says="resumed", author=author, reason=reason))
+    return _record_decision(broker, name, Decision(says="resumed", author=author, reason=reason))
 
 
 def run_now(  # noqa: PLR0917  a line of words
@@ -263,7 +263,7 @@ def run_now(  # noqa: PLR0917  a line of words
     try:
         with sending([job]) as [sent]:
             decision = Decision(says=RUN_NOW, slot=now, job=sent, author=author, reason=reason)
-            _say(broker, name, decision)
+            _record_decision(broker, name, decision)
     except StoreUnreachable as error:
         raise UnknownOutcome(
             f"{error}; whether the job is stored is not known, and app.enqueue(error.jobs) is safe",
@@ -278,7 +278,7 @@ def next_slots(schedule: Schedule, now: float, count: int) -> list[datetime]:
     return [schedule.moment(slot) for slot in takewhile(lambda slot: slot < _LAST, following)]
 
 
-def _say(broker: Broker, name: str, decision: Decision) -> Schedule:
+def _record_decision(broker: Broker, name: str, decision: Decision) -> Schedule:
     """Write down what a person decided; whoever is quicker makes it a matter of another try."""
     for _ in range(_TRIES):
         schedule = expected(broker, name)

@@ -164,7 +164,7 @@ def _fields(cron: str) -> str:
     # Workers read it again and again: of 200,000 minutes that takes seconds each time.
     if len(cron) > MOST_CRON:
         raise Refused(f"cron {cron[:40]!r}…: {len(cron):,} characters, {MOST_CRON} at most")
-    fields = _five(cron)
+    fields = _split_fields(cron)
     if len(fields) != 5:
         raise Refused(
             f"cron {cron!r}: five fields, minute hour day month weekday, or one of"
@@ -179,12 +179,12 @@ def _fields(cron: str) -> str:
         return " ".join(fields)
     # A star in front, as in */30, would make cronsim go by time passed: twice in the hour that
     # comes twice, and never in the one that is left out.
-    for place, numbers in ((0, parsed.minutes), (1, parsed.hours)):
-        fields[place] = ",".join(map(str, sorted(numbers)))
+    for index, numbers in ((0, parsed.minutes), (1, parsed.hours)):
+        fields[index] = ",".join(map(str, sorted(numbers)))
     return " ".join(fields)
 
 
-def _five(cron: str) -> list[str]:
+def _split_fields(cron: str) -> list[str]:
     return _NICKNAMES.get(cron.strip().lower(), cron).split()
 
 
@@ -192,10 +192,10 @@ def _five(cron: str) -> list[str]:
 def in_words(cron: str) -> str:
     """When that is, as a person reads it, by the clocks of the schedule's zone."""
     _fields(cron)
-    said = CronSim(" ".join(_five(cron)), datetime(2000, 1, 1, tzinfo=UTC)).explain()
+    text = CronSim(" ".join(_split_fields(cron)), datetime(2000, 1, 1, tzinfo=UTC)).explain()
     # cronsim counts: the 20th, the 21th.
-    said = re.sub(r"([2-5])([123])th", lambda each: f"{each[1]}{_ORDINALS[each[2]]}", said)
-    return said[0].lower() + said[1:]
+    text = re.sub(r"([2-5])([123])th", lambda each: f"{each[1]}{_ORDINALS[each[2]]}", text)
+    return text[0].lower() + text[1:]
 
 
 def slots_after(schedule: Schedule, after: float) -> Iterator[float]:
@@ -250,20 +250,22 @@ def plan(schedule: Schedule, now: float, *, unended: bool = False) -> Plan:
         slots.pop()
     if schedule.paused:
         return Plan(_runs(schedule, now, slots, {}, "skipped: paused"), more)
-    wanted = _not_missed(schedule, slots, now, more=more)
-    if len(wanted) > MOST_JOBS:
-        wanted, more = wanted[:MOST_JOBS], True
-        slots = slots[: slots.index(wanted[-1]) + 1]
-    words: dict[float, str] = {}
-    if wanted and schedule.overlap == "skip":
-        words = dict.fromkeys(wanted, "skipped: overlap")
-        wanted = wanted[:0] if unended else wanted[:1]
-    elif wanted and schedule.overlap == "cancel":
-        words = dict.fromkeys(wanted, "skipped: overlap")
-        wanted = wanted[-1:]
+    run_slots = _not_missed(schedule, slots, now, more=more)
+    if len(run_slots) > MOST_JOBS:
+        run_slots, more = run_slots[:MOST_JOBS], True
+        slots = slots[: slots.index(run_slots[-1]) + 1]
+    decision_by_slot: dict[float, str] = {}
+    if run_slots and schedule.overlap == "skip":
+        decision_by_slot = dict.fromkeys(run_slots, "skipped: overlap")
+        run_slots = run_slots[:0] if unended else run_slots[:1]
+    elif run_slots and schedule.overlap == "cancel":
+        decision_by_slot = dict.fromkeys(run_slots, "skipped: overlap")
+        run_slots = run_slots[-1:]
     replaces = schedule.overlap == "cancel" and unended
-    words |= dict.fromkeys(wanted, "enqueued: cancelled old" if replaces else "enqueued")
-    return Plan(_runs(schedule, now, slots, words, "skipped: missed"), more)
+    decision_by_slot |= dict.fromkeys(
+        run_slots, "enqueued: cancelled old" if replaces else "enqueued"
+    )
+    return Plan(_runs(schedule, now, slots, decision_by_slot, "skipped: missed"), more)
 
 
 def _not_missed(
@@ -281,13 +283,13 @@ def _runs(
     schedule: Schedule,
     now: float,
     slots: Sequence[float],
-    words: Mapping[float, str],
+    decision_by_slot: Mapping[float, str],
     otherwise: str,
 ) -> list[Decision]:
     """A decision for each slot that makes a job, and one for each run of others alike."""
     decisions: list[Decision] = []
     for slot in slots:
-        says = words.get(slot, otherwise)
+        says = decision_by_slot.get(slot, otherwise)
         if says.startswith("enqueued"):
             cancels = schedule.last_job if says == "enqueued: cancelled old" else None
             job = job_for(schedule, slot, now)
@@ -345,7 +347,7 @@ def replaced(before: Schedule | None, given: Schedule, now: float) -> Schedule:
     if before is None:
         return msgspec.structs.replace(
             given,
-            **_no_past(paused=given.paused),
+            **_without_history(paused=given.paused),
             created_at=now,
             starts_at=now,
             decided_until=now - 1 if given.at_once else now,
@@ -370,10 +372,10 @@ def _times(schedule: Schedule) -> tuple[Any, ...]:
 def _declared(schedule: Schedule) -> Schedule:
     """What its caller said, and nothing that the store added."""
     blank = {"created_at": 0.0, "starts_at": 0.0, "decided_until": 0.0, "revision": 0, "put_by": ""}
-    return msgspec.structs.replace(schedule, **_no_past(paused=False), **blank)
+    return msgspec.structs.replace(schedule, **_without_history(paused=False), **blank)
 
 
-def _no_past(*, paused: bool) -> dict[str, Any]:
+def _without_history(*, paused: bool) -> dict[str, Any]:
     return {"paused": paused, "last": None, "last_job": None}
 
 

@@ -32,7 +32,7 @@ _LAG_SECONDS = 0.2  # a fleet does not come to the store all at once
 _MOST_PLANS = 20  # for one schedule in one turn
 
 # What no other worker could decide either, in contrast to a store that does not answer.
-_BAD = (Refused, KeyError, TypeError, ValueError, msgspec.MsgspecError)
+_UNDECIDABLE = (Refused, KeyError, TypeError, ValueError, msgspec.MsgspecError)
 
 log = logging.getLogger("penstock.worker")
 
@@ -124,7 +124,7 @@ class Timetable:
     def _read(self) -> None:
         heard = self._broker.traits.rules_version()  # before the look: a change in between is seen
         kept = self._broker.records(Schedule)
-        stand = {each.name for each in kept if not self._stands_alone(each)}
+        still_put = {each.name for each in kept if not self._is_of_gone_worker(each)}
         # Only now: a store that does not answer must find what is due still due.
         self._look_at, self._heard = self._clock.monotonic() + LOOK_SECONDS, heard
         known, self._first, self._next = self._first, {}, []
@@ -138,9 +138,9 @@ class Timetable:
             if before[1] is not None:
                 self._next.append(Due(before[1], before[0]))
         # Removed, or the store is another one, or in words of nobody: the code still says so.
-        self._put = {name: each for name, each in self._put.items() if name in stand}
+        self._put = {name: each for name, each in self._put.items() if name in still_put}
 
-    def _stands_alone(self, kept: Schedule) -> bool:
+    def _is_of_gone_worker(self, kept: Schedule) -> bool:
         """Whether it is kept in other words than here, and whoever put them is gone."""
         own = self._put.get(kept.name)
         if own is None or replaced(kept, own, 0.0) is kept or kept.put_by == self._worker_id:
@@ -160,7 +160,7 @@ class Timetable:
         for _ in range(_MOST_PLANS):
             try:
                 planned, held = decide(self._broker, schedule, self._sending)
-            except _BAD as error:
+            except _UNDECIDABLE as error:
                 # Set aside until it is changed: one damaged schedule must not stop a worker.
                 self._first[schedule.name] = (schedule, None)
                 log.error("schedule %s cannot be decided: %s", schedule.name, error)  # noqa: TRY400
@@ -181,23 +181,25 @@ def decide(broker: Broker, schedule: Schedule, sending: Sending = nullcontext) -
         last = broker.get(schedule.last_job)
         unended = last is not None and last.state not in ENDED
     planned = plan(schedule, broker.clock.now(), unended=unended)
-    held = bool(planned.decisions) and _decided(broker, schedule, planned.decisions, sending)
+    held = bool(planned.decisions) and _record_decisions(
+        broker, schedule, planned.decisions, sending
+    )
     if held:
         for decision in planned.decisions:
             log.info("schedule %s: %s (%d)", schedule.name, decision.says, decision.slots)
     return planned, held
 
 
-def _decided(
+def _record_decisions(
     broker: Broker, schedule: Schedule, decisions: Sequence[Decision], sending: Sending
 ) -> bool:
     jobs = [decision.job for decision in decisions if decision.job is not None]
     if not jobs:
         return broker.decide_schedule(schedule, decisions)
     with suppress(NotSent), sending(jobs) as sent:
-        told = iter(sent)
+        traced = iter(sent)
         decisions = [
-            each if each.job is None else msgspec.structs.replace(each, job=next(told))
+            each if each.job is None else msgspec.structs.replace(each, job=next(traced))
             for each in decisions
         ]
         if broker.decide_schedule(schedule, decisions):
@@ -210,7 +212,7 @@ def put(broker: Broker, schedule: Schedule, author: str = "", reason: str = "") 
     """Put a schedule; what was due of the one that it replaces is decided first."""
     before = named(broker, schedule.name)
     if before is not None:
-        with suppress(*_BAD):  # it cannot be read here, and is to be replaced
+        with suppress(*_UNDECIDABLE):  # it cannot be read here, and is to be replaced
             decide_all(broker, before)
     return broker.put(schedule, author, reason)
 

@@ -50,7 +50,7 @@ class _Watch(threading.Thread):
 
     def run(self) -> None:
         said = None
-        while not self.over.wait(self._pause()) and not self._current.told:
+        while not self.over.wait(self._pause()) and not self._current.reports_progress:
             try:
                 seen = self._look()
                 if seen is not None and seen != said and not self.over.is_set():

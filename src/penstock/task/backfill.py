@@ -95,16 +95,16 @@ def backfill(
     partitions = list(_partitions(task, start, end, step))
     if max_running is not None:
         _bound(task, max_running)
-    told = (author or KEY, reason or "filled again")
+    author_and_reason = (author or KEY, reason or "filled again")
     if author:
         ends = {"first": _text(partitions[0]), "last": _text(partitions[-1])}
-        said = {"task": task.name, "queue": task.queue, **ends, "jobs": len(partitions)}
-        task.app.broker.audit(KEY, author, reason, said)
+        event_data = {"task": task.name, "queue": task.queue, **ends, "jobs": len(partitions)}
+        task.app.broker.audit(KEY, author, reason, event_data)
     handles: dict[Partition, Handle[Any]] = {}
     remaining = iter(partitions)
     while part := list(islice(remaining, _AT_ONCE)):
         part_of = KEY if author else None
-        ids = _store(task, part, told, part_of, skip_done=skip_done)
+        ids = _store(task, part, author_and_reason, part_of, skip_done=skip_done)
         handles |= {each: Handle(task.app, id) for each, id in zip(part, ids, strict=True)}
     return Backfill(task, handles)
 
@@ -112,46 +112,46 @@ def backfill(
 def _store(
     task: Task[..., Any],
     partitions: list[Partition],
-    told: tuple[str, str],
+    author_and_reason: tuple[str, str],
     part_of: str | None,
     *,
     skip_done: bool,
 ) -> list[str]:
     """Have a job for each partition that is to run; the ids of the jobs that stand for them."""
     broker = task.app.broker
-    standing = dict.fromkeys(partitions, 0)  # the run that stands for a partition
+    current_run = dict.fromkeys(partitions, 0)  # the run that stands for a partition
     # Ids say nothing of their order: the first partition has been due for longest.
     due_at = task.app.clock.now() - len(partitions) * _APART
     order = {partition: due_at + n * _APART for n, partition in enumerate(partitions)}
-    wanted: list[Job[Any]] = [
+    to_store: list[Job[Any]] = [
         _job(task, partition, 0, order[partition]) for partition in partitions
     ]
-    unsure = dict(zip(partitions, wanted, strict=True))
+    undecided = dict(zip(partitions, to_store, strict=True))
     failed: list[str] = []
-    while wanted:
-        with task.app.sending(wanted) as jobs:
+    while to_store:
+        with task.app.sending(to_store) as jobs:
             known = broker.enqueue(jobs).known
-        wanted = []
-        for partition, job in list(unsure.items()):
+        to_store = []
+        for partition, job in list(undecided.items()):
             if job.id not in known:
-                del unsure[partition]  # stored now
+                del undecided[partition]  # stored now
                 continue
-            there = broker.get(job.id)
-            following = _job(task, partition, standing[partition] + 1, order[partition])
-            if there is not None and there.state not in ENDED:
-                del unsure[partition]  # it will run, or runs
-            elif there is not None and there.state is not State.SUCCEEDED:
+            stored = broker.get(job.id)
+            following = _job(task, partition, current_run[partition] + 1, order[partition])
+            if stored is not None and stored.state not in ENDED:
+                del undecided[partition]  # it will run, or runs
+            elif stored is not None and stored.state is not State.SUCCEEDED:
                 failed.append(job.id)
-                del unsure[partition]
+                del undecided[partition]
             elif broker.get(following.id) is not None or not skip_done:
-                standing[partition] += 1
-                unsure[partition] = following
-                wanted.append(following)
+                current_run[partition] += 1
+                undecided[partition] = following
+                to_store.append(following)
             else:
-                del unsure[partition]  # done
+                del undecided[partition]  # done
     if failed:
-        broker.act("retry", failed, *told, part_of=part_of)
-    return [_id(task, partition, run) for partition, run in standing.items()]
+        broker.act("retry", failed, *author_and_reason, part_of=part_of)
+    return [_id(task, partition, run) for partition, run in current_run.items()]
 
 
 def _job(task: Task[..., Any], partition: Partition, run: int, due_at: float) -> Job[Any]:
@@ -176,7 +176,7 @@ def _bound(task: Task[..., Any], most: int) -> None:
         raise Refused(f"max_running={most}: 1 or more, or None for no bound")
     rule = Rule(RuleKind.LIMIT, None, task.name, KEY, "backfill", running=most, per_key=True)
     for other in task.app.broker.records(Rule):
-        if other.place == rule.place and other.author != KEY:
+        if other.identity == rule.identity and other.author != KEY:
             raise Refused(
                 f"{other.target} has a limit per key already ({other.bound}), which holds for this"
                 " as well: write max_running=None, or take it back first"

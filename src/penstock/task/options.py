@@ -141,14 +141,14 @@ class Prepared(Generic[P, R]):
         fills: list[tuple[Fill, ...]] = []
         bodies: list[bytes] = []
         for body, given in self._encode_each(
-            _iterated(items, "map", "as map([1, 2])"), args, kwargs
+            _iterator_of(items, "map", "as map([1, 2])"), args, kwargs
         ):
             bodies.append(body)
             fills.append(() if given is None else given.fills[0])
             needs |= {} if given is None else {need.id: need for need in given.needs}
         if not bodies:  # nobody runs; whom they would have needed is needed all the same
-            _, found = taken_out([args, kwargs], repr)
-            needs = {need.id: need for need in outputs_among(found)[0]}
+            _, outputs = taken_out([args, kwargs], repr)
+            needs = {need.id: need for need in outputs_among(outputs)[0]}
         options = self._encoded_options()
         whole = [add_options(body, options) for body in bodies]
         parts: list[Any]
@@ -190,8 +190,8 @@ class Prepared(Generic[P, R]):
         try:
             return codec.encode(args, kwargs), None
         except OutputInside:
-            body, found = codec.encode_around_outputs(args, kwargs)
-        needs, fills = outputs_among(found)
+            body, outputs = codec.encode_around_outputs(args, kwargs)
+        needs, fills = outputs_among(outputs)
         return body, Given(tuple(needs), (fills,), self._chosen.on_failure) if needs else None
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
@@ -231,7 +231,7 @@ class Prepared(Generic[P, R]):
         if tracing is None:
             return self._enqueue_many(rows, id)
         with tracing.sending_many(self._lane) as sending:
-            batch = self._enqueue_many(rows, id, sending.stamped)
+            batch = self._enqueue_many(rows, id, sending.body_with_header)
             sending.jobs = batch.count
             return batch
 
@@ -239,13 +239,13 @@ class Prepared(Generic[P, R]):
         self,
         rows: Iterable[tuple[Any, ...] | Mapping[str, Any]],
         id: str | None,
-        stamped: Callable[[bytes], bytes] | None = None,
+        add_header: Callable[[bytes], bytes] | None = None,
     ) -> Batch:
         broker, connection = self._task.app.broker_for(self._chosen.connection)
         options = self._encoded_options()
         count = self._rows_before(broker, id, connection)
         example = "rows of arguments, as enqueue_many([(1, 2), (3, 4)])"
-        remaining = _iterated(rows, "enqueue_many", example)
+        remaining = _iterator_of(rows, "enqueue_many", example)
         skipped = sum(1 for _ in islice(remaining, count))
         if skipped < count:
             raise Refused(
@@ -255,8 +255,8 @@ class Prepared(Generic[P, R]):
             bodies = self._task.codec.encode_many(chunk, count)
             if options != b"{}":
                 bodies = [add_options(body, options) for body in bodies]
-            if stamped is not None:
-                bodies = [stamped(body) for body in bodies]
+            if add_header is not None:
+                bodies = [add_header(body) for body in bodies]
             jobs = (
                 cut(self._lane, bodies, self._task.app.ids.first)
                 if self._plain
@@ -348,7 +348,7 @@ class Prepared(Generic[P, R]):
             runs_on=lane.runs_on,
             app=lane.app,
             tags=chosen.tags,
-            search=_searched(task.search, body) if task.search else {},
+            search=_search_texts(task.search, body) if task.search else {},
             expires_at=expires_at,
             at_most_once=task.at_most_once,
             owner=app,
@@ -358,7 +358,7 @@ class Prepared(Generic[P, R]):
         )
 
 
-def _iterated(rows: Iterable[Any], what: str, example: str) -> Iterator[Any]:
+def _iterator_of(rows: Iterable[Any], what: str, example: str) -> Iterator[Any]:
     try:
         return iter(rows)
     except TypeError:
@@ -366,14 +366,14 @@ def _iterated(rows: Iterable[Any], what: str, example: str) -> Iterator[Any]:
 
 
 def _holds_output(item: Any) -> bool:
-    _, found = taken_out([item], repr)
-    return bool(found)
+    _, outputs = taken_out([item], repr)
+    return bool(outputs)
 
 
-def _searched(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
+def _search_texts(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
     arguments = msgspec.json.decode(body)["args"]
-    found = {path: argument_text(arguments, path) for path in paths}
-    return {path: text for path, text in found.items() if text is not None}
+    outputs = {path: argument_text(arguments, path) for path in paths}
+    return {path: text for path, text in outputs.items() if text is not None}
 
 
 def check_name(what: str, name: object) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.app.log_lines import LogOutput, log_to_stderr, told
+from penstock.app.log_lines import LogOutput, log_output, log_to_stderr
 from penstock.flows.flow import Flow
 from penstock.job import Job, Outcome, Parcel
 
@@ -58,7 +58,7 @@ class JobProcess:
             number = theirs.fileno()
             try:
                 self._process = subprocess.Popen(
-                    [*_COMMAND, str(number), str(os.getpid()), target, *(told() or ())],
+                    [*_COMMAND, str(number), str(os.getpid()), target, *(log_output() or ())],
                     pass_fds=[number],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # its whole group is ended together

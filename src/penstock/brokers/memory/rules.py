@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.brokers.memory.store import MemoryStore
-from penstock.rules.key_order import check_same
+from penstock.rules.key_order import check_same_policy
 from penstock.rules.rule import Rule, check_rule, signed
 
 
@@ -32,7 +32,7 @@ class MemoryRules:
         created_at = rule.created_at or self._store.clock.now()
         if before is not None and before in self.all():
             if rule.queue is not None:
-                check_same(rule.queue, before.policy, rule.policy)
+                check_same_policy(rule.queue, before.policy, rule.policy)
             created_at = before.created_at
         self._kept[rule.id] = msgspec.structs.replace(rule, created_at=created_at)
         self._record(rule, in_force=True)

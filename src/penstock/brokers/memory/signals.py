@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from penstock.brokers.memory.store import MemoryStore
 from penstock.enqueue.secrets import redact
-from penstock.flows.signals import awaits, check_signal, signalled, told
+from penstock.flows.signals import awaits, check_signal, signal_data, signalled
 
 
 def signal(store: MemoryStore, name: str, value: bytes, author: str, reason: str) -> list[str]:
@@ -16,7 +16,7 @@ def signal(store: MemoryStore, name: str, value: bytes, author: str, reason: str
     now = store.clock.now()
     waiting = sorted(job.id for job in store.jobs.values() if awaits(job, name, now))
     ended = [signalled(store.jobs[job_id], value, now) for job_id in waiting]
-    data = told(name, author, reason)
+    data = signal_data(name, author, reason)
     if ended:
         store.record("signal", data={**data, "jobs": len(ended)})
     for job in ended:

@@ -137,7 +137,7 @@ class MemoryStore:
     def use_of(self, rule: Rule, key: str | None) -> Use:
         """What stands against a limit, of this key or in all."""
         running = sum(self.holders(rule, key).values())
-        return Use(running, self.starts.get((rule.place, key), []))
+        return Use(running, self.starts.get((rule.identity, key), []))
 
     def holders(self, rule: Rule, key: str | None) -> dict[str, int]:
         """How many jobs under this limit each worker holds."""
@@ -170,9 +170,9 @@ class MemoryStore:
         for (rule, key), jobs in started.items():
             if rule.rate is not None:
                 seconds = rule.rate[1]
-                starts = self.starts.get((rule.place, key), [])
+                starts = self.starts.get((rule.identity, key), [])
                 kept = [start for start in starts if start[0] > now - seconds - slack_of(seconds)]
-                self.starts[rule.place, key] = [*kept, (now, jobs)]
+                self.starts[rule.identity, key] = [*kept, (now, jobs)]
 
     def settle(self, claimed: Job[Any], outcome: Outcome) -> bool:
         """Move a running job on, if this attempt still holds it."""

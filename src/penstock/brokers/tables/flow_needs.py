@@ -72,7 +72,7 @@ def _place_at(part: bytes) -> Place | None:
 
 
 def _stored(member: Member | None) -> Place | None:
-    return None if member is None else member.place
+    return None if member is None else member.flow_and_node
 
 
 def count_ends(change: Change) -> None:

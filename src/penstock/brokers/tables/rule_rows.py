@@ -8,7 +8,7 @@ from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import TableStore
 from penstock.brokers.tables.rows import rule_place
 from penstock.brokers.tables.worker_rows import rules_in_force
-from penstock.rules.key_order import check_same
+from penstock.rules.key_order import check_same_policy
 from penstock.rules.rule import Rule, RuleKind, check_rule, signed
 
 
@@ -40,7 +40,7 @@ class RuleRows:
                 },
             ).fetchone()
             if rule.queue is not None:
-                check_same(rule.queue, made["policy"], rule.policy)
+                check_same_policy(rule.queue, made["policy"], rule.policy)
             rule = msgspec.structs.replace(rule, created_at=made["created_at"])
             change = Change(self.store, db, now)
             change.happened("rule", _rule_data(rule, in_force=True), None, None)

@@ -15,7 +15,7 @@ from penstock.brokers.tables.rows import job_of, text_of
 from penstock.enqueue.ids import to_bytes
 from penstock.enqueue.secrets import redact
 from penstock.flows.flow import WAIT_TASK
-from penstock.flows.signals import TAG, awaits, check_signal, signalled, told
+from penstock.flows.signals import TAG, awaits, check_signal, signal_data, signalled
 from penstock.job import Job, State
 
 
@@ -29,7 +29,7 @@ class Signals:
 
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         wanted = {"tag": TAG, "name": check_signal(name), "task": WAIT_TASK}
-        event_data = told(name, author, reason)
+        event_data = signal_data(name, author, reason)
         data = msgspec.json.encode(event_data)
         ended: list[str] = []
         with self.store.writing() as db:
