@@ -179,10 +179,15 @@ class Parcel(msgspec.Struct, frozen=True):
         return [f"{head}{offset:03x}" for offset in range(first, first + len(self.bodies))]
 
 
+def count_jobs(jobs: Iterable[Job[Any] | Parcel]) -> int:
+    """How many jobs these are, those in parcels included."""
+    return sum(len(job.bodies) if isinstance(job, Parcel) else 1 for job in jobs)
+
+
 def cut(
-    lane: Lane, bodies: Sequence[bytes], first: Callable[[], str], place: int = 0
+    lane: Lane, bodies: Sequence[bytes], first: Callable[[], str], extra_bytes: int = 0
 ) -> list[Parcel]:
-    """These bodies in parcels, each with an id that `first` gives; `place` is how much they grow.
+    """These bodies in parcels, with ids from `first`; each body will grow by `extra_bytes`.
 
     A parcel has at most 128 jobs and 64 KiB.
     """
@@ -190,9 +195,9 @@ def cut(
     start = 0
     while start < len(bodies):
         part = list(bodies[start : start + MOST_IN_PARCEL])
-        size = sum(map(len, part)) + place * len(part)
+        size = sum(map(len, part)) + extra_bytes * len(part)
         while size > PARCEL_BYTES and len(part) > 1:
-            size -= len(part.pop()) + place
+            size -= len(part.pop()) + extra_bytes
         parcels.append(Parcel(first(), lane, part))
         start += len(part)
     return parcels

@@ -30,7 +30,7 @@ from penstock.enqueue.coalesce import Coalescer, Sending, ToStore, has_unique_ke
 from penstock.enqueue.codec import encode_value
 from penstock.enqueue.handle import Handle
 from penstock.enqueue.ids import Ids, parse_id
-from penstock.enqueue.provisional import guess_was_off, make_final
+from penstock.enqueue.provisional import guessed_clock_error, make_final
 from penstock.enqueue.tracing import switched_on, trace
 from penstock.errors import Refused
 from penstock.flows.compose import Jobs, named_jobs, resent_as, to_store
@@ -126,7 +126,7 @@ class App(Registry):
 
     @property
     def broker(self) -> Broker:
-        """The store, opened now if it was not yet, and told of this program's queues."""
+        """The store, opened if need be, with this program's queues declared in it."""
         broker = self._broker or self._open()
         if self.queues.undeclared:
             self.queues.declare(broker)
@@ -139,7 +139,7 @@ class App(Registry):
                 broker = open_broker(self.resolved_url.url, self._own_clock)
                 broker.traits.relaxed = self.queues.relaxed
                 if self._moved_by is None:  # later openings find nothing that is still to be moved
-                    self._moved_by = guess_was_off(broker.clock)
+                    self._moved_by = guessed_clock_error(broker.clock)
                 self._clock, self.ids = broker.clock, Ids(broker.clock)
                 self._broker = broker
                 self.queues.declare_anew()
@@ -154,7 +154,7 @@ class App(Registry):
         return self._clock if broker is None else broker.clock
 
     def know_time(self) -> None:
-        """Have the store's time: whatever is made after this call goes by it."""
+        """Open the store or refresh its clock: ids and times made from now on go by it."""
         if self._broker is None:
             self.ask(self._open)
         elif isinstance(self._clock, RemoteClock) and self._clock.stale():
@@ -175,7 +175,7 @@ class App(Registry):
         flow: bool = False,
         bucket: int | None = None,
     ) -> None:
-        """These values are about to be stored: from now on their ids and times stay."""
+        """Fix the ids and times of these values, which are about to be stored."""
         moved_by = self._moved_by if self._given is None else None
         make_final(named, moved_by or 0.0, flow=flow, bucket=bucket)
 
@@ -183,7 +183,7 @@ class App(Registry):
         """The broker, and the connection to join, if there is one."""
         connection = self.connection_for(connection)
         if connection is not None:
-            # Telling the store of queues would wait for the caller's own transaction.
+            # Declaring queues in the store would wait for the caller's own transaction.
             return self._broker or self._open(), connection
         refuse_inside_transaction("enqueue")
         return self.broker, None
@@ -232,8 +232,8 @@ class App(Registry):
     ) -> list[Handle[Any]]:
         """Store all of these jobs and every job that they need, or none; a handle for each.
 
-        `on_failure` is for those in a flow, see `Job.enqueue`; `flow`, as which they are stored,
-        see `NamedFlow.enqueue`.
+        `on_failure` applies to jobs of a flow, see `Job.enqueue`; `flow` is the named flow that
+        they are stored as, see `NamedFlow.enqueue`.
         """
         named = named_jobs(jobs)
         self.know_time()
@@ -258,11 +258,14 @@ class App(Registry):
             if connection is None:
                 refuse_inside_transaction("enqueue")
                 return self.ask(Sending(self._coalescer, self._send, sent, flow, alone=alone).send)
-            with self.patience.asked_once():
+            with self.patience.mark_errors():
                 return self._send(sent, flow, connection=connection)
 
     def ask(self, question: Callable[[], T]) -> T:
-        """What the store says to this, which may be said twice; for a job it is waited for."""
+        """Call the store; inside a running job, try again for a while if it is away.
+
+        The call must be safe to make twice.
+        """
         current = CURRENT.get()
         if current is not None:  # perhaps a job of another app, to which this store is a service
             return self.patience.ask(question, current.deadline())
@@ -304,12 +307,12 @@ class App(Registry):
             import asyncio
 
             broker = self._broker or await asyncio.to_thread(lambda: self.broker)
-            with self.patience.asked_once():
+            with self.patience.mark_errors():
                 timed = sent if flow is None else with_deadlines(sent, self.clock.now())
                 return await join_async(broker, connection, timed, flow)
 
     def _send(self, jobs: ToStore, flow: Flow | None = None, *, connection: Any = None) -> Enqueued:
-        # Telling the store of queues would wait for the caller's own transaction.
+        # Declaring queues in the store would wait for the caller's own transaction.
         broker = self.broker if connection is None else self._broker or self._open()
         if flow is None:
             return broker.enqueue(jobs, connection=connection)
@@ -389,9 +392,9 @@ class App(Registry):
 
         `relaxed`: enqueue and settle do not wait for the disk; see the guarantees for what that
         may cost. `fair`: keys take turns, so that none waits for all the jobs of another.
-        `ordered`: of each key one job at a time, in the order in which they were made; one that
-        failed for good keeps its key back ("wait") or not ("skip"). Both are kept in the store, for
-        every program that uses it: another order than the one there is refused, too.
+        `ordered`: one job of each key at a time, in the order in which they were made; after one
+        failed for good, later jobs of its key wait ("wait") or go on ("skip"). Both are kept in the
+        store and hold for every program that uses it: declaring another order is refused.
         """
         self.queues.register(name, relaxed=relaxed, fair=fair, ordered=ordered)
         if self._broker is not None:
@@ -413,7 +416,7 @@ class App(Registry):
 
         At most `running` at a time, and at most so many starts as `rate` says ("10/s", "100/min",
         or (jobs, seconds)) in any window of that length; `per_key`: each key on its own. Set again
-        it takes the other's place. It stays until it is taken back: `penstock limit QUEUE --off`.
+        it replaces the earlier one. It stays until it is removed: `penstock limit QUEUE --off`.
         """
         bounds = {"running": running, "rate": rate, "per_key": per_key}
         name = task.name if isinstance(task, Task) else task
@@ -444,7 +447,7 @@ class App(Registry):
         return self._given is None
 
     def describe(self) -> str:
-        """Where the jobs go and who said so, fit to be shown."""
+        """The store and where its URL was set, without passwords."""
         if self._given is not None:
             return f"{type(self._given).__name__} (given to the App)"
         resolved = self.resolved_url

@@ -34,7 +34,7 @@ FAILURE = (
 )
 _TEXT = "%(asctime)s %(levelname)-7s %(process)d %(message)s"
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31"}
-# What a job says is text: none of it is an order to the terminal.
+# Control characters in a job's text must not reach the terminal.
 _CONTROL_PICTURES = {
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
     **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
@@ -42,7 +42,7 @@ _CONTROL_PICTURES = {
 
 
 class LogOutput(NamedTuple):
-    """What a process was told to log, and how; handed on to the processes that it starts."""
+    """What a process logs, and how; passed on to the processes that it starts."""
 
     level: str = "info"
     format: str = "text"
@@ -53,7 +53,7 @@ _json_handler: logging.Handler | None = None  # where they go, if they are JSON
 
 
 def legible(text: str) -> str:
-    """The same, with no order to a terminal in it."""
+    """The text without terminal control characters."""
     return text.translate(_CONTROL_PICTURES)
 
 
@@ -73,7 +73,7 @@ def log_to_stderr(output: LogOutput) -> None:
 
 
 def log_output() -> LogOutput | None:
-    """What this process was told; None: it was not, and leaves logging to the program it is in."""
+    """The log settings of this process; None: the program around it configures logging."""
     return _output
 
 
@@ -130,7 +130,7 @@ class JsonLines(logging.Formatter):
 
 
 def _encodable(line: dict[str, Any]) -> dict[str, Any]:
-    """With texts that are none, such as half of a surrogate pair, made such."""
+    """With text that UTF-8 cannot encode, such as half of a surrogate pair, replaced."""
     return {
         name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
         for name, value in line.items()

@@ -1,7 +1,7 @@
-"""Queues as a program declares them: what is kept here, and what every program must know.
+"""Queues as a program declares them.
 
-`relaxed` is between this program and its store. An order is kept in the store itself, as a rule: a
-worker of another program, which never heard of it, would otherwise break it.
+`relaxed` concerns this process alone. An order is kept in the store, as a rule: workers of programs
+that do not declare it must follow it, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.task.options import check_name
 
 
 class Options(NamedTuple):
-    """What was asked for of a queue."""
+    """The options of a declared queue."""
 
     relaxed: bool
     policy: str | None
@@ -31,7 +31,7 @@ class DeclaredQueues:
     def __init__(self) -> None:
         self._known: dict[str, Options] = {}
         self.ordered: frozenset[str] = frozenset()  # whose jobs must have a key
-        self.undeclared = False  # the store was not told of all of them yet
+        self.undeclared = False  # some are not declared in the store yet
 
     def register(
         self,
@@ -56,11 +56,11 @@ class DeclaredQueues:
         return frozenset(name for name, options in self._known.items() if options.relaxed)
 
     def declare_anew(self) -> None:
-        """The store, or another one, is to be told again."""
+        """Have the queues declared again at the next use of the store."""
         self.undeclared = any(options.policy for options in self._known.values())
 
     def declare(self, broker: Broker) -> None:
-        """Tell the store which queues are handed out by key; what it knows already is no write."""
+        """Write to the store which queues are ordered by key, unless it knows."""
         stored = policies(broker.records(Rule))
         for queue, options in self._known.items():
             if options.policy is None:

@@ -1,9 +1,9 @@
 """How long a running job waits for its store, and what becomes of it if that does not answer.
 
 A restart or a failover takes seconds, and is no reason to fail: what a job asks of its store is
-asked again for `STORE_SECONDS`. What it ends with then is marked, so that `run` knows it from an
-error of the user's own database, whatever its class, and puts the job back with nothing counted.
-A job that has run for days in a process of its own waits for as long as it takes.
+asked again for `STORE_SECONDS`. The last error is then marked, so that `run` can tell it from an
+error of the user's own database, and puts the job back without counting a failure. A detached job,
+which may have run for days, waits for as long as it takes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 STORE_SECONDS = 30.0  # more than a restart or a failover takes, and less than anybody's patience
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 1.0
-_PAUSE_ENDLESS = 5.0  # of who waits for days
+_PAUSE_ENDLESS = 5.0  # of a detached job, which may wait for days
 _LOOK_SECONDS = 0.1  # a thread is interrupted between two sleeps, not in one
 _AWAY = (StoreUnreachable, StoreFull, UnknownOutcome)
 _MARK = "_penstock_asked_by"
@@ -30,10 +30,10 @@ log = logging.getLogger("penstock.store")
 
 
 class Patience:
-    """Asks a store again that may be away; of one app, for all of its jobs.
+    """Retries calls of a store that may be away; one per app, shared by its jobs.
 
-    The wait is bounded for each question and for each outage: many jobs on one event loop, each of
-    which holds it up, wait together no longer than one.
+    The wait is bounded per call and per outage: the waits of jobs that block one event loop do not
+    add up.
     """
 
     def __init__(self, seconds: float = STORE_SECONDS) -> None:
@@ -45,10 +45,10 @@ class Patience:
         return self.seconds == math.inf
 
     def ask(self, question: Callable[[], T], deadline: float = math.inf) -> T:
-        """What the store says, if it says it in time.
+        """Call `question` until the store answers or the time is up.
 
-        Only what may be said twice: an answer that was lost is asked for again. At the deadline, in
-        monotonic seconds, the job's own time is up, and nobody else can tell it so.
+        It must be safe to call twice, because an answer may be lost. At the deadline, in monotonic
+        seconds, JobTimeout is raised here: nothing else can interrupt a job that waits like this.
         """
         began = time.monotonic()
         pauses = self._pauses()
@@ -87,7 +87,7 @@ class Patience:
             pause = min(pause * 2, longest)
 
     def _pause(self, error: Exception, began: float, pauses: Generator[float]) -> float:
-        """How long to wait before it is asked again; raises the error if that is too late."""
+        """Seconds until the next try; raises the error if the time is up."""
         now = time.monotonic()
         away_since = self._away_since = self._away_since or now
         left = min(began, away_since) + self.seconds - now
@@ -96,12 +96,12 @@ class Patience:
             raise error
         pause = next(pauses)
         if pause == _PAUSE_FIRST:
-            log.error("the store does not answer, and is asked again: %s", error)
+            log.error("the store does not answer, retrying: %s", error)
         return min(pause, left)
 
     @contextmanager
-    def asked_once(self) -> Generator[None]:
-        """Around what cannot be asked again: the store's error is marked at once."""
+    def mark_errors(self) -> Generator[None]:
+        """Around a call that must not be repeated: an error of the store is marked at once."""
         try:
             yield
         except _AWAY as error:
@@ -112,15 +112,12 @@ class Patience:
         """Remember that this is an error of the store, and not of the user's."""
         setattr(error, _MARK, self)
 
-    def gave_up_with(self, error: BaseException) -> bool:
-        """Whether the store's absence is what this error says: itself, or as what it is from.
-
-        A group of errors does if each of them does.
-        """
+    def is_marked(self, error: BaseException) -> bool:
+        """Whether this error, or its cause, is of a store that was away; of a group, all of it."""
         if isinstance(error, BaseExceptionGroup):
             group = cast("BaseExceptionGroup[BaseException]", error)
-            return all(self.gave_up_with(each) for each in group.exceptions)
-        return any(getattr(each, _MARK, None) is self for each in (error, error.__cause__))
+            return all(self.is_marked(part) for part in group.exceptions)
+        return any(getattr(one, _MARK, None) is self for one in (error, error.__cause__))
 
 
 until_it_answers = Patience(math.inf).ask

@@ -1,9 +1,9 @@
-"""The caller's own connection, whoever made it: what `options(connection=...)` may be given.
+"""The caller's connection, of any supported driver: what `options(connection=...)` takes.
 
-A store says what is to be asked (a conversation: it yields statements and is sent the answers), and
-here is how each driver is asked. Nothing else is done to the connection: its transaction, settings
-and event loop are the caller's. Plain and asynchronous ones differ in one `await`. All are
-recognised by where their classes come from, so that none of them need be installed.
+The store yields statements and is sent their results (a `Conversation`); here they are executed
+with the API of each driver. Nothing else is done to the connection: its transaction, settings and
+event loop are the caller's. Drivers are recognised by the package of the connection's class, so
+that none of them need be installed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Caller:
 
 
 def hold(conversation: Conversation, caller: Caller) -> Enqueued:
-    """Ask all of it, here and now."""
+    """Execute the statements of a conversation on the caller's connection."""
     try:
         ask = next(conversation)
         while True:
@@ -122,7 +122,7 @@ async def join_async(
 
 
 def caller_of(connection: Any) -> Caller:
-    """Who asks on this connection; what it cannot be is refused."""
+    """The caller's connection by its kind; anything that is no connection is refused."""
     packages = _packages_of(connection)
     if _SQLALCHEMY in packages:
         connection = _session_of_this_thread(connection)
@@ -272,7 +272,7 @@ def _packages_of(connection: Any) -> set[str]:
 
 
 def _session_of_this_thread(connection: Any) -> Any:
-    """Of a session that each thread or task has for itself, the one of this."""
+    """Of a scoped session (one per thread or task), the current one."""
     return connection() if hasattr(connection, "registry") else connection
 
 

@@ -167,11 +167,11 @@ class Coalescer:
         try:
             answer = self._send([job for request in requests for job in request.jobs])
         except Exception as error:
-            if len(requests) == 1 or _about_all(error):
+            if len(requests) == 1 or _is_of_store(error):
                 for request in requests:
                     request.fail(error)
                 return
-            # One of them is to blame, or in somebody's way: the others must not suffer for it.
+            # One caller's jobs are refused: the others must not fail with them.
             for request in requests:
                 self._send_for([request])
         else:
@@ -179,8 +179,8 @@ class Coalescer:
                 request.answer = answer
 
 
-def _about_all(error: Exception) -> bool:
-    """Whether the store itself is in trouble, and not what was to be stored."""
+def _is_of_store(error: Exception) -> bool:
+    """Whether the store itself is in trouble, rather than one caller's jobs."""
     return type(error) is StoreUnreachable or isinstance(
         error, (StoreFull, UnknownOutcome, SchemaTooNew, OSError)
     )
@@ -215,7 +215,7 @@ def _resolve(requests: list[_Request]) -> None:
 
 
 class Sending:
-    """The jobs of one call, to be sent as often as it takes."""
+    """The jobs of one call, which may have to be sent more than once."""
 
     def __init__(
         self,
@@ -233,10 +233,10 @@ class Sending:
         self._alone = alone  # not together with the jobs of other callers
 
     def send(self) -> Enqueued:
-        """Store them, once however often this is called."""
+        """Store them; calling it again stores nothing twice."""
         if self._alone:
             return self._send(self._jobs, self._flow)
-        with self._in_pieces():
+        with self._keeping_packed():
             return self._coalescer.enqueue(self._jobs)
 
     async def send_async(self) -> Enqueued:
@@ -245,12 +245,15 @@ class Sending:
             import asyncio
 
             return await asyncio.to_thread(self._send, self._jobs, self._flow)
-        with self._in_pieces():
+        with self._keeping_packed():
             return await self._coalescer.enqueue_async(self._jobs)
 
     @contextmanager
-    def _in_pieces(self) -> Generator[None]:
-        """After a lost answer it goes as it was packed, with others: so it is recognised."""
+    def _keeping_packed(self) -> Generator[None]:
+        """After a lost answer, send that call's jobs again as they were packed.
+
+        Only so does the store recognise them.
+        """
         try:
             yield
         except UnknownOutcome as error:

@@ -301,10 +301,10 @@ class ArgumentCodec:
                 self._check_one(name, value, msgspec.json.encode(plain[name]))
         return _not_too_large(_encode({"args": plain}), self.text), outputs
 
-    def beside(self, body: bytes) -> Callable[[Any], bytes] | None:
-        """Makes of `body` that of the same call with another first argument, and checks only that.
+    def first_argument_encoder(self, body: bytes) -> Callable[[Any], bytes] | None:
+        """Encodes the call of `body` with another first argument, and checks only that one.
 
-        None for a function whose first argument cannot be told by its name.
+        None for a function whose first parameter has no name to pass it by.
         """
         if not self._positional:
             return None

@@ -1,8 +1,8 @@
 """A job that has ended, once more as a job of its own: with its arguments, or with others.
 
 A retry goes on with the same job: its id, its place in a flow, its history. A copy is a new job,
-due at once, which says of whom it is a copy; the other stays as it is. What a person changed in
-its arguments is checked as a whole before anything is stored.
+due at once, which names the job it was copied from; that one stays as it is. Changed arguments are
+all checked before anything is stored.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def enqueue_copy(
 def copied(
     job: Job[Any], id: str, author: str, arguments: str | None, task: Task[..., Any] | None
 ) -> Job[Any]:
-    """The copy, not yet stored; refused whole if it could not be run."""
+    """The copy, not stored yet; refused if it could not run."""
     if job.state not in ENDED:
         raise Refused(f"job {job.id} has not ended: what it is to do is still to be done once")
     if job.task == WAIT_TASK:

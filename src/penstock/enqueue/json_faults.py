@@ -1,4 +1,4 @@
-"""Where in a value is the thing that JSON cannot hold, or that would come back as something else.
+"""Finds what in a value JSON cannot hold, or would give back as another type.
 
 Only looked at when there is reason to: encoding a good value never walks it. Every answer is a
 sentence that begins with the path inside the value, `argument order.lines[3].price: ...`.

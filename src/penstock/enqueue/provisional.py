@@ -18,23 +18,23 @@ from msgspec.structs import force_setattr
 from penstock.app.clock import GUESSED_CLOCK, AnyClock
 from penstock.enqueue.ids import bucket_of, in_bucket, moved_id
 from penstock.errors import Refused
-from penstock.flows.compose import Given, Jobs, first_id, gathered
+from penstock.flows.compose import Given, Jobs, first_id, with_needs
 from penstock.job import Job, Parcel
 
-CLOSE_SECONDS = 1.0  # so far off no id need change that somebody may have read
+CLOSE_SECONDS = 1.0  # a smaller error is not corrected: somebody may have read the id
 
 _moving = threading.Lock()
 
 
 class Provisional(msgspec.Struct, frozen=True):
-    """What of a value is to be moved, as it was made."""
+    """The id that a value was made with, before the store's clock was known."""
 
     id: str
-    delayed: bool = False  # run_at was a delay; else it was said as a moment, and stays
+    delayed: bool = False  # run_at came from a delay; else it was given as a moment, and stays
 
 
-def guess_was_off(clock: AnyClock) -> float:
-    """The seconds that provisional times are moved by, now that this is the store's clock."""
+def guessed_clock_error(clock: AnyClock) -> float:
+    """By how many seconds provisional times are moved, given the store's clock."""
     off = clock.now() - GUESSED_CLOCK.now()
     return off if abs(off) > CLOSE_SECONDS else 0.0
 
@@ -46,10 +46,10 @@ def make_final(
     flow: bool = False,
     bucket: int | None = None,
 ) -> None:
-    """Move what is provisional among these values and all that they need; all of it is final then.
+    """Move provisional ids and times of these values, and of all they need; mark them as final.
 
-    Members of a flow go into the bucket of its root. They are one if any needs another, or if
-    `flow` says so; `bucket` is that of the job whose end they are stored with.
+    Members of a flow get the bucket of its root. Jobs are a flow if one needs another, or if `flow`
+    is set; `bucket` is that of the job that spawned them.
     """
     if bucket is None and (flow or _joined(named)):
         bucket = next((bucket_of(first_id(each)) for each in named if has_jobs(each)), None)
@@ -62,7 +62,7 @@ def make_final(
         return
     with _moving:
         ids: dict[str, str] = {}
-        for source in gathered(named):  # needs first
+        for source in with_needs(named):  # needs first
             if isinstance(source, Parcel):
                 continue
             before = source.id
@@ -124,7 +124,7 @@ def _moved(id: str, seconds: float, bucket: int | None) -> str:
 
 
 def _renamed(given: Given, ids: Mapping[str, str]) -> Given:
-    """With the outputs under the ids that those jobs have by now."""
+    """With the ids that the jobs of these outputs have by now."""
     made = {need.provisional.id: need.id for need in given.needs if need.provisional is not None}
     now = {**made, **ids}
     fills = tuple(

@@ -15,7 +15,7 @@ import msgspec
 HIDDEN = "***"
 
 
-_SHORTEST = 4  # anything shorter is found in words that give nothing away
+_SHORTEST = 4  # shorter values would match ordinary words
 
 
 def redact(body: bytes) -> bytes:

@@ -20,7 +20,7 @@ import msgspec
 from penstock.enqueue.codec import add_options, read_body
 from penstock.errors import JobInterrupted, Refused, RetryLater
 from penstock.flows.flow import WAIT_TASK
-from penstock.job import Job, Lane, Parcel
+from penstock.job import Job, Lane, Parcel, count_jobs
 from penstock.run.current import CURRENT, CurrentJob
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Tracing:
         with self._send(
             {lane.queue for lane in lanes}, {lane.task for lane in lanes}, within
         ) as call:
-            call.jobs = _number(jobs)
+            call.jobs = count_jobs(jobs)
             if call.jobs == 1:
                 call.span.set_attribute("messaging.message.id", jobs[0].id)
             yield [call.with_header(job) for job in jobs]
@@ -224,10 +224,6 @@ class SendingSpan:
             return body
         headers = {**read.headers, HEADER: self._header}
         return msgspec.json.encode(msgspec.structs.replace(read, headers=headers))
-
-
-def _number(jobs: Sequence[Job[Any] | Parcel]) -> int:
-    return sum(len(job.bodies) if isinstance(job, Parcel) else 1 for job in jobs)
 
 
 def _span_attributes(operation: str, queues: set[str], tasks: set[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ import msgspec
 from penstock.errors import Refused, UnknownOutcome
 from penstock.flows.flow import Fill, Flow, Member, Node, OnFailure, check_flow
 from penstock.flows.outputs import Output, Path
-from penstock.job import Job, Parcel
+from penstock.job import Job, Parcel, count_jobs
 
 if TYPE_CHECKING:
     from penstock.enqueue.handle import Handle
@@ -80,7 +80,7 @@ class Jobs(Generic[R]):
         return f"<{len(self)} jobs of {self.task}>"
 
     def __len__(self) -> int:
-        return sum(len(part.bodies) if isinstance(part, Parcel) else 1 for part in self.parts)
+        return count_jobs(self.parts)
 
     @property
     def output(self) -> list[R]:
@@ -187,7 +187,7 @@ def flow_of(
 
     `joins` is a flow that they are to be part of in any case.
     """
-    sources = gathered(enqueued)
+    sources = with_needs(enqueued)
     if joins is None and not any(_given(source) for source in sources):
         return [part for source in sources for part in _parts(source)], None
     flow_id = joins or next(first_id(root) for root in enqueued if len(_parts(root)))
@@ -271,7 +271,7 @@ def _after(job: Job[Any], needs: Iterable[Job[Any] | Jobs[Any]]) -> Job[Any]:
     )
 
 
-def gathered(
+def with_needs(
     enqueued: Sequence[Job[Any] | Jobs[Any] | Parcel],
 ) -> list[Job[Any] | Jobs[Any] | Parcel]:
     """These and whatever they need, each once, needs first."""

@@ -19,7 +19,7 @@ import msgspec
 from penstock.enqueue.ids import from_bytes, offset_of, prefix_of, to_bytes
 from penstock.errors import Refused
 from penstock.flows.state import check_carried
-from penstock.job import Job, Parcel, State
+from penstock.job import Job, Parcel, State, count_jobs
 
 OnFailure = Literal["cancel", "continue"]
 _TWO_IDS = 32  # bytes
@@ -211,8 +211,8 @@ def check_flow(flow: Flow, jobs: Sequence[Job[Any] | Parcel] | None = None) -> N
 
 
 def _check_members(flow: Flow, jobs: Sequence[Job[Any] | Parcel]) -> None:
-    counted = sum(node.jobs for node in flow.nodes)
-    sent = sum(len(job.bodies) if isinstance(job, Parcel) else 1 for job in jobs)
+    counted = flow.jobs
+    sent = count_jobs(jobs)
     if counted != sent:
         raise Refused(f"flow {flow.id}: {counted} jobs are in its nodes, but {sent} were sent")
     for job in jobs:

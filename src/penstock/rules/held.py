@@ -1,7 +1,7 @@
-"""Rules as they bear on jobs: how many one holds back, and what else holds these back.
+"""How many jobs a rule holds back, and which other rule would still hold them.
 
 Counts come from the tallies, so that a queue of a million is as quick as one job. Only a rule about
-a version, a tag or a key is counted job by job, as far as whoever asks has patience.
+a version, a tag or a key is counted job by job, up to a limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Order: whose turn it is in a queue, key by key.
+"""Order per key: fair turns between the keys of a queue, or strict order within each key.
 
 A queue that asks for it is handed out by its keys in turn, so that no key waits for all the jobs of
 another; that is all of `fair`. `wait` and `skip` add strict order: of each key one job at a time,
@@ -75,20 +75,20 @@ def holds(job: Job[Any], policy: str) -> bool:
 def in_turn(
     offers: Sequence[T], policy_of: Mapping[str, str], lane_of: Callable[[T], Lane]
 ) -> list[T]:
-    """Offers as they are sorted; lanes of one such queue and priority change places at random.
+    """The offers in their order, but with lanes of one such queue and priority shuffled.
 
     The keys of a queue are in several lanes where it has several tasks, and none of these lanes is
     to wait until another is empty.
     """
     offers = list(offers)
-    places: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-    for place, offer in enumerate(offers):
+    positions: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for position, offer in enumerate(offers):
         lane = lane_of(offer)
         if lane.queue in policy_of:
-            places[lane.queue, lane.priority].append(place)
-    for group in places.values():
-        mixed = [offers[place] for place in group]
+            positions[lane.queue, lane.priority].append(position)
+    for group in positions.values():
+        mixed = [offers[position] for position in group]
         _random.shuffle(mixed)
-        for place, offer in zip(group, mixed, strict=True):
-            offers[place] = offer
+        for position, offer in zip(group, mixed, strict=True):
+            offers[position] = offer
     return offers

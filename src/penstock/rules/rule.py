@@ -30,7 +30,7 @@ class RuleKind(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Jobs that fit all that it names (None = any) are not handed out, or not more than it says.
+    """Holds back jobs that match all that it names (None: any), or limits how many run.
 
     Queue, task and version are those of the job, `tag` one of its tags with its value, `key` its
     key. A limit names a queue, a task or both, and `per_key` counts each key on its own (jobs
@@ -129,7 +129,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def by_job(self) -> bool:
-        """Whether jobs of one lane fare differently: it must be looked at job by job."""
+        """Whether it must be checked job by job, because jobs of one lane may differ in it."""
         return self.tag is not None or self.key is not None
 
     def fits(self, job: Job[Any]) -> bool:
@@ -209,7 +209,7 @@ def rule_id(
     key: str | None = None,
     per_key: bool = False,
 ) -> str:
-    """The id of the rule that names just this, whatever it says of it."""
+    """The id of the rule with this identity, whatever its bounds."""
     names = [None if name is None else legible(name) for name in (queue, task, key)]
     words = None if tag is None else (legible(tag[0]), legible(tag[1]))
     return _id_of((kind, names[0], names[1], version, words, names[2], per_key))
@@ -292,9 +292,9 @@ def limit_rule(
 
 
 def check_rule(rule: Rule) -> None:
-    """Refuse to set what no job can have, or no store keeps.
+    """Refuse names that no job can have, and numbers that no store can keep.
 
-    One that is stored is read all the same: it must not keep workers from their work.
+    Only when a rule is set: one that is stored is read all the same, so that no worker stops.
     """
     for name, most in _LONGEST_NAMES.items():
         value: str | None = getattr(rule, name)
@@ -338,7 +338,7 @@ class Room(NamedTuple):
 
 
 class Limits:
-    """What the limits in force leave, in the course of one claim or look.
+    """How many more jobs the limits in force allow, during one claim or look.
 
     `use_of(rule, key)` asks the store, once for each; what is taken meanwhile is kept in `started`.
     `now` is the time that leases run in: no jump of a wall clock opens or shuts a window.

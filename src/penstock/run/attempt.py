@@ -206,12 +206,12 @@ def _settle_in_transaction(app: App, current: CurrentJob, outcome: Outcome) -> O
         settled = transaction.settle(current.job, outcome)
     except PenstockError as error:
         # Committed or not, ready again is right: a job that ended is not held any more.
-        logger.warning("job %s: its transaction did not end well: %s", current.id, error)
+        logger.warning("job %s: its transaction failed: %s", current.id, error)
         current.roll_back()
         return _put_back_or_cancel(app, current, State.READY, "store")
     if not settled:
         logger.warning(
-            "job %s: attempt %s is stale, and its transaction undone",
+            "job %s: attempt %s is stale; its transaction was rolled back",
             current.id,
             current.attempt,
         )
@@ -244,8 +244,8 @@ def outcome_of_error(
         described = Described(error, lambda text: redact_text(text, current.body))
     text, fault = described.text, described.fault
     # One that may run once has begun: it fails, where others begin anew.
-    if app.patience.gave_up_with(error) and not job.at_most_once:
-        logger.warning("job %s: its store was away for too long, and it is put back", job.id)
+    if app.patience.is_marked(error) and not job.at_most_once:
+        logger.warning("job %s: the store was away for too long; the job is put back", job.id)
         return _put_back_or_cancel(
             app, current, State.READY, "store", after=STORE_SECONDS, note=text
         )
@@ -304,7 +304,7 @@ def _policy(task: Task[..., Any], job: Job[Any]) -> Policy:
 
 
 def meaning_of_cancellation(error: asyncio.CancelledError) -> BaseException:
-    """What a cancellation stands for; the task's own, of something it awaited, is its failure."""
+    """What a cancellation by the worker means; one of something the task awaited is an error."""
     import asyncio
 
     running = asyncio.current_task()
@@ -329,7 +329,7 @@ def fire(app: App, kind: str, job: Job[Any], *arguments: Any) -> None:
 
 
 def _log_raised(job: Job[Any], error: Exception, message: str, *arguments: Any) -> None:
-    """Log what was raised beside a job. Its context may be the job's own error, with a secret."""
+    """Log an error of a hook or a rollback; no traceback if the job has secrets."""
     if has_secrets(job.body):
         fault = Described(error, str).fault
         logger.error(message + ": %s at %s", *arguments, fault.exception, fault.place)  # noqa: G003  the caller's words first
@@ -338,9 +338,9 @@ def _log_raised(job: Job[Any], error: Exception, message: str, *arguments: Any) 
 
 
 class Described:
-    """An exception in words: the traceback of the user's own code, without Penstock's frames.
+    """An exception as text: the traceback of the user's own code, without Penstock's frames.
 
-    `hide` takes out of any text what must not be told.
+    `hide` removes secrets from a text.
     """
 
     def __init__(self, error: BaseException, hide: Hide) -> None:

@@ -136,9 +136,9 @@ class CurrentJob:
         return self._app.patience.ask(question, self.deadline())
 
     def deadline(self) -> float:
-        """Until when it may wait, in monotonic seconds, where nobody can tell that its time is up.
+        """When its timeout ends, in monotonic seconds, if it blocks its event loop; else never.
 
-        That is where it holds up its event loop; a thread is interrupted.
+        A thread is interrupted from outside.
         """
         task = self._app.task_named(self.job.task) if _on_event_loop() else None
         timeout = None if task is None else task.timeout_of(self.job)
@@ -358,7 +358,7 @@ def gathered(currents: Iterable[CurrentJob]) -> Generator[None]:
 
 
 def with_parent(jobs: Sequence[Job[Any] | Parcel]) -> Sequence[Job[Any] | Parcel]:
-    """What is enqueued here, tagged with the job that does so if that is in a detached job's tree.
+    """The jobs, tagged with the running job as parent if that is in a detached job's tree.
 
     Parcels carry no tags, and are left as they are.
     """

@@ -4,7 +4,7 @@
     run_here(app, ...)         one attempt at it, in this thread, behind a WithholdingBroker
 
 The function and all that it does outside of the store are real: what it sends is sent. Middleware
-runs as in a worker; hooks do not, because they tell others of an end that this is not.
+runs as in a worker; hooks do not, because they would report an end that did not happen.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def run_here(
     store: Broker,
     task: Task[..., Any],
     job: Job[Any],
-    tell: Callable[[Withheld], None],
+    report: Callable[[Withheld], None],
     *,
     post_mortem: bool = False,
     stop_first: bool = False,
@@ -118,7 +118,7 @@ def run_here(
 
     `post_mortem` opens the debugger where the function raised, `stop_first` at its first line.
     """
-    broker = WithholdingBroker(store, tell)
+    broker = WithholdingBroker(store, report)
     watch = _Watch(task, post_mortem=post_mortem, stop_first=stop_first)
     with ExitStack() as stack:
         stack.enter_context(app.replace_broker(cast("Broker", broker)))

@@ -1,4 +1,4 @@
-"""A store that is read as it is and never written to: what a job would have written is told.
+"""A read-only view of a store, which reports what a job would have written.
 
 `penstock debug` runs a job behind it. Only what stands in `_READ` reaches the store, so that a verb
 that is added later is refused until somebody has decided about it. What the job notes is kept here,
@@ -23,7 +23,7 @@ from penstock.broker.views import Note, who_and_why
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowRow, member_of
 from penstock.flows.state import merged
-from penstock.job import Job, Outcome, Parcel
+from penstock.job import Job, Outcome, Parcel, count_jobs
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 
@@ -40,7 +40,7 @@ _WORK = frozenset(
     }
 )
 _DONE: dict[Action, str] = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
-_SHOWN = 5  # jobs of one call that are told one by one
+_SHOWN = 5  # jobs of one call that are listed one by one
 
 
 class Withheld(msgspec.Struct, frozen=True):
@@ -52,13 +52,13 @@ class Withheld(msgspec.Struct, frozen=True):
 
 
 class WithholdingBroker:
-    """Reads from the store, and tells every write instead of making it."""
+    """Reads from the store; reports each write instead of making it."""
 
-    def __init__(self, store: Broker, tell: Callable[[Withheld], None]) -> None:
+    def __init__(self, store: Broker, report: Callable[[Withheld], None]) -> None:
         self.traits = msgspec.structs.replace(store.traits, relaxed=frozenset())
         self.outcome: Outcome | None = None  # that a transaction would have settled
         self._store = store
-        self._tell = tell
+        self._report = report
         self._notes: dict[str, dict[tuple[str, str], Note]] = {}
         self._states: dict[str, bytes] = {}  # what was merged, by flow
 
@@ -70,7 +70,7 @@ class WithholdingBroker:
         raise AttributeError(name)
 
     def _withhold(self, kind: str, says: str, data: Any = None) -> None:
-        self._tell(Withheld(kind, f"would have {says}", data))
+        self._report(Withheld(kind, f"would have {says}", data))
 
     # Hand over
 
@@ -83,7 +83,7 @@ class WithholdingBroker:
         flow: Flow | None = None,
     ) -> Enqueued:
         del connection  # not written to either: whoever commits it would commit the jobs
-        number = _how_many(jobs)
+        number = count_jobs(jobs)
         if number:
             as_flow = "" if flow is None else f" as the flow {flow.id}"
             says = f"enqueued {_jobs(number)}{as_flow}: {_listed(jobs)}"
@@ -95,7 +95,7 @@ class WithholdingBroker:
         return _Join(self, jobs, flow)
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
-        self._withhold("stage", f"staged {_jobs(_how_many(jobs))} of {write}, part {part}")
+        self._withhold("stage", f"staged {_jobs(count_jobs(jobs))} of {write}, part {part}")
 
     def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
         self._withhold("commit_write", f"committed {_jobs(sum(parts.values()))} of {write}")
@@ -126,7 +126,7 @@ class WithholdingBroker:
 
     def spawned(self, jobs: Sequence[Job[Any] | Parcel]) -> None:
         """What would be stored with the job's success."""
-        says = f"spawned {_jobs(_how_many(jobs))}: {_listed(jobs)}"
+        says = f"spawned {_jobs(count_jobs(jobs))}: {_listed(jobs)}"
         self._withhold("spawn", says, [*map(_described, jobs)])
 
     # Look after
@@ -248,10 +248,6 @@ def _put(record: Record) -> tuple[str, str]:
             return "schedule", f"put the schedule {record.name}"
         case Mark():
             return "mark", f"put the mark of the lake {record.lake}"
-
-
-def _how_many(jobs: Sequence[Job[Any] | Parcel]) -> int:
-    return sum(len(job.bodies) if isinstance(job, Parcel) else 1 for job in jobs)
 
 
 def _jobs(number: int) -> str:

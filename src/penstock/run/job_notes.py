@@ -1,4 +1,4 @@
-"""What a running job leaves behind: written at once, or gathered where it comes thick and fast.
+"""The notes of a running job: written at once, or gathered where many come quickly.
 
 Progress and log lines are gathered; the first goes out at once, the rest at most every so often,
 and one thread per process (the sweeper) writes what a busy task leaves lying. Every write is fenced

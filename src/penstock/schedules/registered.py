@@ -108,7 +108,7 @@ class Schedules:
         self._made = {made: each for made, each in self._made.items() if made != name}
 
     def adopt(self, function: Any, task: Task[..., Any]) -> None:
-        """The function has become a task: what was said over it counts."""
+        """Declare the schedules over a function that has now become a task."""
         for declaration in reversed(self._waiting.pop(function, [])):
             self._declare(task, declaration)
 
@@ -279,7 +279,7 @@ def next_slots(schedule: Schedule, now: float, count: int) -> list[datetime]:
 
 
 def _record_decision(broker: Broker, name: str, decision: Decision) -> Schedule:
-    """Write down what a person decided; whoever is quicker makes it a matter of another try."""
+    """Record a person's decision; tried again if somebody else changed the schedule meanwhile."""
     for _ in range(_TRIES):
         schedule = expected(broker, name)
         if broker.decide_schedule(schedule, [decision]):

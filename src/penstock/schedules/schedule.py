@@ -123,7 +123,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_schedule(schedule: Schedule) -> Schedule:
-    """The schedule, if it can be kept: refused are times that are none, or never come."""
+    """The schedule; refused if its times are invalid, or never come."""
     given = [each for each in (schedule.cron, schedule.every, schedule.at) if each is not None]
     if len(given) != 1:
         raise Refused(
@@ -227,8 +227,8 @@ def _cron(cron: str, zone: str, after: float) -> Iterator[float]:
     last = after
     for moment in CronSim(fields, start):
         slot = moment.timestamp()
-        # Two that fall into the hour left out end up at the same time, and whoever starts within
-        # the hour that comes twice would be given what was due the first time.
+        # Two slots in the hour that daylight saving skips become one, and a start within the hour
+        # that it repeats would yield slots that were due the first time.
         if slot > last:
             last = slot
             yield slot

@@ -2,9 +2,8 @@
 
 No leader: every worker keeps one, and whoever comes first decides a slot. The store's revision is
 the fence, so a worker that comes second is told so and goes on. A schedule from the code is decided
-only by workers whose code has it: when the last of them is gone, it is due no more. Where two
-workers have it in different words, as in a deploy, those of the last that was put stand while the
-worker that put them is alive.
+only by workers whose code has it: when the last of them is gone, it is due no more. If two workers
+declare it differently, as during a deploy, the last declaration stands while its worker is alive.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from penstock.errors import Refused
 from penstock.job import ENDED, Job
 from penstock.schedules.schedule import Decision, Plan, Schedule, holds, plan, replaced, slots_after
 
-HEAR_SECONDS = 5.0  # how soon a schedule is heard of that was put elsewhere
-LOOK_SECONDS = 15.0  # and in any case
+HEAR_SECONDS = 5.0  # how soon a schedule that another process put is noticed
+LOOK_SECONDS = 15.0  # schedules are read at least this often
 _LAG_SECONDS = 0.2  # a fleet does not come to the store all at once
 _MOST_PLANS = 20  # for one schedule in one turn
 
@@ -137,11 +136,11 @@ class Timetable:
             self._first[schedule.name] = before
             if before[1] is not None:
                 self._next.append(Due(before[1], before[0]))
-        # Removed, or the store is another one, or in words of nobody: the code still says so.
+        # Put again what was removed, was put by a worker that is gone, or is in another store.
         self._put = {name: each for name, each in self._put.items() if name in still_put}
 
     def _is_of_gone_worker(self, kept: Schedule) -> bool:
-        """Whether it is kept in other words than here, and whoever put them is gone."""
+        """Whether it is stored differently than declared here, by a worker that is gone."""
         own = self._put.get(kept.name)
         if own is None or replaced(kept, own, 0.0) is kept or kept.put_by == self._worker_id:
             return False
@@ -218,7 +217,7 @@ def put(broker: Broker, schedule: Schedule, author: str = "", reason: str = "") 
 
 
 def decide_all(broker: Broker, schedule: Schedule) -> None:
-    """Decide all that is due of a schedule, by whomever."""
+    """Decide everything that is due of a schedule."""
     current: Schedule | None = schedule
     while current is not None and decide(broker, current)[0].more:
         current = named(broker, schedule.name)

@@ -166,7 +166,7 @@ def _id(task: Task[..., Any], partition: Partition, run: int) -> str:
 def run_id(task: str, partition: str, run: int, app: str = "") -> str:
     """The id of a run of a partition, which is as its tag has it; the first run is 0."""
     parts = (KEY, task, partition, str(run)) if run else (KEY, task, partition)
-    # Of two programs with such a task each has its own.
+    # Two programs with a task of this name do not share its partitions.
     return derived_id(*parts, *(["app", app] if app else []), bucket=KEY)
 
 

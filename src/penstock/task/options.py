@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 ROWS_PER_COMMIT = 10_000
 _LONGEST = 1000 * 366 * 86400.0  # beyond it a time is a mistake, and no calendar can show it
-_PLACE_BYTES = 70  # what a body says of its flow, without what is to be filled in
+_MEMBER_BYTES = 70  # what a flow adds to a body, without what is to be filled in
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 
 
@@ -154,8 +154,8 @@ class Prepared(Generic[P, R]):
         parts: list[Any]
         ids = self._task.app.ids
         if self._plain:
-            place = _PLACE_BYTES + (len(msgspec.json.encode(fills[0])) if fills else 0)
-            parts = [*cut(self._lane, whole, ids.first, place)]
+            extra_bytes = _MEMBER_BYTES + (len(msgspec.json.encode(fills[0])) if fills else 0)
+            parts = [*cut(self._lane, whole, ids.first, extra_bytes)]
         else:
             parts = [self._make(body, b"{}", ids=ids) for body in whole]
         shared = fills[:1] if all(each == fills[0] for each in fills) else fills
@@ -169,18 +169,18 @@ class Prepared(Generic[P, R]):
         self, items: Iterable[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Iterator[tuple[bytes, Given | None]]:
         """A body per item. Outputs among the other arguments are looked for once, not each time."""
-        beside, shared = None, None
+        encode_first, shared = None, None
         for item in items:
-            if beside is not None:
+            if encode_first is not None:
                 try:
-                    yield beside(item), shared
+                    yield encode_first(item), shared
                     continue
                 except OutputInside:  # in this item, as well
                     pass
             body, given = self._encode((item, *args), kwargs)
             yield body, given
-            if given is not None and beside is None and not _holds_output(item):
-                beside, shared = self._task.codec.beside(body), given
+            if given is not None and encode_first is None and not _holds_output(item):
+                encode_first, shared = self._task.codec.first_argument_encoder(body), given
 
     def _encode(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -272,7 +272,7 @@ class Prepared(Generic[P, R]):
             return 0
         empty = Batch(id)
         if connection is not None:
-            with self._task.app.patience.asked_once():
+            with self._task.app.patience.mark_errors():
                 return broker.enqueue([], batch=empty, connection=connection).batch
         return self._task.app.ask(lambda: broker.enqueue([], batch=empty).batch)
 
@@ -281,7 +281,7 @@ class Prepared(Generic[P, R]):
     ) -> None:
         app, sent = self._task.app, False
         if connection is not None:
-            with app.patience.asked_once():
+            with app.patience.mark_errors():
                 broker.enqueue(jobs, batch=batch, connection=connection)
             return
 
