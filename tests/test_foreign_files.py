@@ -242,49 +242,49 @@ def dead_socket(path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["the store's", "all stores'"])
 def test_waking_removes_nothing_behind_a_link(tmp_path, shared_tmp, where):
-    bell = WakeSender(tmp_path / "jobs.db")
-    aim = shared_tmp / "x" / bell.folder.name
+    sender = WakeSender(tmp_path / "jobs.db")
+    aim = shared_tmp / "x" / sender.folder.name
     aim.mkdir(parents=True)
     (aim / "passwd").write_text("root")
     dead_socket(aim / "dead")
     if where == "the store's":
-        bell.folder.parent.mkdir(mode=0o700)
-        bell.folder.symlink_to(aim)
-        assert not Waiter(bell.folder, lambda: 0).listens
+        sender.folder.parent.mkdir(mode=0o700)
+        sender.folder.symlink_to(aim)
+        assert not Waiter(sender.folder, lambda: 0).listens
     else:
-        bell.folder.parent.symlink_to(aim.parent)
+        sender.folder.parent.symlink_to(aim.parent)
 
-    bell.ring()
-    bell.close()
+    sender.send()
+    sender.close()
 
     assert (aim / "passwd").read_text() == "root"
     assert (aim / "dead").exists() or where == "all stores'"  # a folder of ours, and a socket
 
 
 def test_waking_uses_no_folder_that_somebody_else_made_first(tmp_path, shared_tmp):
-    bell = WakeSender(tmp_path / "jobs.db")
-    bell.folder.mkdir(parents=True)
-    dead_socket(bell.folder / "dead")
-    if given_away(bell.folder.parent):
-        given_away(bell.folder)
-        waiter = Waiter(bell.folder, lambda: 0)
-        bell.ring()
+    sender = WakeSender(tmp_path / "jobs.db")
+    sender.folder.mkdir(parents=True)
+    dead_socket(sender.folder / "dead")
+    if given_away(sender.folder.parent):
+        given_away(sender.folder)
+        waiter = Waiter(sender.folder, lambda: 0)
+        sender.send()
         waiter.close()
         assert not waiter.listens
-        assert names_in(bell.folder) == ["dead"]
-    bell.close()
+        assert names_in(sender.folder) == ["dead"]
+    sender.close()
 
 
 def test_waking_removes_the_sockets_of_the_dead_and_no_file(tmp_path, shared_tmp):
-    bell = WakeSender(tmp_path / "jobs.db")
-    bell.folder.mkdir(parents=True, mode=0o700)
-    (bell.folder / "a file").touch()
-    dead_socket(bell.folder / "dead")
+    sender = WakeSender(tmp_path / "jobs.db")
+    sender.folder.mkdir(parents=True, mode=0o700)
+    (sender.folder / "a file").touch()
+    dead_socket(sender.folder / "dead")
 
-    bell.ring()
-    bell.close()
+    sender.send()
+    sender.close()
 
-    assert names_in(bell.folder) == ["a file"]
+    assert names_in(sender.folder) == ["a file"]
 
 
 @PLANTED

@@ -6,7 +6,14 @@ import threading
 
 import pytest
 
-from penstock.broker.read_budget import AT_ONCE, LONGEST_REST, SAVED_SECONDS, SHARE, Share, my_share
+from penstock.broker.read_budget import (
+    AT_ONCE,
+    LONGEST_REST,
+    SAVED_SECONDS,
+    SHARE,
+    Share,
+    current_share,
+)
 
 
 class Time:
@@ -96,12 +103,12 @@ def test_so_many_look_at_once_and_the_others_wait(share):
 def test_a_share_is_of_the_thread_that_has_it(share):
     seen = []
     with share.within():
-        assert my_share() is share
-        thread = threading.Thread(target=lambda: seen.append(my_share()))
+        assert current_share.get() is share
+        thread = threading.Thread(target=lambda: seen.append(current_share.get()))
         thread.start()
         thread.join(30)
         with share.look():
-            assert my_share() is None
+            assert current_share.get() is None
 
     assert seen == [None]
-    assert my_share() is None
+    assert current_share.get() is None

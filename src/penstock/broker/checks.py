@@ -9,6 +9,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 from penstock.enqueue.ids import parse_id, time_of
@@ -30,6 +31,7 @@ def check_action(action: str) -> None:
         raise Refused(f"{action!r} is no action on jobs; there are {', '.join(ACTIONS)}")
 
 
+@lru_cache(4096)  # a process enqueues to few lanes, and to each of them often
 def check_lane(lane: Lane) -> None:
     """Names that can be typed and shown, numbers within their bounds."""
     if lane.app:

@@ -1,11 +1,11 @@
 """Rate-limits dashboard reads to a third of one server CPU.
 
-    with share.within():      # what this thread reads from now on
+    with share.within():      # what this thread reads counts against the share
         broker.find(...)
 
-A dashboard with many readers asks as much as it is let. So its looks count what the server took
-for them, and above a share of the time they wait, before they begin: nothing is held meanwhile.
-Stores whose readers are in nobody's way spend nothing of it.
+Each read adds the time that the server spent on it. While the sum is above the share, the next read
+waits before it begins, with no lock and no connection held. Stores whose readers slow nobody down
+add nothing.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 SHARE = 1 / 3  # of one processor of the server, in the long run
-SAVED_SECONDS = 0.5  # after a pause so much is asked at once: a page does not wait for itself
-LONGEST_REST = 1.0  # after whatever question: the other readers want to see something, too
-LONGEST_QUESTION = 5.0  # then the server ends it
+SAVED_SECONDS = 0.5  # allowed at once after a pause, so that one page need not wait
+LONGEST_REST = 1.0  # longest wait after any one read, so that other readers get through
+LONGEST_QUESTION = 5.0  # the server cancels a read after this
 AT_ONCE = 2
 
-_mine: ContextVar[Share | None] = ContextVar("share", default=None)
+current_share: ContextVar[Share | None] = ContextVar("current_share", default=None)
 
 
 class Spent:
-    """What the server took for one look, in seconds."""
+    """Seconds that the server spent on one read."""
 
     seconds = 0.0
 
 
 class Share:
-    """What all readers of one dashboard have together."""
+    """The budget that all readers of one dashboard share."""
 
     def __init__(
         self,
@@ -40,34 +40,34 @@ class Share:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._clock, self._sleep = clock, sleep
-        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._slots = threading.BoundedSemaphore(AT_ONCE)
         self._lock = threading.Lock()
-        self._used = 0.0  # what was asked, less what has been let go since
+        self._used = 0.0  # seconds spent, less what has been earned back since
         self._at = clock()
 
     @contextmanager
     def within(self) -> Generator[None]:
-        """What this thread reads is of this share."""
-        before = _mine.set(self)
+        """What this thread reads counts against this share."""
+        before = current_share.set(self)
         try:
             yield
         finally:
-            _mine.reset(before)
+            current_share.reset(before)
 
     @contextmanager
     def look(self) -> Generator[Spent]:
-        """One look at the store, in its turn; whoever looks says what was spent."""
-        with self._turns:
+        """One read of the store, after the wait it owes; the caller sets `Spent.seconds`."""
+        with self._slots:
             self._sleep(self._owed() / SHARE)
-            spent, before = Spent(), _mine.set(None)  # a look within a look has had its turn
+            spent, before = Spent(), current_share.set(None)  # a nested read has waited already
             try:
                 yield spent
             finally:
-                _mine.reset(before)
+                current_share.reset(before)
                 self._add(spent.seconds)
 
     def _owed(self) -> float:
-        """Seconds of the server that were asked too soon."""
+        """Seconds spent beyond what may be saved up."""
         return max(0.0, self._add(0.0) - SAVED_SECONDS)
 
     def _add(self, seconds: float) -> float:
@@ -77,8 +77,3 @@ class Share:
             self._at = now
             self._used = min(left + seconds, SAVED_SECONDS + SHARE * LONGEST_REST)
             return self._used
-
-
-def my_share() -> Share | None:
-    """The share that this thread's looks are of, if there is one."""
-    return _mine.get()

@@ -39,7 +39,6 @@ from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import durable
 from penstock.brokers.tables.enqueue_packing import (
-    arranged,
     new_parts,
     packed,
     searched_fields,
@@ -179,7 +178,7 @@ class PostgresIntake:
         handed = Handed([], [])
         flows: list[tuple[str, bytes | None, float]] = []
         for place, outcome in change.spawned:
-            parcels, singles = arranged(outcome.spawned, outcome.flow)
+            parcels, singles = packed(outcome.spawned, outcome.flow, check=False)
             handed.parcels.extend(parcels)
             handed.singles.extend(singles)
             if outcome.flow is not None:

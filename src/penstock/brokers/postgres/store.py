@@ -23,7 +23,7 @@ from psycopg.rows import dict_row
 
 from penstock.app.clock import AnyClock, ticks
 from penstock.app.settings import mask
-from penstock.broker.read_budget import LONGEST_QUESTION, Spent, my_share
+from penstock.broker.read_budget import LONGEST_QUESTION, Spent, current_share
 from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.postgres import migrating
@@ -282,7 +282,7 @@ class PostgresStore:
         # Of a day that was not analysed yet the planner takes every kind for rare: it would read
         # and sort the whole day, where the last rows are at the end of an index.
         begin += "; set local enable_bitmapscan = off"
-        share = my_share()
+        share = current_share.get()
         if share is None:
             with self.lend() as connection, self.transaction(connection, begin=begin) as db:
                 yield db

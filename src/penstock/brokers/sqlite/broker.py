@@ -10,7 +10,7 @@ from penstock.broker.records import Records
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.sqlite.claiming import SqliteClaims
 from penstock.brokers.sqlite.enqueuing import SqliteIntake
-from penstock.brokers.sqlite.errors import in_our_words
+from penstock.brokers.sqlite.errors import as_penstock_errors
 from penstock.brokers.sqlite.pruning import SqlitePruning
 from penstock.brokers.sqlite.renewing import SqliteRenewals
 from penstock.brokers.sqlite.scanning import SqliteScans
@@ -106,5 +106,5 @@ class SqliteBroker:
 
     def begin(self) -> SqliteTransaction:
         """A transaction of the file that ends with a job: the capability "begins"."""
-        with in_our_words(self.store.path):
+        with as_penstock_errors(self.store.path):
             return SqliteTransaction(self.store, self._settle_within)

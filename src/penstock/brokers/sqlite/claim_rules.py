@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.brokers.sqlite.claimable_lanes import SqliteLaneOffer
-from penstock.brokers.sqlite.key_turns import Picked, Turning
+from penstock.brokers.sqlite.claimable_lanes import ClaimableLane
+from penstock.brokers.sqlite.key_turns import KeyTurns, Picked
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteDb, SqliteStore
 from penstock.brokers.tables.db import Row
@@ -22,7 +22,7 @@ from penstock.rules.key_order import policies
 from penstock.rules.rule import Room, Rule, rule_over, slack_of
 
 
-class WrittenUsage(Usage):
+class ClaimUsage(Usage):
     """What stands against the limits, and is added to by a claim."""
 
     def write_down(self, started: Mapping[tuple[Rule, str | None], int]) -> None:
@@ -51,7 +51,7 @@ class WrittenUsage(Usage):
             )
 
 
-class Picking:
+class ClaimRules:
     """The rules and limits of one claim."""
 
     def __init__(self, store: SqliteStore, db: SqliteDb, rules: list[Rule], now: float) -> None:
@@ -59,12 +59,12 @@ class Picking:
         self._rules = rules
         self._now = now
         self._by_job = [rule for rule in rules if rule.by_job]
-        self._usage = WrittenUsage(store, db, now) if limited(rules) else None
+        self._usage = ClaimUsage(store, db, now) if limited(rules) else None
         self._limits = None if self._usage is None else self._usage.limits(rules)
         self._free_in: float | None = None
         self.policies = policies(rules)  # of the queues that are handed out by key
         ruled = any(rule.tag is not None for rule in self._by_job)
-        self._turning = Turning(store, db, now, self._room_of, ruled=ruled)
+        self._turning = KeyTurns(store, db, now, self._room_of, ruled=ruled)
 
     def most(self, lane: Lane, want: int) -> int:
         """How many jobs of this lane may be taken."""
@@ -90,7 +90,7 @@ class Picking:
             if rule.version in {None, lane.version} and rule.holds(lane.queue, lane.task, self._now)
         ]
 
-    def due(self, offer: SqliteLaneOffer, want: int) -> list[tuple[float, bytes]]:
+    def due(self, offer: ClaimableLane, want: int) -> list[tuple[float, bytes]]:
         """The first due rows of a lane that nothing keeps back."""
         if not offer.loose:
             return []
@@ -115,13 +115,13 @@ class Picking:
         return chosen
 
     def in_turn(
-        self, offer: SqliteLaneOffer, want: int, packed: int, cursors: dict[int, str]
+        self, offer: ClaimableLane, want: int, packed: int, cursors: dict[int, str]
     ) -> Picked:
         """Rows of a lane whose queue is handed out by key, and how many jobs without one."""
         policy = self.policies[offer.lane.queue]
         return self._turning.pick(offer, policy, want, packed, cursors)
 
-    def _room_of(self, offer: SqliteLaneOffer, want: int, key: str) -> int:
+    def _room_of(self, offer: ClaimableLane, want: int, key: str) -> int:
         if any(rule.key == key and rule.tag is None for rule in self._over(offer.lane)):
             return 0
         if self._limits is None:
@@ -132,7 +132,7 @@ class Picking:
         return room.jobs
 
     def _next_due(
-        self, offer: SqliteLaneOffer, after: tuple[float, bytes], full: list[str]
+        self, offer: ClaimableLane, after: tuple[float, bytes], full: list[str]
     ) -> Row | None:
         parameters = {
             "lane": offer.hash,

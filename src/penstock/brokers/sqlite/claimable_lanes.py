@@ -21,7 +21,7 @@ _FRESH_SECONDS = 0.05
 _SHARE = 20  # looking takes at most a twentieth of the time
 
 
-class SqliteLaneOffer(NamedTuple):
+class ClaimableLane(NamedTuple):
     rank: float
     head: float
     hash: int
@@ -33,7 +33,7 @@ class SqliteClaimableLanes:
     """The lanes that one worker may be handed jobs from."""
 
     def __init__(self) -> None:
-        self.lanes: list[SqliteLaneOffer] = []
+        self.lanes: list[ClaimableLane] = []
         self.cursors: dict[int, str] = {}  # the key that had the last turn in a lane
         self.free_at: float | None = None  # when a limit lets more start than at the last claim
         self._for: Any = None
@@ -69,7 +69,7 @@ class SqliteClaimableLanes:
                 loose.add(number)
         self.lanes = sorted(
             # Ageing: a minute of waiting is worth one step of priority. Sorted ascending.
-            SqliteLaneOffer(
+            ClaimableLane(
                 -(lane.priority + max(0.0, now - head) / 60), head, number, lane, number in loose
             )
             for number, head in heads.items()

@@ -1,4 +1,4 @@
-"""Claim: due jobs become a worker's, oldest first, as far as rules let them."""
+"""Claim: due jobs are handed to a worker, oldest first, as far as rules allow."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from penstock.broker.values import Claimed, Settlement, Wanted
 from penstock.broker.views import WorkerRow
-from penstock.brokers.sqlite.claim_rules import Picking
-from penstock.brokers.sqlite.claimable_lanes import SqliteLaneOffer
+from penstock.brokers.sqlite.claim_rules import ClaimRules
+from penstock.brokers.sqlite.claimable_lanes import ClaimableLane
 from penstock.brokers.sqlite.db import SqliteDb
 from penstock.brokers.sqlite.key_turns import Place
 from penstock.brokers.sqlite.renewing import SqliteRenewals
@@ -21,7 +21,7 @@ from penstock.brokers.tables.recovery import SettleWithin
 from penstock.brokers.tables.rows import contents, job_of, lengths_of, made_at
 from penstock.brokers.tables.worker_rows import expire, rules_in_force
 from penstock.enqueue.ids import OFFSETS, from_bytes, offset_of, prefix_of
-from penstock.job import Job, State
+from penstock.job import Job, Lane, State
 from penstock.rules.key_order import in_turn
 
 
@@ -41,20 +41,16 @@ class SqliteClaims:
         with self.store.writing(durable=settles) as db:
             change = Change(self.store, db, self.clock.now())
             accepted = self._settle_within(change, settlements) if settlements else []
-            taken = [self._claim(change, each) for each in wanted]
+            claimed = [self._claim_for(change, request) for request in wanted]
         change.after_commit()
-        if not settles:
-            for jobs in taken:
-                self._burn(jobs)
-        return Claimed(taken, accepted)
-
-    def _burn(self, jobs: Sequence[Job[Any]]) -> None:
-        """An at-most-once job must not begin before its claim is on the disk."""
-        if any(job.at_most_once for job in jobs):
+        once = [job.id for jobs in claimed for job in jobs if job.at_most_once]
+        if once and not settles:
+            # It must not start before its claim is on the disk: a durable commit carries it there.
             with self.store.writing() as db:
-                db.execute(sql.put_meta, {"name": "burned", "value": jobs[-1].id})
+                db.execute(sql.put_meta, {"name": "burned", "value": once[-1]})
+        return Claimed(claimed, accepted)
 
-    def _claim(self, change: Change, wanted: Wanted) -> list[Job[Any]]:
+    def _claim_for(self, change: Change, wanted: Wanted) -> list[Job[Any]]:
         worker, limit, queues, sizes = wanted.worker, wanted.limit, wanted.queues, wanted.sizes
         if limit <= 0:
             return []
@@ -64,7 +60,7 @@ class SqliteClaims:
         expire(change)
         rules = rules_in_force(self.store, db, now)
         left = None if sizes is None else dict(sizes)
-        picking = Picking(self.store, db, rules, now) if rules else None
+        picking = ClaimRules(self.store, db, rules, now) if rules else None
         jobs: list[Job[Any]] = []
         looked = False
         while len(jobs) < limit and not looked:
@@ -76,7 +72,7 @@ class SqliteClaims:
             if picking is not None and picking.policies:
                 lanes = in_turn(lanes, picking.policies, lambda offer: offer.lane)
             for offer in lanes:
-                want = _most(offer, limit - len(jobs), left, picking)
+                want = _most_of_lane(offer.lane, limit - len(jobs), left, picking)
                 if want <= 0:
                     continue
                 taken = self._take(change, offer, want, worker, picking)
@@ -95,12 +91,12 @@ class SqliteClaims:
     def _take(
         self,
         change: Change,
-        offer: SqliteLaneOffer,
+        offer: ClaimableLane,
         want: int,
         worker: WorkerRow,
-        picking: Picking | None,
+        picking: ClaimRules | None,
     ) -> list[Job[Any]]:
-        """Up to so many jobs of a lane, oldest first: rows that are due and parcels, merged."""
+        """Up to `want` jobs of a lane, oldest first: due rows and parcels, merged."""
         db = cast("SqliteDb", change.db)
         due: list[Place] = []
         chosen: list[bytes] | None = None  # the rows to take before those that are merged
@@ -126,9 +122,9 @@ class SqliteClaims:
 
     @staticmethod
     def _merged(
-        db: SqliteDb, offer: SqliteLaneOffer, due: Sequence[Place], want: int
+        db: SqliteDb, offer: ClaimableLane, due: Sequence[Place], want: int
     ) -> tuple[int, list[sqlite3.Row]]:
-        """So many of the due rows come before others, with these parcels."""
+        """How many of the due rows, and which parcels, are the oldest `want` jobs together."""
         rows, left = 0, want
         parcels: list[sqlite3.Row] = []
         cursor = db.execute(sql.claim_parcels, (offer.hash,))
@@ -148,7 +144,7 @@ class SqliteClaims:
     def _take_rows(
         self,
         change: Change,
-        offer: SqliteLaneOffer,
+        offer: ClaimableLane,
         limit: int,
         worker: WorkerRow,
         picked: Sequence[bytes] | None,
@@ -159,8 +155,8 @@ class SqliteClaims:
         if picked is None:
             rows = db.execute(sql.claim, parameters).fetchall()
         else:
-            each = [{"id": raw, "now": change.now, "worker": worker.id} for raw in picked]
-            rows = [row for row in db.each(sql.claim_one, each) if row is not None]
+            sets = [{"id": raw, "now": change.now, "worker": worker.id} for raw in picked]
+            rows = [row for row in db.each(sql.claim_one, sets) if row is not None]
         for row in rows:
             job = job_of(offer.lane, row)
             tally[offer.hash, State.READY, row["minute"]] -= 1
@@ -175,7 +171,7 @@ class SqliteClaims:
     def _take_parcels(
         self,
         change: Change,
-        offer: SqliteLaneOffer,
+        offer: ClaimableLane,
         parcels: Sequence[sqlite3.Row],
         limit: int,
         worker: WorkerRow,
@@ -222,7 +218,7 @@ class SqliteClaims:
         jobs: list[Job[Any]] = []
         place = 0
         for prefix, first_offset, enqueued_at, count in names:
-            # Spelt out, and not packed_jobs: this is the hot path, 0.2 us a job count.
+            # Not packed_jobs(...): this is the hot path, and a call costs 0.2 us a job.
             jobs += [
                 Job(
                     task=task,
@@ -246,10 +242,10 @@ class SqliteClaims:
         return jobs
 
 
-def _most(
-    offer: SqliteLaneOffer, want: int, left: Mapping[str, int] | None, picking: Picking | None
+def _most_of_lane(
+    lane: Lane, want: int, left: Mapping[str, int] | None, picking: ClaimRules | None
 ) -> int:
-    """How many jobs to take from a lane: no more than are left for its task, or rules leave."""
+    """How many jobs to take from a lane: no more than its task may have, or rules allow."""
     if left is not None:
-        want = min(want, left.get(offer.lane.task, want))
-    return want if picking is None else picking.most(offer.lane, want)
+        want = min(want, left.get(lane.task, want))
+    return want if picking is None else picking.most(lane, want)

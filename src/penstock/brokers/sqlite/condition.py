@@ -41,17 +41,17 @@ def condition(path: str | Path) -> StoreCondition:
             trouble.append(Trouble(f"it cannot be read: {error}", "name another file with --url"))
         trouble += _out_of_reach(file)
     trouble += _weak(settings)
-    bell = WakeSender(file)
-    bell.close()
-    listener = Waiter(bell.folder, lambda: 0)
-    listener.close()
-    settings["sockets"] = str(bell.folder)
-    if not listener.listens:
+    sender = WakeSender(file)
+    sender.close()
+    waiter = Waiter(sender.folder, lambda: 0)
+    waiter.close()
+    settings["sockets"] = str(sender.folder)
+    if not waiter.listens:
         trouble.append(
             Trouble(
-                f"no sockets can be made in {bell.folder}: jobs start up to 50 ms later",
-                f"make {tempfile.gettempdir()} writable, remove {bell.folder.parent} if it is not "
-                "yours, or set TMPDIR",
+                f"no sockets can be made in {sender.folder}: jobs start up to 50 ms later",
+                f"make {tempfile.gettempdir()} writable, remove {sender.folder.parent} if it is "
+                "not yours, or set TMPDIR",
                 grave=False,
             )
         )

@@ -1,8 +1,8 @@
-"""Hand over: jobs into the store, each once however often it is sent."""
+"""Enqueue: jobs into the store, each once however often it is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,6 @@ from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, durable
 from penstock.brokers.tables.enqueue_packing import (
-    arranged,
     names_of,
     new_parts,
     packed,
@@ -49,7 +48,6 @@ class SqliteIntake:
             with self.store.writing(durable=durable(self.store, queues)) as db:
                 change = Change(self.store, db, self.clock.now())
                 answer = self.enqueue_within(change, parcels, singles, batch, flow)
-            self.store.forget_claimable()
             self.store.notify()
             self._remember_lanes(parcels)
         else:
@@ -68,9 +66,7 @@ class SqliteIntake:
     ) -> Enqueued:
         """Within a transaction; all of it is written when this returns."""
         db = change.db
-        oldest = self.oldest_id(db, change.now)
-        for job in (*parcels, *singles):
-            check_age(job.id, change.now, oldest)
+        self.check_ages(db, (*parcels, *singles), change.now)
         if flow is not None and (known := self._sent_before(db, parcels, singles)):
             check_whole_flow(flow.id, flow.jobs, known)
             return Enqueued(frozenset(known))
@@ -85,14 +81,16 @@ class SqliteIntake:
     def take_in(
         self, change: Change, parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
     ) -> tuple[set[str], dict[str, str]]:
-        """Store these; answers what was known, and what stands instead of others."""
+        """Store these; returns the ids stored before, and who holds the unique keys of others."""
         lanes = self.put_lanes(change.db, searched_fields(parcels, singles))
         known = self._enqueue_parcels(change, parcels, lanes)
-        return known, self._enqueue_singles(change, singles, lanes, known)
+        standing = self._enqueue_singles(change, singles, lanes, known) if singles else {}
+        return known, standing
 
     def store_spawned(self, change: Change) -> None:
         for place, outcome in change.spawned:
-            parcels, singles = arranged(outcome.spawned, outcome.flow)
+            # Checked already, when the task spawned them.
+            parcels, singles = packed(outcome.spawned, outcome.flow, check=False)
             self.take_in(change, parcels, singles)
             change.woken.update(job.lane.hash for job in (*parcels, *singles))
             if outcome.flow is not None:
@@ -102,7 +100,7 @@ class SqliteIntake:
         change.spawned.clear()
 
     def _add_needs(self, change: Change, parent: bytes, needs: Sequence[bytes]) -> None:
-        """Whoever needs the parent, and still waits, needs these as well."""
+        """Nodes that need the parent, and still wait, need these as well."""
         db = change.db
         for after in db.execute(sql.waits_for, {"need": parent}).fetchall():
             place = db.execute(sql.next_need, (after["id"],)).fetchone()["place"]
@@ -119,13 +117,14 @@ class SqliteIntake:
                 self.store.searched[number] = ""
 
     def put_lanes(self, db: Db, fields: Mapping[Lane, frozenset[str]]) -> dict[Lane, int]:
-        """Write down lanes that are new; `find` may trust an index only where every job has it."""
+        """Store new lanes, each with the argument fields that all of its jobs have indexed."""
         numbers: dict[Lane, int] = {}
         for lane, searched in fields.items():
             check_lane(lane)
             number = numbers[lane] = lane.hash
+            # As most: it is stored, and no field is indexed.
             if number in self.store.lanes and not self.store.searched[number]:
-                continue  # as most: nothing is indexed, and that is known
+                continue
             row = db.execute(sql.lane_search, (number,)).fetchone()
             known = None if row is None else names_of(row["search"])
             every = searched if known is None else known & searched
@@ -135,9 +134,11 @@ class SqliteIntake:
                 db.execute(sql.put_lane, (number, *names, tags, indexed))
         return numbers
 
-    def oldest_id(self, db: Db, now: float) -> float:
-        """When the oldest ids that may still be stored were made."""
-        return max(now - self.store.traits.retention, pruned_before(db))
+    def check_ages(self, db: Db, jobs: Iterable[Job[Any] | Parcel], now: float) -> None:
+        """Refuse ids that are older than the store remembers, or from the future."""
+        oldest = max(now - self.store.traits.retention, pruned_before(db))
+        for job in jobs:
+            check_age(job.id, now, oldest)
 
     def _count_batch(self, change: Change, batch: Batch, rows: int) -> int:
         row = change.db.execute(sql.batch, {"id": batch.id}).fetchone()
@@ -173,7 +174,7 @@ class SqliteIntake:
     def _new_parts(
         self, db: Db, first: bytes, bodies: Sequence[bytes], known: set[str]
     ) -> list[tuple[bytes, Sequence[bytes]]]:
-        """What of a parcel was not sent before: mostly all of it, else what is left between."""
+        """The parts of a parcel that were not sent before: mostly one, all of it."""
         last = int.from_bytes(first[14:], "big") + len(bodies) - 1
         span = (run_of(first), first[:14] + last.to_bytes(2, "big"))
         before = db.execute(sql.sent_between, span).fetchall()
@@ -229,7 +230,7 @@ class SqliteIntake:
                 change.take_unique(job, raw)
             made_at, lane = time_of(job.id), lanes[job.lane]
             enqueued_at = now if made_at is None else made_at
-            # An id may be a few ticks ahead of the clock: at once means now, not then.
+            # The id may be a little ahead of the store's clock: "at once" still means now.
             run_at = min(enqueued_at, now) if job.run_at is None else job.run_at
             minute = 0 if job.state is State.WAITING else minute_of(run_at, now)
             db.execute(sql.send, (raw, 1, now if made_at is None else None))
@@ -250,6 +251,6 @@ class SqliteIntake:
 
 
 def pruned_before(db: Db) -> float:
-    """The latest time that a prune was asked to forget what is older than."""
+    """The latest `before` of a prune: ids from earlier are no longer remembered."""
     row = db.execute(sql.meta_value, ("pruned_before",)).fetchone()
     return float(row["value"]) if row else 0.0

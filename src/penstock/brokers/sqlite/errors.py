@@ -13,7 +13,7 @@ FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOE
 
 
 @contextmanager
-def in_our_words(path: Path) -> Generator[None]:
+def as_penstock_errors(path: Path) -> Generator[None]:
     """Errors of SQLite as errors of Penstock."""
     try:
         yield

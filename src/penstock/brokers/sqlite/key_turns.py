@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.brokers.sqlite.claimable_lanes import SqliteLaneOffer
+from penstock.brokers.sqlite.claimable_lanes import ClaimableLane
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteDb, SqliteStore
 from penstock.brokers.tables.key_order import Lines
 
 Place = tuple[float, bytes]
-Room = Callable[[SqliteLaneOffer, int, str], int]
+Room = Callable[[ClaimableLane, int, str], int]
 _FIRST: Place = (float("-inf"), b"")
 _MOST_HELD = 1000  # keys with nothing to give that one claim looks at; the next one goes on there
 
@@ -42,7 +42,7 @@ class _Line:
     left: int
 
 
-class Turning:
+class KeyTurns:
     """The turns of one claim."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Turning:
         self._lines = Lines(store, db)
 
     def pick(
-        self, offer: SqliteLaneOffer, policy: str, want: int, packed: int, cursors: dict[int, str]
+        self, offer: ClaimableLane, policy: str, want: int, packed: int, cursors: dict[int, str]
     ) -> Picked:
         """Rows of a lane, key after key; `packed`: how many jobs its parcels hold, at least."""
         picked = Picked()
@@ -83,7 +83,7 @@ class Turning:
             ]
         return picked
 
-    def _keys(self, offer: SqliteLaneOffer, packed: int, last: str | None) -> Iterator[str]:
+    def _keys(self, offer: ClaimableLane, packed: int, last: str | None) -> Iterator[str]:
         """The keys that have anything ready, once round, beginning after the last one."""
         # NUL is in no key: this is the one after it.
         start = turn = "" if last is None else f"{last}\x00"
@@ -103,7 +103,7 @@ class Turning:
             turn = f"{key}\x00"
 
     def _take(
-        self, offer: SqliteLaneOffer, line: _Line, share: int, packed: int, picked: Picked
+        self, offer: ClaimableLane, line: _Line, share: int, packed: int, picked: Picked
     ) -> bool:
         """Up to so many jobs of a line; False if it had none left."""
         share = min(share, line.left)
@@ -130,7 +130,7 @@ class Turning:
         picked.plain = min(before + share, len(picked.loose) + packed)
         return picked.plain > before
 
-    def _take_head(self, offer: SqliteLaneOffer, policy: str, key: str, picked: Picked) -> bool:
+    def _take_head(self, offer: ClaimableLane, policy: str, key: str, picked: Picked) -> bool:
         parameters = {"lane": offer.hash, "key": key, "now": self._now, "ruled": self._ruled}
         head = self._db.execute(sql.turn_head, parameters).fetchone()
         if head is None or head["ruled"] or head["run_at"] > self._now:

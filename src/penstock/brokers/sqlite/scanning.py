@@ -28,7 +28,7 @@ from penstock.brokers.positions import (
     slices_between,
 )
 from penstock.brokers.sqlite.db import SqliteDb
-from penstock.brokers.sqlite.errors import in_our_words
+from penstock.brokers.sqlite.errors import as_penstock_errors
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.rows import job_of, succeeded_job
@@ -127,7 +127,7 @@ class SqliteScans:
 
     @contextmanager
     def _looking(self) -> Generator[SqliteDb]:
-        with in_our_words(self.store.path):
+        with as_penstock_errors(self.store.path):
             connection = self.store.connect()
             try:
                 connection.execute("begin")

@@ -28,6 +28,5 @@ class SqliteSchedules(ScheduleRows[SqliteStore]):
             store_jobs = partial(self._intake.enqueue_within, change, *handed)
             held = self.decide(db, schedule, decisions, store_jobs)
         if held:
-            self.store.forget_claimable()
             self.store.notify()
         return held

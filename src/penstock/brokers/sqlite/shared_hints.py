@@ -1,7 +1,7 @@
-"""What the processes of a file share beside it, in memory: hints that a look at the file confirms.
+"""Hints in memory that all processes of a file share, by a small mapped file beside it.
 
-The version of the rules, so that a worker can look at it before every start (asking the database
-costs 3 us and a lock, this 0.1 us); and when somebody last waited for the write lock.
+The version of the rules, which a worker reads before every start (0.1 us; a read of the database
+costs 3 us and a lock), and when a process last waited for the write lock.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _RULES, _WAITING, _BYTES = slice(0, 8), slice(8, 16), 16
 
 
 class SharedHints:
-    """A small mapped file next to the store; without one, every hint says nothing."""
+    """The mapped file; where it cannot be made, there are no hints."""
 
     def __init__(self, store: Path) -> None:
         self._mapped = _mapped(store)
 
     def rules_version(self) -> int:
-        return _number(self._mapped[_RULES]) if self._mapped else 0
+        return int.from_bytes(self._mapped[_RULES], "big") if self._mapped else 0
 
     def rules_changed(self) -> None:
         # A random number and not the next one: two processes that count on at once would write the
@@ -39,7 +39,8 @@ class SharedHints:
         """Whether another process waited for the write lock a moment ago."""
         if not self._mapped:
             return False
-        return time.monotonic_ns() - _number(self._mapped[_WAITING]) < _POLITE_NANOSECONDS
+        waited_at = int.from_bytes(self._mapped[_WAITING], "big")
+        return time.monotonic_ns() - waited_at < _POLITE_NANOSECONDS
 
     def waits(self) -> None:
         if self._mapped:
@@ -62,14 +63,10 @@ def _mapped(store: Path) -> mmap.mmap | None:
         return None
     try:
         with contextlib.suppress(OSError):  # another user's, who did this
-            # Whoever may use the store has to hear of its rules.
+            # Every user of the store must be able to map it.
             os.fchmod(number, stat.S_IMODE(store.stat().st_mode))
         if os.fstat(number).st_size < _BYTES:
             os.ftruncate(number, _BYTES)
         return mmap.mmap(number, _BYTES)
     finally:
         os.close(number)
-
-
-def _number(raw: bytes) -> int:
-    return int.from_bytes(raw, "big")

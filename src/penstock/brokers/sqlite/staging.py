@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.checks import check_age, check_stage, check_staged
+from penstock.broker.checks import check_stage, check_staged
 from penstock.brokers.sqlite.enqueuing import SqliteIntake
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteStore
@@ -34,12 +34,10 @@ class SqliteStaging:
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
         check_stage(write, part)
         parcels, singles = packed(jobs)
-        # Not durable: what is lost with the machine is missed by the publish, which is.
+        # Not durable: rows lost in a power cut are missed by the commit of the write, which is.
         with self.store.writing(durable=False) as db:
             now = self.clock.now()
-            oldest = self._intake.oldest_id(db, now)
-            for job in (*parcels, *singles):
-                check_age(job.id, now, oldest)
+            self._intake.check_ages(db, (*parcels, *singles), now)
             lanes = self._intake.put_lanes(db, searched_fields(parcels, singles))
             rows = [*_packed_rows(parcels, lanes), *_single_rows(singles, lanes)]
             place = {"write": write, "part": part, "now": now}
@@ -60,15 +58,12 @@ class SqliteStaging:
             else:
                 jobs = db.execute(sql.published, (write,)).fetchone()["jobs"]
             db.execute(sql.discard, (write,))
-        self.store.forget_claimable()
         self.store.notify()
         return jobs
 
     def _publish_part(self, change: Change, write: str, part: str) -> None:
-        oldest = self._intake.oldest_id(change.db, change.now)
         for page in self._pages(change.db, write, part):
-            for job in page:
-                check_age(job.id, change.now, oldest)
+            self._intake.check_ages(change.db, page, change.now)
             parcels = [job for job in page if isinstance(job, Parcel)]
             self._intake.take_in(change, parcels, [job for job in page if isinstance(job, Job)])
 

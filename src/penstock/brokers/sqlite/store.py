@@ -1,4 +1,4 @@
-"""The file behind the broker: connections, transactions, migrations, and errors in our words.
+"""The file behind the broker: its connections, transactions and migrations, and forks.
 
 One connection writes and one reads, each guarded by a lock. Both are closed before a fork and
 opened again on its two sides: SQLite keeps a list of the locks that its process has, a child takes
@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
-from penstock.broker.read_budget import my_share
+from penstock.broker.read_budget import current_share
 from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.sqlite.claimable_lanes import SqliteClaimableLanes
 from penstock.brokers.sqlite.db import SqliteDb
-from penstock.brokers.sqlite.errors import in_our_words
+from penstock.brokers.sqlite.errors import as_penstock_errors
 from penstock.brokers.sqlite.shared_hints import SharedHints
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.sqlite.wake import WakeSender
@@ -108,10 +108,11 @@ class SqliteStore:
         self._file = self._file_there() or self._file
         self._durable = True
         try:
-            with in_our_words(self.path):
+            with as_penstock_errors(self.path):
                 self._open_writer()
                 self._shared = self._shared or SharedHints(self.path)
                 self._reader = self.connect()
+                self._reader_db = SqliteDb(self._reader)
                 self._file = self._file_there()
         except BaseException:
             self._pid = _CLOSED_FOR_FORK  # so that the next call tries again
@@ -125,12 +126,12 @@ class SqliteStore:
         return found.st_dev, found.st_ino
 
     def follow(self) -> None:
-        """Go over to another file that is at the path by now; refuse to go on where there is none.
+        """Reopen if another file is at the path now; refuse if there is none.
 
-        A file that was deleted or replaced stays open, and nobody else would ever see what goes on
-        in it: a worker would be deaf to all that is enqueued from then on, and a dashboard blind.
+        A file that was deleted or replaced stays open in this process, but nobody else sees it: a
+        worker would miss all that is enqueued from then on, and a dashboard show nothing new.
         """
-        if self._file is None:  # it is being made
+        if self._file is None:  # it is being created
             return
         there = self._file_there()
         if there is None:
@@ -144,23 +145,24 @@ class SqliteStore:
             if there == self._file or self._pid != os.getpid():
                 return  # another thread was quicker
             if self._writer.in_transaction or self._reader.in_transaction:
-                return  # this thread's own, which ends where it began
+                return  # a transaction of this thread, which ends in the file where it began
             self._writer.close()
             self._reader.close()
             self._shared = None
             self.lanes.clear()
             self.searched.clear()
-            # At once: others, who have seen it open, wait for these locks.
+            # While both locks are held: other threads must not meet closed connections.
             self._open()
 
     def _open_writer(self) -> None:
-        # What jobs carry is the owner's and the group's affair, and nobody else's.
-        with contextlib.suppress(OSError):  # it is there already, or SQLite says why it cannot be
+        # Readable by owner and group only: jobs carry private data.
+        with contextlib.suppress(OSError):  # it exists, or SQLite will say why it cannot
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o660))
         until = time.monotonic() + _MIGRATE_SECONDS
         while True:
             try:
                 self._writer = self.connect()
+                self._writer_db = SqliteDb(self._writer)
                 self._writer.execute("pragma busy_timeout = 0")  # see _begin
                 self.migrate()
             except (sqlite3.OperationalError, StoreUnreachable) as error:
@@ -169,19 +171,19 @@ class SqliteStore:
                     raise
                 if time.monotonic() > until:
                     raise StoreUnreachable(
-                        f"the tables of {self.path} cannot be made while a transaction holds the "
-                        "file; if it is to be joined, make them before, with `penstock migrate`"
+                        f"the tables of {self.path} cannot be created while a transaction holds "
+                        "the file; to enqueue in that transaction, run `penstock migrate` before"
                     ) from error
                 time.sleep(_BUSY_LOOK_SECONDS * 10)  # others open it too
                 continue
             return
 
     def connect(self) -> sqlite3.Connection:
-        """A connection of its own, in autocommit: transactions begin and end in plain sight."""
+        """A new connection in autocommit mode: transactions begin and end explicitly."""
         connection = sqlite3.connect(
             self.path, timeout=self.busy_seconds, isolation_level=None, check_same_thread=False
         )
-        # A text that is damaged must not keep a whole page from being read.
+        # One damaged text must not make a whole page unreadable.
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
@@ -190,9 +192,9 @@ class SqliteStore:
         return connection
 
     def _reopen(self) -> None:
-        if my_share() is not None:  # a dashboard's look: perhaps no worker is there to notice
+        if current_share.get() is not None:  # a dashboard: there may be no worker that notices
             self.follow()
-        # Usually done: only a child, or a parent that could not do it right after the fork, has to.
+        # Only a forked child has to, or a parent that could not do it right after the fork.
         if self._pid != os.getpid():
             with self._writer_lock, self._reader_lock:
                 if self._pid != os.getpid():
@@ -208,7 +210,7 @@ class SqliteStore:
         if self._pid != os.getpid():
             return
         if len(self._held) < 2 or self._writer.in_transaction or self._reader.in_transaction:
-            # In the middle of something that does not end: the child must at least not close them.
+            # A transaction that does not end: the child must at least not close the connections.
             _inherited.append((self._writer, self._reader))
             return
         self._writer.close()
@@ -216,7 +218,7 @@ class SqliteStore:
         self._pid = _CLOSED_FOR_FORK
 
     def after_fork_in_parent(self) -> None:
-        """Open the file again, and let others at it."""
+        """Open the file again, and release the locks."""
         try:
             if self._pid == _CLOSED_FOR_FORK:
                 with contextlib.suppress(PenstockError):
@@ -226,7 +228,7 @@ class SqliteStore:
                 lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Whoever uses the store here opens it for this process."""
+        """The first use in this process opens the file."""
         self._renew_locks()
         self._pid = _CLOSED_FOR_FORK
 
@@ -240,13 +242,13 @@ class SqliteStore:
         claim: a power cut that loses it has also ended the worker that held it.
         """
         self._reopen()
-        with self._writer_lock, in_our_words(self.path):
+        with self._writer_lock, as_penstock_errors(self.path):
             if durable != self._durable:
                 self._writer.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
                 self._durable = durable
             self._begin(self.busy_seconds if patience is None else patience)
             try:
-                yield SqliteDb(self._writer)
+                yield self._writer_db
                 self._writer.execute("commit")
             except BaseException:
                 if self._writer.in_transaction:
@@ -254,9 +256,9 @@ class SqliteStore:
                 raise
 
     def _begin(self, patience: float) -> None:
-        # Not SQLite's own busy handler: it sleeps up to 100 ms between two looks, and beside a busy
-        # worker that lock is free for a millisecond at a time. Whoever waits says so in the shared
-        # memory, and whoever comes next lets it go first: a pause must not wait for long.
+        # Not SQLite's own busy handler: it sleeps up to 100 ms between two tries, and a busy worker
+        # leaves the lock free for a millisecond at a time. A waiting process says so in shared
+        # memory, and the next one that comes lets it go first: a pause must not wait for long.
         shared = self._shared
         if shared and shared.somebody_waits():
             time.sleep(_BUSY_LOOK_SECONDS * 2)
@@ -298,10 +300,10 @@ class SqliteStore:
                 "committed only with data of the same file. Nothing was written"
             )
             raise Refused(message)
-        with in_our_words(self.path):
+        with as_penstock_errors(self.path):
             autocommit = connection.isolation_level is None and not connection.in_transaction
-            # A savepoint: what is refused half-way leaves the caller's own transaction as it was.
-            # It does not make sqlite3 begin one, as the caller's first insert would.
+            # A savepoint: a refusal half-way leaves the caller's own transaction as it was. But it
+            # does not make sqlite3 begin a transaction, as the caller's first insert would.
             if connection.isolation_level is not None and not connection.in_transaction:
                 db.execute("begin immediate")
             db.execute("savepoint penstock")
@@ -318,12 +320,12 @@ class SqliteStore:
 
     @contextmanager
     def reading(self) -> Generator[SqliteDb]:
-        """One consistent look at the store."""
+        """A read transaction: one consistent view of the store."""
         self._reopen()
-        with self._reader_lock, in_our_words(self.path):
+        with self._reader_lock, as_penstock_errors(self.path):
             self._reader.execute("begin")
             try:
-                yield SqliteDb(self._reader)
+                yield self._reader_db
             finally:
                 if self._reader.in_transaction:
                     self._reader.execute("rollback")
@@ -334,9 +336,9 @@ class SqliteStore:
         newest = steps[-1][0]
         found = self._schema()
         if found < newest:
-            # Not for long: whoever holds the file may be the very caller, and then nobody lets go.
+            # Not for long: the caller itself may hold the file, and would wait for itself.
             with self.writing(patience=_MIGRATE_SECONDS) as db:
-                found = self._schema()  # another process may have been quicker
+                found = self._schema()  # another process may have migrated meanwhile
                 for number, script in steps:
                     if number > found:
                         for statement in _statements(script):
@@ -358,7 +360,7 @@ class SqliteStore:
         return int(self._meta().get("schema", 0))
 
     def _meta(self) -> dict[str, str]:
-        db = SqliteDb(self._writer)
+        db = self._writer_db
         if not db.execute(sql.has_meta).fetchone()[0]:
             return {}
         meta = {row["name"]: row["value"] for row in db.execute(sql.meta)}
@@ -370,11 +372,11 @@ class SqliteStore:
         return self.clock.monotonic()
 
     def lane(self, db: Db, number: int) -> Lane:
-        """The words behind a lane's hash."""
+        """The lane of this hash."""
         if number not in self.lanes:
-            # One at a time: in a caller's transaction there may be others that are never committed.
+            # Only this lane: a caller's transaction may show others that are never committed.
             row = db.execute(sql.lane, (number,)).fetchone()
-            if row is None:  # damaged: a task that no worker knows, so that the others flow
+            if row is None:  # damaged: a task that no worker knows; other lanes go on
                 return Lane("unknown", f"lane:{number}")
             self.searched[number] = row["search"]
             self.lanes[number] = Lane(
@@ -394,21 +396,22 @@ class SqliteStore:
         if self._shared:
             self._shared.rules_changed()
         if stop:
-            # A hand that looked at the rules just before this begins its job within this time.
+            # A hand that read the rules just before this starts its job within this time.
             time.sleep(_STARTING_SECONDS)
 
     def forget_claimable(self, lanes: Collection[int] = ()) -> None:
-        del lanes  # to look costs 20 us: all of them are looked at again
+        del lanes  # all are read again: 20 us
         self.claimable.forget()
 
     def notify(self, lanes: Collection[int] = ()) -> None:
-        del lanes  # a datagram says nothing
-        self.wake_sender.ring()
+        del lanes  # a datagram carries no lanes
+        self.forget_claimable()
+        self.wake_sender.send()
 
     def data_version(self) -> int:
         """A number that changes when another connection, here or elsewhere, has committed."""
         self._reopen()
-        with self._reader_lock, in_our_words(self.path):
+        with self._reader_lock, as_penstock_errors(self.path):
             return self._reader.execute("pragma data_version").fetchone()[0]
 
     def close_connections(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.brokers.sqlite.db import SqliteDb
-from penstock.brokers.sqlite.errors import FULL, in_our_words
+from penstock.brokers.sqlite.errors import FULL, as_penstock_errors
 from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.recovery import SettleWithin
@@ -35,7 +35,7 @@ class SqliteTransaction:
                     f"the task of job {job.id} ended its transaction() itself: leave commit and "
                     "rollback out, it is committed when the task has returned"
                 )
-            with in_our_words(self._store.path):
+            with as_penstock_errors(self._store.path):
                 [accepted] = self._settle_within(change, [(job, outcome)])
                 if accepted:
                     self.connection.execute("commit")

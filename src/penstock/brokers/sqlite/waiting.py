@@ -10,7 +10,7 @@ from penstock.brokers.sqlite.wake import Waiter
 
 
 class SqliteWaiting:
-    """Wait and wake; and close, because whoever waits holds a socket."""
+    """Wait and wake; and close, because every waiting thread has a socket."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
@@ -18,8 +18,7 @@ class SqliteWaiting:
         self._waiters: dict[int, Waiter] = {}
 
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
-        # Which queue the news is about is not said: a claim that finds nothing costs 20 us.
-        del queues
+        del queues  # a hint names no queue: a claim that finds nothing costs 20 us
         me, claimable = threading.get_ident(), self.store.claimable
         if me not in self._waiters:
             self._waiters[me] = Waiter(self.store.wake_sender.folder, self.store.data_version)
@@ -32,7 +31,7 @@ class SqliteWaiting:
 
     def wake(self) -> None:
         for waiter in list(self._waiters.values()):
-            waiter.ring()
+            waiter.wake()
 
     def close(self) -> None:
         for waiter in self._waiters.values():

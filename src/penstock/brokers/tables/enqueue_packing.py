@@ -1,4 +1,4 @@
-"""What arrives with an enqueue: checked, each id once, and packed, before any store is asked."""
+"""Pack the jobs of an enqueue into parcels, each id once, and check them, before any statement."""
 
 from __future__ import annotations
 
@@ -15,26 +15,11 @@ from penstock.job import Job, Lane, Parcel, State, pack
 
 
 def packed(
-    jobs: Sequence[Job[Any] | Parcel], flow: Flow | None = None
+    jobs: Sequence[Job[Any] | Parcel], flow: Flow | None = None, *, check: bool = True
 ) -> tuple[list[Parcel], list[Job[Any]]]:
-    """What goes into parcels, and the jobs that need a row of their own; all are checked.
-
-    Those of a flow's nodes that have needs, or wait for a signal, are among the latter.
-    """
-    if flow is not None:
+    """Parcels, and the jobs that need a row of their own: also those of `flow` that wait."""
+    if flow is not None and check:
         check_flow(flow, jobs)
-    parcels, singles = arranged(jobs, flow)
-    for parcel in parcels:
-        check_body(max(parcel.bodies, key=len))
-    for job in singles:
-        check_job(job)
-    return parcels, singles
-
-
-def arranged(
-    jobs: Sequence[Job[Any] | Parcel], flow: Flow | None
-) -> tuple[list[Parcel], list[Job[Any]]]:
-    """As `packed`, of jobs that were checked when they were made."""
     waiting: list[Job[Any]] = []
     if flow is not None:
         jobs, waiting = _sorted_out(jobs, flow)
@@ -44,13 +29,19 @@ def arranged(
         parcels = [parcel for parcel in parcels if not is_derived(parcel.id)]
         unpacked = {parcel.id for parcel in derived}
         singles += [job for job in _fresh(jobs) if isinstance(job, Job) and job.id in unpacked]
-    return parcels, singles + waiting
+    singles += waiting
+    if check:
+        for parcel in parcels:
+            check_body(max(parcel.bodies, key=len))
+        for job in singles:
+            check_job(job)
+    return parcels, singles
 
 
 def searched_fields(
     parcels: Sequence[Parcel], singles: Sequence[Job[Any]]
 ) -> dict[Lane, frozenset[str]]:
-    """Of each lane, the argument fields that all of these jobs have indexed."""
+    """The argument fields that all of these jobs of a lane have indexed, by lane."""
     fields: dict[Lane, frozenset[str]] = {parcel.lane: frozenset() for parcel in parcels}
     for job in singles:
         searched = frozenset(job.search)
@@ -62,7 +53,7 @@ def searched_fields(
 def new_parts(
     first: bytes, bodies: Sequence[bytes], sent: Iterable[tuple[bytes, int]], known: set[str]
 ) -> list[tuple[bytes, Sequence[bytes]]]:
-    """What of a parcel is not in the ranges that were sent before; the rest goes to `known`."""
+    """The parts of a parcel that were not sent before; ids of the rest go to `known`."""
     covered: set[int] = set()
     for raw, jobs in sent:
         start = int.from_bytes(raw[14:], "big")
@@ -116,7 +107,7 @@ def _opened(parcel: Parcel) -> list[Job[Any]]:
 
 
 def _fresh(jobs: Iterable[Job[Any] | Parcel]) -> Iterator[Job[Any] | Parcel]:
-    """Each id once; a job value that has been somewhere before starts from nothing."""
+    """Each id once; a job value that came from a store is reset to a new job."""
     seen: set[str] = set()
     for job in jobs:
         if isinstance(job, Parcel):
