@@ -1,4 +1,4 @@
-"""A long task that goes on where it stopped, and does the expensive part once."""
+"""A long task that continues where it stopped, and does the expensive part once."""
 
 from penstock import App, current_job
 

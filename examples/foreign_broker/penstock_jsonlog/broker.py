@@ -1,8 +1,8 @@
 """JsonLogBroker: the memory broker, and a log of every call that changed it.
 
-A call is answered once it is a line of the log, on the disk. Opening the store makes the calls of
-the log again, each at its own time. The log is never shortened and one process has it: an example
-of how little a store must know of jobs, not a store to put a shop on.
+A call returns once it is a line of the log, on the disk. Opening the store replays the calls of the
+log, each at its own time. The log is never shortened and only one process may open it: an example
+of how little a store must know about jobs, not a store for production.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ R = TypeVar("R")
 
 
 class LogClock:
-    """The time of the call that is made: its own on replay, now otherwise.
+    """The time of the current call: the logged time during replay, now otherwise.
 
-    Monotonic time begins anew with every boot, and leases must not: it goes on from the last call
-    in the log by as much as the wall clock did.
+    Monotonic time restarts with every boot, and leases must not: it continues from the last call
+    in the log, by as much as the wall clock advanced.
     """
 
     def __init__(self, clock: AnyClock) -> None:
@@ -49,7 +49,7 @@ class LogClock:
         return self._clock.monotonic() + self._shift if at is None else at[1]
 
     def at(self, call: tuple[float, float] | None) -> None:
-        """In this thread, time stands at this call; None: it goes on."""
+        """Fix the time of this thread at this call; None: use the real clock."""
         self._at.call = call
 
     def go_on_from(self, last: tuple[float, float]) -> None:
@@ -99,7 +99,7 @@ class JsonLogBroker:
         self.slices, self.scan = memory.slices, memory.scan
 
     def reach(self, *arguments: Any, **options: Any) -> Reach:
-        """As the memory broker's, but for the store's name: that one's is new in every process."""
+        """As the memory broker's, with this store's id: that broker makes a new one per process."""
         reach = self._memory.reach(*arguments, **options)
         return msgspec.structs.replace(reach, store=self._store)
 
@@ -111,7 +111,7 @@ class JsonLogBroker:
     def _logged(self, verb: Callable[P, R]) -> Callable[P, R]:
         @wraps(verb)
         def call(*arguments: P.args, **options: P.kwargs) -> R:
-            # One at a time: the order of the log is the order in which calls changed the store.
+            # One at a time, so that the log has the order in which calls changed the store.
             with self._lock:
                 if self._broken:
                     raise StoreUnreachable(f"{self._file.name}: a write failed; open it again")
@@ -132,14 +132,14 @@ class JsonLogBroker:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._broken = True  # what is in memory is more than what would be read again
+            self._broken = True  # memory has changes that are not on the disk
             raise StoreUnreachable(f"{self._file.name}: {error}") from error
 
     def _replayed(self) -> str:
-        """Make the calls of the log again; the store's name, which is its first line."""
+        """Replay the calls of the log; returns the store's id, its first line."""
         lines = self._file.read().splitlines(keepends=True)
         if lines and not lines[-1].endswith(b"\n"):
-            # A crash cut it off: nobody was answered.
+            # Cut off by a crash: this call never returned.
             self._file.truncate(sum(map(len, lines[:-1])))
             lines.pop()
         if not lines:
