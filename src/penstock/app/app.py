@@ -42,7 +42,7 @@ from penstock.job import Job, Parcel
 from penstock.rules.rule import Rule, limit_rule
 from penstock.run.current import CURRENT, refuse_inside_transaction, with_parent
 from penstock.schedules.registered import Schedules
-from penstock.task.options import check_name
+from penstock.task.option_checks import check_identifier
 from penstock.task.task import Task
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class App(Registry):
             )
         super().__init__()
         self._url = url
-        self._name = name and check_name("app", name)
+        self._name = name and check_identifier("app", name)
         self._beside: Path | None = calling_file()
         self._given = broker
         self._broker: Broker | None = broker
@@ -115,7 +115,7 @@ class App(Registry):
         if self._name is not None:
             return self._name
         name, source = resolve_app_name(self._beside)
-        return name and check_name(f"app ({source})", name)
+        return name and check_identifier(f"app ({source})", name)
 
     # The store
 
@@ -238,9 +238,9 @@ class App(Registry):
         named = named_jobs(jobs)
         self.know_time()
         self.make_final(named, flow=flow is not None)
-        stored_flow, jobs_to_store, listed = to_store(named, on_failure, flow and flow.carried)
+        stored_flow, stored, listed = to_store(named, on_failure, flow and flow.carried)
         with resent_as(named, stored_flow):
-            answer = self.store(jobs_to_store, self.connection_for(connection), stored_flow)
+            answer = self.store(stored, self.connection_for(connection), stored_flow)
         return self._handles(listed, answer)
 
     def store(self, jobs: ToStore, connection: Any = None, flow: Flow | None = None) -> Enqueued:
@@ -292,9 +292,9 @@ class App(Registry):
         named = named_jobs(jobs)
         await self.know_time_async()
         self.make_final(named, flow=flow is not None)
-        stored_flow, jobs_to_store, listed = to_store(named, on_failure, flow and flow.carried)
+        stored_flow, stored, listed = to_store(named, on_failure, flow and flow.carried)
         with resent_as(named, stored_flow):
-            answer = await self._store_async(jobs_to_store, connection, stored_flow)
+            answer = await self._store_async(stored, connection, stored_flow)
         return self._handles(listed, answer)
 
     async def _store_async(self, jobs: ToStore, connection: Any, flow: Flow | None) -> Enqueued:
@@ -363,7 +363,7 @@ class App(Registry):
         It is found by its properties (`app.find_flow`). `state` is what its jobs share: a type that
         is made with its defaults, or a value; a dataclass, a Struct, a pydantic model or a dict.
         """
-        return NamedFlow(self, check_name("flow", name), find, state)
+        return NamedFlow(self, check_identifier("flow", name), find, state)
 
     def find_flow(self, name: str, /, **find: Any) -> FlowHandle[Any, Any] | None:
         """The newest flow of this name that has all of these properties; None if there is none.

@@ -12,7 +12,7 @@ from penstock.broker.protocol import Broker
 from penstock.errors import Refused
 from penstock.rules.key_order import check_same_policy, policies, policy_named, policy_text
 from penstock.rules.rule import Rule, RuleKind
-from penstock.task.options import check_name
+from penstock.task.option_checks import check_identifier
 
 
 class Options(NamedTuple):
@@ -42,7 +42,7 @@ class DeclaredQueues:
         ordered: Literal["wait", "skip"] | None,
     ) -> None:
         """Keep a queue's options; other ones than before are refused."""
-        check_name("queue", name)
+        check_identifier("queue", name)
         options = Options(relaxed, policy_named(name, ordered, fair=fair))
         registered = self._known.setdefault(name, options)
         if registered != options:

@@ -203,7 +203,8 @@ class _Asyncpg(Caller):
 
 class _SqlAlchemy(Caller):
     def __init__(self, connection: Any, session: Any) -> None:
-        super().__init__(connection.connection.driver_connection)
+        plain = _sync_part(connection) or connection
+        super().__init__(plain.connection.driver_connection)
         self.dialect = connection.dialect.name
         self.hooked = session is not None
         self._connection = connection
@@ -213,22 +214,18 @@ class _SqlAlchemy(Caller):
         return self._connection.execute(*_with_names(ask)).scalar_one()
 
     def after_commit(self, key: object, callback: Callable[[], None]) -> None:
-        _after_commit_of(self._session, key, callback)
+        callbacks: dict[object, Callable[[], None]] | None = self._session.info.get("penstock")
+        if callbacks is None:
+            from sqlalchemy import event
+
+            callbacks = self._session.info["penstock"] = {}
+            event.listen(self._session, "after_commit", _committed)
+        callbacks[key] = callback
 
 
-class _SqlAlchemyAsync(Caller):
-    def __init__(self, connection: Any, session: Any) -> None:
-        super().__init__(connection.sync_connection.connection.driver_connection)
-        self.dialect = connection.dialect.name
-        self.hooked = session is not None
-        self._connection = connection
-        self._session = session
-
+class _SqlAlchemyAsync(_SqlAlchemy):
     async def ask_async(self, ask: JoinStatement) -> Any:
         return (await self._connection.execute(*_with_names(ask))).scalar_one()
-
-    def after_commit(self, key: object, callback: Callable[[], None]) -> None:
-        _after_commit_of(self._session, key, callback)
 
 
 class _Django(Caller):
@@ -247,16 +244,6 @@ class _Django(Caller):
     def after_commit(self, key: object, callback: Callable[[], None]) -> None:
         del key
         self._wrapper.on_commit(callback, robust=True)
-
-
-def _after_commit_of(session: Any, key: object, callback: Callable[[], None]) -> None:
-    callbacks: dict[object, Callable[[], None]] | None = session.info.get("penstock")
-    if callbacks is None:
-        from sqlalchemy import event
-
-        callbacks = session.info["penstock"] = {}
-        event.listen(session, "after_commit", _committed)
-    callbacks[key] = callback
 
 
 def _committed(session: Any) -> None:

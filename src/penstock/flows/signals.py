@@ -24,11 +24,11 @@ from penstock.errors import Refused
 from penstock.flows.compose import Given
 from penstock.flows.flow import WAIT_TASK
 from penstock.job import Job, Parcel, State
+from penstock.task.option_checks import check_timeout
 
 T = TypeVar("T")
 
 TAG = "signal"  # its value is the name of the signal
-_LONGEST = 1000 * 366 * 86400.0
 
 
 class _Nowhere:
@@ -69,7 +69,7 @@ def wait_for(
     checkers; whoever is handed the output checks the value by its own annotation.
     """
     del returns
-    body = _Body(_Arguments(check_signal(name), _seconds(timeout)))
+    body = _Body(_Arguments(check_signal(name), check_timeout(timeout)))
     return Job(
         task=WAIT_TASK,
         body=msgspec.json.encode(body),
@@ -87,20 +87,6 @@ def check_signal(name: object) -> str:
         raise Refused(f"signal {name!r}: its name is a text")
     check_name("signal", name)
     return name
-
-
-def _seconds(timeout: object) -> float | None:
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise Refused(f"wait_for(timeout={timeout!r}): seconds as a number, or a timedelta")
-    if not 0 < seconds <= _LONGEST:
-        raise Refused(
-            f"wait_for(timeout={timeout!r}): more than 0 seconds, at most a thousand years; leave "
-            "it out to wait until somebody cancels it"
-        )
-    return float(seconds)
 
 
 def with_deadlines(stored: Sequence[Job[Any] | Parcel], now: float) -> list[Job[Any] | Parcel]:

@@ -31,8 +31,9 @@ from penstock.schedules.schedule import (
     slots_after,
 )
 from penstock.schedules.timetable import Sending, decide_all, named, put
+from penstock.task.option_checks import check_identifier, check_moment, check_seconds
 from penstock.task.option_types import ScheduleOptions, check_options, names_of
-from penstock.task.options import Prepared, check_moment, check_name, check_seconds
+from penstock.task.options import Prepared
 from penstock.task.task import Task
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Schedules:
         return declare
 
     def _declare(self, task: Task[..., Any], declaration: _Declaration) -> None:
-        name = check_name("schedule", declaration.name or task.name)
+        name = check_identifier("schedule", declaration.name or task.name)
         other = self._in_code.get(name)
         # A module that is imported again says the same of its new tasks.
         if other is not None and (other[0] is task or other[0].name != task.name):
@@ -144,7 +145,7 @@ class Schedules:
         check_options("app.schedules.put", _OPTIONS, options)
         if name in self._in_code:
             raise Refused(f"schedule {name} is in the code of this app: change it there")
-        schedule = self._make(check_name("schedule", name), task, cron, **options)
+        schedule = self._make(check_identifier("schedule", name), task, cron, **options)
         broker = self._app.broker
         known = named(broker, name)
         if schedule.at is not None and schedule.at <= broker.clock.now() and known is None:

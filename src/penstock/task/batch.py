@@ -19,7 +19,7 @@ from penstock.app.resources import Resource
 from penstock.enqueue.codec import ResultCodec
 from penstock.errors import Refused
 from penstock.run.current import CURRENT, gathered
-from penstock.task.options import check_seconds
+from penstock.task.option_checks import check_seconds
 from penstock.task.signature import hints_of
 from penstock.task.task import Task
 

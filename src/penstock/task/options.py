@@ -1,15 +1,13 @@
 """A task with options for its next jobs: what `task.options(...)` returns, and what a Task is, too.
 
-Options are checked once, here, and each refusal is a sentence; making the jobs is then only a
-matter of putting values together.
+Options come here checked (`option_checks`), so that making a job only puts values together. Outputs
+of other jobs among the arguments make it part of a flow.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -17,21 +15,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 import msgspec
 
 from penstock.app.clock import GUESSED_CLOCK
-from penstock.broker.checks import check_no_path
 from penstock.broker.filter import argument_text
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Batch
 from penstock.enqueue.codec import JobOptions, add_options
 from penstock.enqueue.handle import Handle
 from penstock.enqueue.ids import Ids, bucket_by
-from penstock.enqueue.json_faults import fault_in
 from penstock.enqueue.provisional import Provisional
 from penstock.errors import Refused
 from penstock.flows.compose import Given, Jobs, outputs_among
 from penstock.flows.flow import Fill, OnFailure
 from penstock.flows.outputs import Output, OutputInside, taken_out
 from penstock.job import Job, Lane, Unique, cut
-from penstock.task.retry import Repeat, Strategy
+from penstock.task.option_checks import check_short_text, check_texts
 
 if TYPE_CHECKING:
     from penstock.task.task import Task
@@ -39,13 +35,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
-S = TypeVar("S", bound=Strategy | None)
 T = TypeVar("T")
 
 ROWS_PER_COMMIT = 10_000
-_LONGEST = 1000 * 366 * 86400.0  # beyond it a time is a mistake, and no calendar can show it
 _MEMBER_BYTES = 70  # what a flow adds to a body, without what is to be filled in
-_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,7 +219,7 @@ class Prepared(Generic[P, R]):
         """
         if self._chosen.unique is not None:
             raise Refused("enqueue_many: options(unique=...) would let only the first row through")
-        check_text("id", id)
+        check_short_text("id", id)
         tracing = self._task.app.tracing
         if tracing is None:
             return self._enqueue_many(rows, id)
@@ -374,110 +367,3 @@ def _search_texts(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
     arguments = msgspec.json.decode(body)["args"]
     outputs = {path: argument_text(arguments, path) for path in paths}
     return {path: text for path, text in outputs.items() if text is not None}
-
-
-def check_name(what: str, name: object) -> str:
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise Refused(
-            f"{what} {name!r}: 1 to 200 characters out of letters, digits and _ . : / - are allowed"
-        )
-    return name
-
-
-def check_task(what: str, name: object) -> str:
-    """The name of a task: one that is no path."""
-    name = check_name(what, name)
-    check_no_path(what, name)
-    return name
-
-
-def check_text(what: str, text: object) -> str | None:
-    if text is None:
-        return None
-    if not isinstance(text, str) or not 0 < len(text) <= 500 or "\x00" in text:
-        raise Refused(f"{what}={text!r}: a text of 1 to 500 characters")
-    return text
-
-
-def check_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
-    checked = check_texts("tags", tags)
-    for name, value in checked.items():
-        check_name("tag", name)
-        check_text(f"tag {name}", value)
-    return checked
-
-
-def check_texts(what: str, texts: Mapping[str, str] | None) -> dict[str, str]:
-    if texts is not None and not isinstance(texts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
-        raise Refused(f'{what}={texts!r}: a dict of texts, as {what}={{"tenant": "a"}}')
-    checked = dict(texts or {})
-    for name, value in checked.items():
-        if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
-            raise Refused(f"{what}: {name!r}: {value!r}: both must be texts; write str(...)")
-        if fault := fault_in(name, f"{what}: a name") or fault_in(value, f"{what}: {name}"):
-            raise Refused(fault)
-    return checked
-
-
-def check_priority(priority: object) -> int:
-    if type(priority) is not int or not -100 <= priority <= 100:
-        raise Refused(f"priority={priority!r}: a whole number from -100 to 100, higher goes first")
-    return priority
-
-
-def check_seconds(what: str, value: float | timedelta | None) -> float | None:
-    """A span of time, in seconds."""
-    if value is None:
-        return None
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]  as above
-        raise Refused(f"{what}={value!r}: seconds as a number, or a timedelta")
-    if not 0 <= seconds <= _LONGEST:
-        raise Refused(f"{what}={value!r}: seconds, 0 or more, and at most a thousand years")
-    return float(seconds)
-
-
-def check_timeout(timeout: float | timedelta | None) -> float | None:
-    seconds = check_seconds("timeout", timeout)
-    if seconds == 0:
-        raise Refused(f"timeout={timeout!r}: more than 0 seconds; leave it out for no limit")
-    return seconds
-
-
-def check_moment(what: str, moment: datetime | None) -> float | None:
-    if moment is None:
-        return None
-    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  as above
-        raise Refused(f"{what}={moment!r}: a datetime; for a span of time use delay")
-    if moment.tzinfo is None:
-        raise Refused(
-            f"{what}={moment!r}: has no time zone; write datetime(..., tzinfo=UTC) or .astimezone()"
-        )
-    return moment.timestamp()
-
-
-def check_strategy(what: str, strategy: S) -> S:
-    if strategy not in (None, "keep", "delete") and not isinstance(strategy, Repeat):
-        raise Refused(f'{what}={strategy!r}: "keep", "delete" or Repeat(...)')
-    return strategy
-
-
-def check_on_failure(on_failure: object) -> OnFailure | None:
-    if on_failure not in (None, "cancel", "continue"):
-        raise Refused(f'on_failure={on_failure!r}: "cancel" or "continue"')
-    return on_failure
-
-
-def check_unique(key: str | None, until: str, seconds: float | None) -> Unique | None:
-    if key is None:
-        if seconds is not None or until != "ended":
-            raise Refused(
-                "unique_for and unique_until say how long unique=... holds; give that, too"
-            )
-        return None
-    check_text("unique", key)
-    if until not in ("started", "ended", "time"):
-        raise Refused(f'unique_until={until!r}: "started", "ended" or "time"')
-    if until == "time" and seconds is None:
-        raise Refused('unique_until="time" needs unique_for=..., the seconds that it holds')
-    return Unique(key, until, seconds)

@@ -25,23 +25,22 @@ from penstock.enqueue.codec import (
 from penstock.errors import Refused
 from penstock.job import DETACHED, Job
 from penstock.run.decide import Policy
-from penstock.task.option_types import EnqueueOptions, TaskOptions, check_options, names_of
-from penstock.task.options import (
-    Chosen,
-    Prepared,
+from penstock.task.option_checks import (
+    check_identifier,
     check_moment,
-    check_name,
     check_on_failure,
     check_priority,
     check_seconds,
+    check_short_text,
     check_strategy,
     check_tags,
     check_task,
-    check_text,
     check_texts,
     check_timeout,
     check_unique,
 )
+from penstock.task.option_types import EnqueueOptions, TaskOptions, check_options, names_of
+from penstock.task.options import Chosen, Prepared
 from penstock.task.retry import NO_RETRY, Retry
 from penstock.task.signature import hints_of, name_of, signature_text
 
@@ -72,13 +71,13 @@ class Task(Prepared[P, R]):
         self.app = app
         self.function = function
         self.declared = declared  # its code lives elsewhere
-        self._app_name = app_name and check_name("app", app_name)
+        self._app_name = app_name and check_identifier("app", app_name)
         self.name = check_task("task", options.get("name") or _own_name(function))
         self.version = _check_version(self.name, options.get("version", 1))
         aliases = _several("aliases", options.get("aliases", ()))
         self.aliases = tuple(check_task("alias", alias) for alias in aliases)
         runs_on = _several("runs_on", options.get("runs_on", ()))
-        self.runs_on = tuple(sorted(check_name("runs_on", tag) for tag in runs_on))
+        self.runs_on = tuple(sorted(check_identifier("runs_on", tag) for tag in runs_on))
         self.search = _several("search", options.get("search", ()))
         self.secret = _several("secret", options.get("secret", ()))
         self.at_most_once = bool(options.get("at_most_once"))
@@ -111,7 +110,7 @@ class Task(Prepared[P, R]):
         self.__module__ = function.__module__
         self.__wrapped__ = function
         chosen = Chosen(
-            queue=check_name("queue", options.get("queue", "default")),
+            queue=check_identifier("queue", options.get("queue", "default")),
             priority=check_priority(options.get("priority", 0)),
             tags={**check_tags(options.get("tags")), **self._marks},
             body=JobOptions(secret=self.secret),
@@ -172,11 +171,11 @@ class Task(Prepared[P, R]):
         unique_for = check_seconds("unique_for", options.get("unique_for"))
         own = self._chosen
         chosen = Chosen(
-            queue=own.queue if queue is None else check_name("queue", queue),
+            queue=own.queue if queue is None else check_identifier("queue", queue),
             priority=own.priority if priority is None else check_priority(priority),
             delay=check_seconds("delay", delay),
             at=check_moment("at", at),
-            key=check_text("key", options.get("key")),
+            key=check_short_text("key", options.get("key")),
             unique=check_unique(
                 options.get("unique"), options.get("unique_until", "ended"), unique_for
             ),

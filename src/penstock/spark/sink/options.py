@@ -14,7 +14,13 @@ import msgspec
 
 from penstock.errors import Refused
 from penstock.job import Unique
-from penstock.task.options import check_name, check_priority, check_task, check_text, check_unique
+from penstock.task.option_checks import (
+    check_identifier,
+    check_priority,
+    check_short_text,
+    check_task,
+    check_unique,
+)
 
 ROLES = ("args", "at", "id", "key", "priority", "queue", "tags", "task", "unique")
 ALONE = frozenset({"at", "id", "key", "tags", "unique"})  # these make a job travel alone
@@ -70,7 +76,11 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
 
 def _checked(options: Mapping[str, str]) -> dict[str, Any]:
     checked: dict[str, Any] = dict(options)
-    for name, check in (("task", check_task), ("queue", check_name), ("app_name", check_name)):
+    for name, check in (
+        ("task", check_task),
+        ("queue", check_identifier),
+        ("app_name", check_identifier),
+    ):
         if name in options:
             check(name, options[name])
     for name in ("priority", "version", "rows_per_job"):
@@ -85,7 +95,7 @@ def _checked(options: Mapping[str, str]) -> dict[str, Any]:
         checked["arguments"] = tuple(part.strip() for part in named)
     if "unique_for" in options:
         checked["unique_for"] = _seconds("unique_for", options["unique_for"])
-    check_text("write", options.get("write"))
+    check_short_text("write", options.get("write"))
     return checked
 
 

@@ -25,7 +25,13 @@ from penstock.spark.session_store import named_app
 from penstock.spark.sink.column_roles import Layout, task_of
 from penstock.spark.sink.json_values import Faults, seconds_of, values_of
 from penstock.spark.sink.options import ALONE, SinkOptions
-from penstock.task.options import check_name, check_priority, check_tags, check_task, check_text
+from penstock.task.option_checks import (
+    check_identifier,
+    check_priority,
+    check_short_text,
+    check_tags,
+    check_task,
+)
 from penstock.task.task import Task
 
 _SHOWN = 300  # characters of a row that a refusal shows
@@ -198,7 +204,7 @@ class Maker:
         queue = queue or options.queue
         priority = options.priority if priority is None else priority
         if queue is not None:
-            check_name("queue", queue)
+            check_identifier("queue", queue)
         if priority is not None:
             check_priority(priority)
         if self._app is None:
@@ -263,7 +269,10 @@ class Maker:
 
     def _job(self, recipe: Recipe, body: bytes, about: dict[str, Any]) -> Job[Any]:
         lane = recipe.lane
-        key, unique = check_text("key", about.get("key")), check_text("unique", about.get("unique"))
+        key, unique = (
+            check_short_text("key", about.get("key")),
+            check_short_text("unique", about.get("unique")),
+        )
         tags = {**recipe.tags, **check_tags(dict(about.get("tags") or ()))}
         found: Any = msgspec.json.decode(body)["args"] if recipe.search else None
         searched = {path: argument_text(found, path) for path in recipe.search}
