@@ -15,10 +15,10 @@ from penstock import App, Refused, Retry
 from penstock.broker.filter import Filter
 from penstock.broker.views import Event, Note
 from penstock.job import Job, Outcome, State, failed, lapsed, put_back, succeeded
-from penstock.worker.detached.after_death import after_death, gets_on
-from penstock.worker.detached.exit_codes import Exit, code_of, said
+from penstock.worker.detached.after_crash import made_progress, outcome_after_crash
+from penstock.worker.detached.exit_codes import Exit, code_of, describe_keeper_exit
 from penstock.worker.detached.log_file import cut_to_size
-from penstock.worker.detached.state_folder import Folder, Run, state_folder
+from penstock.worker.detached.state_folder import RunFile, StateFolder, state_folder
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def app() -> App:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    folder = Folder(tmp_path / "state")
+def folder(tmp_path: Path) -> StateFolder:
+    folder = StateFolder(tmp_path / "state")
     folder.make()
     return folder
 
@@ -37,8 +37,8 @@ def job_id() -> str:
     return Job(task="travel").id
 
 
-def this_process(job: str, attempt: int = 1) -> Run:
-    return Run.here_and_now(job, attempt, "row")
+def this_process(job: str, attempt: int = 1) -> RunFile:
+    return RunFile.of_this_process(job, attempt, "row")
 
 
 def test_its_jobs_carry_a_tag_that_every_store_finds_them_by(app):
@@ -136,9 +136,9 @@ def test_a_process_is_told_by_more_than_its_number(folder):
     assert run.alive
     for other in ({"started": run.started + 1}, {"boot": "another"}):
         gone = msgspec.structs.replace(run, **other)
-        assert (gone.here, gone.alive) == (True, False)
+        assert (gone.on_this_host, gone.alive) == (True, False)
     for other in ({"host": "another"}, {"namespace": "another"}):
-        assert not msgspec.structs.replace(run, **other).here  # nobody's to judge
+        assert not msgspec.structs.replace(run, **other).on_this_host  # nobody's to judge
 
 
 def test_who_runs_an_attempt_is_written_apart_for_each(folder):
@@ -150,7 +150,7 @@ def test_who_runs_an_attempt_is_written_apart_for_each(folder):
 
     assert folder.runs(job) == [first, second]
     assert set(folder.jobs()) == {job, other}
-    folder.ended(second)
+    folder.remove_run(second)
     assert folder.runs(job) == [first]
 
 
@@ -161,9 +161,9 @@ def test_files_of_a_job_are_forgotten_unless_a_process_has_it(folder):
     held = folder.lock(job)
     assert held is not None
 
-    assert not folder.forget(job)
+    assert not folder.remove_job(job)
     os.close(held)
-    assert folder.forget(job)
+    assert folder.remove_job(job)
     assert list(folder.path.iterdir()) == []
 
 
@@ -176,14 +176,14 @@ def test_the_files_are_the_users_alone_and_say_nothing_of_the_store(folder, monk
     assert state_folder(url) == state_folder("postgresql://ada:other@db/shop")
     assert state_folder(url) != state_folder("postgresql://ada:secret@db/other")
     assert "secret" not in str(state_folder(url))
-    job, other = job_id(), Folder(folder.path / "another store")
+    job, other = job_id(), StateFolder(folder.path / "another store")
     other.make()
     held = [each.lock(job) for each in (folder, other)]
     assert None not in held
     for each, lock in zip((folder, other), held, strict=True):
         each.unlock(job, lock)
     with pytest.raises(Refused, match="PENSTOCK_STATE"):
-        Folder(Path("/proc/none")).make()
+        StateFolder(Path("/proc/none")).make()
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_an_outcome_has_its_exit_code(outcome, code):
 def test_exit_codes_are_promised():
     """A26, A37."""
     assert [code.value for code in Exit] == [0, 100, 101, 102, 103]
-    assert said(100) == "another process has the job"
-    assert (said(-9), said(7), said(None)) == ("signal 9", "exit code 7", "gone")
+    assert describe_keeper_exit(100) == "another process runs the job"
+    assert (describe_keeper_exit(-9), describe_keeper_exit(7)) == ("SIGKILL", "exit code 7")
 
 
 def died(app: App, **fields: Any) -> Outcome:
@@ -215,7 +215,7 @@ def died(app: App, **fields: Any) -> Outcome:
     def travel() -> None: ...
 
     job = msgspec.structs.replace(travel.job(), **fields)
-    return after_death(travel, job, "-9", 100.0, 90.0)
+    return outcome_after_crash(travel, job, "SIGKILL", 100.0, 90.0)
 
 
 def test_a_death_is_an_error_that_the_retry_rule_answers(app):
@@ -259,7 +259,7 @@ def test_what_gets_on_before_its_host_is_lost_keeps_its_crash_budget(lost, kept,
     """A13: weeks of work on hosts that are replaced; but what dies at once is not spared."""
     notes = [Note(kind, at=at) for kind, at in kept]
 
-    assert gets_on(notes, lost_at(*lost), enqueued_at=1000.0) is spared
+    assert made_progress(notes, lost_at(*lost), enqueued_at=1000.0) is spared
 
 
 def test_one_that_runs_at_most_once_is_not_retried_after_its_death(app):
@@ -298,10 +298,10 @@ def test_a_log_that_grows_too_large_keeps_its_beginning_and_its_end(tmp_path):
 
     text = path.read_bytes()
     assert len(text) < 12_000
-    beginning, said, end = text.partition(b"\n[")
+    beginning, cut, end = text.partition(b"\n[")
     assert beginning == b"".join(lines[:400])
     assert text.endswith(b"".join(lines[2600:]))
-    assert said
+    assert cut
     assert int(end.partition(b" ")[0]) == sum(map(len, lines)) - 2 * 4_800
 
 
@@ -323,15 +323,15 @@ def test_a_log_that_is_not_there_is_not_cut(tmp_path):
 
 _TAKES_IN_A_STRAY = """
 import os, subprocess, sys, time
-from penstock.worker.detached.limits import ProcessLimits
-from penstock.worker.detached.processes import let_strays_go, take_in_strays
+from penstock.worker.detached.process_limits import ProcessLimits
+from penstock.worker.detached.processes import become_subreaper, reap_orphans
 
-take_in_strays()
+become_subreaper()
 burn = "import time\\nwhile time.process_time() < 0.3: pass"
 start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!r}])"
 subprocess.run([sys.executable, "-c", start], check=True)
 os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-let_strays_go(own=0)
+reap_orphans(own=0)
 print(ProcessLimits(cpu=0.25).exceeded(os.getpid()))
 print(ProcessLimits(cpu=60).exceeded(os.getpid()))
 """
@@ -340,8 +340,8 @@ print(ProcessLimits(cpu=60).exceeded(os.getpid()))
 def test_processor_time_of_what_outlived_its_parents_counts():
     """TRUST 5: it is in nobody's count but that of the process which took it in."""
     command = [sys.executable, "-c", _TAKES_IN_A_STRAY]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
-    first, second = said.splitlines()
+    first, second = printed.splitlines()
     assert "more than its max_cpu of 0.25" in first
     assert second == "None"

@@ -16,14 +16,14 @@ USERS = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/shop.service
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A host of which a test says what runs it."""
-    monkeypatch.setattr(systemd_unit, "_MANAGED", tmp_path / "system")
-    monkeypatch.setattr(systemd_unit, "_GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(systemd_unit, "_SYSTEMD", tmp_path / "system")
+    monkeypatch.setattr(systemd_unit, "_CGROUP", tmp_path / "cgroup")
     monkeypatch.setattr(systemd_unit, "_CONTAINERS", (tmp_path / ".dockerenv",))
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    systemd_unit.place_here.cache_clear()
+    systemd_unit.start_method.cache_clear()
     yield tmp_path
-    systemd_unit.place_here.cache_clear()
+    systemd_unit.start_method.cache_clear()
 
 
 def systemd_run(host: Path, code: int) -> None:
@@ -46,12 +46,12 @@ def test_in_a_service_it_has_a_unit_of_its_own(host, group, asked):
     (host / "cgroup").write_text(group)
     systemd_run(host, 0)
 
-    place = systemd_unit.place_here()
+    method = systemd_unit.start_method()
 
-    assert (place.name, place.remedy) == ("unit", "")
-    assert place.command[0] == "systemd-run"
+    assert method.remedy == ""
+    assert method.command[0] == "systemd-run"
     assert (host / "asked").read_text().strip() == asked
-    assert "outlives a restart of shop" in place.survives
+    assert "systemd scope and survive a restart of shop" in method.survives
 
 
 def test_a_service_that_may_not_start_units_is_told_so(host):
@@ -60,21 +60,22 @@ def test_a_service_that_may_not_start_units_is_told_so(host):
     (host / "cgroup").write_text(SERVICE)
     systemd_run(host, 1)
 
-    place = systemd_unit.place_here()
+    method = systemd_unit.start_method()
 
-    assert (place.name, place.command) == ("session", ())
-    assert "takes it along" in place.survives
-    assert "KillMode=process" in place.remedy
+    assert method.command == ()
+    assert "a restart of shop-worker.service kills detached jobs" in method.survives
+    assert "KillMode=process" in method.remedy
 
 
 def test_elsewhere_it_has_a_session_of_its_own(host):
-    place = systemd_unit.place_here()
+    method = systemd_unit.start_method()
 
-    assert (place.name, place.command, place.remedy) == ("session", (), "")
-    assert "container" not in place.survives
+    assert (method.command, method.remedy) == ((), "")
+    assert "own session" in method.survives
+    assert "container" not in method.survives
 
 
-def test_in_a_container_it_is_said_what_takes_it_along(host):
+def test_in_a_container_they_do_not_survive_the_container(host):
     (host / ".dockerenv").touch()
 
-    assert "a replaced container takes it along" in systemd_unit.place_here().survives
+    assert "they do not survive the container" in systemd_unit.start_method().survives

@@ -52,9 +52,9 @@ def app(broker):
 
 def drained(app, clock: Clock):
     """Run all that is due in this thread, on the store of the test."""
-    from penstock.testing.stand_in import StandIn
+    from penstock.testing.inline_worker import InlineWorker
 
-    StandIn(app, clock).drain(None, twice=False, state=None)
+    InlineWorker(app, clock).drain(None, twice=False, state=None)
 
 
 def drawn(found):

@@ -24,7 +24,7 @@ from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.pipelines.lake.manifest import LakeFile, LakeTable, Manifest, write_manifest
 from penstock.web.serve import keys_for
 from penstock.worker.detached.log_file import cut_to_size
-from penstock.worker.detached.state_folder import Folder, Run
+from penstock.worker.detached.state_folder import RunFile, StateFolder
 
 SOMEBODY = 65534
 SECRET = b"postgresql://ada:hunter2@db/shop\n" * 1000
@@ -40,8 +40,8 @@ def victim(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    folder = Folder(tmp_path / "state" / "store")
+def folder(tmp_path: Path) -> StateFolder:
+    folder = StateFolder(tmp_path / "state" / "store")
     folder.make()
     return folder
 
@@ -80,11 +80,11 @@ PLANTED = pytest.mark.parametrize("how", ["link", "hard link", "lost link", "pip
 
 
 @PLANTED
-def test_a_look_for_room_writes_to_no_other_file(folder, victim, how):
-    planted(folder.path / ".room", victim, how)
+def test_a_trial_writes_to_no_other_file(folder, victim, how):
+    planted(folder.path / ".trial", victim, how)
 
-    with pytest.raises(Refused, match=r"\.room"):
-        folder.try_out()
+    with pytest.raises(Refused, match=r"\.trial"):
+        folder.check_writable()
 
     assert unharmed(victim)
     assert not victim.with_name("made by us").exists()
@@ -105,7 +105,7 @@ def test_a_lock_is_no_other_file(folder, victim, how):
 @PLANTED
 def test_who_runs_a_job_is_written_to_no_other_file(folder, victim, how):
     job = Job(task="travel").id
-    run = Run.here_and_now(job, 1, "row")
+    run = RunFile.of_this_process(job, 1, "row")
     planted(folder.path / f"{job}.1.draft", victim, how)
     planted(folder.path / f"{job}.1.json", victim, how)
 
@@ -120,7 +120,7 @@ def test_who_runs_a_job_is_written_to_no_other_file(folder, victim, how):
 def test_who_runs_a_job_is_read_from_no_other_file(folder, tmp_path, how):
     job = Job(task="travel").id
     victim = tmp_path / "elsewhere"
-    folder.write(Run.here_and_now(job, 1, "row"))
+    folder.write(RunFile.of_this_process(job, 1, "row"))
     (folder.path / f"{job}.1.json").rename(victim)
     planted(folder.path / f"{job}.1.json", victim, how)
 
@@ -141,7 +141,7 @@ def test_forgetting_a_job_removes_links_and_not_what_they_lead_to(folder, victim
     job = Job(task="travel").id
     (folder.path / f"{job}.log").symlink_to(victim)
 
-    assert folder.forget(job)
+    assert folder.remove_job(job)
 
     assert names_in(folder.path) == []
     assert unharmed(victim)
@@ -152,7 +152,7 @@ def test_a_state_folder_that_is_a_link_is_refused_and_nothing_is_written(tmp_pat
     (tmp_path / "store").symlink_to(tmp_path / "theirs")
 
     with pytest.raises(Refused, match=r"store is a link.*PENSTOCK_STATE"):
-        Folder(tmp_path / "store").try_out()
+        StateFolder(tmp_path / "store").check_writable()
 
     assert names_in(tmp_path / "theirs") == []
 
@@ -163,12 +163,12 @@ def test_a_state_folder_that_somebody_else_made_first_is_refused(tmp_path):
     store.chmod(0o777)
     if given_away(store):
         with pytest.raises(Refused, match=rf"store belongs to the user {SOMEBODY}.*PENSTOCK_STATE"):
-            Folder(store).try_out()
+            StateFolder(store).check_writable()
         assert names_in(store) == []
         store.rmdir()
         store.mkdir(0o700)
 
-    Folder(store).try_out()
+    StateFolder(store).check_writable()
 
 
 def test_one_below_a_folder_that_somebody_else_made_in_a_shared_one_is_refused(tmp_path):
@@ -178,10 +178,10 @@ def test_one_below_a_folder_that_somebody_else_made_in_a_shared_one_is_refused(t
     (shared / "penstock").mkdir()
     if given_away(shared / "penstock"):
         with pytest.raises(Refused, match=rf"shared/penstock belongs to the user {SOMEBODY}"):
-            Folder(shared / "penstock" / "store").make()
+            StateFolder(shared / "penstock" / "store").make()
         assert names_in(shared / "penstock") == []
 
-    Folder(shared / "ours" / "store").make()
+    StateFolder(shared / "ours" / "store").make()
 
 
 def test_a_state_folder_of_ours_that_others_may_write_to_is_closed_to_them(tmp_path):
@@ -189,7 +189,7 @@ def test_a_state_folder_of_ours_that_others_may_write_to_is_closed_to_them(tmp_p
     store.mkdir()
     store.chmod(0o775)
 
-    Folder(store).make()
+    StateFolder(store).make()
 
     assert store.stat().st_mode & 0o777 == 0o755
 

@@ -33,12 +33,12 @@ def claimed(memory_broker: MemoryBroker, clock):
     ids=str,
 )
 def test_a_rule_that_came_since_the_claim_is_obeyed(memory_broker, claimed, rule, reason):
-    gate = StartCheck(memory_broker)
-    version = gate.version()
+    start_check = StartCheck(memory_broker)
+    version = start_check.version()
 
     memory_broker.put(rule)
 
-    outcome = gate.last_look(version, claimed)
+    outcome = start_check.last_look(version, claimed)
     assert (outcome and outcome.reason) == reason
 
 
@@ -47,12 +47,12 @@ def test_a_job_under_a_rate_begins_soon_after_its_claim_or_is_put_back(memory_br
     memory_broker.put(Rule(RuleKind.LIMIT, "default", rate=(5, 1.0)))
     memory_broker.enqueue([a_job(clock)])
     [job] = claim(memory_broker)
-    gate = StartCheck(memory_broker)
+    start_check = StartCheck(memory_broker)
 
     clock.advance(seconds=0.09)
-    assert gate.last_look(gate.version(), job) is None
+    assert start_check.last_look(start_check.version(), job) is None
     clock.advance(seconds=0.02)
-    outcome = gate.last_look(gate.version(), job)
+    outcome = start_check.last_look(start_check.version(), job)
 
     assert outcome is not None
     assert (outcome.reason, outcome.failures, outcome.lapses) == ("not started in time", 0, 0)

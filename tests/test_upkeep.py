@@ -30,7 +30,7 @@ def test_what_a_dead_worker_held_is_recovered_within_a_lease_and_a_third(memory_
     for _ in range(5):
         clock.advance(seconds=5)
         memory_broker.renew([keeper])
-        recovered += upkeep.turn()
+        recovered += upkeep.run_due()
 
     found = memory_broker.get(job.id)
     assert recovered == 1
@@ -41,12 +41,12 @@ def test_one_that_was_away_itself_gives_up_nobody(memory_broker, clock):
     enqueue_and_claim(memory_broker, clock)
     memory_broker.renew([a_worker("keeper")])
     upkeep = Upkeep(memory_broker, clock, "keeper")
-    upkeep.turn()
+    upkeep.run_due()
 
     clock.advance(minutes=10)
     memory_broker.renew([a_worker("keeper")])
 
-    assert upkeep.turn() == 0
+    assert upkeep.run_due() == 0
 
 
 def test_it_asks_for_recovery_no_more_often_than_every_third_of_a_lease(memory_broker, clock):
@@ -55,16 +55,16 @@ def test_it_asks_for_recovery_no_more_often_than_every_third_of_a_lease(memory_b
     for _ in range(2):
         clock.advance(seconds=5)
         memory_broker.renew([a_worker("keeper", lease=9)])
-    upkeep.turn()
+    upkeep.run_due()
     memory_broker.enqueue([a_job(clock)])
     claim(memory_broker, worker="short-lived", lease=1)
     clock.advance(seconds=2)
 
-    assert upkeep.turn() == 0
+    assert upkeep.run_due() == 0
 
     clock.advance(seconds=1)
 
-    assert upkeep.turn() == 1
+    assert upkeep.run_due() == 1
 
 
 def test_what_ended_long_ago_is_pruned_once_an_hour(memory_broker, clock):
@@ -73,13 +73,13 @@ def test_what_ended_long_ago_is_pruned_once_an_hour(memory_broker, clock):
     upkeep = Upkeep(memory_broker, clock, "keeper", retention=86400)
 
     clock.advance(hours=23)
-    upkeep.turn()
-    upkeep.close(patience=20)
+    upkeep.run_due()
+    upkeep.close(timeout=20)
     assert memory_broker.history(job=job.id)
 
     clock.advance(minutes=61)
-    upkeep.turn()
-    upkeep.close(patience=20)
+    upkeep.run_due()
+    upkeep.close(timeout=20)
     assert not memory_broker.history(job=job.id)
 
 
@@ -104,14 +104,14 @@ def test_a_prune_holds_up_nothing_and_is_tried_again_if_it_failed(clock):
     upkeep = Upkeep(broker, clock, "keeper")
 
     clock.advance(hours=1)
-    upkeep.turn()
-    upkeep.close(patience=20)
+    upkeep.run_due()
+    upkeep.close(timeout=20)
     clock.advance(minutes=1)
-    upkeep.turn()  # returns while it prunes
+    upkeep.run_due()  # returns while it prunes
     clock.advance(hours=1)
-    upkeep.turn()
+    upkeep.run_due()
     broker.go.set()
-    upkeep.close(patience=20)
+    upkeep.close(timeout=20)
 
     assert broker.asked == 2
 
@@ -122,8 +122,8 @@ def test_without_a_retention_nothing_is_forgotten(memory_broker, clock):
     upkeep = Upkeep(memory_broker, clock, "keeper", retention=None)
 
     clock.advance(days=400)
-    upkeep.turn()
-    upkeep.close(patience=20)
+    upkeep.run_due()
+    upkeep.close(timeout=20)
 
     assert memory_broker.history(job=job.id)
 
@@ -131,14 +131,14 @@ def test_without_a_retention_nothing_is_forgotten(memory_broker, clock):
 def test_the_slots_of_schedules_are_decided_when_they_are_due(memory_broker, clock):
     """D2, D10: with only workers, a schedule runs."""
     upkeep = Upkeep(memory_broker, clock, "keeper", declared=lambda: DECLARED)
-    upkeep.turn()
+    upkeep.run_due()
     assert 0 < upkeep.seconds_left() <= 5
 
     clock.advance(minutes=59)
-    upkeep.turn()
+    upkeep.run_due()
     assert claim(memory_broker) == []
     clock.advance(minutes=1)
-    upkeep.turn()
+    upkeep.run_due()
 
     assert [job.task for job in claim(memory_broker, limit=9)] == ["mail:sweep"]
 
@@ -155,7 +155,7 @@ def test_every_minute_has_its_gauges_whoever_comes_first(memory_broker, clock):
     for _ in range(300):
         clock.advance(seconds=1)
         for upkeep in fleet:
-            upkeep.turn()
+            upkeep.run_due()
 
     gauges = [row.at // 60 for row in memory_broker.history() if row.kind == "gauge"]
     assert len(gauges) == len(set(gauges))
@@ -172,4 +172,4 @@ def test_gauges_that_cannot_be_written_keep_nobody_from_work(clock):
 
     clock.advance(minutes=2)
 
-    assert upkeep.turn() == 0
+    assert upkeep.run_due() == 0

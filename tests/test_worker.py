@@ -287,5 +287,5 @@ def test_process_mode_needs_an_app_that_another_process_can_find(app):
 
 
 def test_a_worker_without_hands_is_refused(app):
-    with pytest.raises(Refused, match="needs hands"):
+    with pytest.raises(Refused, match="needs at least one of each"):
         Worker(app, threads=0)

@@ -17,36 +17,36 @@ from penstock.broker.views import WorkerRow
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import Job
 from penstock.worker.claim_plan import ClaimPlan
-from penstock.worker.claim_size import MOST_IN_LEASE, ClaimSize
+from penstock.worker.claim_size import MOST_AT_ONCE, ClaimSize
 from penstock.worker.drain_check import anything_left
 from penstock.worker.health import serve
 from penstock.worker.running_slots import Flag, RunningSlots, Vitals
 
 
 def test_a_lease_doubles_while_it_ends_quickly_and_is_full():
-    pace = ClaimSize(10)
+    claim_size = ClaimSize(10)
 
     for _ in range(20):
-        pace.lease_ended(0.01, full=True)
+        claim_size.claim_ended(0.01, full=True)
 
-    assert pace.size == MOST_IN_LEASE
+    assert claim_size.size == MOST_AT_ONCE
 
 
 def test_a_lease_that_took_long_is_halved_down_to_one():
-    pace = ClaimSize(10)
+    claim_size = ClaimSize(10)
 
     for _ in range(10):
-        pace.lease_ended(0.2, full=True)
+        claim_size.claim_ended(0.2, full=True)
 
-    assert pace.size == 1
+    assert claim_size.size == 1
 
 
 def test_a_lease_that_was_not_full_says_nothing():
-    pace = ClaimSize(10)
+    claim_size = ClaimSize(10)
 
-    pace.lease_ended(0.01, full=False)
+    claim_size.claim_ended(0.01, full=False)
 
-    assert pace.size == 10
+    assert claim_size.size == 10
 
 
 def test_quick_jobs_are_taken_together_and_slow_ones_alone():
@@ -63,14 +63,16 @@ def test_quick_jobs_are_taken_together_and_slow_ones_alone():
 
 def test_a_request_asks_for_as_many_as_there_are_free_hands():
     claims = ClaimPlan(10, 100, processes=False, apart=False)
-    claims.know({"plain": "thread", "other": "async"})
-    [first] = claims.wants(0.0)
+    claims.set_tasks({"plain": "thread", "other": "async"})
+    [first] = claims.requests(0.0)
     assert (first.kind.name, first.limit, first.sizes) == ("any", 10, None)
     claims.take([Job(task="plain", attempt=1)], first, 0, 0.0)
 
-    wants = {want.kind.name: (want.limit, want.sizes) for want in claims.wants(0.0)}
+    requests = {
+        request.kind.name: (request.limit, request.sizes) for request in claims.requests(0.0)
+    }
 
-    assert wants == {
+    assert requests == {
         "hands": (9, {"plain": 9, "other": 0}),
         "slots": (100, {"plain": 0, "other": 100}),
     }
@@ -78,13 +80,13 @@ def test_a_request_asks_for_as_many_as_there_are_free_hands():
 
 def test_jobs_that_lapsed_before_travel_alone_and_in_a_process_of_their_own():
     claims = ClaimPlan(10, 100, processes=True, apart=False)
-    claims.know({"plain": "thread"})
-    [want] = claims.wants(0.0)
+    claims.set_tasks({"plain": "thread"})
+    [request] = claims.requests(0.0)
     jobs = [Job(task="plain", lapses=lapses, attempt=1) for lapses in (0, 1, 0)]
 
-    chunks = claims.take(jobs, want, 0, 0.0)
+    chunks = claims.take(jobs, request, 0, 0.0)
 
-    assert sorted((len(chunk.jobs), chunk.alone) for chunk in chunks) == [
+    assert sorted((len(chunk.jobs), chunk.own_process) for chunk in chunks) == [
         (1, False),
         (1, False),
         (1, True),
@@ -94,17 +96,19 @@ def test_jobs_that_lapsed_before_travel_alone_and_in_a_process_of_their_own():
 @pytest.mark.parametrize(("apart", "wanted"), [(False, []), (True, [20])])
 def test_a_store_that_works_apart_is_asked_for_more_while_quick_jobs_run(apart, wanted):
     claims = ClaimPlan(10, 100, processes=False, apart=apart)
-    claims.know({"quick": "thread"})
-    [first] = claims.wants(0.0)
+    claims.set_tasks({"quick": "thread"})
+    [first] = claims.requests(0.0)
     for chunk in claims.take([Job(task="quick", attempt=1) for _ in range(10)], first, 0, 0.0):
         chunk.ran, chunk.seconds = 1, 0.000_01
         claims.ended(chunk, 1, 0.001)
-        claims.put_down(chunk)
-    [ahead] = claims.wants(0.0)
+        claims.hand_freed(chunk)
+    [ahead] = claims.requests(0.0)
     assert (ahead.kind.name, ahead.limit) == ("ahead", 20)
     claims.take([Job(task="quick", attempt=1) for _ in range(20)], ahead, 0, 0.0)
 
-    assert [want.limit for want in claims.wants(0.0) if want.kind is ahead.kind] == wanted
+    assert [
+        request.limit for request in claims.requests(0.0) if request.kind is ahead.kind
+    ] == wanted
 
 
 def test_slots_are_seen_through_their_descriptor():

@@ -18,9 +18,9 @@ from penstock.errors import StoreUnreachable
 from penstock.job import Job, Outcome
 from penstock.testing.clock import Clock
 from penstock.worker import Worker
-from penstock.worker.claim_plan import Kind, Want
+from penstock.worker.claim_plan import ClaimRequest, RequestKind
 from penstock.worker.health import Health
-from penstock.worker.store_link import StoreLink
+from penstock.worker.store_calls import StoreCalls
 from tests.workers import SOON, attempts, drain, until, working
 
 
@@ -178,16 +178,16 @@ def test_a_claim_that_is_carried_out_after_it_was_given_up_strands_nothing():
 
 def test_every_trouble_begins_with_a_short_pause():
     broker = Shaky()
-    line = StoreLink(broker, Health(broker.clock))
-    want, row = Want(Kind("hands"), 1, None), WorkerRow(id="worker-1")
+    line = StoreCalls(broker, Health(broker.clock))
+    request, row = ClaimRequest(RequestKind("hands"), 1, None), WorkerRow(id="worker-1")
     pauses: list[float] = []
     for _ in range(5):
         broker.unplugged = True
-        assert line.exchange([], row, None, want) is None
+        assert line.exchange([], row, None, request) is None
         pauses.append(line.retry_at - time.monotonic())
         broker.unplugged = False
         assert line.renew(row, set()) is not None
-        assert line.exchange([], row, None, want) == []
+        assert line.exchange([], row, None, request) == []
 
     assert max(pauses) <= 0.1
 

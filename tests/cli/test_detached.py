@@ -19,7 +19,7 @@ from penstock.broker.views import Note, WorkerRow
 from penstock.job import Outcome, State
 from penstock.testing.conformance.factories import claim_for
 from penstock.worker.detached.exit_codes import Exit
-from penstock.worker.detached.state_folder import Folder, state_folder
+from penstock.worker.detached.state_folder import StateFolder, state_folder
 
 TASKS = """
 import time
@@ -65,7 +65,7 @@ def enqueued(trip, *words):
 
 
 def files(trip):
-    return Folder(state_folder(f"sqlite:///{trip.folder / 'penstock.db'}"))
+    return StateFolder(state_folder(f"sqlite:///{trip.folder / 'penstock.db'}"))
 
 
 def on_terminal(trip, *words):
@@ -326,7 +326,9 @@ def test_what_cannot_be_run_by_hand_is_refused_with_the_reason(trip):
     ended = enqueued(trip, "trip:travel", "1")
     trip("detached", "cancel", ended)
 
-    assert "no detached task" in trip("detached", "run", plain, "--app", "trip:app", code=2).stderr
+    assert (
+        "not a detached task" in trip("detached", "run", plain, "--app", "trip:app", code=2).stderr
+    )
     assert "cannot be run now" in trip("detached", "run", ended, "--app", "trip:app", code=2).stderr
     assert "--app" in trip("detached", "run", ended, code=2).stderr
     assert "takes no id" in trip("detached", "log", code=2).stderr
@@ -338,7 +340,7 @@ def test_the_doctor_says_what_a_detached_process_outlives(trip):
     found = trip.json("doctor", "--app", "trip:app", code=1)["findings"]
 
     [finding] = [each for each in found if each["name"] == "detached"]
-    assert "of its own" in finding["says"]
+    assert "detached jobs" in finding["says"]
 
 
 def test_a_detached_task_can_be_tried_without_a_worker(trip):

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock import Outcome, State
 from penstock.flows.compose import Spawn, spawned
-from penstock.worker.job_process import whole_outcome
+from penstock.worker.job_process import typed_outcome
 from tests.compose.compose_tasks import add, double, nothing, spawns_badly, split, total
 
 
@@ -73,7 +73,7 @@ def test_what_travels_to_another_process_can_be_written_down():
     jobs, flow = spawned([Spawn((double.map([1, 2]), add.job(1)), nothing.job(1))], None)
     outcome = Outcome(State.SUCCEEDED, spawned=jobs, flow=flow)
 
-    back = whole_outcome(
+    back = typed_outcome(
         msgspec.msgpack.decode(msgspec.msgpack.encode(outcome), type=Outcome | None)
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock import StoreUnreachable
 from penstock.worker.detached.processes import MARK
-from penstock.worker.detached.state_folder import Folder, Run, state_folder
+from penstock.worker.detached.state_folder import RunFile, StateFolder, state_folder
 from tests.stories.conftest import Fleet, Story, alive, eventually
 
 TASKS_FILE = Path(__file__).with_name("detached_tasks.py")
@@ -34,9 +34,9 @@ class DetachedStory(Story):
         self.seen: set[int] = set()
 
     @property
-    def files(self) -> Folder:
+    def files(self) -> StateFolder:
         path = state_folder(self.url)
-        return Folder(self.state / path.name)
+        return StateFolder(self.state / path.name)
 
     def environment(self) -> dict[str, str]:
         # As for most users: Python keeps back what a job prints, unless it is told not to.
@@ -51,10 +51,10 @@ class DetachedStory(Story):
     def tell(self, word: str) -> None:
         (self.folder / f"told-{word}").touch()
 
-    def run_of(self, job: str) -> Run:
+    def run_of(self, job: str) -> RunFile:
         """The process that runs the job, once there is one."""
 
-        def running() -> Run | None:
+        def running() -> RunFile | None:
             return next((run for run in self.files.runs(job) if run.alive), None)
 
         run = eventually(running, PATIENCE, "a process has the job")

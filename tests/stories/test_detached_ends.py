@@ -180,9 +180,9 @@ def test_jobs_that_raise_have_their_error_stored(story: DetachedStory):
         job = story.broker.get(handle.id)
         assert job.state is State.FAILED
         assert job.error.startswith(f"ValueError: number {n}\n\nTraceback")
-        told = f"failed: ValueError: number {n} (job {handle.id}, attempt 1)\nTraceback (most"
-        assert told in fleet.output()
-        assert told in story.log(handle.id)
+        line = f"failed: ValueError: number {n} (job {handle.id}, attempt 1; not tried again)"
+        assert f"{line}\nTraceback (most" in fleet.output()
+        assert f"{line}\nTraceback (most" in story.log(handle.id)
     assert fleet.output().count("the function raised") == 4
 
 

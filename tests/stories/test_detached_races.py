@@ -53,7 +53,7 @@ def start_many(story: DetachedStory, count: int, patience: float) -> None:
     assert story.states(handles) == {State.SUCCEEDED: count}
     assert len(story.ledger("travel")) == count
     assert set(story.successes().values()) == {1}
-    assert not any("another process has the job" in fleet.output() for fleet in fleets)
+    assert not any("another process runs the job" in fleet.output() for fleet in fleets)
     assert prober.seen
 
 

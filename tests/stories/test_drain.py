@@ -62,7 +62,7 @@ def test_children_that_never_come_up_end_the_supervisor_with_code_70(story: Stor
     fleet = story.start(target=f"{module}:app")
 
     assert fleet.wait() == 70
-    assert "no child comes up" in fleet.output()
+    assert "died before they were ready" in fleet.output()
 
 
 @whatever_the_store

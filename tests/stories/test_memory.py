@@ -51,7 +51,7 @@ def look_after(broker: Broker, clock: Clock, hours: float) -> list[int]:
     for turn in range(turns):
         clock.advance(seconds=TURN)
         broker.renew([a_worker("keeper")])
-        upkeep.turn()
+        upkeep.run_due()
         broker.enqueue([a_job(clock, key=f"key-{turn}")])
         if turn % 7:
             done = begun(succeeded(b"1"), clock.now())

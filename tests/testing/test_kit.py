@@ -179,7 +179,7 @@ def test_a_limit_stops_after_so_many_attempts(app):
 
 
 def test_a_task_that_never_stops_is_an_error_and_not_a_hang(app, monkeypatch):
-    monkeypatch.setattr("penstock.testing.stand_in.RUNAWAY", 50)
+    monkeypatch.setattr("penstock.testing.inline_worker.RUNAWAY", 50)
 
     @app.task(on_success=Repeat())
     def poll() -> None: ...

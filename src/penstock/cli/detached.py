@@ -224,10 +224,10 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
     import time
 
     from penstock.job import ENDED
-    from penstock.worker.detached.state_folder import Folder
+    from penstock.worker.detached.state_folder import StateFolder
 
     try:
-        log = Folder(folder).read_log(id)
+        log = StateFolder(folder).read_log(id)
     except FileNotFoundError:
         raise Refused(_no_log(broker, id, folder)) from None
     write = _writer()
@@ -273,13 +273,13 @@ def _no_log(broker: Broker, id: str, folder: Path) -> str:
 
 def _run(id: str, url: str | None, profile: str | None, app: str | None) -> int:
     from penstock.cli.store_choice import checked, chosen, load
-    from penstock.worker.detached.run_manually import run_by_hand
+    from penstock.worker.detached.run_manually import run_manually
 
     if app is None:
         raise Refused(f"run needs the code: penstock detached run {id} --app myapp:app")
     with chosen(url, profile):
         loaded = checked(load(app), url)
         try:
-            return run_by_hand(loaded, app, id)
+            return run_manually(loaded, app, id)
         finally:
             loaded.close()

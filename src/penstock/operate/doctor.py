@@ -88,12 +88,11 @@ def examine_jobs(broker: Broker, known: Mapping[str, int] | None = None) -> list
 
 def detached_here() -> Finding:
     """What a detached process outlives that a worker starts from where this one is."""
-    from penstock.worker.detached.systemd_unit import place_here
+    from penstock.worker.detached.systemd_unit import start_method
 
-    place = place_here()
-    colour = Colour.YELLOW if place.remedy else Colour.GREEN
-    says = f"started from here, a detached process has a {place.name} of its own: {place.survives}"
-    return Finding("detached", colour, says, place.remedy)
+    method = start_method()
+    colour = Colour.YELLOW if method.remedy else Colour.GREEN
+    return Finding("detached", colour, method.survives, method.remedy)
 
 
 def _store(condition: StoreCondition) -> list[Finding]:

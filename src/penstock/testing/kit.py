@@ -28,7 +28,7 @@ from penstock.schedules.timetable import Timetable
 from penstock.task.task import Task
 from penstock.testing.clock import Clock
 from penstock.testing.compare import call_of, described, matching
-from penstock.testing.stand_in import Crash, Point, Ran, StandIn
+from penstock.testing.inline_worker import Crash, InlineWorker, Point, Ran
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -52,7 +52,7 @@ class Testing:
         self.clock = clock or Clock()
         self._url = url or "memory:"
         self._stack = ExitStack()
-        self._stand_in = StandIn(app, self.clock)
+        self._stand_in = InlineWorker(app, self.clock)
 
     def __enter__(self) -> Self:
         if self.app in _under_test:
@@ -147,7 +147,7 @@ class Testing:
         self._stack.enter_context(self.app.resources.replace(factory, value))
 
     @property
-    def _stand_in_now(self) -> StandIn:
+    def _stand_in_now(self) -> InlineWorker:
         _ = self.broker  # refused when the test is over
         return self._stand_in
 

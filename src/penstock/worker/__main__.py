@@ -1,7 +1,7 @@
 """The processes that a worker starts: `python -m penstock.worker child|process|keep|run ...`.
 
-Not for people: `penstock worker` is. In a module of its own, because the others are imported by the
-package itself, and Python warns of running such a one.
+Not for people: they use `penstock worker`. A module of its own, because Python warns when a module
+is run that its package has imported already.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Jobs of `async def` tasks: many at once, on one event loop in one thread.
 
-The thread is started with the first chunk. Everything below `_accept` runs on the loop; other
-threads only put chunks in, cancel, and read `flights`.
+The thread is started with the first chunk. Everything below `_accept` runs on the event loop; other
+threads only give chunks, interrupt, and read `runs`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,12 @@ from penstock.run.batch import run_together_async
 from penstock.task.batch import BatchTask, as_batch_task
 from penstock.worker.chunk import Chunk
 from penstock.worker.hand_context import HandContext
-from penstock.worker.hands import begin_together, cut_short, leave_out, once
+from penstock.worker.hands import (
+    at_most_once_outcome,
+    interrupted_outcome,
+    put_back_after,
+    start_batch,
+)
 
 if TYPE_CHECKING:
     from penstock.task.task import Task
@@ -31,37 +37,22 @@ log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
 
 
-class Flight:
-    """One job that runs on the loop."""
+@dataclass(slots=True, eq=False)
+class AsyncRun:
+    """One job, or one batch, that runs on the event loop."""
 
-    __slots__ = (
-        "batch",
-        "began",
-        "chunk",
-        "deadline",
-        "job",
-        "lost",
-        "running",
-        "slot",
-        "strikes",
-        "struck_at",
-        "task",
-        "timer",
-    )
-
-    def __init__(self, chunk: Chunk, job: Job[Any], task: Task[..., Any], slot: int) -> None:
-        self.chunk = chunk
-        self.job = job
-        self.batch: Sequence[Job[Any]] = ()  # that and those in the same call, of a batch task
-        self.task = task
-        self.slot = slot
-        self.began = monotonic()
-        self.deadline = 0.0
-        self.strikes = 0
-        self.struck_at = 0.0
-        self.lost = False
-        self.running: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
+    chunk: Chunk
+    job: Job[Any]
+    task: Task[..., Any]
+    slot: int
+    batch: Sequence[Job[Any]] = ()  # `job` and the other jobs of its call, of a batch task
+    began: float = field(default_factory=monotonic)
+    deadline: float = 0.0
+    interrupts: int = 0  # how often it was interrupted
+    interrupted_at: float = 0.0
+    given_up: bool = False
+    running: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
 
 
 class AsyncHands:
@@ -69,20 +60,20 @@ class AsyncHands:
 
     def __init__(
         self,
-        bench: HandContext,
+        context: HandContext,
         count: int,
         first_slot: int,
     ) -> None:
         self.count = count
-        self.flights: dict[int, Flight] = {}  # by slot
-        self._bench = bench
-        self._app = bench.app
-        self._slots = bench.slots
-        self._gate = bench.gate
-        self._report = bench.report
+        self.runs: dict[int, AsyncRun] = {}  # by slot
+        self._context = context
+        self._app = context.app
+        self._slots = context.slots
+        self._start_check = context.start_check
+        self._report = context.report
         self._free = list(range(first_slot, first_slot + count))
         self._waiting: deque[Chunk] = deque()
-        self._news: dict[int, Chunk] = {}
+        self._to_report: dict[int, Chunk] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -90,42 +81,42 @@ class AsyncHands:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
-                target=self._turn, args=(self._loop,), name="penstock-async", daemon=True
+                target=self._run_loop, args=(self._loop,), name="penstock-async", daemon=True
             )
             self._thread.start()
         self._loop.call_soon_threadsafe(self._accept, chunk)
 
-    def interrupt(self, flight: Flight, verdict: str) -> None:
-        """Cancel this job, from whichever thread."""
-        flight.strikes += 1
-        flight.struck_at = monotonic()
-        if self._loop is not None and flight.running is not None:
-            self._loop.call_soon_threadsafe(flight.running.cancel, verdict)
+    def interrupt(self, run: AsyncRun, reason: str) -> None:
+        """Cancel this job; may be called by any thread."""
+        run.interrupts += 1
+        run.interrupted_at = monotonic()
+        if self._loop is not None and run.running is not None:
+            self._loop.call_soon_threadsafe(run.running.cancel, reason)
 
-    def give_up(self, flight: Flight, verdict: str) -> None:
-        """It will not end: settle it without its word; what it still does counts for nothing."""
-        if self.flights.pop(flight.slot, None) is flight:
-            flight.lost = True
-            for job in flight.batch or (flight.job,):
-                outcome = cut_short(self._app, flight.task, job, verdict, flight.began)
-                self._landed(flight, job, outcome)
-            flight.chunk.finished = flight.chunk.together
-            self._report(flight.chunk)
+    def give_up(self, run: AsyncRun, reason: str) -> None:
+        """Settle a job that does not end; what it still does is ignored."""
+        if self.runs.pop(run.slot, None) is run:
+            run.given_up = True
+            for job in run.batch or (run.job,):
+                outcome = interrupted_outcome(self._app, run.task, job, reason, run.began)
+                self._add_outcome(run, job, outcome)
+            run.chunk.finished = run.chunk.as_batch
+            self._report(run.chunk)
 
     def settled(self, slot: int) -> None:
-        """The store knows how the at-most-once job of this slot ended; it may be used again."""
+        """Free the slot of an at-most-once job, whose outcome is stored now."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._release, slot)
 
-    def close(self, patience: float) -> bool:
-        """End the loop; False if it does not within this many seconds."""
+    def close(self, timeout: float) -> bool:
+        """End the loop; False if it does not end within this many seconds."""
         if self._loop is None or self._thread is None:
             return True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(patience)
+        self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
@@ -147,8 +138,8 @@ class AsyncHands:
     def _start_more(self) -> None:
         while self._waiting and self._free:
             chunk = self._waiting[0]
-            if chunk.together:
-                self._start_together(self._waiting.popleft())
+            if chunk.as_batch:
+                self._start_batch(self._waiting.popleft())
                 continue
             try:
                 job = chunk.jobs.popleft()
@@ -161,128 +152,137 @@ class AsyncHands:
         task = self._app.task_named(job.task)
         if task is None:
             chunk.done.append((job, put_back("unknown task")))
-            self._tell(chunk)
+            self._report_soon(chunk)
             return
-        flight = Flight(chunk, job, task, self._free.pop())
-        self.flights[flight.slot] = flight
+        run = AsyncRun(chunk, job, task, self._free.pop())
+        self.runs[run.slot] = run
         loop = asyncio.get_running_loop()
-        flight.running = loop.create_task(self._fly(flight), name=f"{job.task} {job.id}")
+        run.running = loop.create_task(self._run_job(run), name=f"{job.task} {job.id}")
 
-    def _start_together(self, chunk: Chunk) -> None:
+    def _start_batch(self, chunk: Chunk) -> None:
         task = as_batch_task(self._app.task_named(chunk.task))
         if task is None:
             chunk.done.extend((job, put_back("unknown task")) for job in chunk.take_back())
             jobs, deadline = list[Job[Any]](), 0.0
         else:
-            jobs, deadline = begin_together(self._bench, chunk, task)
+            jobs, deadline = start_batch(self._context, chunk, task)
         if task is None or not jobs:
             chunk.finished = True
-            self._tell(chunk)
+            self._report_soon(chunk)
             return
-        flight = Flight(chunk, jobs[0], task, self._free.pop())
-        places = self._slots.hold_beside(jobs[1:], deadline)
-        flight.batch = leave_out(chunk, jobs, 1 + len(places))
-        self._slots.hold(flight.slot, flight.job, deadline)
-        self.flights[flight.slot] = flight
+        run = AsyncRun(chunk, jobs[0], task, self._free.pop())
+        extra_slots = self._slots.hold_extra(jobs[1:], deadline)
+        run.batch = put_back_after(chunk, jobs, 1 + len(extra_slots))
+        self._slots.hold(run.slot, run.job, deadline)
+        self.runs[run.slot] = run
         loop = asyncio.get_running_loop()
         if deadline:
-            flight.deadline = deadline
-            flight.timer = loop.call_at(
-                loop.time() + deadline - flight.began, self._time_is_up, flight
-            )
-        flight.running = loop.create_task(self._fly_together(flight, task, places), name=chunk.task)
+            run.deadline = deadline
+            run.timer = loop.call_at(loop.time() + deadline - run.began, self._on_timeout, run)
+        run.running = loop.create_task(self._run_batch(run, task, extra_slots), name=chunk.task)
 
-    async def _fly_together(
-        self, flight: Flight, task: BatchTask[Any, Any], places: Sequence[int]
+    async def _run_batch(
+        self, run: AsyncRun, task: BatchTask[Any, Any], extra_slots: Sequence[int]
     ) -> None:
-        chunk, jobs = flight.chunk, flight.batch
+        chunk, jobs = run.chunk, run.batch
         outcomes: Sequence[Outcome | None] = ()
         try:
-            last_look = partial(self._gate.last_look, chunk.rules)
+            last_look = partial(self._start_check.last_look, chunk.rules)
             outcomes = await run_together_async(self._app, task, jobs, last_look)
         except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
-            verdict = error.args[0] if error.args else "shutdown"
-            outcomes = [cut_short(self._app, task, job, verdict, flight.began) for job in jobs]
+            reason = error.args[0] if error.args else "shutdown"
+            outcomes = [
+                interrupted_outcome(self._app, task, job, reason, run.began) for job in jobs
+            ]
         except Exception:
-            log.exception("a batch of %s could not be run", chunk.task)
+            log.exception(
+                "a batch of %d jobs of %s could not be run: an error of the worker; each counts a "
+                "lapse",
+                len(jobs),
+                chunk.task,
+            )
             outcomes = [lapsed()] * len(jobs)
-        if flight.timer is not None:
-            flight.timer.cancel()
-        if not flight.lost and self.flights.pop(flight.slot, None) is flight:
+        if run.timer is not None:
+            run.timer.cancel()
+        if not run.given_up and self.runs.pop(run.slot, None) is run:
             chunk.ran += len(jobs)
-            chunk.seconds += monotonic() - flight.began
+            chunk.seconds += monotonic() - run.began
             chunk.done.extend(zip(jobs, outcomes, strict=True))
             chunk.finished = True
-        self._slots.free_beside(places)
-        self._release(flight.slot)
-        self._tell(chunk)
+        self._slots.free_extra(extra_slots)
+        self._release(run.slot)
+        self._report_soon(chunk)
 
-    def _begin(self, flight: Flight) -> Outcome | None:
-        """The last look and the note that it starts; or what becomes of it instead.
+    def _begin(self, run: AsyncRun) -> Outcome | None:
+        """Check that the job may start, and record it; or its outcome if it may not.
 
-        Not before its own turn: others had theirs since, and a rule may have come meanwhile.
+        On the event loop, right before the call: a rule may have been set since the job was given.
         """
         now = monotonic()
-        refused = self._gate.refuse(flight.chunk, flight.job, now)
+        refused = self._start_check.refuse(run.chunk, run.job, now)
         if refused is not None:
             return refused
-        timeout = flight.task.timeout_of(flight.job)
-        flight.began = now
+        timeout = run.task.timeout_of(run.job)
+        run.began = now
         if timeout:
-            flight.deadline = now + timeout
+            run.deadline = now + timeout
             loop = asyncio.get_running_loop()
-            flight.timer = loop.call_later(timeout, self._time_is_up, flight)
-        self._slots.hold(flight.slot, flight.job, flight.deadline)
+            run.timer = loop.call_later(timeout, self._on_timeout, run)
+        self._slots.hold(run.slot, run.job, run.deadline)
         return None
 
-    def _time_is_up(self, flight: Flight) -> None:
-        flight.strikes += 1
-        flight.struck_at = monotonic()
-        if flight.running is not None:
-            flight.running.cancel("timeout")
+    def _on_timeout(self, run: AsyncRun) -> None:
+        run.interrupts += 1
+        run.interrupted_at = monotonic()
+        if run.running is not None:
+            run.running.cancel("timeout")
 
-    async def _fly(self, flight: Flight) -> None:
+    async def _run_job(self, run: AsyncRun) -> None:
         try:
-            outcome = self._begin(flight)
+            outcome = self._begin(run)
             if outcome is None:
-                flight.chunk.ran += 1
-                last_look = partial(self._gate.last_look, flight.chunk.rules)
-                outcome = await run_async(self._app, flight.task, flight.job, last_look)
+                run.chunk.ran += 1
+                last_look = partial(self._start_check.last_look, run.chunk.rules)
+                outcome = await run_async(self._app, run.task, run.job, last_look)
         except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
-            # Cancelled before it began, or while run itself was at it.
-            verdict = error.args[0] if error.args else "shutdown"
-            outcome = cut_short(self._app, flight.task, flight.job, verdict, flight.began)
+            # Cancelled before it started, or outside the task's own code.
+            reason = error.args[0] if error.args else "shutdown"
+            outcome = interrupted_outcome(self._app, run.task, run.job, reason, run.began)
         except Exception:
-            # Ours, not the task's. Counted, so that it cannot go on for ever.
-            log.exception("job %s could not be run", flight.job.id)
+            # A bug in Penstock, not in the task. A lapse, so that it cannot repeat for ever.
+            log.exception(
+                "job %s of %s could not be run: an error of the worker; it counts a lapse",
+                run.job.id,
+                run.job.task,
+            )
             outcome = lapsed()
-        if flight.timer is not None:
-            flight.timer.cancel()
-        if not flight.lost and self.flights.pop(flight.slot, None) is flight:
-            flight.chunk.seconds += monotonic() - flight.began
-            self._landed(flight, flight.job, outcome)
-        if not flight.job.at_most_once:  # of these `settled` does it, also if it was given up
-            self._release(flight.slot)
-        self._tell(flight.chunk)
+        if run.timer is not None:
+            run.timer.cancel()
+        if not run.given_up and self.runs.pop(run.slot, None) is run:
+            run.chunk.seconds += monotonic() - run.began
+            self._add_outcome(run, run.job, outcome)
+        if not run.job.at_most_once:  # their slot is freed by `settled`
+            self._release(run.slot)
+        self._report_soon(run.chunk)
 
-    def _landed(self, flight: Flight, job: Job[Any], outcome: Outcome | None) -> None:
+    def _add_outcome(self, run: AsyncRun, job: Job[Any], outcome: Outcome | None) -> None:
         if job.at_most_once:
-            flight.chunk.slot = flight.slot
-            outcome = outcome and once(outcome)
-        flight.chunk.done.append((job, outcome))
+            run.chunk.slot = run.slot
+            outcome = outcome and at_most_once_outcome(outcome)
+        run.chunk.done.append((job, outcome))
 
     def _release(self, slot: int) -> None:
         self._slots.free(slot)
         self._free.append(slot)
         self._start_more()
 
-    def _tell(self, chunk: Chunk) -> None:
-        # One report for all that ended in this turn of the loop.
-        if not self._news:
-            asyncio.get_running_loop().call_soon(self._tell_all)
-        self._news[id(chunk)] = chunk
+    def _report_soon(self, chunk: Chunk) -> None:
+        # One report for all that ended in this iteration of the event loop.
+        if not self._to_report:
+            asyncio.get_running_loop().call_soon(self._report_all)
+        self._to_report[id(chunk)] = chunk
 
-    def _tell_all(self) -> None:
-        news, self._news = self._news, {}
-        for chunk in news.values():
+    def _report_all(self) -> None:
+        chunks, self._to_report = self._to_report, {}
+        for chunk in chunks.values():
             self._report(chunk)

@@ -2,9 +2,9 @@
 
     python -m penstock.worker child '{"target": "shop:app", ...}'
 
-The supervisor speaks through a pipe, one word a line: drain, now, retire. Its end is the
-supervisor's end: then the child renews its own lease while it drains. The child answers through the
-slots only.
+The supervisor writes to a pipe, one word a line: drain, now, retire. End of file means that the
+supervisor is dead: then the child drains and renews its own lease meanwhile. What the child has to
+report it writes to the shared slots (`running_slots.py`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ log = logging.getLogger("penstock.worker")
 
 
 class ChildConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is told at birth."""
+    """What the supervisor passes to a child, as JSON on its command line."""
 
     target: str
     id: str
-    slots: int  # descriptors
-    control: int
+    slots: int  # file descriptor of the shared memory
+    control: int  # file descriptor of the pipe from the supervisor
     threads: int
     async_slots: int
     queues: tuple[str, ...] | None
@@ -51,8 +51,8 @@ class ChildConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(config: ChildConfig) -> None:
-    # The terminal sends Ctrl-C to everybody; the supervisor says what it means. Not SIG_IGN: that
-    # would be inherited by whatever a job starts.
+    # The terminal sends Ctrl-C to the whole group; the supervisor decides what follows from it. Not
+    # SIG_IGN: processes that a job starts would inherit that.
     signal.signal(signal.SIGINT, _ignore)
     if config.log_level is not None:
         log_to_stderr(LogOutput(config.log_level, config.log_format))
@@ -82,13 +82,13 @@ def main(config: ChildConfig) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     threading.Thread(
-        target=_obey, args=(config.control, worker), name="penstock-control", daemon=True
+        target=_read_control, args=(config.control, worker), name="penstock-control", daemon=True
     ).start()
     gc.collect()
-    gc.freeze()  # the code that was loaded is not looked through again and again
+    gc.freeze()  # what is loaded by now is never garbage: spare the collector scanning it
     worker.work()
     if not worker.clean:
-        # A thread that does not end must not keep the process.
+        # A job's thread that does not end must not keep the process alive.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -96,7 +96,7 @@ def main(config: ChildConfig) -> None:
 
 
 def _open_store(app: App) -> None:
-    """Open the store, however long that takes: a child born in an outage waits for its end."""
+    """Open the store; a child that starts during an outage waits until it is over."""
     pause = 0.1
     while True:
         try:
@@ -104,18 +104,22 @@ def _open_store(app: App) -> None:
             return
         except (StoreUnreachable, StoreFull) as error:
             if pause == 0.1:
-                log.error("the store does not answer, and is tried again: %s", error)  # noqa: TRY400
+                log.error(  # noqa: TRY400
+                    "the store does not answer: %s; this child starts work when it does", error
+                )
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
 
 
-def _obey(control: int, worker: Worker) -> None:
-    with os.fdopen(control) as words:
-        for word in words:
-            if word.strip() == "retire":
+def _read_control(control: int, worker: Worker) -> None:
+    with os.fdopen(control) as lines:
+        for line in lines:
+            if line.strip() == "retire":
                 worker.retiring = True
-            worker.stop(now=word.strip() == "now")
-    log.warning("the supervisor is gone; draining")
+            worker.stop(now=line.strip() == "now")
+    log.warning(
+        "the supervisor of worker %s is dead: it finishes what it runs, and exits", worker.id
+    )
     worker.heartbeat = True
     worker.stop()
 

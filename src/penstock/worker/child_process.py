@@ -1,4 +1,4 @@
-"""One child process, as its supervisor holds it: the process, its slots and the pipe to it."""
+"""A child process as its supervisor sees it: start, stop, pulse, exit. Inside it runs child.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ monotonic = time.monotonic
 
 
 class Child:
-    """Started when made."""
+    """A running child: its process, shared slots, and the pipe to it. The constructor starts it."""
 
     def __init__(self, config: ChildConfig, started_at: float) -> None:
         self.id = config.id
@@ -28,19 +28,19 @@ class Child:
         self.started_at = started_at
         self.began = monotonic()
         self.pulse = -1
-        self.seen_at = self.began  # when the pulse last moved
-        self.retired = False  # it drains, and another has its place
-        self.leave_until: float | None = None  # killed if it is still there
-        self.dismissed = False  # we ended it: what it ran has not failed
+        self.pulse_at = self.began  # when the pulse last changed
+        self.retired = False  # it drains, and another takes its place
+        self.leave_until: float | None = None  # killed if it has not exited by then
+        self.killed_by_us = False  # then what it ran has not failed
         try:
             control, self._control = os.pipe()
         except OSError:
             self.slots.close()
             raise
         try:
-            told = msgspec.structs.replace(config, slots=self.slots.descriptor, control=control)
+            config = msgspec.structs.replace(config, slots=self.slots.descriptor, control=control)
             self.process = subprocess.Popen(
-                [*_COMMAND, msgspec.json.encode(told).decode()],
+                [*_COMMAND, msgspec.json.encode(config).decode()],
                 pass_fds=[control, self.slots.descriptor or -1],
                 stdin=subprocess.DEVNULL,
             )
@@ -59,8 +59,8 @@ class Child:
     def ready(self) -> bool:
         return bool(self.slots.vitals.flags & Flag.READY)
 
-    def tell(self, word: str) -> None:
-        """Say drain, now or retire."""
+    def send(self, word: str) -> None:
+        """Send drain, now or retire; see child.py."""
         with suppress(OSError):
             os.write(self._control, f"{word}\n".encode())
 
@@ -68,24 +68,14 @@ class Child:
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
 
-    def still_for(self, now: float) -> float:
-        """Seconds since its pulse last moved."""
+    def seconds_without_pulse(self, now: float) -> float:
+        """Seconds since its pulse last changed."""
         pulse = self.slots.pulse
         if pulse != self.pulse:
-            self.pulse, self.seen_at = pulse, now
-        return now - self.seen_at
+            self.pulse, self.pulse_at = pulse, now
+        return now - self.pulse_at
 
     def close(self) -> None:
         self.process.wait()
         os.close(self._control)
         self.slots.close()
-
-
-def ending(code: int) -> str:
-    """How a process ended, for people."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"

@@ -1,10 +1,14 @@
-"""What to ask the store for next, and how to cut what it gave into chunks.
+"""How many jobs of which tasks to claim next, and how to cut what was claimed into chunks.
 
-Kinds of request, so that one cannot take another's place: `ahead` for tasks whose jobs are
-quick (many at once, for hands that will be free in a moment), `hands` for all others (as many as
-there are free hands), `slots` for those on the event loop. While nothing runs one request, `any`,
-stands for the last two. A fourth kind, `batches`, is for jobs that are gathered before they start.
-Knows numbers and chunks, no store.
+There are several kinds of request, so that a flood of one sort of job cannot keep out another:
+
+    hands     tasks on threads: as many jobs as there are free hands
+    slots     tasks on the event loop: as many jobs as there are free slots
+    ahead     quick tasks: many jobs, for hands that will be free in a moment
+    batches   batch tasks, whose jobs are gathered before they start
+    any       instead of `hands` and `slots` while nothing runs: one claim is cheaper than two
+
+Does no I/O: the loop makes the requests.
 """
 
 from __future__ import annotations
@@ -15,163 +19,172 @@ from typing import Any, NamedTuple
 
 from penstock.job import Job
 from penstock.worker.batch_gathering import BatchSize, Gathering
-from penstock.worker.chunk import Chunk, Lease
+from penstock.worker.chunk import Chunk, ClaimGroup
 from penstock.worker.claim_size import ClaimSize
 
-START_SECONDS = 1.0  # a job that has not begun so long after its claim is put back
-_PATIENCE_SECONDS = 0.05
+START_SECONDS = 1.0  # a job that has not started this long after its claim is put back
+_HOLD_OFF_SECONDS = 0.05
 _POLL_FIRST = 0.05
 
 
-class Kind:
+class RequestKind:
     """One kind of request, and when it is worth making again."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.due_at = 0.0
         self.poll = _POLL_FIRST
-        self.short = True  # the last one brought less than it asked for
+        self.short = True  # the last one returned less than it asked for
 
-    def answered(self, now: float, taken: int, limit: int) -> None:
+    def record_answer(self, now: float, taken: int, limit: int) -> None:
         self.short = taken < limit
         if taken:
             self.poll = _POLL_FIRST
         self.due_at = now + self.poll if self.short else now
 
     def back_off(self, longest: float) -> None:
-        """Nothing happens here: look more rarely."""
+        """Poll more rarely: nothing was there."""
         self.poll = min(longest, self.poll * 2)
 
-    def hear(self, at: float) -> None:
-        """There may be something at this time; who says so once may not say so again soon."""
+    def hint(self, at: float) -> None:
+        """The store hinted at jobs: claim at this time, and poll often until some come."""
         self.due_at = min(self.due_at, at)
         self.poll = _POLL_FIRST
 
 
-class Want(NamedTuple):
-    """A request: at most `limit` jobs, and of each task at most so many."""
+class ClaimRequest(NamedTuple):
+    """Claim at most `limit` jobs, and of each task at most `sizes[task]`."""
 
-    kind: Kind
+    kind: RequestKind
     limit: int
     sizes: Mapping[str, int] | None
 
 
 class ClaimPlan:
-    """The worker's view of what it holds and what it could take."""
+    """What the worker holds, and what it has room for."""
 
     def __init__(self, threads: int, async_slots: int, *, processes: bool, apart: bool) -> None:
-        self.kinds = [Kind("hands"), Kind("slots"), Kind("ahead"), Kind("any"), Kind("batches")]
-        self.live: dict[int, Chunk] = {}  # chunks that the store has not answered for
+        self.kinds = [
+            RequestKind("hands"),
+            RequestKind("slots"),
+            RequestKind("ahead"),
+            RequestKind("any"),
+            RequestKind("batches"),
+        ]
+        self.live: dict[int, Chunk] = {}  # chunks with jobs that are not settled
         self.held: Counter[str] = Counter()  # jobs per task that have not ended
         self.busy = 0  # chunks that hands have, or are about to take
-        self.flying = 0  # jobs on the event loop, or about to be
+        self.async_jobs = 0  # jobs on the event loop, or about to start there
         self.gathering = Gathering()
         self._modes: Mapping[str, str] = {}
-        self._processes = processes  # a job can have one of its own
-        self._leases = 2 if apart else 1  # of quick jobs: one that runs while one is on its way
+        self._processes = processes  # a job can run in a process of its own
+        self._groups_per_task = 2 if apart else 1  # quick tasks: one runs while one is claimed
         self._threads = threads
         self._async_slots = async_slots
-        self._paces: dict[str, ClaimSize] = {}
+        self._claim_sizes: dict[str, ClaimSize] = {}
         self._wait_until = 0.0
 
-    def know(
+    def set_tasks(
         self, modes: Mapping[str, str], batches: Mapping[str, BatchSize] | None = None
     ) -> None:
-        """The tasks there are, each with its mode, and those that take many jobs at once."""
+        """Set the mode of each task, and which of them are batch tasks."""
         self._modes = modes
         self.gathering.sizes = batches or {}
 
-    def wants(self, now: float) -> list[Want]:
-        """The requests that are worth making, those for free hands first."""
-        if self.patient_until(now):
+    def requests(self, now: float) -> list[ClaimRequest]:
+        """The claims worth making now, those for free hands first."""
+        if self.hold_off_until(now):
             return []
         hands, slots, ahead, any_kind, batches = self.kinds
-        free = {"hands": self._threads - self.busy, "slots": self._async_slots - self.flying}
+        free = {"hands": self._threads - self.busy, "slots": self._async_slots - self.async_jobs}
         quick = {
-            task: min(pace.size, self._leases * pace.size - self.held[task])
-            for task, pace in self._paces.items()
-            if pace.size > pace.first
-            and self.held[task] <= self._leases * pace.size - (pace.size + 1) // 2
+            task: min(claim_size.size, self._groups_per_task * claim_size.size - self.held[task])
+            for task, claim_size in self._claim_sizes.items()
+            if claim_size.size > claim_size.first
+            and self.held[task]
+            <= self._groups_per_task * claim_size.size - (claim_size.size + 1) // 2
         }
-        wants: list[Want] = []
+        requests: list[ClaimRequest] = []
         for kind in (hands, slots):
             names = self._names(kind, quick=False)
             if names and free[kind.name] > 0:
                 sizes = (
                     None if len(names) == len(self._modes) else self._sizes(names, free[kind.name])
                 )
-                wants.append(Want(kind, free[kind.name], sizes))
-        rooms = self._rooms(free) if self.gathering.sizes else {}
-        if len(wants) + bool(wants and rooms) >= 2 and not self.live and not quick:
-            # A look costs the store the same whatever it is for.
-            return [Want(any_kind, min(want.limit for want in wants), None)]
+                requests.append(ClaimRequest(kind, free[kind.name], sizes))
+        room = self._batch_room(free) if self.gathering.sizes else {}
+        if len(requests) + bool(requests and room) >= 2 and not self.live and not quick:
+            # A claim costs the store the same, whichever tasks it is for.
+            return [ClaimRequest(any_kind, min(request.limit for request in requests), None)]
         if quick:
             sizes = dict.fromkeys(self._modes, 0) | quick
-            wants.append(Want(ahead, sum(quick.values()), sizes))
-        if rooms:
-            sizes = dict.fromkeys(self._modes, 0) | rooms
-            wants.append(Want(batches, sum(rooms.values()), sizes))
-        return wants
+            requests.append(ClaimRequest(ahead, sum(quick.values()), sizes))
+        if room:
+            sizes = dict.fromkeys(self._modes, 0) | room
+            requests.append(ClaimRequest(batches, sum(room.values()), sizes))
+        return requests
 
-    def _rooms(self, free: Mapping[str, int]) -> dict[str, int]:
+    def _batch_room(self, free: Mapping[str, int]) -> dict[str, int]:
         """How many jobs of each batch task could be gathered; one call of them takes one hand."""
-        rooms = self.gathering.rooms()
         return {
-            task: room
-            for task, room in rooms.items()
-            if room > 0 and free["slots" if self._modes[task] == "async" else "hands"] > 0
+            task: jobs
+            for task, jobs in self.gathering.room().items()
+            if jobs > 0 and free["slots" if self._modes[task] == "async" else "hands"] > 0
         }
 
-    def _names(self, kind: Kind, *, quick: bool) -> list[str]:
-        slow = self._paces
+    def _names(self, kind: RequestKind, *, quick: bool) -> list[str]:
+        sizes = self._claim_sizes
         return [
             name
             for name, mode in self._modes.items()
             if (mode == "async") == (kind.name == "slots")
             and name not in self.gathering.sizes
-            and (name not in slow or (slow[name].size > slow[name].first) == quick)
+            and (name not in sizes or (sizes[name].size > sizes[name].first) == quick)
         ]
 
     def _sizes(self, names: Iterable[str], size: int) -> dict[str, int]:
         return dict.fromkeys(self._modes, 0) | dict.fromkeys(names, size)
 
-    def patient_until(self, now: float) -> float | None:
-        """Until when quick jobs are under way whose end is worth waiting for.
+    def hold_off_until(self, now: float) -> float | None:
+        """Until when to make no claim, because quick jobs run and will end in a moment.
 
-        Where the store works in this process: while a hand runs them it has the interpreter, and a
-        transaction beside it would give it up and wait for it at every statement. Taking turns is
-        several times faster.
+        Only where the store works in this process (SQLite): a transaction beside a busy hand would
+        wait for the interpreter at every statement. Taking turns is several times faster.
         """
-        if self._leases > 1 or not self.busy or now >= self._wait_until:
+        if self._groups_per_task > 1 or not self.busy or now >= self._wait_until:
             return None
         return self._wait_until
 
-    def take(self, jobs: Sequence[Job[Any]], want: Want, rules: int, now: float) -> list[Chunk]:
-        """Cut what a request brought into chunks; what is gathered comes when it is `due`."""
+    def take(
+        self, jobs: Sequence[Job[Any]], request: ClaimRequest, rules: int, now: float
+    ) -> list[Chunk]:
+        """Cut claimed jobs into chunks; jobs of batch tasks are gathered, and come with `due`."""
         chunks: list[Chunk] = []
         if self.gathering.sizes:
             jobs, chunks = self._gather(jobs, rules, now)
         gathered = len(chunks)
-        together: dict[str, list[Job[Any]]] = {}
+        by_task: dict[str, list[Job[Any]]] = {}
         alone: list[Job[Any]] = []
         for job in jobs:
             if job.lapses or job.at_most_once:
                 alone.append(job)
-            elif job.task in together:
-                together[job.task].append(job)
+            elif job.task in by_task:
+                by_task[job.task].append(job)
             else:
-                together[job.task] = [job]
-        self._note_absent(want, together)
-        for task, group in together.items():
-            asked = want.limit if want.sizes is None else want.sizes.get(task, want.limit)
-            full = len(group) >= asked and task not in self.gathering.sizes
-            lease = Lease(task, len(group), now, full=full)
-            chunks += self._cut(lease, group, rules, now)
+                by_task[job.task] = [job]
+        self._shrink_absent(request, by_task)
+        for task, jobs_of_task in by_task.items():
+            limit = (
+                request.limit if request.sizes is None else request.sizes.get(task, request.limit)
+            )
+            full = len(jobs_of_task) >= limit and task not in self.gathering.sizes
+            group = ClaimGroup(task, len(jobs_of_task), now, full=full)
+            chunks += self._cut(group, jobs_of_task, rules, now)
         for job in alone:
-            lease = Lease(job.task, 1, now, full=False)
-            [chunk] = self._cut(lease, [job], rules, now)
+            group = ClaimGroup(job.task, 1, now, full=False)
+            [chunk] = self._cut(group, [job], rules, now)
             if job.lapses and self._processes:
-                chunk.alone, chunk.asynchronous = True, False
+                chunk.own_process, chunk.asynchronous = True, False
             chunks.append(chunk)
         for chunk in chunks[gathered:]:
             self.add(chunk)
@@ -180,9 +193,9 @@ class ClaimPlan:
     def _gather(
         self, jobs: Sequence[Job[Any]], rules: int, now: float
     ) -> tuple[list[Job[Any]], list[Chunk]]:
-        """Have batch jobs wait for company: the jobs that are none, and the chunks that are full.
+        """Gather the jobs of batch tasks. Returns all other jobs, and the chunks that are full.
 
-        One that failed or lapsed before is called alone, lest it spoil another call.
+        A job that failed or lapsed before is called alone, so that it cannot fail others again.
         """
         rest: list[Job[Any]] = []
         batches: dict[str, list[Job[Any]]] = {}
@@ -198,52 +211,54 @@ class ClaimPlan:
             self.live.update((id(chunk), chunk) for chunk in begun)
             self.held[task] += len(group)
             chunks += full
-        return rest, [self._closed(chunk, now) for chunk in chunks]
+        return rest, [self._call_starts(chunk, now) for chunk in chunks]
 
     def due(self, now: float) -> list[Chunk]:
-        """The chunks that were gathered and whose call is to be made."""
-        return [self._closed(chunk, now) for chunk in self.gathering.due(now)]
+        """The gathered chunks whose call is due."""
+        return [self._call_starts(chunk, now) for chunk in self.gathering.due(now)]
 
-    def _closed(self, chunk: Chunk, now: float) -> Chunk:
+    def _call_starts(self, chunk: Chunk, now: float) -> Chunk:
         chunk.start_until = now + START_SECONDS
         if chunk.asynchronous:
-            self.flying += 1
+            self.async_jobs += 1
         else:
             self.busy += 1
         return chunk
 
-    def _note_absent(self, want: Want, came: Mapping[str, Any]) -> None:
-        if want.kind.name == "ahead" and want.sizes is not None:
-            for task, size in want.sizes.items():
-                if size and task not in came:
-                    self.pace(task).claimed(size, 0)
+    def _shrink_absent(self, request: ClaimRequest, claimed: Mapping[str, Any]) -> None:
+        if request.kind.name == "ahead" and request.sizes is not None:
+            for task, size in request.sizes.items():
+                if size and task not in claimed:
+                    self.claim_size(task).found_none(size)
 
-    def _cut(self, lease: Lease, jobs: Sequence[Job[Any]], rules: int, now: float) -> list[Chunk]:
-        pace, mode = self.pace(lease.task), self._modes.get(lease.task, "thread")
+    def _cut(
+        self, group: ClaimGroup, jobs: Sequence[Job[Any]], rules: int, now: float
+    ) -> list[Chunk]:
+        claim_size, mode = self.claim_size(group.task), self._modes.get(group.task, "thread")
         size = len(jobs)
         if mode != "async":
-            size = pace.chunk(len(jobs), self._threads - self.busy) if mode == "thread" else 1
-            if pace.quick and len(jobs) > 1:
-                expected = 2 * (pace.average or 0.0) * len(jobs)
-                self._wait_until = now + min(max(expected, 0.002), _PATIENCE_SECONDS)
+            size = claim_size.chunk(len(jobs), self._threads - self.busy) if mode == "thread" else 1
+            if claim_size.quick and len(jobs) > 1:
+                expected = 2 * (claim_size.average or 0.0) * len(jobs)
+                self._wait_until = now + min(max(expected, 0.002), _HOLD_OFF_SECONDS)
         chunks: list[Chunk] = []
         for first in range(0, len(jobs), size):
             part = jobs[first : first + size] if size < len(jobs) else jobs
-            chunk = Chunk(lease, part, rules, now + START_SECONDS)
+            chunk = Chunk(group, part, rules, now + START_SECONDS)
             chunk.asynchronous = mode == "async"
-            chunk.alone = mode == "process"
+            chunk.own_process = mode == "process"
             chunks.append(chunk)
         return chunks
 
     def split(self, chunk: Chunk) -> list[Chunk]:
-        """Chunks of their own for the jobs that a hand has not begun."""
-        self.pace(chunk.task).stalled()
+        """Chunks of one job each for those that the chunk's hand has not started."""
+        self.claim_size(chunk.task).stalled()
         rest = chunk.take_back()
         chunk.left -= len(rest)
         parts: list[Chunk] = []
         for job in rest:
-            part = Chunk(chunk.lease, [job], chunk.rules, chunk.start_until)
-            part.asynchronous, part.alone = chunk.asynchronous, chunk.alone
+            part = Chunk(chunk.group, [job], chunk.rules, chunk.start_until)
+            part.asynchronous, part.own_process = chunk.asynchronous, chunk.own_process
             parts.append(part)
             self.live[id(part)] = part
             self.busy += not part.asynchronous
@@ -253,46 +268,46 @@ class ClaimPlan:
         self.live[id(chunk)] = chunk
         self.held[chunk.task] += chunk.left
         if chunk.asynchronous:
-            self.flying += chunk.left
+            self.async_jobs += chunk.left
         else:
             self.busy += 1
 
     def ended(self, chunk: Chunk, jobs: int, now: float) -> None:
-        """So many jobs of this chunk have ended, or were put back."""
-        lease = chunk.lease
+        """This many jobs of the chunk have ended, or were put back."""
+        group = chunk.group
         self.held[chunk.task] -= jobs
-        lease.left -= jobs
-        if chunk.asynchronous and not chunk.together:
-            self.flying -= jobs
-        if jobs and not lease.left:
-            self.pace(lease.task).lease_ended(now - lease.began, full=lease.full)
+        group.left -= jobs
+        if chunk.asynchronous and not chunk.as_batch:
+            self.async_jobs -= jobs
+        if jobs and not group.left:
+            self.claim_size(group.task).claim_ended(now - group.began, full=group.full)
 
-    def put_down(self, chunk: Chunk) -> None:
-        """A hand is free again, or a slot that jobs had together."""
+    def hand_freed(self, chunk: Chunk) -> None:
+        """The hand of this chunk is free again, or the slot of its batch."""
         if chunk.asynchronous:
-            self.flying -= 1
+            self.async_jobs -= 1
         else:
             self.busy -= 1
         if chunk.ran:
-            self.pace(chunk.task).ran(chunk.ran, chunk.seconds)
+            self.claim_size(chunk.task).ran(chunk.ran, chunk.seconds)
 
-    def answered(self, chunk: Chunk, jobs: int) -> None:
-        """The store has answered for so many jobs of this chunk."""
+    def settled(self, chunk: Chunk, jobs: int) -> None:
+        """This many jobs of the chunk are settled."""
         chunk.left -= jobs
         if chunk.left <= 0:
             self.live.pop(id(chunk), None)
 
-    def pace(self, task: str) -> ClaimSize:
-        pace = self._paces.get(task)
-        if pace is None:
+    def claim_size(self, task: str) -> ClaimSize:
+        claim_size = self._claim_sizes.get(task)
+        if claim_size is None:
             asynchronous = self._modes.get(task) == "async"
-            pace = self._paces[task] = ClaimSize(
+            claim_size = self._claim_sizes[task] = ClaimSize(
                 self._async_slots if asynchronous else self._threads
             )
-        return pace
+        return claim_size
 
     def holding(self) -> set[str]:
-        """The ids of all that this worker knows it holds, and some that it no longer does."""
+        """The ids of all jobs that this worker holds; some may be settled already."""
         return {job.id for chunk in self.live.values() for job in chunk.claimed}
 
     def running(self) -> int:

@@ -1,23 +1,23 @@
-"""How many jobs of a task to claim at once, and how many one hand takes together.
+"""How many jobs of a task to claim at once, and how many of them one hand takes.
 
-A claim costs a transaction and a hand-over costs a thread switch, whatever they carry: quick jobs
-travel in large numbers, slow ones alone, so that none waits here while another worker is free.
-Pure: durations come in, numbers go out.
+A claim costs a transaction and handing over a chunk costs a thread switch, however many jobs they
+carry. So quick jobs are claimed by the thousand, and slow ones only for free hands, so that none
+waits here while another worker is free. Pure: durations in, numbers out.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
-MOST_IN_LEASE = 2048
-_QUICK_SECONDS = 0.05  # a lease that ends sooner was too small
+MOST_AT_ONCE = 2048
+_QUICK_SECONDS = 0.05  # a claim whose jobs end sooner was too small
 _CHUNK_SECONDS = 0.005
-_CPU_SECONDS = 0.000_1  # jobs quicker than this do not wait for anything: threads would not help
+_CPU_SECONDS = 0.000_1  # quicker jobs do no I/O: more threads would not help
 _WEIGHT = 0.3  # of the newest measurement in the average
 
 
 class ClaimSize:
-    """What is known of one task in this process."""
+    """Learns the size for one task, from how long its jobs take in this process."""
 
     __slots__ = ("average", "first", "size")
 
@@ -27,31 +27,31 @@ class ClaimSize:
         self.average: float | None = None
 
     def ran(self, jobs: int, seconds: float) -> None:
-        """A hand took so long for so many."""
+        """A hand took this long for this many jobs."""
         if jobs:
-            each = seconds / jobs
+            per_job = seconds / jobs
             old = self.average
-            self.average = each if old is None else old + _WEIGHT * (each - old)
+            self.average = per_job if old is None else old + _WEIGHT * (per_job - old)
 
-    def claimed(self, wanted: int, taken: int) -> None:
-        """None came although many were wanted: the next one is a first again."""
-        if not taken and wanted > self.first:
+    def found_none(self, wanted: int) -> None:
+        """None came although many were asked for: start again from the first size."""
+        if wanted > self.first:
             self.size = self.first
 
     def stalled(self) -> None:
-        """A job took so long that others waited behind it: claim no more than can start."""
+        """A job took so long that others waited behind it: claim no more than can start at once."""
         self.size = min(self.size, self.first)
         self.average = None
 
-    def lease_ended(self, seconds: float, *, full: bool) -> None:
-        """Double a lease that was full and quick, halve one that took long."""
+    def claim_ended(self, seconds: float, *, full: bool) -> None:
+        """Double the size after a full claim whose jobs were quick, halve it after a slow one."""
         if seconds > _QUICK_SECONDS:
             self.size = max(1, self.size // 2)
         elif full:
-            self.size = min(MOST_IN_LEASE, self.size * 2)
+            self.size = min(MOST_AT_ONCE, self.size * 2)
 
     def chunk(self, jobs: int, hands: int) -> int:
-        """How many of these jobs one hand takes together."""
+        """How many of these jobs one hand takes at a time."""
         if self.average is None or self.average > _CHUNK_SECONDS:
             return 1
         if self.average < _CPU_SECONDS:
@@ -60,5 +60,5 @@ class ClaimSize:
 
     @property
     def quick(self) -> bool:
-        """Whether a chunk of these is worth waiting for, rather than claiming beside it."""
+        """Whether to wait for a chunk of these to end, rather than claim while it runs."""
         return self.average is not None and self.average < _CPU_SECONDS

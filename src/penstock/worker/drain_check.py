@@ -11,10 +11,11 @@ _LOOK_AT = 100
 
 
 def anything_left(broker: Broker, worker: WorkerRow) -> bool:
-    """Whether this worker may still be needed. Asked after a claim came back empty.
+    """Whether this worker may still be needed. Called after a claim returned nothing.
 
-    Scheduled jobs count, and those that run elsewhere: they may come back. Paused ones do not, nor
-    those that only another worker can run, nor those behind a failed one of their key.
+    Scheduled jobs count, and so do those that run on other workers, which may be retried. Paused
+    ones do not, nor those that only another worker can run, nor those behind a failed one of their
+    key.
     """
     return any(_left(broker, worker, count) for count in broker.count())
 
@@ -28,13 +29,11 @@ def _left(broker: Broker, worker: WorkerRow, count: Count) -> bool:
         return True
     if not count.ready and not count.limited:
         return False
-    # Ready, and yet not handed out: perhaps for workers with other tags, or with newer code.
-    wanted = Filter(
-        task=(count.task,), queue=(count.queue,), app=(count.app,), state=(State.READY,)
-    )
+    # Ready, and yet not claimed: perhaps for workers with other tags, or with newer code.
+    ready = Filter(task=(count.task,), queue=(count.queue,), app=(count.app,), state=(State.READY,))
     return any(
         job.version <= worker.tasks[count.task]
         and worker.tags.issuperset(job.runs_on)
         and (job.key is None or broker.why(job.id).cause != "stuck")
-        for job in broker.find(wanted, limit=_LOOK_AT).jobs
+        for job in broker.find(ready, limit=_LOOK_AT).jobs
     )

@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 class HandContext(NamedTuple):
     app: App
     slots: RunningSlots
-    gate: StartCheck
-    report: Callable[[Chunk], None]  # this chunk has news for the loop
-    target: str | None  # where a process of its own finds the app
+    start_check: StartCheck
+    report: Callable[[Chunk], None]  # wakes the loop: this chunk has outcomes
+    target: str | None  # "module:app", for processes that run single jobs

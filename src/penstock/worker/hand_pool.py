@@ -1,4 +1,4 @@
-"""All that runs jobs in a worker (threads, event loop, processes), and the monitor over it."""
+"""Everything that runs jobs in a worker: threads, the event loop and the timeout monitor."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable, Collection
 from penstock.worker.async_hands import AsyncHands
 from penstock.worker.chunk import Chunk
 from penstock.worker.hand_context import HandContext
-from penstock.worker.hands import Hands, all_among, cut_short
-from penstock.worker.monitor import Monitor
+from penstock.worker.hands import Hands, all_in
+from penstock.worker.timeout_monitor import TimeoutMonitor
 
 
 class HandPool:
-    """Threads and an event loop; `stuck` hears of jobs that do not end, `beat` comes regularly."""
+    """Threads and an event loop. `stuck` is called for jobs that do not end, `beat` regularly."""
 
     def __init__(
         self,
-        bench: HandContext,
+        context: HandContext,
         threads: int,
         async_slots: int,
         stuck: Callable[[str], None],
         beat: Callable[[], None],
     ) -> None:
-        self._bench = bench
-        self._hands = Hands(bench, threads)
-        self._async_hands = AsyncHands(bench, async_slots, threads)
-        self._monitor = Monitor(self._hands, self._async_hands, stuck, beat)
+        self._context = context
+        self._hands = Hands(context, threads)
+        self._async_hands = AsyncHands(context, async_slots, threads)
+        self._monitor = TimeoutMonitor(self._hands, self._async_hands, stuck, beat)
 
     def start(self) -> None:
         self._hands.start()
@@ -39,50 +39,48 @@ class HandPool:
             self._hands.chunks.put(chunk)
 
     def settled(self, chunk: Chunk) -> None:
-        """The store has answered for the jobs of this chunk: slots kept until then are free."""
+        """The chunk's outcomes are stored: slots that were kept until then are free."""
         if chunk.settled is not None:
             chunk.settled.set()
         if chunk.slot is not None:
             self._async_hands.settled(chunk.slot)
 
-    def interrupt(self, verdict: str, ids: Collection[str] | None = None) -> None:
-        """End these jobs, or all of them, for this reason."""
+    def interrupt(self, reason: str, ids: Collection[str] | None = None) -> None:
+        """Interrupt these jobs, or all of them."""
         for hand in self._hands.hands:
             job = hand.current
-            if job is not None and all_among(hand.batch or (job,), ids):
-                hand.interrupt(job, verdict)
-        for flight in list(self._async_hands.flights.values()):
-            if all_among(flight.batch or (flight.job,), ids):
-                self._async_hands.interrupt(flight, verdict)
+            if job is not None and all_in(hand.batch or (job,), ids):
+                hand.interrupt(job, reason)
+        for run in list(self._async_hands.runs.values()):
+            if all_in(run.batch or (run.job,), ids):
+                self._async_hands.interrupt(run, reason)
 
     def abandon(self) -> bool:
-        """Put back what was interrupted and has not ended; False if there was nothing.
+        """Put back the jobs that were interrupted and have not ended; False if there are none.
 
-        Processes are killed. Threads cannot be: they are left to themselves.
+        Processes are killed. Threads cannot be: they are abandoned.
         """
         abandoned = False
         for hand in self._hands.hands:
             job, chunk, jobs = hand.current, hand.chunk, hand.running
-            task = None if job is None else self._bench.app.task_named(job.task)
+            task = None if job is None else self._context.app.task_named(job.task)
             if job is None or chunk is None or task is None:
                 continue
-            if hand.elsewhere:
+            if hand.in_own_process:
                 hand.interrupt(job, "shutdown")
             elif hand.give_up(job):
                 abandoned = True
-                for each in jobs:
-                    outcome = cut_short(self._bench.app, task, each, "shutdown", hand.began)
-                    chunk.done.append((each, outcome))
-                self._bench.report(chunk)
-        for flight in list(self._async_hands.flights.values()):
+                hand.settle_given_up(jobs, task, chunk, "shutdown")
+                self._context.report(chunk)
+        for run in list(self._async_hands.runs.values()):
             abandoned = True
-            self._async_hands.give_up(flight, "shutdown")
+            self._async_hands.give_up(run, "shutdown")
         return abandoned
 
-    def close(self, patience: float) -> bool:
+    def close(self, timeout: float) -> bool:
         """End all of it, and close the app's resources; False if a thread is left."""
-        clean = self._hands.close(patience)
-        self._bench.app.resources.close()  # while there is a loop: some of them live on it
-        clean = self._async_hands.close(patience) and clean
+        clean = self._hands.close(timeout)
+        self._context.app.resources.close()  # before the event loop, which some of them need
+        clean = self._async_hands.close(timeout) and clean
         self._monitor.close()
         return clean

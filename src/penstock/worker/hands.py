@@ -1,9 +1,9 @@
 """Hands: the threads that run jobs.
 
-A hand takes a chunk, runs its jobs one after the other and reports. Whoever wants to end a job aims
-at it: `interrupt` marks the target first and then looks whether the hand still has that job, the
-hand puts the job down first and then looks for a mark. One of both sees the other, so that nothing
-is ever raised in the job that comes next, and no lock is taken for jobs that nobody interrupts.
+A hand takes a chunk, runs its jobs one after the other and reports. To interrupt a job, another
+thread first sets `_interrupt_target` and then checks that the hand still has this job; the hand
+first clears `current` and then checks `_interrupt_target`. One of them sees the other, so nothing
+is ever raised in the next job, and jobs that are not interrupted take no lock.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.task.task import Task
 
-_BETWEEN_STRIKES = 0.5  # so that a second error never arrives while the first is dealt with
-_START_AGAIN_SECONDS = 5.0
+_BETWEEN_INTERRUPTS = 0.5  # so that a second error is not raised while the first is handled
+_PROCESS_RETRY_SECONDS = 5.0
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
@@ -43,12 +43,8 @@ monotonic = time.monotonic
 class Hands:
     """`count` threads that take chunks from one queue."""
 
-    def __init__(
-        self,
-        bench: HandContext,
-        count: int,
-    ) -> None:
-        self.bench = bench
+    def __init__(self, context: HandContext, count: int) -> None:
+        self.context = context
         self.count = count
         self.chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self.hands: list[Hand] = []
@@ -59,95 +55,107 @@ class Hands:
             hand.start()
 
     def replace(self, hand: Hand) -> None:
-        """A new hand in place of one that will not come back."""
+        """Start a new hand in place of one whose job does not end."""
         self.hands[hand.index] = fresh = Hand(self, hand.index)
         fresh.start()
 
-    def close(self, patience: float) -> bool:
-        """End every hand; False if one is still at it after this many seconds."""
+    def close(self, timeout: float) -> bool:
+        """End every hand; False if one is still busy after this many seconds."""
         for _ in self.hands:
             self.chunks.put(None)
-        until = monotonic() + patience
+        until = monotonic() + timeout
         for hand in self.hands:
             hand.join(max(0.0, until - monotonic()))
         return not any(hand.is_alive() for hand in self.hands)
 
 
 class Hand(threading.Thread):
-    """One thread, and at most one job at a time in it."""
+    """One thread, which runs one job at a time, or one batch."""
 
     def __init__(self, hands: Hands, index: int) -> None:
         super().__init__(name=f"penstock-hand-{index}", daemon=True)
         self.index = index
         self.chunk: Chunk | None = None
         self.current: Job[Any] | None = None  # the job that may be interrupted
-        self.batch: Sequence[Job[Any]] = ()  # that and those in the same call, of a batch task
-        self.places: Sequence[int] = ()  # which they have among the slots
+        self.batch: Sequence[
+            Job[Any]
+        ] = ()  # `current` and the other jobs of its call, of a batch task
+        self.extra_slots: Sequence[int] = ()  # of the batch's other jobs
         self.began = 0.0
         self.deadline = 0.0
-        self.strikes = 0  # how often the current job was interrupted
-        self.struck_at = 0.0
-        self.lost = False  # given up: its job is settled, and another hand has its place
-        self._verdict: str | None = None  # why it was interrupted
-        self._aim = threading.Lock()  # between those who interrupt; the hand never takes it
-        self._target: Job[Any] | None = None
+        self.interrupts = 0  # how often the current job was interrupted
+        self.interrupted_at = 0.0
+        self.given_up = False  # its job is settled without it, and another hand took its place
+        self._interrupt_reason: str | None = None  # why it was interrupted
+        self._interrupt_lock = (
+            threading.Lock()
+        )  # among interrupting threads; the hand never takes it
+        self._interrupt_target: Job[Any] | None = None
         self._job: Job[Any] | None = None
         self._outcome: Outcome | None = None
         self._answered = False
         self._process: JobProcess | None = None
         self._hands = hands
-        self._bench = hands.bench
-        self._app = hands.bench.app
+        self._hand_context = hands.context
+        self._app = hands.context.app
 
     def run(self) -> None:
         while (chunk := self._hands.chunks.get()) is not None:
             self.chunk = chunk
-            self._take(chunk)
-            if self.lost:
+            self._run_chunk(chunk)
+            if self.given_up:
                 return
             self.chunk = None
-            self._bench.slots.free(self.index)
+            self._hand_context.slots.free(self.index)
         if self._process is not None:
             self._process.close()
 
-    def interrupt(self, job: Job[Any], verdict: str) -> bool:
+    def interrupt(self, job: Job[Any], reason: str) -> bool:
         """End this job, and no other, if this hand still has it."""
-        with self._aim:
-            self._target = job
+        with self._interrupt_lock:
+            self._interrupt_target = job
             try:
                 now = monotonic()
-                too_soon = self.strikes and now - self.struck_at < _BETWEEN_STRIKES
+                too_soon = self.interrupts and now - self.interrupted_at < _BETWEEN_INTERRUPTS
                 if self.current is not job or too_soon:
                     return False
-                self._verdict = verdict
-                self.strikes += 1
-                self.struck_at = now
-                if not self.elsewhere or self._process is None:
-                    interrupt(self.ident or 0, verdict)
-                elif self.strikes == 1:
+                self._interrupt_reason = reason
+                self.interrupts += 1
+                self.interrupted_at = now
+                if not self.in_own_process or self._process is None:
+                    interrupt(self.ident or 0, reason)
+                elif self.interrupts == 1:
                     self._process.terminate()
                 else:
                     self._process.kill()
                 return True
             finally:
-                self._target = None
+                self._interrupt_target = None
 
     def give_up(self, job: Job[Any]) -> bool:
-        """From now on what this hand does with the job counts for nothing; False if it is done."""
-        with self._aim:
-            self._target = job
+        """Ignore what this hand still does with the job; False if it has ended by now."""
+        with self._interrupt_lock:
+            self._interrupt_target = job
             try:
                 if self.current is job:
-                    self._verdict = self._verdict or "timeout"
-                    self.lost = True
-                return self.lost
+                    self._interrupt_reason = self._interrupt_reason or "timeout"
+                    self.given_up = True
+                return self.given_up
             finally:
-                self._target = None
+                self._interrupt_target = None
+
+    def settle_given_up(
+        self, jobs: Sequence[Job[Any]], task: Task[..., Any], chunk: Chunk, reason: str
+    ) -> None:
+        """Give a given-up job, and those of its batch, the outcome of an interrupt."""
+        for job in jobs:
+            outcome = interrupted_outcome(self._app, task, job, reason, self.began)
+            chunk.done.append((job, outcome))
 
     @property
-    def elsewhere(self) -> bool:
+    def in_own_process(self) -> bool:
         """Whether the job runs in a process of its own."""
-        return self.chunk is not None and self.chunk.alone
+        return self.chunk is not None and self.chunk.own_process
 
     @property
     def running(self) -> Sequence[Job[Any]]:
@@ -155,48 +163,52 @@ class Hand(threading.Thread):
         current = self.current
         return self.batch or (() if current is None else (current,))
 
-    def _take(self, chunk: Chunk) -> None:
+    def _run_chunk(self, chunk: Chunk) -> None:
         task = self._app.task_named(chunk.task)
         began = monotonic()
-        if chunk.together and (batch := as_batch_task(task)) is not None:
-            self._take_together(chunk, batch)
+        if chunk.as_batch and (batch := as_batch_task(task)) is not None:
+            self._run_batch(chunk, batch)
         elif task is None:
             chunk.done.extend((job, put_back("unknown task")) for job in chunk.take_back())
-        while task is not None and not chunk.together:
+        while task is not None and not chunk.as_batch:
             try:
-                self._run_through(chunk, task)
+                self._run_jobs(chunk, task)
                 break
             except (JobTimeout, JobInterrupted):
-                # It arrived outside the task's own code: in run's, or in ours.
-                self._stand_still()
-                if self.lost or self._job is None:
+                # It was raised outside the task's own code: in `run`, or in this class.
+                self._wait_out_interrupts()
+                if self.given_up or self._job is None:
                     break
                 if not self._answered:
-                    self._outcome = self._cut_short(task, self._job)
-                self._put_down(chunk, self._job, self._outcome)
+                    self._outcome = self._interrupted_outcome(task, self._job)
+                self._add_outcome(chunk, self._job, self._outcome)
             except Exception:
-                # Ours, not the task's. Counted, so that it cannot go on for ever.
-                log.exception("a hand failed with a job of %s", chunk.task)
+                # A bug in Penstock, not in the task. A lapse, so that it cannot repeat for ever.
+                log.exception(
+                    "job %s of %s could not be run: an error of the worker; it counts a lapse",
+                    None if self._job is None else self._job.id,
+                    chunk.task,
+                )
                 self.current = None
                 if self._job is not None:
-                    self._put_down(chunk, self._job, lapsed())
-        if not self.lost:
+                    self._add_outcome(chunk, self._job, lapsed())
+        if not self.given_up:
             chunk.seconds = monotonic() - began
             chunk.finished = True
-            self._bench.report(chunk)
+            self._hand_context.report(chunk)
 
-    def _run_through(self, chunk: Chunk, task: Task[..., Any]) -> None:
+    def _run_jobs(self, chunk: Chunk, task: Task[..., Any]) -> None:
         app, index, take, done = self._app, self.index, chunk.jobs.popleft, chunk.done.append
-        refuse, hold = self._bench.gate.refuse, self._bench.slots.hold
+        refuse, hold = self._hand_context.start_check.refuse, self._hand_context.slots.hold
         timeout_of = task.timeout_of
-        special = chunk.alone
-        last_look = partial(self._bench.gate.last_look, chunk.rules)
+        own_process = chunk.own_process
+        last_look = partial(self._hand_context.start_check.last_look, chunk.rules)
         while True:
             try:
                 job = self._job = take()
             except IndexError:
                 return
-            outcome = self._prepare_process(chunk, task) if special else None
+            outcome = self._prepare_process(chunk, task) if own_process else None
             began = monotonic()
             outcome = outcome or refuse(chunk, job, began)
             if outcome is not None:
@@ -207,73 +219,88 @@ class Hand(threading.Thread):
             deadline = monotonic() + timeout if timeout else 0.0
             hold(index, job, deadline)
             self._answered = False
-            self.began, self.deadline, self._verdict, self.strikes = began, deadline, None, 0
+            self.began, self.deadline, self._interrupt_reason, self.interrupts = (
+                began,
+                deadline,
+                None,
+                0,
+            )
             self.current = job
-            if special:
-                self._outcome = self._run_elsewhere(chunk, task, job)
+            if own_process:
+                self._outcome = self._run_in_process(chunk, task, job)
             else:
                 self._outcome = run(app, task, job, last_look)
             self._answered = True
             self.current = None
-            if self._verdict is not None or self._target is not None:
-                self._stand_still()
-                if self.lost:
+            if self._interrupt_reason is not None or self._interrupt_target is not None:
+                self._wait_out_interrupts()
+                if self.given_up:
                     return
             chunk.ran += 1
             if job.at_most_once:
-                self._put_down(chunk, job, self._outcome)
-            else:  # as there, without the call: this is the hot path
+                self._add_outcome(chunk, job, self._outcome)
+            else:  # as _add_outcome, inlined: this is the hot path
                 self._job = None
                 done((job, self._outcome))
 
-    def _take_together(self, chunk: Chunk, task: BatchTask[Any, Any]) -> None:
-        jobs, deadline = begin_together(self._bench, chunk, task)
+    def _run_batch(self, chunk: Chunk, task: BatchTask[Any, Any]) -> None:
+        jobs, deadline = start_batch(self._hand_context, chunk, task)
         if not jobs:
             return
-        slots = self._bench.slots
+        slots = self._hand_context.slots
         slots.hold(self.index, jobs[0], deadline)
-        self.places = slots.hold_beside(jobs[1:], deadline)
-        self.batch = jobs = leave_out(chunk, jobs, 1 + len(self.places))
-        self.began, self.deadline, self._verdict, self.strikes = monotonic(), deadline, None, 0
+        self.extra_slots = slots.hold_extra(jobs[1:], deadline)
+        self.batch = jobs = put_back_after(chunk, jobs, 1 + len(self.extra_slots))
+        self.began, self.deadline, self._interrupt_reason, self.interrupts = (
+            monotonic(),
+            deadline,
+            None,
+            0,
+        )
         outcomes: list[Outcome | None] = []
-        last_look = partial(self._bench.gate.last_look, chunk.rules)
+        last_look = partial(self._hand_context.start_check.last_look, chunk.rules)
         try:
             self.current = jobs[0]
             outcomes = run_together(self._app, task, jobs, last_look)
             self.current = None
-            if self._verdict is not None or self._target is not None:
-                self._stand_still()
-        except (JobTimeout, JobInterrupted):  # it arrived outside the task's own code
-            self._stand_still()
+            if self._interrupt_reason is not None or self._interrupt_target is not None:
+                self._wait_out_interrupts()
+        except (JobTimeout, JobInterrupted):  # raised outside the task's own code
+            self._wait_out_interrupts()
         except Exception:
-            self._stand_still()
-            log.exception("a hand failed with a batch of %s", chunk.task)
+            self._wait_out_interrupts()
+            log.exception(
+                "a batch of %d jobs of %s could not be run: an error of the worker; each counts a "
+                "lapse",
+                len(jobs),
+                chunk.task,
+            )
             outcomes = [lapsed()] * len(jobs)
-        if self.lost:
+        if self.given_up:
             return
         if not outcomes:
-            outcomes = [self._cut_short(task, job) for job in jobs]
-        slots.free_beside(self.places)
-        self.batch, self.places = (), ()
+            outcomes = [self._interrupted_outcome(task, job) for job in jobs]
+        slots.free_extra(self.extra_slots)
+        self.batch, self.extra_slots = (), ()
         chunk.done.extend(zip(jobs, outcomes, strict=True))
         chunk.ran += len(jobs)
 
-    def _put_down(self, chunk: Chunk, job: Job[Any], outcome: Outcome | None) -> None:
+    def _add_outcome(self, chunk: Chunk, job: Job[Any], outcome: Outcome | None) -> None:
         self._job = None
         if not job.at_most_once:
             chunk.done.append((job, outcome))
             return
         chunk.settled = threading.Event()
-        chunk.done.append((job, outcome and once(outcome)))
-        self._bench.report(chunk)
+        chunk.done.append((job, outcome and at_most_once_outcome(outcome)))
+        self._hand_context.report(chunk)
         chunk.settled.wait()
 
-    def _stand_still(self) -> None:
-        """Once this returns nothing more is raised in this thread."""
+    def _wait_out_interrupts(self) -> None:
+        """Return once nothing more can be raised in this thread."""
         while True:
             try:
                 self.current = None
-                while self._target is not None:
+                while self._interrupt_target is not None:
                     time.sleep(0.000_1)
                 forget(self.ident or 0)
                 return
@@ -281,51 +308,59 @@ class Hand(threading.Thread):
                 continue
 
     def _prepare_process(self, chunk: Chunk, task: Task[..., Any]) -> Outcome | None:
-        """Have a process ready; None if the job can go on, in it or else in this thread."""
+        """Start a process if there is none; None if the job can run, there or in this thread."""
         if self._process is not None:
             if self._process.alive:
                 return None
-            self._process.close(patience=0)
+            self._process.close(timeout=0)
             self._process = None
-        if self._bench.target is not None:
+        if self._hand_context.target is not None:
             began = monotonic()
             try:
-                self._process = JobProcess(self._bench.target)
-                # Put back for that it would come to another hand, which has no process either.
+                self._process = JobProcess(self._hand_context.target)
+                # Not counted as waiting: put back, the job would meet a hand without a process.
                 chunk.start_until += monotonic() - began
                 return None
             except (ProcessUnstartable, OSError) as error:
-                log.warning("no process for a job of %s could be started: %r", task.name, error)
+                log.warning(
+                    "no process could be started for a job of %s: %r; %s",
+                    task.name,
+                    error,
+                    f"the job is put back for {_PROCESS_RETRY_SECONDS:g} s"
+                    if task.mode == "process"
+                    else "it runs in a thread of the worker",
+                )
         if task.mode == "process":
-            return put_back("no process", run_at=self._app.clock.now() + _START_AGAIN_SECONDS)
-        chunk.alone = False
+            return put_back("no process", run_at=self._app.clock.now() + _PROCESS_RETRY_SECONDS)
+        chunk.own_process = False
         return None
 
-    def _run_elsewhere(self, chunk: Chunk, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
+    def _run_in_process(self, chunk: Chunk, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
         process, self.began = self._process, monotonic()
         try:
             if process is not None:
                 return process.run(job, chunk.rules)
-            last_look = partial(self._bench.gate.last_look, chunk.rules)
+            last_look = partial(self._hand_context.start_check.last_look, chunk.rules)
             if task.mode == "async":
                 return asyncio.run(run_async(self._app, task, job, last_look))
             return run(self._app, task, job, last_look)
         except ProcessGone as error:
-            log.warning("job %s: its process ended with code %s", job.id, error)
-            return self._cut_short(task, job)
+            if self._interrupt_reason is None:
+                log.warning("job %s: its process died (%s)", job.id, error)
+            return self._interrupted_outcome(task, job)
 
-    def _cut_short(self, task: Task[..., Any], job: Job[Any]) -> Outcome:
-        return cut_short(self._app, task, job, self._verdict, self.began)
+    def _interrupted_outcome(self, task: Task[..., Any], job: Job[Any]) -> Outcome:
+        return interrupted_outcome(self._app, task, job, self._interrupt_reason, self.began)
 
 
-def begin_together(
-    bench: HandContext, chunk: Chunk, task: BatchTask[Any, Any]
+def start_batch(
+    context: HandContext, chunk: Chunk, task: BatchTask[Any, Any]
 ) -> tuple[list[Job[Any]], float]:
-    """The jobs of a chunk that may start in one call, and the deadline of that call, the first."""
+    """The jobs of a chunk that may start in one call, and the earliest of their deadlines."""
     now = monotonic()
     jobs: list[Job[Any]] = []
     for job in chunk.take_all():
-        refused = bench.gate.refuse(chunk, job, now)
+        refused = context.start_check.refuse(chunk, job, now)
         if refused is None:
             jobs.append(job)
         else:
@@ -334,37 +369,36 @@ def begin_together(
     return jobs, now + min(timeouts) if timeouts else 0.0
 
 
-def leave_out(chunk: Chunk, jobs: Sequence[Job[Any]], count: int) -> Sequence[Job[Any]]:
-    """The first `count` of them; a start that nobody could tell of is none, so others go back."""
+def put_back_after(chunk: Chunk, jobs: Sequence[Job[Any]], count: int) -> Sequence[Job[Any]]:
+    """The first `count` jobs; the others are put back, because no slot can record their start."""
     chunk.done.extend((job, put_back("too many at once")) for job in jobs[count:])
     return jobs[:count]
 
 
-def all_among(jobs: Collection[Job[Any]], ids: Collection[str] | None) -> bool:
-    """Whether a call is to be ended: that of a batch, when it is for nobody any more."""
+def all_in(jobs: Collection[Job[Any]], ids: Collection[str] | None) -> bool:
+    """Whether all jobs of a call are among these (None: any): only then is a batch interrupted."""
     return ids is None or all(job.id in ids for job in jobs)
 
 
-def cut_short(
-    app: App, task: Task[..., Any], job: Job[Any], verdict: str | None, began: float
+def interrupted_outcome(
+    app: App, task: Task[..., Any], job: Job[Any], reason: str | None, began: float
 ) -> Outcome:
-    """Where an attempt leads that was ended from outside and could not say so itself."""
+    """The outcome of an attempt that was ended from outside; without a reason, it died."""
     now = app.clock.now()
     started_at = now - (monotonic() - began)
-    if verdict == "timeout":
+    if reason == "timeout":
         outcome = timed_out(task, job, now, started_at)
         fire(app, "timed_out", job, outcome)
         return outcome
-    if verdict == "cancelled":
+    if reason == "cancelled":
         return Outcome(State.CANCELLED, "cancelled", started_at=started_at, ended_at=now)
-    # Without a verdict nobody ended it but itself.
-    back = lapsed() if verdict is None else put_back("shutdown")
-    outcome = msgspec.structs.replace(back, started_at=started_at, ended_at=now)
-    return once(outcome) if job.at_most_once else outcome
+    outcome = lapsed() if reason is None else put_back("shutdown")
+    outcome = msgspec.structs.replace(outcome, started_at=started_at, ended_at=now)
+    return at_most_once_outcome(outcome) if job.at_most_once else outcome
 
 
-def once(outcome: Outcome) -> Outcome:
-    """The outcome of an at-most-once job that has begun: putting it back would run it twice."""
+def at_most_once_outcome(outcome: Outcome) -> Outcome:
+    """As given, but a lapse instead of a put-back: the job has begun, and must not run twice."""
     if outcome.state is not State.READY or outcome.reason not in {"shutdown", "store"}:
         return outcome
     return msgspec.structs.replace(outcome, reason="crashed", lapses=1)

@@ -1,8 +1,8 @@
-"""Health: whether work is being taken.
+"""Health: whether this worker gets jobs from its store.
 
-Green while the store has answered a claim (or, with full hands, a renewal) within the last seconds.
-`serve` answers on loopback for those who ask by HTTP: /live while the process turns, /ready while
-it is green and takes work.
+Green while the store has answered a claim (or a renewal, while every hand is busy) within the last
+seconds. `serve` answers HTTP probes on loopback: /live while the supervisor's loop runs, /ready
+while the worker is green and takes work.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ RED_AFTER = 30.0
 
 
 class Health:
-    """When the store last answered, and what that means."""
+    """When the store last answered, and whether that is recent enough."""
 
     def __init__(self, clock: AnyClock, red_after: float = RED_AFTER) -> None:
         self.red_after = red_after
         self.draining = False
         self._clock = clock
-        self.answered_at = clock.monotonic()  # the first claim has as long as any other
+        self.answered_at = clock.monotonic()  # as if answered at the start
         self.claimed_at: float | None = None  # in wall time, for people
 
     def claimed(self) -> None:
@@ -71,7 +71,7 @@ def serve(port: int, live: Callable[[], Answer], ready: Callable[[], Answer]) ->
             self.wfile.write(text)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  named by its parent
-            """Probes come every few seconds, and say nothing that is worth a line."""
+            """Log nothing: probes come every few seconds."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True

@@ -1,9 +1,9 @@
-"""Raising an exception in another thread: the only way to end Python code that does not look.
+"""Raises an exception in another thread: the only way to end Python code that does not cooperate.
 
-It arrives between two instructions of that thread, never inside a C call: one that waits for
-another process says how to end that with `also_interrupt`, and is interrupted when that answers:
-cut off in the middle, it would take the answer to this question for that to the next. What was
-raised too late is taken back with `forget`, by the thread itself.
+It is raised between two instructions of that thread, never inside a C call. Code that waits for
+another process (Spark's JVM) registers with `also_interrupt` how to end the wait there: cut off in
+the middle of a request, it would take the late answer for the answer to its next request. What was
+raised too late is withdrawn with `forget`, by the thread itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Cancelled(JobInterrupted):
 
 
 class Shutdown(JobInterrupted):
-    """The worker must stop now."""
+    """The worker has to stop now."""
 
     def __init__(self) -> None:
         super().__init__("shutdown")
@@ -41,12 +41,12 @@ ERRORS: dict[str, type[BaseException]] = {
 }
 
 
-class _Beside(NamedTuple):
+class _OtherProcess(NamedTuple):
     end: Callable[[], None]
     package: str
 
 
-_beside: dict[int, _Beside] = {}
+_waiting: dict[int, _OtherProcess] = {}
 
 
 def raise_in(thread: int, error: type[BaseException]) -> None:
@@ -54,40 +54,40 @@ def raise_in(thread: int, error: type[BaseException]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
-def interrupt(thread: int, verdict: str) -> None:
-    """Raise the verdict's error in this thread, at its next instruction."""
-    raise_in(thread, ERRORS[verdict])
-    if (beside := _beside.get(thread)) is not None:
-        # It asks another process, and whoever interrupts has others to look after.
-        threading.Thread(target=beside.end, name="penstock-interrupt", daemon=True).start()
+def interrupt(thread: int, reason: str) -> None:
+    """Raise the error for this reason in a thread, at its next instruction."""
+    raise_in(thread, ERRORS[reason])
+    if (other := _waiting.get(thread)) is not None:
+        # On a thread of its own: it waits for the other process, and the caller must not.
+        threading.Thread(target=other.end, name="penstock-interrupt", daemon=True).start()
 
 
 @contextmanager
 def also_interrupt(end: Callable[[], None], package: str) -> Generator[None]:
-    """Have `end` called too, from another thread, when this one is interrupted in this block.
+    """If this thread is interrupted inside the block, also call `end`, on another thread.
 
-    `package` is the code that waits for the other process, and must not be cut off there.
+    `package` is the library that waits for the other process, and must not be cut off there.
     """
     thread = threading.get_ident()
-    _beside[thread] = _Beside(end, package)
+    _waiting[thread] = _OtherProcess(end, package)
     try:
         yield
     finally:
-        _beside.pop(thread, None)
+        _waiting.pop(thread, None)
 
 
-def waits_beside(thread: int, frame: FrameType | None = None) -> bool:
-    """Whether this thread waits for another process, in code that must not be cut off there."""
-    beside = _beside.get(thread)
-    if beside is None:
+def waits_for_other_process(thread: int, frame: FrameType | None = None) -> bool:
+    """Whether this thread is inside the package of its `also_interrupt` block."""
+    other = _waiting.get(thread)
+    if other is None:
         return False
     frame = frame or sys._current_frames().get(thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
-    # From None it would walk up from here, and a thread that has just ended has no frame.
+    # A thread that has just ended has no frame, and walk_stack(None) would walk this thread's.
     stack = () if frame is None else traceback.walk_stack(frame)
-    names = (each.f_globals.get("__name__", "") for each, _ in stack)
-    return any(name.partition(".")[0] == beside.package for name in names)
+    names = (frame.f_globals.get("__name__", "") for frame, _ in stack)
+    return any(name.partition(".")[0] == other.package for name in names)
 
 
 def forget(thread: int) -> None:
-    """Take back what was raised and has not arrived."""
+    """Withdraw an error that was set for this thread and has not been raised yet."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)

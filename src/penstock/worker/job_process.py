@@ -1,8 +1,8 @@
-"""A process of its own for a job: where a task asks for it, or a process died of the job before.
+"""A process that runs single jobs: for `mode="process"`, and for jobs whose process died before.
 
-Kept and used again, one per hand; replaced when it dies. One length and one msgpack message per job
-and per answer, over a socket pair; nothing is pickled. Should the worker die, the process ends at
-once: the store will hand the job to somebody else.
+Each hand keeps at most one, uses it again, and replaces it when it dies. A message is a length and
+msgpack, over a socket pair; nothing is pickled. If the worker dies, the process ends at once: the
+store gives the job to another worker.
 
     python -m penstock.worker process SOCKET WORKER-PID TARGET [LOG-LEVEL LOG-FORMAT]
 """
@@ -41,15 +41,15 @@ log = logging.getLogger("penstock.worker")
 
 
 class ProcessGone(Exception):
-    """It died while it had the job."""
+    """It died while it had the job; the text says how."""
 
 
 class ProcessUnstartable(Exception):
-    """It never came up; no job was given to it."""
+    """It could not start; no job was given to it."""
 
 
 class JobProcess:
-    """The worker's end."""
+    """The worker's side."""
 
     def __init__(self, target: str) -> None:
         ours, theirs = socket.socketpair()
@@ -70,7 +70,7 @@ class JobProcess:
         try:
             receive(ours)
         except (OSError, EOFError):
-            self.close(patience=0)
+            self.close(timeout=0)
             raise ProcessUnstartable from None
         ours.settimeout(None)
 
@@ -81,14 +81,14 @@ class JobProcess:
     def run(self, job: Job[Any], rules: int) -> Outcome | None:
         """Run the job there; ProcessGone if the process ends before it answers.
 
-        `rules` is their version when it was claimed.
+        `rules` is the version of the rules when the job was claimed.
         """
         try:
             send(self._socket, msgspec.msgpack.encode((job, rules)))
-            return whole_outcome(_answer.decode(receive_from(self._process, self._socket)))
+            return typed_outcome(_answer.decode(receive_from(self._process, self._socket)))
         except (OSError, EOFError):
-            self.close(patience=0)
-            raise ProcessGone(str(self._process.returncode)) from None
+            self.close(timeout=0)
+            raise ProcessGone(describe_exit(self._process.returncode)) from None
 
     def terminate(self) -> None:
         self._signal(signal.SIGTERM)
@@ -96,12 +96,12 @@ class JobProcess:
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
-    def close(self, patience: float = 2.0) -> None:
-        """End it: it goes by itself when nobody is there any more, and is made to otherwise."""
+    def close(self, timeout: float = 2.0) -> None:
+        """End it: it exits by itself when the socket is closed, and is killed otherwise."""
         self._socket.close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience)
-        self.kill()  # the group: what the job left behind goes too
+            self._process.wait(timeout)
+        self.kill()  # the whole group: processes that the job left behind, too
         self._process.wait()
 
     def _signal(self, number: int) -> None:
@@ -113,8 +113,18 @@ _answer = msgspec.msgpack.Decoder(Outcome | None)
 _job: msgspec.msgpack.Decoder[tuple[Job[Any], int]] = msgspec.msgpack.Decoder(tuple[Job[Any], int])
 
 
-def whole_outcome(outcome: Outcome | None) -> Outcome | None:
-    """The outcome with what it spawned as jobs again; the line carries them as plain data."""
+def describe_exit(code: int) -> str:
+    """An exit code, or the signal that ended the process, in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def typed_outcome(outcome: Outcome | None) -> Outcome | None:
+    """The outcome with spawned jobs as `Job`s: they were decoded as plain dicts."""
     if outcome is None or not outcome.spawned:
         return outcome
     return msgspec.structs.replace(
@@ -127,35 +137,37 @@ def whole_outcome(outcome: Outcome | None) -> Outcome | None:
     )
 
 
-def send(line: socket.socket, message: bytes) -> None:
-    line.sendall(_LENGTH.pack(len(message)) + message)
+def send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(_LENGTH.pack(len(message)) + message)
 
 
-def receive(line: socket.socket) -> bytes:
-    return _exactly(line, _LENGTH.unpack(_exactly(line, _LENGTH.size))[0])
+def receive(connection: socket.socket) -> bytes:
+    return _receive_exactly(
+        connection, _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size))[0]
+    )
 
 
-def receive_from(process: subprocess.Popen[bytes], line: socket.socket) -> bytes:
-    """What the process says next; EOFError if it ends before.
+def receive_from(process: subprocess.Popen[bytes], connection: socket.socket) -> bytes:
+    """The next message of the process; EOFError if it ends before.
 
-    Its end need not be the end of the line: whatever it forked has that open, too.
+    Its end alone does not close the socket: processes that it forked have that open, too.
     """
-    while not _readable(line, _LOOK_SECONDS):
-        if process.poll() is not None and not _readable(line, 0):
+    while not _readable(connection, _LOOK_SECONDS):
+        if process.poll() is not None and not _readable(connection, 0):
             raise EOFError
-    return receive(line)
+    return receive(connection)
 
 
-def _readable(line: socket.socket, patience: float) -> bool:
+def _readable(connection: socket.socket, timeout: float) -> bool:
     poll = select.poll()
-    poll.register(line, select.POLLIN)
-    return bool(poll.poll(1000 * patience))
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(1000 * timeout))
 
 
-def _exactly(line: socket.socket, size: int) -> bytes:
+def _receive_exactly(connection: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
-        part = line.recv(min(size - len(parts), 1 << 20))
+        part = connection.recv(min(size - len(parts), 1 << 20))
         if not part:
             raise EOFError
         parts += part
@@ -163,27 +175,27 @@ def _exactly(line: socket.socket, size: int) -> bytes:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process with the worker, where it can: no code of ours need run."""
+    """Have the kernel kill this process when its parent dies, where it can."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was quicker
+    if os.getppid() != parent:  # the parent has died already
         os._exit(1)
 
 
 class _Reader(threading.Thread):
-    """Takes jobs off the line, and notices its end while a job runs."""
+    """Receives jobs, and ends the process if the worker goes away while one runs."""
 
-    def __init__(self, line: socket.socket) -> None:
-        super().__init__(name="penstock-line", daemon=True)
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(name="penstock-jobs", daemon=True)
         self.jobs: queue.SimpleQueue[tuple[Job[Any], int] | None] = queue.SimpleQueue()
         self.busy = False
-        self._line = line
+        self._connection = connection
 
     def run(self) -> None:
         try:
             while True:
-                job = _job.decode(receive(self._line))
+                job = _job.decode(receive(self._connection))
                 self.busy = True
                 self.jobs.put(job)
         except (OSError, EOFError):
@@ -193,7 +205,7 @@ class _Reader(threading.Thread):
 
 
 def main(number: int, parent: int, target: str, *output: str) -> None:
-    """The process's end: run jobs one by one until the line ends."""
+    """The process's side: run jobs one by one until the worker closes the socket."""
     from penstock.app.locate import load_app
     from penstock.run.attempt import run, run_async
     from penstock.worker.start_check import StartCheck
@@ -202,23 +214,25 @@ def main(number: int, parent: int, target: str, *output: str) -> None:
     if output:
         log_to_stderr(LogOutput(*output))
     app = load_app(target)
-    gate = StartCheck(app.broker)
-    line = socket.socket(fileno=number)
-    reader = _Reader(line)
+    start_check = StartCheck(app.broker)
+    connection = socket.socket(fileno=number)
+    reader = _Reader(connection)
     reader.start()
-    send(line, b"")
+    send(connection, b"")
     with asyncio.Runner() as runner:
-        while (given := reader.jobs.get()) is not None:
-            job, rules = given
-            last_look = partial(gate.last_look, rules)
+        while (received := reader.jobs.get()) is not None:
+            job, rules = received
+            last_look = partial(start_check.last_look, rules)
             task = app.task_named(job.task)
             if task is None:
-                os._exit(1)  # its code is another than the worker's: a new process may know it
+                os._exit(
+                    1
+                )  # the code has changed since this process started: a new one knows the task
             if task.mode == "async":
                 outcome = runner.run(run_async(app, task, job, last_look))
             else:
                 outcome = run(app, task, job, last_look)
             reader.busy = False
             with suppress(OSError):
-                send(line, msgspec.msgpack.encode(outcome))
-        app.resources.close()  # while there is a loop: some of them live on it
+                send(connection, msgspec.msgpack.encode(outcome))
+        app.resources.close()  # before the event loop, which some of them need

@@ -1,4 +1,4 @@
-"""How much memory a process holds, where one can tell."""
+"""How much memory a process uses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_of(pid: int | None = None) -> int:
-    """Bytes of a process, this one by default; 0 if it cannot be told.
+    """Resident bytes of a process, this one by default; 0 if unknown.
 
-    Without /proc only of this process, and the most that it ever held.
+    Without /proc only for this process, and then its peak.
     """
     try:
         pages = Path(f"/proc/{pid or 'self'}/statm").read_text(encoding="ascii").split()[1]

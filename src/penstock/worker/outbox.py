@@ -1,7 +1,7 @@
-"""The outbox: outcomes on their way to the store, and whose they are.
+"""The outbox: outcomes that are to be settled, and the chunks that they belong to.
 
-Kept until the store has answered for them, however long that takes. `due` remembers when jobs that
-go back with a time of their own are wanted again: nobody sends a hint for these.
+They are kept until the store has answered, however long that takes. `next_due` remembers when jobs
+that this worker put back with a later `run_at` are due: the store sends no hint for these.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any, cast
 
 from penstock.job import Job, Outcome
 from penstock.worker.chunk import Chunk
-from penstock.worker.store_link import Pair
+from penstock.worker.store_calls import Pair
 
-FLUSH_SECONDS = 0.003  # how long outcomes wait for company when there is no claim to ride with
+FLUSH_SECONDS = 0.003  # how long outcomes are collected when no claim can carry them
 _FLUSH_AT = 256
 _MOST_DUE = 1000
 
 
 class Outbox:
-    """Filled and emptied by the loop."""
+    """Filled and emptied by the loop's thread."""
 
     def __init__(self, failed: Callable[[Job[Any], Outcome], None]) -> None:
         self.pairs: list[Pair] = []
         self.owners: list[tuple[Chunk, int]] = []
         self.flush_at = 0.0
         self._due: list[float] = []
-        self._failed = failed  # hears of every attempt that counts as a failure or a lapse
+        self._failed = failed  # called for every attempt that counts a failure or a lapse
 
     def take(self, chunk: Chunk, now: float) -> int:
-        """Take over what this chunk has to report; how many jobs that is."""
+        """Take over the outcomes of this chunk; how many jobs ended."""
         if not self.pairs:
             self.flush_at = now + FLUSH_SECONDS
         count, done, add = 0, chunk.done, self.pairs.append
@@ -53,17 +53,17 @@ class Outbox:
         return bool(self.pairs) and (now >= self.flush_at or len(self.pairs) >= _FLUSH_AT)
 
     def sent(self) -> list[tuple[Chunk, int]]:
-        """Everything has reached the store: empty the box, and say whose it was."""
+        """All outcomes are settled: empty the outbox. Returns the number of jobs of each chunk."""
         owners, self.pairs, self.owners = self.owners, [], []
         return owners
 
     @property
     def next_due(self) -> float | None:
-        """When the next job of ours that went back is wanted, in wall time."""
+        """When the next job that was put back is due, in wall time."""
         return self._due[0] if self._due else None
 
     def fell_due(self, now: float) -> bool:
-        """Whether one is wanted by now; it is forgotten then."""
+        """Whether one is due by now; it is forgotten then."""
         due = False
         while self._due and self._due[0] <= now:
             heappop(self._due)

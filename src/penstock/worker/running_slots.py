@@ -1,13 +1,13 @@
-"""What a child runs at this moment, in memory that it shares with its supervisor.
+"""The jobs that a child runs at this moment, in memory that it shares with its supervisor.
 
-A child that was killed, or that never lets go of the interpreter, cannot be asked; this is what it
-left behind. Written before every start, so `hold` must stay cheap (0.15 us).
+A child that was killed, or whose interpreter is held by a job, cannot be asked; this memory can be
+read. Written before every start, so `hold` must stay cheap (0.15 us).
 
     header   pulse · last claim · last answer · settled · stale · memory · running · flags
     slot     attempt (0: free) · at most once · deadline (monotonic, 0: none) · job id
-    place    as a slot, for a job of a batch beside the first
+    extra    as a slot, for the further jobs of a batch
 
-There is no lock: the supervisor acts on a slot only when the child is gone or stands still.
+There is no lock: the supervisor acts on a slot only when the child is dead or has no pulse.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from typing import Any, NamedTuple
 from penstock.job import Job
 
 _PULSE = struct.Struct("<Q")
-_REST = struct.Struct("<ddQQQII")  # of the header: the pulse is another thread's
+_REST = struct.Struct("<ddQQQII")  # the header without the pulse
 _SLOT = struct.Struct("<IId36s")
 _ATTEMPT = struct.Struct("<I")
 _STRIDE = 64
-_PLACES = 8192  # memory that no batch has touched costs nothing
+_EXTRA_SLOTS = 8192  # untouched pages cost no memory
 
 
 def _size(count: int) -> int:
-    return _STRIDE * (1 + count + _PLACES)
+    return _STRIDE * (1 + count + _EXTRA_SLOTS)
 
 
 class Flag(IntFlag):
-    """What a child says about itself."""
+    """What a child reports about itself."""
 
-    READY = 1  # it has loaded the app and claims
-    RETIRING = 2  # it will end, and wants to be replaced now
-    DRAINED = 4  # it ends because nothing is left to do
+    READY = 1  # it has loaded the app and claims jobs
+    RETIRING = 2  # it is about to exit, and should be replaced now
+    DRAINED = 4  # it exits because no job is left
 
 
 class HeldJob(NamedTuple):
-    """One job that runs."""
+    """A job that a child runs."""
 
     id: str
     attempt: int
@@ -57,7 +57,7 @@ class Vitals(NamedTuple):
 
     pulse: int = 0
     claimed_at: float = 0.0  # seconds since the epoch; 0: not yet
-    answered_at: float = 0.0  # monotonic: when the store last did what it was asked
+    answered_at: float = 0.0  # monotonic: when a call to the store last succeeded
     settled: int = 0
     stale: int = 0
     memory: int = 0  # bytes
@@ -66,19 +66,19 @@ class Vitals(NamedTuple):
 
 
 class RunningSlots:
-    """`count` slots and a header, in memory made by `make` and found again through its number."""
+    """`count` slots and a header; `make` allocates the memory, a child maps its descriptor."""
 
     def __init__(self, count: int, descriptor: int | None = None) -> None:
         self.count = count
         self.descriptor = descriptor
-        self._places = deque(range(count, count + _PLACES))
+        self._extra = deque(range(count, count + _EXTRA_SLOTS))
         size = _size(count)
-        # Without a descriptor nobody else looks: a worker without a supervisor.
+        # Without a descriptor the memory is private: a worker without a supervisor.
         self._memory = mmap.mmap(-1 if descriptor is None else descriptor, size)
 
     @classmethod
     def make(cls, count: int) -> RunningSlots:
-        """Memory that a child can be handed by its descriptor."""
+        """Allocate memory whose descriptor a child can inherit."""
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("penstock-slots")
         else:
@@ -88,7 +88,7 @@ class RunningSlots:
         return cls(count, descriptor)
 
     def hold(self, index: int, job: Job[Any], deadline: float) -> None:
-        """Say that this job starts now."""
+        """Record that this job starts now."""
         _SLOT.pack_into(
             self._memory,
             _STRIDE + index * _STRIDE,
@@ -101,48 +101,48 @@ class RunningSlots:
     def free(self, index: int) -> None:
         _ATTEMPT.pack_into(self._memory, _STRIDE + index * _STRIDE, 0)
 
-    def hold_beside(self, jobs: Sequence[Job[Any]], deadline: float) -> list[int]:
-        """Say that these start, too, in the same call; the places that they have, one for each.
+    def hold_extra(self, jobs: Sequence[Job[Any]], deadline: float) -> list[int]:
+        """Record that these jobs of a batch start too; returns a slot for each.
 
-        Fewer when there is no more room: the rest must not start.
+        Fewer if no more are free: the remaining jobs must not start.
         """
-        places: list[int] = []
+        slots: list[int] = []
         for job in jobs:
             try:
-                place = self._places.popleft()
+                slot = self._extra.popleft()
             except IndexError:
                 break
-            self.hold(place, job, deadline)
-            places.append(place)
-        return places
+            self.hold(slot, job, deadline)
+            slots.append(slot)
+        return slots
 
-    def free_beside(self, places: Sequence[int]) -> None:
-        for place in places:
-            self.free(place)
-        self._places.extend(places)
+    def free_extra(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            self.free(slot)
+        self._extra.extend(slots)
 
     def held(self) -> list[HeldJob]:
-        """What runs now, or ran when the child died."""
-        found: list[HeldJob] = []
-        for index in range(self.count + _PLACES):
+        """The jobs that run now, or that ran when the child died."""
+        jobs: list[HeldJob] = []
+        for index in range(self.count + _EXTRA_SLOTS):
             attempt, once, deadline, job_id = _SLOT.unpack_from(
                 self._memory, _STRIDE + index * _STRIDE
             )
             if attempt:
-                found.append(
+                jobs.append(
                     HeldJob(job_id.decode("ascii", "replace"), attempt, deadline, bool(once))
                 )
-        return found
+        return jobs
 
     @property
     def vitals(self) -> Vitals:
         try:
             return Vitals(self.pulse, *_REST.unpack_from(self._memory, _PULSE.size))
-        except ValueError:  # closed, by another thread of the supervisor that has just buried it
+        except ValueError:  # closed by the supervisor's other thread: the child has ended
             return Vitals()
 
     def publish(self, vitals: Vitals) -> None:
-        """Everything but the pulse."""
+        """Write the header, without the pulse."""
         _REST.pack_into(self._memory, _PULSE.size, *vitals[1:])
 
     @property

@@ -1,8 +1,8 @@
-"""The check before a job starts (is it paused, blocked, cancelled?), and a last one at its call.
+"""The checks before a job starts: not cancelled, not too late, not paused or blocked meanwhile.
 
-A claim obeys the rules of its moment; between the claim and the start they may change, the job may
-be cancelled, or its turn may have come too late. The last look comes after `started_at` was taken:
-a job that passes it was recorded as started before the rule was there. Cheap when nothing changed.
+A claim obeys the rules of its moment, which may change before the job starts. `last_look` comes
+after `started_at` was taken: a job that passes it was recorded as started before the rule existed.
+It only compares a version number while no rule changes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from penstock.rules.rule import Rule, RuleKind, rule_over_job
 from penstock.worker.chunk import Chunk
 
 
-class _Known(NamedTuple):
-    """The rules at a version, and when reading them began."""
+class _RulesRead(NamedTuple):
+    """The rules at a version, and when they began to be read."""
 
     version: int
     began: float
@@ -26,18 +26,18 @@ class _Known(NamedTuple):
 
 
 class StartCheck:
-    """Lets a job start, or says what becomes of it instead."""
+    """Lets a job start (None), or returns its outcome instead."""
 
     def __init__(self, broker: Broker) -> None:
         self.version = broker.traits.rules_version
-        self.cancelled: frozenset[str] = frozenset()  # as the last renewal said
+        self.cancelled: frozenset[str] = frozenset()  # ids, by the last renewal
         self.closed: str | None = None  # why nothing starts any more
         self._broker = broker
-        self._rules: _Known | None = None
+        self._rules: _RulesRead | None = None
         self._reading = threading.Lock()
 
     def refuse(self, chunk: Chunk, job: Job[Any], now: float) -> Outcome | None:
-        """None: it may go on to its last look."""
+        """None: it may go on to `last_look`."""
         if self.closed is not None:
             return put_back(self.closed)
         if now > chunk.start_until:
@@ -47,36 +47,36 @@ class StartCheck:
         return None
 
     def last_look(self, rules: int, job: Job[Any]) -> Outcome | None:
-        """None: no rule has come since this version of them that keeps the job back."""
+        """None: no rule that holds the job back was set since this version of the rules."""
         if job.start_within is not None and self._too_late(job, job.start_within):
             return put_back("not started in time")
         if self.version() != rules:
-            return self._obey(job)
+            return self._apply_rules(job)
         return None
 
     def _too_late(self, job: Job[Any], within: float) -> bool:
-        # By the clock that the history has: its windows are to show no more starts than the rate.
+        # By wall time, as the history: no window of it may show more starts than the rate allows.
         after = self._broker.clock.now() - (job.claimed_at or 0.0)
         return not 0 <= after <= within
 
-    def _obey(self, job: Job[Any]) -> Outcome | None:
+    def _apply_rules(self, job: Job[Any]) -> Outcome | None:
         try:
             rule = rule_over_job(self._current(), job, self._broker.clock.now())
         except Exception:
-            return put_back("rules unknown")  # the store does not answer: better not to start
+            return put_back("rules unknown")  # the store does not answer: do not start
         if rule is None:
             return None
         return put_back("blocked" if rule.kind is RuleKind.BLOCK else "paused")
 
     def _current(self) -> list[Rule]:
-        version, asked = self.version(), time.monotonic()
+        version, called_at = self.version(), time.monotonic()
         known = self._rules
         if known is not None and known.version == version:
             return known.rules
-        with self._reading:  # hands that wait here share what is read after they asked
+        with self._reading:  # hands that wait here share one read
             known = self._rules
-            if known is None or known.began < asked:
-                # Before the rules themselves: a change in between is seen again.
+            if known is None or known.began < called_at:
+                # Version first: a change while the rules are read is noticed next time.
                 version, began = self.version(), time.monotonic()
-                known = self._rules = _Known(version, began, self._broker.records(Rule))
+                known = self._rules = _RulesRead(version, began, self._broker.records(Rule))
         return known.rules

@@ -1,8 +1,8 @@
-"""The supervisor: starts children, keeps their leases, and answers for them when they cannot.
+"""The supervisor: starts and restarts children, renews their leases, recovers jobs of dead ones.
 
-It runs no job, so nothing that a job does can keep it from its heartbeat. Children are fresh
-processes, never forks. What a dead or frozen child was doing is read from the slots: only jobs that
-had begun count a lapse, and only a job whose time was up is settled as timed out.
+It runs no job, so no job can keep it from renewing leases. Children are fresh processes, never
+forks. What a dead or frozen child was running is read from its slots (`running_slots.py`): only
+jobs that had started count a lapse, and only a job past its deadline is settled as timed out.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ from penstock.errors import Refused
 from penstock.job import State
 from penstock.run.attempt import fire, timed_out
 from penstock.worker.child import ChildConfig
-from penstock.worker.child_process import Child, ending
-from penstock.worker.failures import Failures
+from penstock.worker.child_process import Child
+from penstock.worker.failure_log import FailureLog
 from penstock.worker.health import RED_AFTER, Answer, serve
+from penstock.worker.job_process import describe_exit
+from penstock.worker.lease_renewal import LeaseRenewal
 from penstock.worker.memory_use import memory_of
+from penstock.worker.outage_log import OutageLog
 from penstock.worker.running_slots import Flag, HeldJob
 
 if TYPE_CHECKING:
@@ -42,17 +45,16 @@ if TYPE_CHECKING:
 OK, ERROR, CANNOT_START = 0, 1, 70
 DETACHED_PROCESSES = 2
 
-_LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 0.1
 _MEMORY_SECONDS = 1.0
-_STILL_SECONDS = 1.0  # a pulse that stands still for so long ...
-_OVERDUE_SECONDS = 0.5  # ... while a job is so long over its time: the interpreter is held
-_LEAVE_SECONDS = 10.0  # beyond the grace, for a child to hand back the rest and go
-_YOUNG_SECONDS = 5.0
+_FROZEN_SECONDS = 1.0  # no pulse for this long ...
+_OVERDUE_SECONDS = 0.5  # ... and a job this far past its deadline: it holds the interpreter
+_LEAVE_SECONDS = 10.0  # beyond the grace, for a child to put back the rest and exit
+_QUICK_DEATH_SECONDS = 5.0  # a child that dies sooner is restarted after a growing pause
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
-_STILLBORN = 5  # children in a row that died before they were ready
-_LOG_EVERY = 60.0
-_AGAIN_SECONDS = 1.0  # after a renewal that failed
-_LAUNCHER_SECONDS = 2.0  # for it to take back its row, which would lapse by itself
+_MOST_FAILED_STARTS = 5  # children in a row that died before they were ready
+_REPORT_SECONDS = 1.0  # between two tries to tell the store of dead children
+_LAUNCHER_SECONDS = 2.0  # for it to give back its row, which would lapse by itself
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
@@ -61,9 +63,10 @@ monotonic = time.monotonic
 class Supervisor:
     """`penstock worker`: `processes` children that run the target's jobs.
 
-    `run` gives the exit code: 0 stopped or drained, 70 no child comes up. `max_memory` is in bytes,
-    per child: one above it drains and is replaced. `health_port` serves /live and /ready on
-    loopback. `detached` is how many detached jobs run here at a time, if the app has such tasks.
+    `run` returns the exit code: 0 stopped or drained, 1 the store was away at the end, 70 no child
+    could start. `max_memory` is in bytes, per child: one above it drains and is replaced.
+    `health_port` serves /live and /ready on loopback. `detached` is how many detached jobs run here
+    at a time, if the app has such tasks.
     """
 
     def __init__(
@@ -91,8 +94,7 @@ class Supervisor:
         self.processes = processes or os.cpu_count() or 1
         if self.processes < 1 or threads < 1 or async_slots < 1:
             raise Refused(
-                f"a worker needs hands: processes={processes}, threads={threads}, "
-                f"async_slots={async_slots}"
+                f"a worker needs at least one of each: {processes=}, {threads=}, {async_slots=}"
             )
         self.children: list[Child] = []
         self.health_port = health_port
@@ -117,67 +119,68 @@ class Supervisor:
         self._launcher: Launcher | None = None
         self._max_memory = max_memory
         self._red_after = red_after
-        self._stops = 0
-        self._told = 0
-        self._told_until = 0.0
-        self._wanted = self.processes
+        self._stops = 0  # how often `stop` was called
+        self._stops_passed_on = 0  # of those, how many the children know of
+        self._leave_until = 0.0
+        self._wanted_children = self.processes
         self._start_at = 0.0
         self._pause = _PAUSE_FIRST
-        self._stillborn = 0
-        self._graves: list[tuple[str, list[str]]] = []  # dead children the store has not heard of
-        self._looked_at = monotonic()
+        self._failed_starts = 0
+        self._unreported: list[tuple[str, list[str]]] = []  # dead children, and what they had begun
+        self._checked_at = monotonic()
         self._memory_at = 0.0
-        self._grave_at = 0.0
-        self._said_at = -_LOG_EVERY
-        self._over = threading.Event()
-        self._buried = 0  # outcomes that the store took of children which are gone
+        self._report_at = 0.0
+        self._outage = OutageLog("trying again; children keep their jobs until their leases end")
+        self._settled_by_ended = 0  # outcomes stored by children that have ended
 
     @property
     def settled(self) -> int:
-        """Outcomes that the store took so far, of all its children together."""
-        return self._buried + sum(child.slots.vitals.settled for child in list(self.children))
+        """Outcomes stored so far, by all children together."""
+        return self._settled_by_ended + sum(
+            child.slots.vitals.settled for child in list(self.children)
+        )
 
     @property
     def draining(self) -> bool:
         return self._stops > 0
 
     def stop(self, *, now: bool = False) -> None:
-        """Have the children drain and end; a second time, or `now`: hand back at once.
+        """Have the children drain and exit; a second call, or `now`: put back what runs at once.
 
         Safe in a signal handler.
         """
         self._stops = max(2 if now else 1, self._stops + 1)
 
-    def _signalled(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self.stop()
 
     def run(self) -> int:
         """Supervise until stopped or drained; the exit code. A store that does not open raises."""
         self.app.broker.traits.rules_version()
-        beat = threading.Thread(target=self._keep_leases, name="penstock-heartbeat", daemon=True)
+        renewal = LeaseRenewal(self.app.broker, self._config.lease, self._rows, self._outage.log)
         before: dict[signal.Signals, Any] = {}
         with ExitStack() as stack:
             if threading.current_thread() is threading.main_thread():
                 for number in (signal.SIGTERM, signal.SIGINT):
-                    before[number] = signal.signal(number, self._signalled)
+                    before[number] = signal.signal(number, self._on_signal)
             if self.health_port is not None:
                 pages = serve(self.health_port, self._live, self._ready)
                 self.health_port = stack.enter_context(pages)
-            beat.start()
+            renewal.start()
             if self._config.detached:
                 self._launcher = self._start_launcher()
             try:
                 return self._supervise()
             finally:
-                self._over.set()
+                renewal.stop()
                 if self._launcher is not None:
                     self._launcher.stop()
                     self._launcher.join(_LAUNCHER_SECONDS)
                 for child in self.children:
                     child.kill()
                     child.close()
-                beat.join(1.0)
+                renewal.join(1.0)
                 for number, handler in before.items():
                     signal.signal(number, handler)
 
@@ -185,68 +188,75 @@ class Supervisor:
         while True:
             now = monotonic()
             self._pass_on_stop(now)
-            self._start_missing(now)
-            if now - self._looked_at > 5 * _LOOK_SECONDS:
-                for child in self.children:  # we were stopped ourselves; look before judging
-                    child.seen_at = now
-            self._looked_at = now
+            self._start_missing_children(now)
+            if now - self._checked_at > 5 * _CHECK_SECONDS:
+                # This process was suspended: its children's pulses were not looked at meanwhile.
+                for child in self.children:
+                    child.pulse_at = now
+            self._checked_at = now
             for child in list(self.children):
-                self._look(child, now)
-            if self._graves and now >= self._grave_at:
-                self._grave_at = now + 1.0
-                self._tell_store()
-            if not self.children and not self._graves and (self.draining or self._is_drained()):
+                self._check_child(child, now)
+            if self._unreported and now >= self._report_at:
+                self._report_at = now + _REPORT_SECONDS
+                self._recover_jobs()
+            if not self.children and not self._unreported and (self.draining or self._is_drained()):
                 return OK
-            if not self.children and self.draining and now > self._told_until:
-                return ERROR  # the store does not answer; leases will run out by themselves
-            if self._stillborn >= _STILLBORN and not any(child.ready for child in self.children):
-                log.error("no child comes up: %d died before they were ready", self._stillborn)
+            if not self.children and self.draining and now > self._leave_until:
+                log.error(
+                    "exiting while the store is away: the jobs of %d children could not be put "
+                    "back and are recovered when their leases end",
+                    len(self._unreported),
+                )
+                return ERROR
+            if self._failed_starts >= _MOST_FAILED_STARTS and not any(
+                child.ready for child in self.children
+            ):
+                log.error(
+                    "%d children in a row died before they were ready; this worker exits with code "
+                    "%d, the lines above say why",
+                    self._failed_starts,
+                    CANNOT_START,
+                )
                 return CANNOT_START
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
     def _start_launcher(self) -> Launcher:
         from penstock.worker.detached.launcher import Launcher
-        from penstock.worker.detached.state_folder import Folder, state_folder
+        from penstock.worker.detached.state_folder import StateFolder, state_folder
 
-        config = self._config
-        folder = Folder(state_folder(self.app.resolved_url.url))
+        folder = StateFolder(state_folder(self.app.resolved_url.url))
         folder.make()
-        launcher = Launcher(
-            self.app,
-            self.target,
-            folder,
-            limit=self._detached,
-            lease=config.lease,
-            grace=config.grace,
-            queues=config.queues,
-            tags=config.tags,
-            drain=config.drain,
-            log_level=config.log_level,
-            log_format=config.log_format,
-        )
+        launcher = Launcher(self.app, self._config, folder, self._detached)
         launcher.start()
         return launcher
 
     def _is_drained(self) -> bool:
-        return self._wanted <= 0 and (self._launcher is None or self._launcher.drained)
+        return self._wanted_children <= 0 and (self._launcher is None or self._launcher.drained)
 
     def _pass_on_stop(self, now: float) -> None:
-        if self._stops <= self._told:
+        if self._stops <= self._stops_passed_on:
             return
         if self._launcher is not None:
             self._launcher.stop()
-        word = "now" if self._stops > 1 else "drain"
-        if self._told == 0:
-            log.info("stopping: %d children drain", len(self.children))
-        self._told = self._stops
-        grace = 0.0 if self._stops > 1 else self._config.grace
-        self._told_until = now + grace + _LEAVE_SECONDS
+        at_once = self._stops > 1
+        grace = 0.0 if at_once else self._config.grace
+        if at_once:
+            log.info("stopping at once: jobs that run are interrupted and put back")
+        else:
+            log.info(
+                "stopping: no new jobs; %d children have %g s to finish what runs, the rest is put "
+                "back; a second signal stops at once",
+                len(self.children),
+                grace,
+            )
+        self._stops_passed_on = self._stops
+        self._leave_until = now + grace + _LEAVE_SECONDS
         for child in self.children:
-            child.tell(word)
-            child.leave_until = self._told_until
+            child.send("now" if at_once else "drain")
+            child.leave_until = self._leave_until
 
-    def _start_missing(self, now: float) -> None:
-        missing = self._wanted - sum(not child.retired for child in self.children)
+    def _start_missing_children(self, now: float) -> None:
+        missing = self._wanted_children - sum(not child.retired for child in self.children)
         if self.draining or now < self._start_at:
             return
         for _ in range(missing):
@@ -255,50 +265,56 @@ class Supervisor:
             try:
                 child = Child(config, self.app.broker.clock.now())
             except OSError as error:
-                log.error("no child could be started: %s", error)  # noqa: TRY400
+                log.error(  # noqa: TRY400
+                    "no child could be started: %s; tried again in %g s", error, _PAUSE_LONGEST
+                )
                 self._start_at = now + _PAUSE_LONGEST
                 return
             self.children.append(child)
-            log.info("child %d started as %s", child.pid, child.id)
+            log.info("child %d started, as worker %s", child.pid, child.id)
 
-    def _look(self, child: Child, now: float) -> None:
+    def _check_child(self, child: Child, now: float) -> None:
         code = child.process.poll()
         if code is not None:
-            self._bury(child, code, now)
+            self._child_ended(child, code, now)
             return
         flags = child.slots.vitals.flags
         if flags & Flag.READY:
-            self._stillborn = 0
+            self._failed_starts = 0
         if flags & Flag.RETIRING:
             self._retire(child, now)
-        if child.still_for(now) >= _STILL_SECONDS:
+        if child.seconds_without_pulse(now) >= _FROZEN_SECONDS:
             overdue = [
                 held
                 for held in child.slots.held()
                 if held.deadline and now - held.deadline >= _OVERDUE_SECONDS
             ]
             if overdue:
-                self._end_frozen(child, overdue)
+                self._kill_frozen(child, overdue)
                 return
         if child.leave_until is not None and now >= child.leave_until:
-            log.error("child %d did not leave in time and is killed", child.pid)
-            child.dismissed = True
+            log.error(
+                "child %d did not exit within its grace and is killed; what it ran is put back",
+                child.pid,
+            )
+            child.killed_by_us = True
             child.kill()
         if self._max_memory is not None and now >= self._memory_at:
-            self._weigh(now)
+            self._check_memory(now)
 
-    def _weigh(self, now: float) -> None:
+    def _check_memory(self, now: float) -> None:
         self._memory_at = now + _MEMORY_SECONDS
         for child in self.children:
             memory = memory_of(child.pid) or child.slots.vitals.memory
             if memory > (self._max_memory or 0) and not child.retired and not self.draining:
                 log.warning(
-                    "child %d holds %d MB, more than %d: it drains and is replaced",
+                    "child %d uses %d MB, more than --max-memory %d MB: it finishes what it runs, "
+                    "another takes its place",
                     child.pid,
                     memory >> 20,
                     (self._max_memory or 0) >> 20,
                 )
-                child.tell("retire")
+                child.send("retire")
                 self._retire(child, now)
 
     def _retire(self, child: Child, now: float) -> None:
@@ -306,21 +322,22 @@ class Supervisor:
             child.retired = True
             child.leave_until = now + self._config.grace + _LEAVE_SECONDS
 
-    def _end_frozen(self, child: Child, overdue: list[HeldJob]) -> None:
-        """A job holds the interpreter beyond its time: only the end of the process ends it."""
+    def _kill_frozen(self, child: Child, overdue: list[HeldJob]) -> None:
+        """A job past its timeout holds the interpreter: only killing the process ends it."""
         log.error(
-            "child %d: job %s holds the interpreter beyond its timeout; the process is killed",
+            "child %d: job %s is past its timeout and holds the interpreter; the child is killed "
+            "and replaced, its other jobs are put back",
             child.pid,
             ", ".join(held.id for held in overdue),
         )
-        child.dismissed = True
+        child.killed_by_us = True
         child.kill()
         child.process.wait()
         for held in overdue:
             try:
                 self._settle_timed_out(held)
             except Exception as error:
-                self._say_lost(error)
+                self._outage.log(error)
 
     def _settle_timed_out(self, held: HeldJob) -> None:
         broker = self.app.broker
@@ -333,62 +350,60 @@ class Supervisor:
         ran = monotonic() - held.deadline + (task.timeout_of(job) or 0.0)
         outcome = timed_out(task, job, now, now - ran, "it held the interpreter")
         broker.settle([(job, outcome)])
-        Failures(self.app).tell(job, outcome)
+        FailureLog(self.app).log(job, outcome)
         fire(self.app, "timed_out", job, outcome)
 
-    def _bury(self, child: Child, code: int, now: float) -> None:
+    def _child_ended(self, child: Child, code: int, now: float) -> None:
         self.children.remove(child)
         held, vitals = child.slots.held(), child.slots.vitals
         flags = vitals.flags
-        self._buried += vitals.settled
+        self._settled_by_ended += vitals.settled
         child.close()
-        # One that nobody sent away, and that did not say so, was ended by a job: os._exit(0).
+        # A child that was not asked to exit, and did not announce it, was ended by a job.
         leaving = self.draining or child.retired or flags & (Flag.RETIRING | Flag.DRAINED)
         clean = code == 0 and bool(leaving)
         if clean and flags & Flag.DRAINED:
-            self._wanted -= 1
-        # What we ended, and what a child left behind that ended itself, has not failed; but an
-        # at-most-once job that had begun must not begin again.
-        begun = [job for job in held if job.at_most_once or not (clean or child.dismissed)]
-        self._graves.append((child.id, [job.id for job in begun]))
-        self._tell_store()
+            self._wanted_children -= 1
+        # Jobs of a child that exited as asked, or that was killed from here, have not failed; but
+        # an at-most-once job that had begun must not begin again.
+        begun = [job for job in held if job.at_most_once or not (clean or child.killed_by_us)]
+        self._unreported.append((child.id, [job.id for job in begun]))
+        self._recover_jobs()
         if clean:
-            log.info("child %d ended", child.pid)
+            log.info("child %d has exited", child.pid)
         else:
-            log.warning("child %d ended: %s; it ran %s", child.pid, ending(code), _named(held))
+            then = "" if self.draining else "; another takes its place"
+            log.warning(
+                "child %d died (%s) while it ran %s%s",
+                child.pid,
+                describe_exit(code),
+                _job_list(held),
+                then,
+            )
         if flags & Flag.READY:
-            self._stillborn = 0
+            self._failed_starts = 0
         elif not self.draining:
-            self._stillborn += 1
-        if clean or child.dismissed or now - child.began > _YOUNG_SECONDS:
+            self._failed_starts += 1
+        if clean or child.killed_by_us or now - child.began > _QUICK_DEATH_SECONDS:
             self._pause = _PAUSE_FIRST
         else:
             self._start_at = now + self._pause
             self._pause = min(_PAUSE_LONGEST, self._pause * 2)
 
-    def _tell_store(self) -> None:
-        while self._graves:
-            dead, begun = self._graves[0]
+    def _recover_jobs(self) -> None:
+        while self._unreported:
+            worker, begun = self._unreported[0]
             try:
-                moved = self.app.broker.recover(dead=dead, started=begun)
+                recovered = self.app.broker.recover(dead=worker, started=begun)
             except Exception as error:
-                self._say_lost(error)
+                self._outage.log(error)
                 return
-            self._graves.pop(0)
-            if moved:
-                log.info("%d jobs of %s are ready again", moved, dead)
+            self._unreported.pop(0)
+            if recovered:
+                log.info("recovered %d jobs of worker %s: they are ready again", recovered, worker)
 
-    def _keep_leases(self) -> None:
-        every = pause = self._config.lease / 3
-        while not self._over.wait(pause):
-            try:
-                if rows := [self._row(child) for child in list(self.children)]:
-                    self.app.broker.renew(rows)
-                pause = every
-            except Exception as error:
-                # A line that went dead has cost a third of the lease already.
-                pause = min(every, _AGAIN_SECONDS)
-                self._say_lost(error)
+    def _rows(self) -> list[WorkerRow]:
+        return [self._row(child) for child in list(self.children)]
 
     def _row(self, child: Child) -> WorkerRow:
         vitals = child.slots.vitals
@@ -408,14 +423,8 @@ class Supervisor:
             stale=vitals.stale,
         )
 
-    def _say_lost(self, error: Exception) -> None:
-        now = monotonic()
-        if now - self._said_at >= _LOG_EVERY:
-            self._said_at = now
-            log.error("the store does not answer: %s: %s", type(error).__name__, error)
-
     def _live(self) -> Answer:
-        return monotonic() - self._looked_at < self._red_after, self._state()
+        return monotonic() - self._checked_at < self._red_after, self._state()
 
     def _ready(self) -> Answer:
         now = monotonic()
@@ -433,8 +442,9 @@ class Supervisor:
         return {"draining": self.draining, "children": children}
 
 
-def _named(held: list[HeldJob], most: int = 5) -> str:
-    """The jobs of a child that is gone, for the log."""
+def _job_list(held: list[HeldJob], most: int = 5) -> str:
+    if not held:
+        return "no job"
     ids = ", ".join(job.id for job in held[:most])
     more = f" and {len(held) - most} more" if len(held) > most else ""
-    return f"{len(held)} jobs{ids and ': '}{ids}{more}"
+    return f"{'job' if len(held) == 1 else 'jobs'} {ids}{more}"

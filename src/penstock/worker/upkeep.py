@@ -1,9 +1,8 @@
 """Upkeep: the chores that keep a store going, done by whichever worker comes first.
 
-Recover, prune, gauges, and the slots of schedules. There is no scheduler and no leader: every
-worker calls `turn` often, and it does what is due. All of it may be done twice, by two workers at
-once, without harm. Pruning may take minutes, and has a thread of its own: the worker claims,
-settles and renews meanwhile.
+Recover, prune, gauges, and the slots of schedules. There is no leader: every worker calls `run_due`
+often, and two that do the same chore at once do no harm. Pruning may take minutes, so it has a
+thread of its own: the worker claims, settles and renews meanwhile.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from penstock.schedules.timetable import Sending, Timetable
 
 PRUNE_EVERY = 3600.0
 PRUNE_AGAIN = 60.0  # after one that failed
-TURN_SECONDS = (
-    0.25  # for slots, of which a thousand may be due at once; then jobs are claimed again
-)
+SLOTS_SECONDS = 0.25  # at a time: a thousand slots may be due at once, and jobs wait meanwhile
 
 log = logging.getLogger("penstock.worker")
 
@@ -37,9 +34,9 @@ def _no_schedules() -> Mapping[str, Schedule]:
 
 
 class Upkeep:
-    """Recovers what dead workers held, every third of a lease, gauges once a minute, and prunes.
+    """Recovers jobs of dead workers every third of a lease, gauges every minute, prunes hourly.
 
-    `declared` are the schedules of this worker's own code; slots are decided when they are due.
+    `declared` returns the schedules of this worker's code; slots are decided when they are due.
     """
 
     def __init__(
@@ -62,13 +59,13 @@ class Upkeep:
         self._recover_at = now
         # Not at the start: a fleet that is deployed would prune all at once.
         self._prune_at = now + PRUNE_EVERY
-        # Not all at once: each worker has its own second of the minute to look.
+        # Each worker has its own second of the minute, so that they do not gauge all at once.
         self._gauge_phase = zlib.crc32(worker_id.encode()) % 50
-        self._gauge_at = now + self._to_gauge()
+        self._gauge_at = now + self._until_gauge()
         self._pruning: threading.Thread | None = None
         self._timetable = Timetable(broker, clock, declared, worker_id, sending)
 
-    def turn(self) -> int:
+    def run_due(self) -> int:
         """Do what is due; returns how many jobs were recovered."""
         now = self._clock.monotonic()
         recovered = 0
@@ -76,9 +73,12 @@ class Upkeep:
             recovered = self._broker.recover(by=self._worker_id)
             self._recover_at = now + self._recover_every
             if recovered:
-                log.warning("recovered %d jobs of workers that are gone", recovered)
+                log.warning(
+                    "recovered %d jobs of workers whose lease ended: they are ready again",
+                    recovered,
+                )
         if now >= self._gauge_at:
-            self._gauge_at = now + self._to_gauge()
+            self._gauge_at = now + self._until_gauge()
             self._gauge()
         if self.retention is not None and now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY
@@ -87,32 +87,39 @@ class Upkeep:
                     target=self._prune, args=(self.retention,), name="penstock-prune", daemon=True
                 )
                 self._pruning.start()
-        self._timetable.turn(TURN_SECONDS)
+        self._timetable.turn(SLOTS_SECONDS)
         return recovered
 
     def seconds_left(self) -> float:
-        """How long no slot of a schedule is due."""
+        """Seconds until the next slot of a schedule is due."""
         return self._timetable.seconds_left()
 
     def _gauge(self) -> None:
         try:
             self._broker.gauge()
-        except PenstockError as error:  # jobs matter more; there is another minute
-            log.warning("this minute has no gauges: %s", error)
+        except PenstockError as error:  # no reason to stop claiming
+            log.warning(
+                "the gauges of this minute were not stored, the next minute's will be: %s", error
+            )
 
-    def _to_gauge(self) -> float:
+    def _until_gauge(self) -> float:
         return MINUTE - (self._clock.now() - self._gauge_phase) % MINUTE
 
-    def close(self, patience: float) -> None:
-        """Wait so long for a prune under way; one that is cut short goes on another time."""
+    def close(self, timeout: float) -> None:
+        """Wait this long for a prune under way; an unfinished one is continued by a later prune."""
         if self._pruning is not None:
-            self._pruning.join(patience)
+            self._pruning.join(timeout)
 
     def _prune(self, retention: float) -> None:
         try:
             pruned = self._broker.prune(self._clock.now() - retention)
         except Exception as error:
             self._prune_at = self._clock.monotonic() + PRUNE_AGAIN
-            log.warning("pruning is tried again later: %s: %s", type(error).__name__, error)
+            log.warning(
+                "pruning failed and is tried again in %g s: %s: %s",
+                PRUNE_AGAIN,
+                type(error).__name__,
+                error,
+            )
             return
         log.info("pruned %d rows older than %.0f days", pruned, retention / 86400)

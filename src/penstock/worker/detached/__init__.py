@@ -1,11 +1,11 @@
 """Detached jobs: each in a process of its own, which outlives the worker that started it.
 
     supervisor
-      launcher          claims with a spare row, then starts a keeper, whose row it becomes
-        keeper          in a session of its own: renews the row, settles, sees to limits
+      launcher          claims with a spare row, and starts a keeper, which takes that row over
+        keeper          in a session of its own: renews the row, enforces limits, settles
           run process   calls the task's function
 
-The row that claimed the job becomes the keeper's: from then on nobody else renews it, and whoever
-holds it decides. What the host keeps beside it (a lock, a log, a few facts in a file) only keeps a
-second start out and helps a restarted worker to find what runs; none of it is the truth.
+From the start on, the keeper's row in the store decides who has the job. The files on the host (a
+lock, a log, which process runs it; `state_folder.py`) only prevent a second start and let a
+restarted worker find the process and adopt it (`adoption.py`).
 """

@@ -1,7 +1,7 @@
-"""Processes of this host: which one is meant, what descends from it, and its end.
+"""Processes of this host: identify one, find its descendants, wait for its end, kill it.
 
-A number alone names no process, because the kernel gives it out again: the start time and the boot
-go with it. Without /proc only the number can be looked at, and descendants are not found.
+A process id alone identifies no process, because the kernel uses it again: the start time and the
+boot id go with it. Without /proc only the id can be checked, and descendants are not found.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ _PROC = Path("/proc")
 _BOOT = _PROC / "sys/kernel/random/boot_id"
 _PR_SET_CHILD_SUBREAPER = 36
 _END_SECONDS = 10.0
-_LOOK_SECONDS = 0.5  # where the kernel cannot tell of an end by itself
+_POLL_SECONDS = 0.5  # where there is no pidfd
 MARK = "PENSTOCK_DETACHED"
 
 
 def boot_id() -> str:
-    """What tells this boot of the machine from every other; empty if nothing does."""
+    """Identifies this boot of the machine; empty if unknown."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except OSError:
         return ""
 
 
-def namespace() -> str:
-    """Where numbers of processes mean the same as here; empty if there is but one such place."""
+def pid_namespace() -> str:
+    """Identifies the namespace of process ids (a container has its own); empty if unknown."""
     try:
         return str((_PROC / "self/ns/pid").readlink())
     except OSError:
         return ""
 
 
-def start_of(pid: int) -> int | None:
-    """When the process started, in the kernel's ticks; None if it is not there, or only waits."""
+def start_time(pid: int) -> int | None:
+    """When the process started, in the kernel's ticks; None if there is none, or it is a zombie."""
     try:
         fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return None if _PROC.joinpath("self").exists() else _by_number(pid)
+        return None if _PROC.joinpath("self").exists() else _zero_if_alive(pid)
     return None if fields[0] in {b"Z", b"X"} else int(fields[19])
 
 
-def _by_number(pid: int) -> int | None:
+def _zero_if_alive(pid: int) -> int | None:
     try:
         os.kill(pid, 0)
     except OSError:
@@ -58,7 +58,7 @@ def _by_number(pid: int) -> int | None:
 
 
 def wait_for_end(pid: int, started: int) -> None:
-    """Return when this very process has ended; nothing is asked again and again meanwhile."""
+    """Return when this process has ended; does not poll where the kernel has pidfd."""
     if hasattr(os, "pidfd_open"):
         try:
             descriptor = os.pidfd_open(pid)
@@ -66,55 +66,52 @@ def wait_for_end(pid: int, started: int) -> None:
             descriptor = None
         if descriptor is not None:
             try:
-                if start_of(pid) == started:
+                if start_time(pid) == started:
                     poll = select.poll()
                     poll.register(descriptor, select.POLLIN)
                     poll.poll()
                 return
             finally:
                 os.close(descriptor)
-    while start_of(pid) == started:
-        time.sleep(_LOOK_SECONDS)
+    while start_time(pid) == started:
+        time.sleep(_POLL_SECONDS)
 
 
-def take_in_strays() -> None:
-    """Be the parent of every descendant whose own parent ends, so that none can slip away."""
+def become_subreaper() -> None:
+    """Become the parent of every descendant whose own parent ends, so that none escapes."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def let_strays_go(own: int) -> None:
-    """Of those that were taken in, let the kernel forget the ones that have ended.
-
-    `own` is the child that somebody else here waits for.
-    """
+def reap_orphans(own: int) -> None:
+    """Reap adopted descendants that have ended; not `own`, which another thread waits for."""
     if sys.platform == "linux":
-        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         with suppress(ChildProcessError):
-            while (ended := os.waitid(os.P_ALL, 0, look)) is not None and ended.si_pid != own:
+            while (ended := os.waitid(os.P_ALL, 0, flags)) is not None and ended.si_pid != own:
                 os.waitpid(ended.si_pid, 0)
 
 
 def descendants(root: int) -> list[int]:
-    """What this process started, and what that started, and so on; those that ended left out."""
+    """All processes below this one, without zombies."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for path in _PROC.glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             fields = path.read_bytes().rpartition(b")")[2].split()
             if fields[0] not in {b"Z", b"X"}:
                 children[int(fields[1])].append(int(path.parent.name))
-    found: list[int] = []
+    pids: list[int] = []
     left = [root]
     while left:
         below = children.get(left.pop(), [])
-        found += below
+        pids += below
         left += below
-    return found
+    return pids
 
 
-def end_descendants(root: int) -> list[int]:
-    """Kill all that descends from this process until nothing is left; what would not go."""
+def kill_descendants(root: int) -> list[int]:
+    """Kill all descendants of this process; returns those still there after ten seconds."""
     until = time.monotonic() + _END_SECONDS
     while pids := descendants(root):
         for pid in pids:
@@ -127,16 +124,16 @@ def end_descendants(root: int) -> list[int]:
 
 
 def mark_of(job: str, attempt: int) -> str:
-    """What every process of this attempt has in its environment."""
+    """The value of MARK in the environment of every process of this attempt."""
     return f"{job}:{attempt}"
 
 
-def end_marked(job: str, attempt: int) -> int:
-    """Kill what an attempt left behind whose keeper is gone; how many processes that were."""
-    mark, ended = f"{MARK}={mark_of(job, attempt)}".encode(), 0
+def kill_marked(job: str, attempt: int) -> int:
+    """Kill the processes of an attempt whose keeper is dead; returns how many there were."""
+    mark, killed = f"{MARK}={mark_of(job, attempt)}".encode(), 0
     for path in _PROC.glob("[0-9]*/environ"):
         with suppress(OSError):
             if mark in path.read_bytes().split(b"\0"):
                 os.kill(int(path.parent.name), signal.SIGKILL)
-                ended += 1
-    return ended
+                killed += 1
+    return killed

@@ -1,11 +1,11 @@
-"""The files of detached jobs on this host: a lock, a log, and who runs it, for each job.
+"""The files of detached jobs on this host: for each job a lock, a log, and which process runs it.
 
-    <state folder>/<store>/<job id>.lock        held by the process that runs it, however that ends
+    <state folder>/<store>/<job id>.lock        held by the keeper; released when it ends, however
                            <job id>.log         what its processes printed, in all attempts
                            <job id>.<n>.json    which process runs the n-th attempt
 
-Hints all of them: the job's row in the store decides. No URL and no argument is written here. The
-folder is ours alone, and no name in it is followed elsewhere: see `private_files`.
+All of them are hints: the job's row in the store decides. No URL and no argument is written here.
+The folder belongs to this user alone, and no link in it is followed: see `private_files`.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from penstock.app.private_files import open_own, open_regular, private_folder
 from penstock.app.settings import mask
 from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
-from penstock.worker.detached.processes import boot_id, namespace, start_of
+from penstock.worker.detached.processes import boot_id, pid_namespace, start_time
 
 SETTING = "PENSTOCK_STATE"
-_ROOM = bytes(4096)  # more than a start writes at first
-_MOST_BYTES = 1 << 16  # of a file that says who runs a job
+_TRIAL = bytes(4096)  # more than the files of a start need
+_MOST_BYTES = 1 << 16  # of a .json file
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that runs a job: which one, and under which row of the store."""
+class RunFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The keeper of an attempt: which process it is, and the worker row that it renews."""
 
     job: str
     attempt: int
     worker: str
     host: str
     pid: int
-    started: int  # in the kernel's ticks: tells it from a later process of this number
+    started: int  # in the kernel's ticks: a later process with the same pid has another
     boot: str
-    namespace: str  # a container has numbers of its own
+    namespace: str  # a container has process ids of its own
 
     @classmethod
-    def here_and_now(cls, job: str, attempt: int, worker: str) -> Run:
-        """This process, as the one that runs an attempt."""
+    def of_this_process(cls, job: str, attempt: int, worker: str) -> RunFile:
+        """For this process, as the keeper of an attempt."""
         pid = os.getpid()
         return cls(
             job=job,
@@ -53,26 +53,26 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             worker=worker,
             host=socket.gethostname(),
             pid=pid,
-            started=start_of(pid) or 0,
+            started=start_time(pid) or 0,
             boot=boot_id(),
-            namespace=namespace(),
+            namespace=pid_namespace(),
         )
 
     @property
-    def here(self) -> bool:
-        """Whether one can tell from here if it lives; if not, its lease does."""
-        return self.host == socket.gethostname() and self.namespace == namespace()
+    def on_this_host(self) -> bool:
+        """Whether `alive` can be told from here; otherwise only the lease can tell."""
+        return self.host == socket.gethostname() and self.namespace == pid_namespace()
 
     @property
     def alive(self) -> bool:
-        """Whether this very process is there, on this host and in this boot."""
-        return self.here and self.boot == boot_id() and start_of(self.pid) == self.started
+        """Whether this process runs, on this host and in this boot."""
+        return self.on_this_host and self.boot == boot_id() and start_time(self.pid) == self.started
 
 
 def state_folder(url: str) -> Path:
-    """Where the files of a store's detached jobs are on this host.
+    """The folder of a store's detached jobs on this host: one per store, by the hash of its URL.
 
-    Under PENSTOCK_STATE, else under the state folder of the user; stores do not meet in it.
+    Under PENSTOCK_STATE, else under the user's state folder.
     """
     store = hashlib.sha256(mask(url).encode()).hexdigest()[:16]
     if given := os.environ.get(SETTING):
@@ -81,14 +81,14 @@ def state_folder(url: str) -> Path:
     return (Path(home) if home else Path.home() / ".local" / "state") / "penstock" / store
 
 
-class Folder:
-    """The files of one store's detached jobs on this host; made when they are first needed."""
+class StateFolder:
+    """The files of one store's detached jobs on this host."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def make(self) -> None:
-        """Refused if it cannot be made, or is somebody else's."""
+        """Create the folder; Refused if that fails, or if it belongs to another user."""
         with self._opened():
             pass
 
@@ -103,44 +103,44 @@ class Folder:
                 f"{error.strerror or error}; make room, or let {SETTING} name another one"
             ) from error
 
-    def try_out(self) -> None:
-        """Refused if nothing can be written here, as on a full disk; made again if it was removed.
+    def check_writable(self) -> None:
+        """Refused if nothing can be written, as on a full disk; creates a missing folder.
 
-        Asked before a job is claimed: it would have to be put back.
+        Called before a claim: the job would have to be put back.
         """
         with self._opened() as folder:
-            file = open_own(".room", os.O_WRONLY | os.O_CREAT, folder, shown=self._shown(".room"))
+            file = open_own(".trial", os.O_WRONLY | os.O_CREAT, folder, shown=self._shown(".trial"))
             try:
-                os.write(file, _ROOM)
+                os.write(file, _TRIAL)
             finally:
                 os.close(file)
                 with suppress(OSError):
-                    os.unlink(".room", dir_fd=folder)
+                    os.unlink(".trial", dir_fd=folder)
 
     def _shown(self, name: str) -> str:
         return str(self.path / name)
 
     def file(self, job: str, kind: str) -> Path:
-        """The lock or the log of a job."""
+        """The path of a job's lock or log."""
         return self.path / f"{parse_id(job)}.{kind}"
 
     def open_log(self, job: str) -> int:
-        """The log of a job, to be written on: a descriptor."""
+        """Open the log of a job to append; returns a descriptor."""
         name = self.file(job, "log").name
         with self._opened() as folder:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
             return open_own(name, flags, folder, shown=self._shown(name))
 
     def read_log(self, job: str) -> int:
-        """The log of a job, to be read, also by an operator whose folder this is not."""
+        """Open the log of a job to read, also for an operator who does not own the folder."""
         path = self.file(job, "log")
         owners = {path.parent.stat().st_uid, os.geteuid()}
         return open_regular(path, os.O_RDONLY, owners=owners, single=True)
 
     def lock(self, job: str) -> int | None:
-        """Take the job's lock: a descriptor that holds it until it is closed; None if it is held.
+        """Take the job's lock; returns the descriptor that holds it, None if another process does.
 
-        It goes with the process, however that ends. Nobody takes it only to look.
+        The kernel releases it when the process ends, however that happens.
         """
         name = self.file(job, "lock").name
         with self._opened() as folder:
@@ -149,7 +149,7 @@ class Folder:
                 descriptor = open_own(name, flags, folder, shown=self._shown(name))
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    # Whoever held it may have removed the file in between: then it is nobody's.
+                    # The last holder may have removed the file meanwhile: then this lock is void.
                     with suppress(FileNotFoundError):
                         there = os.stat(name, dir_fd=folder, follow_symlinks=False)
                         if there.st_ino == os.fstat(descriptor).st_ino:
@@ -160,12 +160,12 @@ class Folder:
                 os.close(descriptor)
 
     def unlock(self, job: str, descriptor: int) -> None:
-        """Give back a lock that is held, and leave no file of it."""
+        """Release a lock, and remove its file."""
         self.file(job, "lock").unlink(missing_ok=True)
         os.close(descriptor)
 
-    def write(self, run: Run) -> None:
-        """Say who runs this attempt; seen as a whole or not at all."""
+    def write(self, run: RunFile) -> None:
+        """Write the .json file of an attempt, atomically."""
         path = self._json(run)
         name, draft = path.name, path.with_suffix(".draft").name
         with self._opened() as folder:
@@ -181,31 +181,31 @@ class Folder:
                     os.unlink(draft, dir_fd=folder)
                 raise
 
-    def runs(self, job: str = "") -> list[Run]:
-        """Who runs what, or did and was killed; of one job the last attempt last."""
-        found: list[Run] = []
+    def runs(self, job: str = "") -> list[RunFile]:
+        """The .json files, also of keepers that were killed; by job and attempt."""
+        runs: list[RunFile] = []
         with suppress(OSError, Refused), private_folder(self.path, "", make=False) as folder:
             for name in os.listdir(folder):  # noqa: PTH208  a descriptor
                 if name.startswith(job) and name.endswith(".json"):
                     with suppress(OSError, Refused, msgspec.DecodeError):
-                        found.append(_read(name, folder))
-        return sorted(found, key=lambda run: (run.job, run.attempt))
+                        runs.append(_read(name, folder))
+        return sorted(runs, key=lambda run: (run.job, run.attempt))
 
     def jobs(self) -> Iterator[str]:
-        """The jobs that have files here."""
+        """The ids of jobs that have files here."""
         for job in sorted({path.name.partition(".")[0] for path in self.path.glob("*.*")}):
             with suppress(Refused):
                 yield parse_id(job)
 
-    def ended(self, run: Run) -> None:
-        """Forget who ran this attempt, which is over."""
+    def remove_run(self, run: RunFile) -> None:
+        """Remove the .json file of an attempt that has ended."""
         self._json(run).unlink(missing_ok=True)
 
-    def _json(self, run: Run) -> Path:
+    def _json(self, run: RunFile) -> Path:
         return self.file(run.job, f"{run.attempt}.json")
 
-    def forget(self, job: str) -> bool:
-        """Remove all files of a job that the store has forgotten; False if a process has it."""
+    def remove_job(self, job: str) -> bool:
+        """Remove all files of a job; False if a process holds its lock."""
         descriptor = self.lock(job)
         if descriptor is None:
             return False
@@ -220,9 +220,9 @@ class Folder:
         return True
 
 
-def _read(name: str, folder: int) -> Run:
+def _read(name: str, folder: int) -> RunFile:
     file = open_own(name, os.O_RDONLY, folder)
     try:
-        return msgspec.json.decode(os.read(file, _MOST_BYTES), type=Run)
+        return msgspec.json.decode(os.read(file, _MOST_BYTES), type=RunFile)
     finally:
         os.close(file)

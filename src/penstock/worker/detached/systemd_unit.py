@@ -1,8 +1,8 @@
-"""Where a detached process is started: in a session of its own, or in a systemd unit of its own.
+"""How a detached process is started: in its own session, and in a systemd scope where possible.
 
-A service manager that restarts a service ends its whole control group, sessions or not. A scope is
-a group of its own, and `systemd-run --scope` becomes the process that it starts: its number, its
-environment and its output stay what they were.
+When systemd restarts a service, it kills the service's whole control group, other sessions
+included. A scope is a control group of its own; `systemd-run --scope` execs the command, so process
+id, environment and output stay the same.
 """
 
 from __future__ import annotations
@@ -13,49 +13,49 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_MANAGED = Path("/run/systemd/system")
-_GROUP = Path("/proc/self/cgroup")
+_SYSTEMD = Path("/run/systemd/system")
+_CGROUP = Path("/proc/self/cgroup")
 _CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _TRY_SECONDS = 10.0
 
 
-class StartPlace(NamedTuple):
-    """How a detached process is started here, and what it outlives."""
+class StartMethod(NamedTuple):
+    """How detached processes are started here, and what they survive."""
 
-    command: tuple[str, ...]  # put before its own
-    name: str  # "session" or "unit"
-    survives: str
-    remedy: str = ""  # if it outlives less than it could
+    command: tuple[str, ...]  # put before their own command
+    survives: str  # a sentence, for the log and the doctor
+    remedy: str = ""  # if they could survive more
 
 
 @cache
-def place_here() -> StartPlace:
-    """How a detached process is started by this one; found out once."""
+def start_method() -> StartMethod:
+    """How this process starts detached processes; found out once."""
     service = _service()
     if service is None:
-        lost = "a replaced container takes it along, and the job is resumed elsewhere"
-        gone = f"; {lost}" if any(mark.exists() for mark in _CONTAINERS) else ""
-        return StartPlace(
-            (), "session", f"it outlives the worker and its whole process group{gone}"
-        )
+        survives = "detached jobs run in their own session and survive this worker"
+        if any(mark.exists() for mark in _CONTAINERS):
+            survives += "; they do not survive the container, and are resumed by another worker"
+        return StartMethod((), survives)
     user = ("--user",) if "user@" in service else ()
     command = ("systemd-run", *user, "--scope", "--collect", "--quiet")
+    name = service.rpartition("/")[2]
     if shutil.which("systemd-run") and _works(command):
-        return StartPlace(command, "unit", f"it outlives a restart of {service.rpartition('/')[2]}")
-    return StartPlace(
+        return StartMethod(
+            command, f"detached jobs run in their own systemd scope and survive a restart of {name}"
+        )
+    return StartMethod(
         (),
-        "session",
-        f"a restart of {service.rpartition('/')[2]} takes it along, and the job is resumed",
+        f"a restart of {name} kills detached jobs; they are resumed afterwards",
         "let this user start transient units (systemd-run --scope), or set KillMode=process",
     )
 
 
 def _service() -> str | None:
-    """The systemd service that this process is part of."""
-    if not _MANAGED.exists():
+    """The control group of the systemd service that this process belongs to; None without one."""
+    if not _SYSTEMD.exists():
         return None
     try:
-        groups = _GROUP.read_text(encoding="utf-8").splitlines()
+        groups = _CGROUP.read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     paths = [line.rpartition(":")[2] for line in groups]
@@ -64,7 +64,7 @@ def _service() -> str | None:
 
 def _works(command: tuple[str, ...]) -> bool:
     try:
-        tried = subprocess.run(
+        trial = subprocess.run(
             [*command, "--", "true"],
             check=False,
             stdin=subprocess.DEVNULL,
@@ -74,4 +74,4 @@ def _works(command: tuple[str, ...]) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return tried.returncode == 0
+    return trial.returncode == 0

@@ -135,7 +135,7 @@ def test_chores_done_by_two_at_once_are_done_once(broker, clock):
     for _ in range(6):
         clock.advance(seconds=5)
         broker.renew(keepers)
-        recovered += [upkeep.turn() for upkeep in upkeeps]
+        recovered += [upkeep.run_due() for upkeep in upkeeps]
 
     assert sum(recovered) == 1
     [job] = claim(broker)

@@ -1,11 +1,12 @@
-"""What becomes of a detached job whose process died under it, or whose host was lost.
+"""The outcome of a detached job whose process died, or whose host was lost.
 
-The retry rule is asked first, as after any error; where it has nothing to give, the death counts on
-the crash budget, which the store checks. So a task that expects to be killed often says so by its
-retry rule, and one that says nothing is still resumed.
+A process that died is an error for the retry rule first; where that gives no retry, it counts on
+the crash budget, which the store checks. So a task that expects to be killed often can say so in
+its retry rule, and one without a rule is still resumed.
 
-The loss of a host cannot ask the rule: it is a lapse. A job of weeks may see many, so those of one
-that gets on are taken back; one that dies again and again before it gets anywhere is not spared.
+The loss of a host is a lapse, without the rule: nobody is there to ask it. A job of weeks may see
+many, so the lapses of a job that makes progress are cleared; one that dies again and again without
+progress uses up its budget.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from penstock.enqueue.codec import read_body
 from penstock.errors import ProcessDied, Refused
 from penstock.job import Job, Outcome, State, lapsed
 from penstock.run.decide import after_error, policy_for
-from penstock.worker.child_process import ending
 
 if TYPE_CHECKING:
     from penstock.task.task import Task
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 PROGRESS_SECONDS = 600.0
 
 
-def gets_on(notes: Sequence[Note], history: Sequence[Event], enqueued_at: float) -> bool:
-    """Whether the attempt that was lost last had been at it for a while, and kept something of it.
+def made_progress(notes: Sequence[Note], history: Sequence[Event], enqueued_at: float) -> bool:
+    """Whether the lost attempt worked for ten minutes or more, and kept something of that.
 
-    Ten minutes from the loss before to the last step or snapshot: a job that dies sooner, or keeps
-    nothing, spends its crash budget.
+    From the loss before it, or the enqueue, to the last step or snapshot.
     """
     lost = [event.at for event in history if event.kind == "attempt" and event.reason == "crashed"]
     kept = max((note.at for note in notes if note.kind in {"snapshot", "step"}), default=0.0)
@@ -41,17 +40,16 @@ def gets_on(notes: Sequence[Note], history: Sequence[Event], enqueued_at: float)
     return bool(lost) and kept - began >= PROGRESS_SECONDS
 
 
-def spared(job: Job[Any]) -> Outcome:
-    """Back to where it was, with the whole crash budget."""
+def with_full_crash_budget(job: Job[Any]) -> Outcome:
+    """Put back, with no lapse counted any more."""
     return Outcome(State.READY, "resumed", lapses=-job.lapses)
 
 
-def after_death(
+def outcome_after_crash(
     task: Task[..., Any], job: Job[Any], death: str, now: float, started_at: float
 ) -> Outcome:
-    """Where the attempt leads whose process ended without an outcome."""
-    how = ending(int(death)) if death.lstrip("-").isdigit() else death
-    error = ProcessDied(f"its process ended without an outcome: {how}")
+    """The outcome of an attempt whose process ended without one; `death` says how."""
+    error = ProcessDied(f"its process ended without an outcome: {death}")
     try:
         policy = policy_for(task.policy, read_body(job.body))
     except Refused:

@@ -10,8 +10,8 @@ import pytest
 
 from penstock import App, Job, Retry
 from penstock.job import Outcome, State, failed, lapsed
-from penstock.worker import failures
-from penstock.worker.failures import WHOLE_PER_SECOND, Failures
+from penstock.worker import failure_log
+from penstock.worker.failure_log import WHOLE_PER_SECOND, FailureLog
 from tests.workers import drain
 
 
@@ -73,15 +73,15 @@ def test_the_count_of_a_flood_is_told_in_time(
     store_app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(failures, "monotonic", lambda: now)
-    log, job = Failures(store_app), failing_job(store_app)
+    monkeypatch.setattr(failure_log, "monotonic", lambda: now)
+    log, job = FailureLog(store_app), failing_job(store_app)
     outcome = failed("ValueError: boom")
     for _ in range(WHOLE_PER_SECOND + 7):
-        log.tell(job, outcome)
+        log.log(job, outcome)
     assert log.due_at == 101.0
 
     now = 101.5
-    log.tell(job, outcome)
+    log.log(job, outcome)
 
     assert len(records(caplog)) == WHOLE_PER_SECOND + 1
     [count] = [record for record in caplog.records if hasattr(record, "more")]
@@ -108,7 +108,7 @@ def test_only_failures_and_lapses_are_logged(
 ) -> None:
     job = msgspec.structs.replace(failing_job(store_app), lapses=lapses)
 
-    Failures(store_app).tell(job, outcome)
+    FailureLog(store_app).log(job, outcome)
 
     assert [record.levelno for record in records(caplog)] == ([] if level is None else [level])
 

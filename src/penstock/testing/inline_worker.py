@@ -77,7 +77,7 @@ class Crash:
             )
 
 
-class StandIn:
+class InlineWorker:
     """A worker as far as the store and the tasks can tell."""
 
     def __init__(self, app: App, clock: Clock) -> None:

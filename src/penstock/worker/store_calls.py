@@ -1,7 +1,7 @@
-"""The link to the store: settles what ended, claims what is wanted, reconnects after an outage.
+"""The worker's calls to the store: settle, claim, renew; and trying again after an outage.
 
-Losing the store is never the end. What could not be sent is kept and sent again; nothing is claimed
-meanwhile, so what is kept stays bounded. Used by one thread, the worker's loop.
+A worker outlives every outage of its store. Outcomes that could not be stored are kept and sent
+again; nothing is claimed meanwhile, so their number stays bounded. Used by the loop's thread alone.
 """
 
 from __future__ import annotations
@@ -19,54 +19,57 @@ from penstock.broker.values import Renewed, Wanted
 from penstock.broker.views import WorkerRow
 from penstock.errors import Refused, StoreFull, StoreUnreachable
 from penstock.job import Job, Outcome, State
-from penstock.worker.claim_plan import Want
+from penstock.worker.claim_plan import ClaimRequest
 from penstock.worker.health import Health
+from penstock.worker.outage_log import OutageLog
 
 Pair = tuple[Job[Any], Outcome]
 
-_BAD = (Refused, ValueError, TypeError, OverflowError, msgspec.MsgspecError)
-_LOST = (StoreFull, StoreUnreachable, OSError)
-_TRIES = 3  # then one outcome may be what the store cannot take, and not the store itself
+_BAD_VALUE = (Refused, ValueError, TypeError, OverflowError, msgspec.MsgspecError)
+_OUTAGE = (StoreFull, StoreUnreachable, OSError)
+_TRIES = 3  # then an outcome may be what the store cannot take
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_LOG_EVERY = 60.0
-# A claim whose answer never came may yet be carried out, when the store has woken up: what is held
-# is compared again and again for a while, and now and then in any case.
+_MOST_STALE_LINES = 10
+# A claim whose answer was lost may still be carried out later. So what this worker holds is
+# compared with the store often for a while after an outage, and once a minute in any case.
 _LATE_SECONDS = 60.0
-_AGREE_SECONDS = 60.0
+_COMPARE_SECONDS = 60.0
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
 
 
-class StoreLink:
-    """Sends outcomes and requests; `retry_at` says when to try again after trouble."""
+class StoreCalls:
+    """Settles, claims and renews; after a failure, not before `retry_at`."""
 
     def __init__(self, broker: Broker, health: Health) -> None:
         self.settled = 0
-        self.stale = 0  # outcomes refused because the attempt no longer held its job
+        self.stale = 0  # outcomes refused because a later attempt holds the job
         self.retry_at = 0.0
-        self.troubled = False
-        self.agree_at = monotonic() + _AGREE_SECONDS  # when to compare what is held
+        self.unreachable = False
+        self.compare_at = (
+            monotonic() + _COMPARE_SECONDS
+        )  # when to compare what is held with the store
         self._late_until = 0.0
         self._broker = broker
         self._health = health
         self._pause = _FIRST_PAUSE
         self._failures = 0
         self._resending = False
-        self._said_at = -_LOG_EVERY
-        self._announced = False  # that it does not answer, since it last did
+        self._outage = OutageLog("tried again; jobs that run go on, nothing new is claimed")
+        self._outage_logged = False
 
     def exchange(
         self,
         pairs: Sequence[Pair],
         row: WorkerRow,
         queues: Collection[str] | None,
-        want: Want | None,
+        request: ClaimRequest | None,
     ) -> list[Job[Any]] | None:
-        """Settle, and claim if something is wanted; None if the store did not take it."""
+        """Settle these pairs, and claim if there is a request; None if the store failed."""
         try:
-            if want is not None:
-                wanted = Wanted(row, want.limit, queues, want.sizes)
+            if request is not None:
+                wanted = Wanted(row, request.limit, queues, request.sizes)
                 claimed = self._broker.claim([wanted], pairs)
                 accepted, jobs = claimed.accepted, claimed.jobs[0]
                 self._health.claimed()
@@ -74,13 +77,13 @@ class StoreLink:
                 accepted, jobs = self._broker.settle(pairs), []
                 self._health.answered()
         except Exception as error:
-            if not pairs or not self._suspect(error):
-                self.lost(error)
+            if not pairs or not self._blames_an_outcome(error):
+                self.failed(error)
                 return None
             try:
                 accepted, jobs = self._one_by_one(pairs), []
             except Exception as again:
-                self.lost(again)
+                self.failed(again)
                 return None
         self._count(pairs, accepted)
         self._failures = 0
@@ -89,54 +92,59 @@ class StoreLink:
         return jobs
 
     def renew(self, row: WorkerRow, holding: Collection[str] | None = None) -> Renewed | None:
-        """Keep the lease, and hear what was cancelled; with `holding`, agree on what is held."""
+        """Renew the lease and learn what was cancelled; None if the store failed.
+
+        With `holding`, jobs that the store counts as held by this worker, and that are not among
+        these, are put back.
+        """
         try:
             renewed = self._broker.renew([row], holding)
         except Exception as error:
-            self.lost(error)
+            self.failed(error)
             return None
         if holding is not None:
             now = monotonic()
-            self.agree_at = now + (row.lease / 3 if now < self._late_until else _AGREE_SECONDS)
-        if self.troubled:
-            if self._announced:
-                log.warning("the store answers again")
-            self.troubled = self._announced = False
+            self.compare_at = now + (row.lease / 3 if now < self._late_until else _COMPARE_SECONDS)
+        if self.unreachable:
+            if self._outage_logged:
+                log.warning("the store answers again: claiming goes on")
+            self.unreachable = self._outage_logged = False
         if row.id in renewed.lapsed:
-            log.warning("this worker was given up for dead; others may run what it held")
+            log.warning(
+                "the lease of worker %s had ended: other workers may run what it held, and its own "
+                "outcomes of those jobs are refused",
+                row.id,
+            )
         return renewed
 
-    def lost(self, error: BaseException) -> None:
-        """The store did not do what was asked. Say so, once a minute, and pause."""
+    def failed(self, error: BaseException) -> None:
+        """The store failed: log it, once a minute, and pause before the next call."""
         now = monotonic()
         self._failures += 1
         self._resending = True
-        self.troubled = True
+        self.unreachable = True
         self._late_until = now + _LATE_SECONDS
         self.retry_at = now + self._pause * random.uniform(0.5, 1.0)  # noqa: S311  not a secret
         self._pause = min(_LONGEST_PAUSE, self._pause * 2)
-        if now - self._said_at >= _LOG_EVERY:
-            self._said_at = now
-            self._announced = True
-            log.error(
-                "the store does not answer, and is tried again: %s: %s", type(error).__name__, error
-            )
+        self._outage_logged = self._outage.log(error) or self._outage_logged
 
-    def _suspect(self, error: Exception) -> bool:
-        """Whether one of the outcomes may be to blame."""
-        if isinstance(error, _LOST):
+    def _blames_an_outcome(self, error: Exception) -> bool:
+        """Whether the store may be fine, and one of the outcomes cannot be stored."""
+        if isinstance(error, _OUTAGE):
             return False
-        return isinstance(error, _BAD) or self._failures >= _TRIES
+        return isinstance(error, _BAD_VALUE) or self._failures >= _TRIES
 
     def _one_by_one(self, pairs: Sequence[Pair]) -> list[bool]:
         accepted: list[bool] = []
         for job, outcome in pairs:
             try:
                 accepted += self._broker.settle([(job, outcome)])
-            except _LOST:
+            except _OUTAGE:
                 raise
             except Exception as error:
-                log.warning("job %s: its outcome cannot be stored: %s", job.id, error)
+                log.warning(
+                    "job %s: its outcome cannot be stored, so it ends as failed: %s", job.id, error
+                )
                 accepted += self._broker.settle([(job, _unstorable(outcome, error))])
         return accepted
 
@@ -147,11 +155,11 @@ class StoreLink:
         refused = [pair for pair, taken in zip(pairs, accepted, strict=True) if not taken]
         self.settled -= len(refused)
         if self._resending:
-            return  # sent twice: the first time was taken, only its answer was lost
+            return  # sent twice: the first call was carried out, only its answer was lost
         self.stale += len(refused)
-        for job, outcome in refused[:10]:
+        for job, outcome in refused[:_MOST_STALE_LINES]:
             log.info(
-                "job %s: attempt %d no longer holds it, its outcome (%s) was refused",
+                "job %s: the outcome of attempt %d (%s) was refused: a later attempt has the job",
                 job.id,
                 job.attempt,
                 outcome.state,
