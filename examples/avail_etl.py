@@ -1,7 +1,10 @@
-"""AVAIL's tasks: days of work in steps, through deploys and deaths, each step once.
+"""Long ETL (AVAIL's story): days of work in steps that survive deploys and crashes.
 
-Run it: the steps take no time here, so it takes some seconds. The worker is stopped and started
-while the job runs, as in a deploy, and the job's own process is killed in mid-step.
+    python examples/avail_etl.py
+
+The steps are short here, so it takes some seconds. The worker is stopped and started while the job
+runs, as in a deploy, and the job's own process is killed in the middle of a step. No step that was
+completed runs a second time.
 """
 
 import os
@@ -19,7 +22,7 @@ app = App()
 
 @app.task(name="etl", detached=True, retry=Retry(limit=20, delay=0))
 def etl(rows: int) -> int:
-    """Three steps; what one returned is kept with the job, and not computed again."""
+    """Three steps; the result of each is stored with the job, and not computed again."""
     job = current_job()
     numbers = job.step("extract", extract, rows)
     job.progress(1 / 3, "extracted")
@@ -30,29 +33,29 @@ def etl(rows: int) -> int:
 
 def extract(rows: int) -> list[int]:
     write_down("extract")
-    while not (folder() / "deployed").exists():  # as long as a deploy takes
+    while not (folder() / "deployed").exists():  # until the worker was restarted
         time.sleep(0.05)
     return list(range(1, rows + 1))
 
 
 def transform(numbers: list[int]) -> list[int]:
     if current_job().attempt == 1:
-        os.kill(os.getpid(), signal.SIGKILL)  # the machine is short of memory, say
+        os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
     write_down("transform")
     return [number * number for number in numbers]
 
 
 def load(squares: list[int]) -> int:
-    """Goes on behind its last snapshot, in whichever attempt that was taken."""
+    """Goes on from the last snapshot, whichever attempt took it."""
     job = current_job()
     done, total = job.last_snapshot(tuple[int, int]) or (0, 0)
-    for place, square in enumerate(squares[done:], start=done + 1):
+    for row, square in enumerate(squares[done:], start=done + 1):
         total += square
-        if place % 10 == 0:
-            job.snapshot((place, total))
-        if place == 15 and job.attempt == 2:
+        if row % 10 == 0:
+            job.snapshot((row, total))
+        if row == 15 and job.attempt == 2:
             raise ConnectionError("the warehouse does not answer")
-        write_down(f"row {place}")
+        write_down(f"row {row}")
     return total
 
 
@@ -83,7 +86,7 @@ def main() -> None:
     first.wait()
     print(f"the worker is stopped, the job goes on: {handle.state() is State.RUNNING}")
 
-    second = worker("--drain")  # adopts it, and leaves when it has ended
+    second = worker("--drain")  # adopts the job, and exits when it has ended
     (folder() / "deployed").touch()
     second.wait()
     attempts = [event for event in app.broker.history(job=handle.id) if event.kind == "attempt"]

@@ -1,11 +1,11 @@
-"""haskell-bee's map and reduce: StarMap sends a SquareMap for each number, one job adds them up.
+"""Map and reduce (haskell-bee's story): a job squares each number, one job adds the squares up.
 
     python examples/bee_map_reduce.py
 
-There the results wait in a table, a periodic task looks whether they are complete, and somebody has
-to remove the table. Here the squares are arguments of the last job: the end of the last square
-makes it ready, in the same transaction, whatever the store is. Nobody looks again and again, no
-worker is held meanwhile, and one hand is enough. It runs on all three stores, with a real worker.
+In haskell-bee the results wait in a table, a periodic task polls whether they are complete, and
+somebody has to remove the table. Here the squares are arguments of the last job: when the last
+square is settled, that job becomes ready in the same transaction. Nothing polls, no worker waits,
+and one thread is enough. It runs on all three stores, with a real worker.
 """
 
 import time
@@ -30,28 +30,28 @@ def square_map(number: int) -> int:
 
 @app.task(name="bee:reduce")
 def reduce(squares: list[int]) -> int:
-    """Called once, with all that there is."""
+    """Called once, with all squares."""
     runs.append("reduce")
     return sum(squares)
 
 
 @app.task(name="bee:star_map")
 def star_map(numbers: list[int]) -> int:
-    """How many there are is known only here."""
+    """Spawns the map and the reduce: how many numbers there are is known only here."""
     squares = square_map.map(numbers)
     current_job().spawn(squares, then=reduce.job(squares.output))
     return len(numbers)
 
 
 def from_outside() -> int:
-    """The map and the reduce are enqueued as one flow: all of it is stored, or nothing."""
+    """Enqueue the map and the reduce as one flow: all of it is stored, or nothing."""
     handle = reduce.job(square_map.map(range(1, 26)).output).enqueue()
     Worker(app, threads=1, drain=True).work()
     return handle.result(timeout=0)
 
 
 def from_inside() -> int:
-    """A task spawns them; the one that adds up is found by its name."""
+    """Enqueue a task that spawns them; the reduce job is found by its task."""
     star_map.enqueue(list(range(1, 26)))
     Worker(app, threads=1, drain=True).work()
     found = app.broker.find(Filter(task=(reduce.name,))).jobs
@@ -59,7 +59,7 @@ def from_inside() -> int:
 
 
 def left_behind() -> int:
-    """What is stored once the retention is over, as a worker prunes it every hour."""
+    """How much is stored after a prune, as a worker does it every hour."""
     before = time.time() + 1
     app.broker.prune(before)
     kept = len(app.broker.find(Filter()).jobs) + len(app.broker.history())

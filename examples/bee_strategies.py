@@ -1,4 +1,4 @@
-"""haskell-bee's strategies: what becomes of a job that succeeded, failed or ran out of time.
+"""Strategies (haskell-bee's story): what happens to a job that succeeded, failed or timed out.
 
     python examples/bee_strategies.py
 
@@ -6,8 +6,8 @@
     error strategy      on_error="keep", "delete", Repeat() or Repeat(limit=N, then="keep")
     timeout strategy    on_timeout=... the same
 
-They are set for a task, and for one job by `options(...)`. A periodic task is one that repeats
-after success and after an error. The clock is a test's: a task takes as long as it says.
+They are set for a task, or for one job with `options(...)`. A periodic task is one that repeats
+after success and after an error. The test clock makes time pass at once.
 """
 
 from penstock import App, Repeat, State
@@ -20,7 +20,7 @@ runs: list[str] = []
 
 @app.task(name="bee:echo", on_success="delete")
 def echo(text: str) -> str:
-    """Say it, and leave nothing behind."""
+    """A job that is deleted when it succeeds."""
     runs.append(text)
     return text
 
@@ -32,7 +32,7 @@ def work(how: str) -> str:
     if how == "error":
         raise ValueError("no honey")
     if how == "timeout":
-        bench.clock.advance(seconds=6)
+        testing.clock.advance(seconds=6)
     return how
 
 
@@ -53,7 +53,7 @@ def after_success(t: Testing) -> None:
     assert gone.state() is None
 
 
-def after_trouble(t: Testing, how: str) -> None:
+def after_failure(t: Testing, how: str) -> None:
     """The five strategies, for errors and for timeouts alike."""
     strategies: dict[str, Strategy] = {
         "keep": "keep",
@@ -97,8 +97,8 @@ def periodic(t: Testing) -> None:
 
 
 if __name__ == "__main__":
-    with app.testing() as bench:
-        after_success(bench)
-        after_trouble(bench, "error")
-        after_trouble(bench, "timeout")
-        periodic(bench)
+    with app.testing() as testing:
+        after_success(testing)
+        after_failure(testing, "error")
+        after_failure(testing, "timeout")
+        periodic(testing)

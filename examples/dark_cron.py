@@ -1,7 +1,9 @@
-"""Dark's crons: intervals that fire at once, a record of their own, and no leader.
+"""Schedules (Dark's crons): intervals and cron expressions, without a leader.
 
-Run it: it takes a second, because the time is a test's. The same tasks under `penstock worker` go
-by the real time, on any number of machines, and each slot still makes one job.
+    python examples/dark_cron.py
+
+It takes a second, because it uses a test clock. Under `penstock worker` the same tasks go by the
+real time, on any number of machines, and each slot still makes one job.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -47,7 +49,7 @@ with app.testing(clock=clock) as t:
     )
 
     ran.clear()
-    t.clock.advance(days=3)  # nobody is there
+    t.clock.advance(days=3)  # no worker runs
     t.drain()
     print("after three days:", *ran)
 

@@ -1,10 +1,10 @@
-"""A queue with Dark's policy: two retries, five minutes apart, then gone; pause and block.
+"""A queue with Dark's policy: two retries, five minutes apart, then deleted; pause and block.
 
     python examples/dark_queue.py
 
 Dark's queues (https://github.com/darklang/dark, docs/eventsV2.md) run an event again five minutes
 after an error, at most twice, and then delete it. A user can pause a handler, an operator can block
-it, and a block wins. The clock here is a test's, so that ten minutes pass at once.
+it, and a block wins. The test clock makes ten minutes pass at once.
 """
 
 from penstock import App, Retry, State
@@ -53,7 +53,7 @@ def main() -> None:
         print(f"resumed, but blocked: {t.broker.why(job.id).sentence}")
         assert t.drain() == []
 
-        for _ in range(9):  # a resume may be sent as often as one likes: one run per event
+        for _ in range(9):  # to unblock many times is harmless: each event runs once
             t.broker.clear(Rule, rule_id(RuleKind.BLOCK, task="shop:charge"))
         print(f"unblocked: {len(t.drain())} ran")
         assert runs == ["fine"] * 1500

@@ -1,11 +1,11 @@
-"""Guild's access flow: check access, update the membership, then reward on every platform.
+"""A flow with shared state (Guild's story): check access, update membership, reward everywhere.
 
     python examples/guild_access.py
 
-One state belongs to the whole flow: every job of it reads what others left there, and merges what
-came out. The rewards are children on queues of their own (`manage-reward:discord`), made when it is
-known which they are; when all have ended, the next job runs, once. The flow is found by its user.
-Nobody waits on a worker, and the jobs are run by the testing kit, in this process.
+The flow has one state: each of its jobs can read it and merge changes into it. The rewards are
+jobs on queues of their own (`manage-reward:discord`), spawned when it is known which are needed;
+when all have ended, the next job runs, once. The flow is found by its user. No worker waits for
+anything; the testing kit runs the jobs, in this process.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class AccessState:
     access: bool | None = None
     member: bool = False
     rewards: dict[str, str] = field(default_factory=dict)
-    told: str = ""
+    message: str = ""
 
 
 @app.task(queue="access-check")
@@ -64,7 +64,7 @@ def manage_rewards(rewards: list[Reward]) -> int:
 
 @app.task(retry=Retry(limit=1, delay=0, on=(ConnectionError,)))
 def manage_reward(reward: Reward) -> str:
-    """A child: it reads what its parent knows, and leaves its result there."""
+    """One reward: reads the flow's state, and merges its result into it."""
     flow = current_job().flow
     if reward.platform in down:
         raise ConnectionError(f"{reward.platform} does not answer")
@@ -75,13 +75,13 @@ def manage_reward(reward: Reward) -> str:
 
 @app.task(queue="tell-user")
 def tell_user(platforms: list[str]) -> str:
-    said = f"rewarded on {', '.join(platforms)}"
-    current_job().flow.state.merge(told=said)
-    return said
+    message = f"rewarded on {', '.join(platforms)}"
+    current_job().flow.state.merge(message=message)
+    return message
 
 
 def main() -> None:
-    """A user joins while one platform is down; somebody looks, and tries the rest again."""
+    """A user joins while one platform is down; later the failed job is retried."""
     with app.testing() as t:
         joins = app.flow("access", find={"user": 62, "role": [7, 9]}, state=AccessState(62, 1985))
         members = update_membership.job(check_access.job(62).output)
@@ -92,7 +92,7 @@ def main() -> None:
         assert flow is not None
         state = flow.state_as(AccessState)
         print(f"access {state.access}, member {state.member}, rewards {sorted(state.rewards)}")
-        print(f"done: {flow.ended}, without success: {flow.bad}, told: {state.told!r}")
+        print(f"done: {flow.ended}, without success: {flow.bad}, message: {state.message!r}")
         [failed] = [job for job in flow.jobs if job.state is State.FAILED]
         stored = t.broker.get(failed.id)
         assert stored is not None
@@ -101,7 +101,7 @@ def main() -> None:
         down.clear()
         print(f"tried again: {flow.retry()} jobs")
         t.drain()
-        print(f"{flow.state_as(AccessState).told}, without success: {flow.bad}")
+        print(f"{flow.state_as(AccessState).message}, without success: {flow.bad}")
         print(flow.state_as(AccessState).rewards["telegram"])
 
         by_role = app.find_flow("access", role=9)

@@ -1,4 +1,4 @@
-"""Resources: a client, a pool, a model: opened once per process, closed when it drains.
+"""Resources (a client, a pool, a model): opened once per process, closed when the worker stops.
 
     python examples/resources.py
 
@@ -17,7 +17,7 @@ closed: list[str] = []
 
 
 class Mailer:
-    """Stands for a connection that is dear to open."""
+    """Stands for a connection that is expensive to open."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -29,14 +29,14 @@ class Mailer:
 
 
 def mailer() -> Generator[Mailer, None, None]:
-    """A factory that yields is gone on with when the worker drains."""
+    """A factory that yields is resumed when the worker stops."""
     opened.append("mailer")
     yield Mailer()
     closed.append("mailer")
 
 
 async def pool() -> AsyncGenerator[list[str], None]:
-    """Asynchronous ones serve `async def` tasks, on the worker's own loop."""
+    """An asynchronous factory serves `async def` tasks, on the worker's event loop."""
     opened.append("pool")
     yield []
     closed.append("pool")

@@ -2,9 +2,9 @@
 
     python examples/rewards_flow.py
 
-Jobs whose arguments are other jobs' outputs wait for these. One platform fails here: what needs it
-is cancelled, and revived when the job that failed is retried. No worker is held while anything
-waits. The jobs are run by the testing kit, in this process.
+A job whose arguments are other jobs' outputs waits for those jobs. One platform fails here: the
+jobs that need it are cancelled, and become ready when the failed job is retried. No worker waits.
+The testing kit runs the jobs, in this process.
 """
 
 from penstock import App, State, current_job
@@ -32,7 +32,7 @@ def finish(rewards: list[str]) -> str:
 
 @app.task
 def survey(folder: str) -> int:
-    """How many there are is known only here: one job per page, and one when all have ended."""
+    """Spawn a job per page, and one that runs when all have ended."""
     pages = [f"{folder}/{number}" for number in range(3)]
     read = count_words.map(pages)
     current_job().spawn(read, then=add_up.job(read.output))

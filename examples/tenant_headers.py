@@ -1,4 +1,4 @@
-"""Who asked for it: tenant and trace ids that ride along from the request to the job, and on.
+"""Headers: tenant and trace ids that go from a request to its job, and to the jobs of that job.
 
     python examples/tenant_headers.py
 
@@ -20,14 +20,14 @@ book: list[tuple[str, str, str]] = []
 
 @app.on_enqueue
 def sign(headers: dict[str, str], _: Task[..., Any]) -> None:
-    """Whatever is enqueued while a request is served belongs to that request."""
+    """Give each job the tenant and the trace id of the current request."""
     headers.setdefault("tenant", tenant.get())
     headers.setdefault("trace", trace.get())
 
 
 @app.middleware
 def as_the_tenant(call_next: Callable[[], Any], _: Job[Any]) -> Any:
-    """Run the job as the one who asked for it."""
+    """Run the job under its tenant and trace id."""
     headers = current_job().headers
     tokens = tenant.set(headers["tenant"]), trace.set(headers["trace"])
     try:
@@ -62,7 +62,7 @@ if __name__ == "__main__":
     with app.testing() as t:
         request("acme", "trace-1", "cat.png")
         request("globex", "trace-2", "dog.png")
-        resize.options(headers={"tenant": "initech"}).enqueue("cow.png")  # said by hand: stands
+        resize.options(headers={"tenant": "initech"}).enqueue("cow.png")  # explicit headers win
         t.drain()
 
     for line in book:

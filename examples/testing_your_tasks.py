@@ -54,7 +54,7 @@ def check_out(customer: str, cents: int) -> None:
 
 
 class FakeBank(Bank):
-    """A bank that remembers, and is closed when told so."""
+    """Records charges; raises while `closed`."""
 
     def __init__(self) -> None:
         self.charges: dict[str, tuple[str, int]] = {}
@@ -82,7 +82,7 @@ def t(penstock_testing: Callable[..., Testing], fake: FakeBank) -> Testing:
 
 
 def test_checking_out_enqueues_a_charge(t: Testing) -> None:
-    """Look at what would happen."""
+    """Check what was enqueued."""
     check_out("ada", 500)
 
     t.assert_enqueued(charge, "ada", 500, queue="billing", times=1)
@@ -90,14 +90,14 @@ def test_checking_out_enqueues_a_charge(t: Testing) -> None:
 
 
 def test_nothing_is_charged_for_nothing(t: Testing) -> None:
-    """And at what must not."""
+    """Check what was not."""
     check_out("ada", 0)
 
     t.assert_not_enqueued(charge)
 
 
 def test_a_charge_is_followed_by_a_receipt(t: Testing, fake: FakeBank) -> None:
-    """Run it: jobs that jobs enqueue are run too."""
+    """Run the jobs, and the jobs that they enqueue."""
     check_out("ada", 500)
 
     t.drain()
@@ -107,7 +107,7 @@ def test_a_charge_is_followed_by_a_receipt(t: Testing, fake: FakeBank) -> None:
 
 
 def test_a_closed_bank_is_asked_again_a_minute_later(t: Testing, fake: FakeBank) -> None:
-    """Time passes when the test says so."""
+    """Time passes when the test moves the clock."""
     fake.closed = True
     check_out("ada", 500)
     t.drain()

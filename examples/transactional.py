@@ -2,9 +2,9 @@
 
     python examples/transactional.py
 
-The store is in the shop's own database. Going in: `options(connection=...)` writes the job in the
-caller's transaction, with sqlite3 or SQLAlchemy. Coming out: `current_job().transaction()` commits
-what the task writes together with its end, so that a crash can never leave one without the other.
+The store is in the shop's own database. Enqueue: `options(connection=...)` writes the job in the
+caller's transaction, with sqlite3 or SQLAlchemy. Run: `current_job().transaction()` commits what
+the task writes together with the job's success: a crash never leaves one without the other.
 """
 
 import sqlite3
@@ -45,7 +45,7 @@ def place_order_with_sqlalchemy(engine: sqlalchemy.Engine, customer: str) -> Non
 
 
 def main() -> None:
-    """Orders that are accepted and refused; a worker that dies between its work and its word."""
+    """Orders that are accepted and refused; a worker that dies before it settles."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "shop.db"
         with app.testing(url=f"sqlite:///{file}") as t:

@@ -1,9 +1,9 @@
-"""Vitess' event groups: events with something in common, and one that fires when all are done.
+"""Event groups (Vitess' story): a job that runs once all jobs of a group have ended; limits.
 
     python examples/vitess_group.py
 
-Its queues also have a maximum rate and a maximum concurrency; here these are limits, which hold
-over all workers of a store together. Two workers on one SQLite file work on a group of twenty.
+Vitess' queues also have a maximum rate and a maximum concurrency; here these are limits, which hold
+over all workers of a store together. Two workers on one SQLite file run a group of twenty.
 """
 
 import threading
@@ -22,14 +22,14 @@ app = App("memory:")
 
 @app.task(name="vitess:notify", queue="events")
 def notify(order: int) -> int:
-    """An event of the group; acknowledged when this returns."""
+    """One event of the group."""
     time.sleep(0.02)
     return order
 
 
 @app.task(name="vitess:close", queue="events")
 def close(orders: list[int]) -> str:
-    """Fires once, after the last acknowledgement."""
+    """Runs once, after the last job of the group."""
     return f"closed {len(orders)} orders"
 
 
@@ -54,7 +54,7 @@ def most_at_once(attempts: Sequence[Event]) -> int:
 
 
 def most_in(seconds: float, attempts: Sequence[Event]) -> int:
-    """The most that started in any stretch of this length."""
+    """The most that started in any window of this length."""
     starts = sorted(event.started_at or 0.0 for event in attempts)
     return max(sum(at <= start < at + seconds for start in starts) for at in starts)
 

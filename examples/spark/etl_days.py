@@ -1,7 +1,9 @@
-"""Days of ETL on Spark, in steps, through kills: what a step has written is not computed again.
+"""Days of ETL on Spark in steps: after a crash, completed steps are not computed again.
 
-Run it: the data is small here, so it takes a minute. Meanwhile the job's process, the worker and
-the keeper are killed (-9) at random moments, as often as you say: python etl_days.py 4.
+    python examples/spark/etl_days.py 4
+
+The data is small here, so it takes a minute. Meanwhile the job's process, the worker and the keeper
+are killed (-9) at random moments, as many times as the argument says.
 """
 
 import json
@@ -31,7 +33,7 @@ def etl(spark: SparkSession, folder: str) -> dict[str, int]:
 
 
 def write(spark: SparkSession, made: Path, name: str, make: Callable[..., DataFrame]) -> int:
-    """Rows that the step has made; begun again, it replaces what an attempt before it left."""
+    """Write the step's rows and count them; a second attempt replaces what the first one left."""
     begin(made, name)
     make(spark, made).write.mode("overwrite").parquet(str(made / name))
     return spark.read.parquet(str(made / name)).count()
@@ -59,7 +61,7 @@ STEPS = {"read": read, "clean": clean, "join": join, "aggregate": aggregate}
 
 
 def publish(spark: SparkSession, made: Path) -> dict[str, int]:
-    """For readers, who see all of it or what was there before."""
+    """Write the totals atomically: readers see the old file or the new one."""
     begin(made, "publish")
     totals = {row[0]: row[1] for row in spark.read.parquet(str(made / "aggregate")).collect()}
     draft = made / "totals.draft"
@@ -69,13 +71,13 @@ def publish(spark: SparkSession, made: Path) -> dict[str, int]:
 
 
 def begin(made: Path, step: str) -> None:
-    """Write down which processes are at it, for whoever wants to kill them."""
+    """Record the processes that run this step, for Chaos to kill."""
     with (made / "begun").open("a") as begun:
         begun.write(f"{step} {os.getpid()} {os.getppid()}\n")
 
 
 def orders(made: Path, count: int = 5000) -> dict[str, int]:
-    """Write orders and customers; what should come out."""
+    """Write orders and customers; returns the expected totals."""
     countries = [("ada", "uk"), ("grace", "us"), ("alan", "uk")]
     lines = [(countries[n % 3][0], str(n) if n % 10 else "none") for n in range(count)]
     (made / "orders.csv").write_text("".join(f"{who},{cents}\n" for who, cents in lines))
@@ -87,7 +89,7 @@ def orders(made: Path, count: int = 5000) -> dict[str, int]:
 
 
 class Chaos:
-    """A worker, and somebody who kills it, the job's process or its keeper."""
+    """Runs a worker, and kills it, the job's process or its keeper."""
 
     order = ("process", "worker", "process", "keeper")
 
@@ -111,7 +113,7 @@ class Chaos:
         if victim == "worker":
             self._worker.kill()
             self._worker.wait()
-            self._worker = self._start()  # adopts what runs
+            self._worker = self._start()  # adopts the job
         else:
             try:
                 os.kill(int(keeper if victim == "keeper" else process), 9)
@@ -120,7 +122,7 @@ class Chaos:
         self.killed.append(victim)
 
     def end(self) -> None:
-        """Leave it alone until the job has ended, and end the worker."""
+        """Wait until the job has ended, and stop the worker."""
         while not self._ended():
             time.sleep(0.1)
         self._worker.terminate()

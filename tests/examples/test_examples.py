@@ -63,7 +63,7 @@ SAYS = {
     ],
     "guild_access": [  # G13, G17, G19 to G29, G42, G43, G50, G56, G57
         "access True, member True, rewards ['discord', 'github']",
-        "done: True, without success: 2, told: ''",
+        "done: True, without success: 2, message: ''",
         "failed in manage-reward:telegram: ConnectionError: telegram does not answer",
         "tried again: 2 jobs",
         "rewarded on discord, telegram, github, without success: 0",

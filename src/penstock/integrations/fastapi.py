@@ -24,9 +24,8 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 def lifespan(jobs: App, *, worker: bool = False, threads: int = 4) -> Lifespan:
     """A lifespan: opens the store before the first request, and closes it after the last.
 
-    `worker=True` also runs the jobs, in this process, for as long: for development and small
-    sites. To have something of your own beside it, enter it in your own lifespan:
-    `async with lifespan(jobs)(api): ...`.
+    `worker=True` also runs the jobs, in this process: for development and small sites. To combine
+    it with a lifespan of your own, enter it there: `async with lifespan(jobs)(api): ...`.
     """
 
     @asynccontextmanager

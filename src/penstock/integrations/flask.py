@@ -1,4 +1,4 @@
-"""Flask: where the jobs are is in its config, and tasks run inside of its application context.
+"""Flask: the store's URL is in Flask's config, and tasks run inside the application context.
 
     jobs = FlaskApp()              # beside db = SQLAlchemy()
     jobs.init_app(flask_app)       # PENSTOCK_URL in its config, else as App() finds it
@@ -20,9 +20,9 @@ from penstock.job import Job
 
 
 class FlaskApp(App):
-    """An App whose tasks have a Flask application around them, with its config and its teardowns.
+    """An App whose tasks run inside Flask's application context, with its config and teardowns.
 
-    A session of Flask-SQLAlchemy is thus each job's own, and is given back when the job ends.
+    So each job has a session of Flask-SQLAlchemy of its own, which is closed when the job ends.
     """
 
     def __init__(self, flask: Flask | None = None) -> None:
@@ -34,7 +34,7 @@ class FlaskApp(App):
             self.init_app(flask)
 
     def init_app(self, flask: Flask) -> None:
-        """Belong to this application; once, before anything is enqueued or run."""
+        """Bind to this application; once, before anything is enqueued or run."""
         self._flask = flask
         flask.extensions["penstock"] = self
 
@@ -48,7 +48,7 @@ class FlaskApp(App):
     @property
     def _context(self) -> Any:
         if self._flask is None:
-            raise Refused("FlaskApp() belongs to no application yet: call init_app(flask_app)")
+            raise Refused("FlaskApp() is not bound to an application: call init_app(flask_app)")
         return self._flask.app_context()
 
     def _in_context(self, call_next: Callable[[], Any], job: Job[Any]) -> Any:

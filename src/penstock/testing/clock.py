@@ -1,7 +1,7 @@
-"""A clock that moves when it is told to.
+"""A clock for tests, which only moves when a test moves it.
 
-Wall time and monotonic time move together, but for `jump`: that is somebody setting the machine's
-clock, which must move what is due and never a lease.
+Wall time and monotonic time advance together. `jump` moves wall time alone, as when somebody sets
+the machine's clock: jobs become due by it, leases do not end by it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import timedelta
 
 
 class Clock:
-    """Stands still until it is moved; begins at the real time unless told otherwise."""
+    """Begins at the real time, unless `now` is given."""
 
     def __init__(self, now: float | None = None) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Calls and states, compared and put into words for the messages of failed assertions. Pure."""
+"""Compares calls and states, and describes them in the messages of failed assertions. Pure."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def matching(
     call = call_of(task, job)
     if call is None:
         return False
-    wanted: Mapping[str, Any] = kwargs
+    expected: Mapping[str, Any] = kwargs
     given: Mapping[str, Any] = call[1]
     if task is not None:
         signature = inspect.signature(task.function)
         try:
-            wanted = signature.bind_partial(*args, **kwargs).arguments
+            expected = signature.bind_partial(*args, **kwargs).arguments
         except TypeError as error:
             raise Refused(f"{task.signature_text}: {error}") from error
         bound = signature.bind_partial(*call[0], **call[1])
         bound.apply_defaults()
         given = bound.arguments
-    return all(_same(value, given.get(name, _MISSING)) for name, value in wanted.items())
+    return all(_same(value, given.get(name, _MISSING)) for name, value in expected.items())
 
 
-def _same(wanted: object, given: object) -> bool:
-    if wanted == given:
+def _same(expected: object, given: object) -> bool:
+    if expected == given:
         return True
     # A tuple that no annotation asked for comes back as a list, an Enum as its value.
     try:
-        return encode_value(wanted, "") == encode_value(given, "")
+        return encode_value(expected, "") == encode_value(given, "")
     except Refused:
         return False
 
@@ -66,7 +66,7 @@ def _same(wanted: object, given: object) -> bool:
 def described(
     task: str, args: Sequence[Any], kwargs: Mapping[str, Any], queue: str | None = None
 ) -> str:
-    """A call as a person writes it, not longer than a line or two."""
+    """A call as Python code, cut after 200 characters."""
     shown = [repr(value) for value in args]
     shown += [f"{name}={value!r}" for name, value in kwargs.items()]
     text = ", ".join(shown)
@@ -75,25 +75,25 @@ def described(
 
 
 def copied(state: Callable[[], Any]) -> Any:
-    """What `state` returns, such that later changes do not show in it."""
+    """A deep copy of what `state` returns."""
     return copy.deepcopy(state())
 
 
 def difference(before: object, after: object, path: str = "state()") -> str | None:
-    """The first place where two states differ, in words; None if they are equal."""
+    """The first difference between two states, in words; None if they are equal."""
     if before == after:
         return None
     parts, parts_after = _parts(before), _parts(after)
     if parts is None or parts_after is None or type(before) is not type(after):
         return f"{path}: {_short(before)} became {_short(after)}"
     for key in [*parts, *(key for key in parts_after if key not in parts)]:
-        place = f"{path}[{key!r}]"
+        part_path = f"{path}[{key!r}]"
         if key not in parts_after:
-            return f"{place}: {_short(parts[key])} is gone"
+            return f"{part_path}: {_short(parts[key])} is gone"
         if key not in parts:
-            return f"{place}: {_short(parts_after[key])} is new"
-        if found := difference(parts[key], parts_after[key], place):
-            return found
+            return f"{part_path}: {_short(parts_after[key])} is new"
+        if text := difference(parts[key], parts_after[key], part_path):
+            return text
     return f"{path}: {_short(before)} became {_short(after)}"
 
 

@@ -1,8 +1,8 @@
-"""The stand-in for a worker: a loop in the test's own thread that dies where a test tells it to.
+"""A worker for tests: runs jobs in the test's own thread, and can die at a chosen point.
 
-Claims, runs and settlements are the real ones, one job at a time. The app's own middleware stays in
-place; the stand-in's is the innermost, because only there is it known that the function has
-returned and nothing was committed yet.
+Claims, runs and settlements are the real ones, one job at a time. Its own middleware is the
+innermost one, behind the app's: only there is it known that the function has returned and nothing
+was committed yet.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crash:
-    """The next death of the worker. As a context manager: it must have happened by the end."""
+    """A crash of the worker that is to come; as a context manager, it must happen in the block."""
 
     def __init__(self, point: Point, task: str | None, job: str | None = None) -> None:
         self.point: Point = point
@@ -78,10 +78,10 @@ class Crash:
 
 
 class InlineWorker:
-    """A worker as far as the store and the tasks can tell."""
+    """To the store and the tasks it looks like any other worker."""
 
     def __init__(self, app: App, clock: Clock) -> None:
-        self.seen: dict[str, Job[Any]] = {}  # every job it was handed, as it was the first time
+        self.seen: dict[str, Job[Any]] = {}  # every job that it claimed, as first claimed
         self.crashes: list[Crash] = []
         self._app = app
         self._clock = clock
@@ -104,9 +104,7 @@ class InlineWorker:
         """Run what is due; see Testing.drain."""
         self._check_loop()
         done: list[Ran] = []
-        doubled: dict[
-            str, Any
-        ] = {}  # jobs whose settlement was lost, with the state at that moment
+        doubled: dict[str, Any] = {}  # jobs to run twice, with the state after the first run
         held: deque[Job[Any]] = deque()  # claimed, and not run yet
         try:
             while limit is None or len(done) < limit:
@@ -120,9 +118,9 @@ class InlineWorker:
                     doubled[job.id] = copied(state) if state else _COMPARED
                     self._claim_again(job.id, held, queues)
                 elif state and doubled.get(job.id, _COMPARED) is not _COMPARED:
-                    found = difference(doubled[job.id], copied(state))
+                    changed = difference(doubled[job.id], copied(state))
                     doubled[job.id] = _COMPARED
-                    ran = msgspec.structs.replace(ran, difference=found)
+                    ran = msgspec.structs.replace(ran, difference=changed)
                 done.append(ran)
         finally:
             self._app.broker.settle([(job, put_back("drain")) for job in held])
@@ -144,7 +142,7 @@ class InlineWorker:
     def _claim_again(
         self, job_id: str, held: deque[Job[Any]], queues: tuple[str, ...] | None
     ) -> None:
-        """Have this job come next: what others change in between would be taken for its doing."""
+        """Claim this job next: changes by other jobs would count as its own."""
         while self._claim(held, queues):
             if held[-1].id == job_id:
                 held.rotate(1)
@@ -180,14 +178,14 @@ class InlineWorker:
         if not self._dies("claim", job):
             outcome = self._run(task, job)
             if outcome is not None and outcome.error is not None:
-                loss.happened = True  # nothing to lose: a failed attempt has not done its work
+                loss.happened = True  # a failed attempt is not run twice
             if self._died_at is None:
                 self._dies("settle", job)
         self.crashes = [crash for crash in self.crashes if crash is not loss]
         broker = self._app.broker
         if self._died_at is not None:
             outcome = None
-            # What a supervisor does for a child that is gone: only what had begun counts a lapse.
+            # As a supervisor does for a dead child: only jobs that had started count a lapse.
             broker.settle([(job, put_back("crashed") if self._died_at == "claim" else lapsed())])
         elif outcome is not None:
             broker.settle([(job, outcome)])
@@ -203,7 +201,7 @@ class InlineWorker:
         return self._runner.run(run_async(self._app, task, job), context=context)
 
     def _dies(self, point: Point, job: Job[Any]) -> bool:
-        crash = next((each for each in self.crashes if each.meets(point, job)), None)
+        crash = next((crash for crash in self.crashes if crash.meets(point, job)), None)
         if crash is None:
             return False
         crash.happened = True
@@ -240,7 +238,7 @@ class InlineWorker:
 
     def _returned(self, job: Job[Any], began: float) -> None:
         self._check_time(job, began)
-        # A transaction commits before `run` returns: a death before that takes it along.
+        # A transaction commits before `run` returns: a crash before that rolls it back.
         if current_job().open_transaction is not None and self._dies("settle", job):
             raise JobInterrupted("crash")
 

@@ -1,7 +1,7 @@
 """Testing: an app under test, its jobs run here and now.
 
-What runs is the real thing: the broker's verbs, `run`, the policies, hooks and middleware. Only the
-worker is replaced, by a stand-in, and the store by one that is gone after the test.
+Broker, retry rules, hooks and middleware are the real ones. Only the worker is replaced, by one
+that runs jobs in the test's thread, and the store, by one that is gone after the test.
 
     with app.testing() as t:
         sign_up("ada")                              the code under test, which enqueues
@@ -33,13 +33,13 @@ from penstock.testing.inline_worker import Crash, InlineWorker, Point, Ran
 if TYPE_CHECKING:
     from penstock.app.app import App
 
-ALONE = "penstock-testing"  # the queue of a job that is run by itself
+ALONE = "penstock-testing"  # the queue of assert_idempotent's job
 
 _under_test: WeakSet[App] = WeakSet()
 
 
 class Testing:
-    """Made by `app.testing()`. Inside the `with` the app's store is another one, with a test clock.
+    """Made by `app.testing()`. Inside the `with` the app has another store, with a test clock.
 
     Without a `url` it is in memory; `url="sqlite:///..."` is a real one, for tests of
     `options(connection=...)` and `current_job().transaction()`.
@@ -52,7 +52,7 @@ class Testing:
         self.clock = clock or Clock()
         self._url = url or "memory:"
         self._stack = ExitStack()
-        self._stand_in = InlineWorker(app, self.clock)
+        self._worker = InlineWorker(app, self.clock)
 
     def __enter__(self) -> Self:
         if self.app in _under_test:
@@ -70,7 +70,7 @@ class Testing:
             self._timetable = Timetable(
                 broker, self.clock, self.app.schedules.declared, sending=self.app.sending
             )
-            self._timetable.turn()  # as a worker that starts: schedules begin now
+            self._timetable.turn()  # as a starting worker does: schedules begin now
             self._stack = stack.pop_all()
         return self
 
@@ -87,18 +87,18 @@ class Testing:
         before = (app.resources, app.middlewares, app.async_middlewares)
 
         def give_back() -> None:
-            app.resources.close()  # before the event loop: some of them live on it
-            self._stand_in.close()
+            app.resources.close()  # before the event loop, which some of them need
+            self._worker.close()
             app.resources, app.middlewares, app.async_middlewares = before
 
         stack.callback(give_back)
         app.resources = app.resources.emptied()
-        app.middlewares = (*app.middlewares, self._stand_in.around)
-        app.async_middlewares = (*app.async_middlewares, self._stand_in.around_async)
+        app.middlewares = (*app.middlewares, self._worker.around)
+        app.async_middlewares = (*app.async_middlewares, self._worker.around_async)
 
     @property
     def broker(self) -> Broker:
-        """The store under test, with all its verbs."""
+        """The broker under test."""
         if self.app not in _under_test:
             raise Refused("the test is over: use `t` inside `with app.testing() as t:`")
         return self.app.broker
@@ -112,34 +112,34 @@ class Testing:
         twice: bool = False,
         state: Callable[[], Any] | None = None,
     ) -> list[Ran]:
-        """Run jobs in this thread until none is due now; what each attempt led to, in order.
+        """Run jobs in this thread until none is due; returns the attempts, in order.
 
         Jobs that those jobs enqueue are run too; a retry that is due later is not: move the clock.
-        `limit` stops after so many attempts; without one, the 10,001st is an error. A task during
-        which more time passes on `t.clock` than its timeout allows ends as timed out.
+        `limit` stops after so many attempts; without one, the 10,001st is an error. A task that
+        advances `t.clock` by more than its timeout ends as timed out.
 
-        With `twice` every job is run a second time, as if its settlement had been lost; but for
-        at-most-once jobs. With `state`, which returns whatever the tasks change, each of the second
-        runs says in `difference` what it changed: its task is not idempotent.
+        With `twice` every job but at-most-once ones is run a second time, as if its settlement had
+        been lost. With `state`, which returns whatever the tasks change, the second runs have in
+        `difference` what they changed: then the task is not idempotent.
 
-        Slots of schedules that are due by now are decided first, as by a worker after an outage.
+        Slots of schedules that are due are decided first, as by a worker after an outage.
         """
         _ = self.broker  # refused when the test is over
         self._timetable.turn()
-        return self._stand_in_now.drain(limit, twice=twice, state=state)
+        return self._open_worker.drain(limit, twice=twice, state=state)
 
     def crash_at(self, point: Point, task: Task[..., Any] | str | None = None) -> Crash:
-        """The next time a job (of this task) gets to that point, the worker dies there.
+        """The worker dies the next time a job (of this task) gets to this point.
 
-        "claim": it holds the job and has not begun. "run": it has begun, the function was not
-        entered. "settle": the function has returned, and the store never hears of it. The job is
+        "claim": the job is claimed and has not started. "run": it has started, the function was not
+        called yet. "settle": the function has returned, and its outcome is not stored. The job is
         recovered as after a real crash, and runs again in the same `drain`. As a context manager it
-        fails if the block ends and nothing got there.
+        fails if no job got to the point inside the block.
         """
         if point not in ("claim", "run", "settle"):
             raise Refused(f'crash_at({point!r}): "claim", "run" or "settle"')
         crash = Crash(point, None if task is None else _name(task))
-        self._stand_in_now.crashes.append(crash)
+        self._open_worker.crashes.append(crash)
         return crash
 
     def replace(self, factory: Callable[[], Any], value: Any) -> None:
@@ -147,9 +147,9 @@ class Testing:
         self._stack.enter_context(self.app.resources.replace(factory, value))
 
     @property
-    def _stand_in_now(self) -> InlineWorker:
+    def _open_worker(self) -> InlineWorker:
         _ = self.broker  # refused when the test is over
-        return self._stand_in
+        return self._worker
 
     # Look
 
@@ -157,16 +157,16 @@ class Testing:
         self, task: Task[..., Any] | str | None = None, state: State | str | None = None
     ) -> list[Job[Any]]:
         """The jobs in the store, oldest first; of this task, in this state."""
-        wanted = Filter(
+        selected = Filter(
             task=() if task is None else _names(task),
             state=() if state is None else (State(state),),
         )
-        page = self.broker.find(wanted, limit=1000)
-        found = list(page.jobs)
+        page = self.broker.find(selected, limit=1000)
+        jobs = list(page.jobs)
         while page.after is not None:
-            page = self.broker.find(wanted, after=page.after, limit=1000)
-            found += page.jobs
-        return sorted(found, key=lambda job: (job.enqueued_at, job.id))
+            page = self.broker.find(selected, after=page.after, limit=1000)
+            jobs += page.jobs
+        return sorted(jobs, key=lambda job: (job.enqueued_at, job.id))
 
     def assert_enqueued(
         self,
@@ -177,17 +177,17 @@ class Testing:
         times: int | None = None,
         **kwargs: Any,
     ) -> list[Job[Any]]:
-        """That such jobs were enqueued in this test, ended ones and deleted ones included.
+        """Assert that such jobs were enqueued in this test, also if they have ended or are deleted.
 
         Arguments that are left out may be anything. `times` is how many there must be, otherwise
         one or more. Returns them.
         """
-        found = self._enqueued(task, args, kwargs, queue)
-        if (not found) if times is None else len(found) != times:
-            wanted = described(_name(task), args, kwargs, queue)
-            count = "" if times is None else f" {times} times, but {len(found)} times"
-            raise AssertionError(f"{wanted} was not enqueued{count}.\n{self._all()}")
-        return found
+        jobs = self._enqueued(task, args, kwargs, queue)
+        if (not jobs) if times is None else len(jobs) != times:
+            call = described(_name(task), args, kwargs, queue)
+            count = "" if times is None else f" {times} times, but {len(jobs)} times"
+            raise AssertionError(f"{call} was not enqueued{count}.\n{self._list_enqueued()}")
+        return jobs
 
     def assert_not_enqueued(
         self,
@@ -197,10 +197,10 @@ class Testing:
         queue: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """That no such job was enqueued in this test."""
+        """Assert that no such job was enqueued in this test."""
         if self._enqueued(task, args, kwargs, queue):
-            wanted = described(_name(task), args, kwargs, queue)
-            raise AssertionError(f"{wanted} was enqueued.\n{self._all()}")
+            call = described(_name(task), args, kwargs, queue)
+            raise AssertionError(f"{call} was enqueued.\n{self._list_enqueued()}")
 
     def assert_idempotent(
         self,
@@ -210,7 +210,7 @@ class Testing:
         state: Callable[[], Any],
         **kwargs: Any,
     ) -> None:
-        """That running this job again, as after a crash before its settlement, changes nothing.
+        """Assert that running this job again, as after a crash before settling, changes nothing.
 
         `state` returns whatever the task changes: rows, files, what a fake recorded. The job is run
         twice, by itself; other jobs stay where they are.
@@ -219,7 +219,7 @@ class Testing:
         if task.at_most_once:
             raise Refused(f"{call}: an at-most-once job is never run a second time")
         handle = task.options(queue=ALONE).enqueue(*args, **kwargs)
-        attempts = self._stand_in_now.drain(2, twice=True, state=state, queues=(ALONE,))
+        attempts = self._open_worker.drain(2, twice=True, state=state, queues=(ALONE,))
         for ran in attempts:
             if ran.outcome is not None and ran.outcome.error is not None:
                 raise AssertionError(f"{call} did not succeed:\n{ran.outcome.error}")
@@ -241,19 +241,19 @@ class Testing:
         known = task if isinstance(task, Task) else self.app.task_named(task)
         return [
             job
-            for job in self._everything()
+            for job in self._all_jobs()
             if job.task in names
             and queue in {None, job.queue}
             and matching(known, job, args, kwargs)
         ]
 
-    def _everything(self) -> list[Job[Any]]:
-        # What was claimed is remembered: it may be deleted by now, or its secrets redacted.
-        found = {job.id: job for job in self.jobs()} | self._stand_in.seen
-        return sorted(found.values(), key=lambda job: (job.enqueued_at, job.id))
+    def _all_jobs(self) -> list[Job[Any]]:
+        # Claimed jobs as they were: the store may have deleted them, or redacted their secrets.
+        jobs = {job.id: job for job in self.jobs()} | self._worker.seen
+        return sorted(jobs.values(), key=lambda job: (job.enqueued_at, job.id))
 
-    def _all(self) -> str:
-        jobs = self._everything()
+    def _list_enqueued(self) -> str:
+        jobs = self._all_jobs()
         if not jobs:
             return "Nothing was enqueued."
         lines = [self._shown(job) for job in jobs[:50]]

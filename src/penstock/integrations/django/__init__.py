@@ -8,8 +8,8 @@
     @app.task
     def confirm(order: int) -> None: ...
 
-`manage.py penstock_worker` runs the jobs. Where they are stored is read from Django's settings when
-it is first needed, never at the import: PENSTOCK = {"URL": ...} or {"DATABASE": alias}.
+`manage.py penstock_worker` runs the jobs. The store is read from Django's settings when it is first
+needed, never at import time: PENSTOCK = {"URL": ...} or {"DATABASE": alias}.
 """
 
 # Django brings no types.
@@ -38,8 +38,8 @@ _connections: Any = connections
 class DjangoApp(App):
     """An App in Django's database.
 
-    Inside of `atomic()` on that database an enqueue joins the block, without being told. Around
-    each task Django's connections are closed where they are old or broken, as around a request.
+    Inside `atomic()` on that database an enqueue joins the transaction by itself. Old and broken
+    connections of Django are closed before and after each task, as around a request.
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class DjangoApp(App):
 
     @property
     def alias(self) -> str | None:
-        """The database that the jobs are in; None if it is none of Django's."""
+        """Django's alias of the store's database; None if the store is elsewhere."""
         if _setting("URL") or os.environ.get("PENSTOCK_URL"):
             return None
         return _setting("DATABASE") or "default"
 
     def connection_for(self, given: Any) -> Any:
-        # A broker that was given is that of a test, and in no database of Django's.
+        # A broker that was passed in (by a test) is in none of Django's databases.
         if given is None and self._given is None and (alias := self.alias) is not None:
             wrapper = _connections[alias]
             return wrapper if wrapper.in_atomic_block else None
@@ -79,7 +79,7 @@ def url_of(alias: str = "default") -> str:
     if wrapper.vendor == "sqlite":
         if is_in_memory(alias):
             raise Refused(
-                f"the database {alias} is in memory, where nobody else can look; "
+                f"the database {alias} is in memory, where no worker can read it; "
                 "in tests use `with app.testing() as t:`"
             )
         return f"sqlite:///{quote(str(Path(name).absolute()))}"
@@ -100,12 +100,12 @@ def url_of(alias: str = "default") -> str:
     ):
         if database[value]:
             options[key] = database[value]
-    # Not in front of the host: a path or a colon in any of them would need an escape of its own.
+    # All as query parameters: in the authority, paths and colons would need further escaping.
     return f"postgresql:///{quote(name, safe='')}?{urlencode(options, quote_via=quote)}"
 
 
 def is_in_memory(alias: str) -> bool:
-    """Whether nobody else can look into this database, as in most tests on SQLite."""
+    """Whether the database is in this process's memory, as in most tests on SQLite."""
     wrapper = _connections[alias]
     name = str(wrapper.settings_dict["NAME"])
     return wrapper.vendor == "sqlite" and (name == ":memory:" or "mode=memory" in name)
@@ -114,7 +114,9 @@ def is_in_memory(alias: str) -> bool:
 def _setting(name: str) -> str | None:
     chosen = cast("dict[str, Any]", getattr(settings, "PENSTOCK", {}))
     if unknown := chosen.keys() - {"URL", "DATABASE"}:
-        raise Refused(f"PENSTOCK has {min(unknown)!r} in Django's settings: URL or DATABASE")
+        raise Refused(
+            f"unknown key {min(unknown)!r} in PENSTOCK of Django's settings: use URL or DATABASE"
+        )
     return chosen.get(name)
 
 
@@ -129,7 +131,7 @@ def _with_fresh_connections(call_next: Callable[[], Any], job: Job[Any]) -> Any:
 
 async def _with_fresh_connections_async(call_next: Callable[[], Any], job: Job[Any]) -> Any:
     del job
-    # Django's own way from a loop to its database: one thread, and its connections.
+    # Django keeps the connections of async code in one thread, reached by sync_to_async.
     await sync_to_async(_close_old)()
     try:
         return await call_next()

@@ -26,8 +26,8 @@ class PenstockConfig(AppConfig):
 
 
 def _migrate(using: str, **_: Any) -> None:
-    """Make the tables outside of any transaction: inside of one that writes, SQLite could not."""
+    """Create the store's tables, outside any transaction: inside one SQLite could not."""
     if app.alias != using or is_in_memory(using):
         return
-    _store = app.broker
+    _store = app.broker  # opening it creates the tables
     app.close()  # a connection that stays open would keep a test's database from being dropped
