@@ -140,7 +140,7 @@ def test_nothing_is_claimed_while_the_folder_has_no_room(story: DetachedStory):
     """TRUST 5, full disk: it is said, and the job begins when there is room again."""
     handle = story.task("travel").enqueue(0)
     story.files.make()
-    in_the_way = story.files.path / ".room"
+    in_the_way = story.files.path / ".trial"
     in_the_way.mkdir()
 
     fleet = story.start()
@@ -194,7 +194,7 @@ def test_a_process_that_leaves_without_an_outcome_is_not_done(story: DetachedSto
     assert fleet.wait(PATIENCE) == 0, fleet.output()
     job = story.broker.get(handle.id)
     assert (job.state, job.reason) == (State.FAILED, "lost")
-    assert "ended with 102" in story.log(handle.id)
+    assert "exit code 102" in story.log(handle.id)
     assert len(story.ledger("leave")) == 1
 
 
@@ -327,7 +327,7 @@ def test_steps_that_die_at_random_come_to_the_right_total(story: DetachedStory):
     assert counted == {str(stop): 1 for stop in range(3)}
 
     def codes() -> list[str]:
-        return re.findall(r"ended with (\d+)", story.log(handle.id))
+        return re.findall(r"has ended, exit code (\d+)", story.log(handle.id))
 
     eventually(lambda: len(codes()) == 5, PATIENCE)
     assert Counter(codes()) == {"0": 1, "101": 1, "102": 3}
