@@ -22,7 +22,7 @@ from penstock.job import Job
 from penstock.spark.java import shim
 from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.pipelines.lake.manifest import LakeFile, LakeTable, Manifest, write_manifest
-from penstock.web.serve import keys_for
+from penstock.web.serve import load_or_make_tokens
 from penstock.worker.detached.log_file import cut_to_size
 from penstock.worker.detached.state_folder import RunFile, StateFolder
 
@@ -200,14 +200,14 @@ def test_a_state_folder_of_ours_that_others_may_write_to_is_closed_to_them(tmp_p
 @PLANTED
 def test_kept_tokens_are_of_no_other_file(tmp_path, victim, monkeypatch, how):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    kept = keys_for("sqlite:///jobs.db", "ada", file=None, anew=False).kept
+    kept = load_or_make_tokens("sqlite:///jobs.db", "ada", file=None, anew=False).kept
     victim.write_bytes(kept.read_bytes())
     kept.unlink()
     planted(kept, victim, how)
 
     with pytest.raises(Refused, match=r"dashboard-.*--new-token"):
-        keys_for("sqlite:///jobs.db", "ada", file=None, anew=False)
-    assert keys_for("sqlite:///jobs.db", "ada", file=None, anew=True).text
+        load_or_make_tokens("sqlite:///jobs.db", "ada", file=None, anew=False)
+    assert load_or_make_tokens("sqlite:///jobs.db", "ada", file=None, anew=True).text
     assert kept.is_file()
     assert not kept.is_symlink()
 
@@ -217,7 +217,7 @@ def test_a_folder_of_tokens_that_somebody_else_made_first_is_refused(tmp_path, m
     (tmp_path / "penstock").mkdir()
     if given_away(tmp_path / "penstock"):
         with pytest.raises(Refused, match=rf"belongs to the user {SOMEBODY}.*--token-file"):
-            keys_for("sqlite:///jobs.db", "ada", file=None, anew=False)
+            load_or_make_tokens("sqlite:///jobs.db", "ada", file=None, anew=False)
         assert names_in(tmp_path / "penstock") == []
 
 

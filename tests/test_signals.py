@@ -251,9 +251,9 @@ def test_what_it_waits_for_is_said(t):
     assert "`penstock signal 'approve 7'` ends it" in said
     assert f"a signal, see `penstock why {wait.id}`" in handle.why().sentence
     t.clock.advance(seconds=60)
-    assert "had not come by" in app.handle(wait.id).why().sentence
+    assert "did not come by" in app.handle(wait.id).why().sentence
     t.drain()
-    assert "had not come in time" in app.handle(wait.id).why().sentence
+    assert "did not come in time" in app.handle(wait.id).why().sentence
 
 
 def test_no_task_is_called_that():

@@ -7,7 +7,8 @@ import pytest
 
 from penstock.broker.views import WorkerRow
 from penstock.job import Job, State
-from penstock.operate.why import explain, moment, span
+from penstock.operate.time_text import duration_text, time_text
+from penstock.operate.why import explain
 from penstock.rules.rule import Rule, RuleKind
 
 NOW = 1_794_733_800.0  # 2026-11-15 09:10:00 UTC
@@ -114,7 +115,7 @@ def test_a_task_that_nobody_knows_has_a_near_name():
     assert answer.cause == "no_task"
     assert answer.sentence == (
         "No live worker knows the task 'mail:sned'; workers know 'mail:send' (did you mean "
-        "that?). It runs once a worker that knows it is there."
+        "that?). It runs when a worker that knows it is started."
     )
 
 
@@ -195,7 +196,7 @@ def test_a_running_job_whose_worker_fell_silent_says_so():
     answer = why(state=State.RUNNING, worker="worker-1", claimed_at=NOW, workers=workers)
 
     assert answer.cause == "running"
-    assert "made ready again" in answer.sentence
+    assert "becomes ready again" in answer.sentence
 
 
 def test_a_running_job_whose_worker_has_no_row():
@@ -254,8 +255,8 @@ def test_a_job_that_has_expired_but_nobody_looked_yet():
     ],
 )
 def test_a_span_in_its_two_largest_units(seconds, text):
-    assert span(seconds) == text
+    assert duration_text(seconds) == text
 
 
 def test_a_moment_beyond_the_calendar_is_still_said():
-    assert moment(1e30).endswith("since 1970")
+    assert time_text(1e30).endswith("since 1970")

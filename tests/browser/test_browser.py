@@ -198,7 +198,7 @@ def test_a_job_is_run_again_with_arguments_that_were_edited(visitor: Visitor, st
     expect(arguments).to_have_value(re.compile("12345678901234567890"))
     arguments.fill(arguments.input_value().replace("ada", "bob"))
     page.get_by_label("Reason for the copy").fill("wrong customer")
-    page.get_by_text("Run it as a new job").click()
+    page.get_by_text("Enqueue the copy").click()
 
     expect(page.locator("h1")).to_contain_text("ready")
     assert page.url.rpartition("/")[2] != job.id

@@ -109,7 +109,7 @@ def test_another_machine_is_let_in_only_by_tokens_that_were_said(shop, monkeypat
 
     for bind in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
         said = shop("dashboard", "--bind", bind, "--port", "0", code=2).stderr
-        assert f"--bind {bind} lets other machines in" in said
+        assert f"--bind {bind} lets other machines connect" in said
         assert "PENSTOCK_DASHBOARD_TOKENS" in said
 
 
@@ -124,7 +124,7 @@ def test_what_is_wrong_with_how_it_was_started_is_said(shop, tmp_path, monkeypat
     missing = str(tmp_path / "none")
     assert "cannot be read" in shop("dashboard", "--token-file", missing, code=2).stderr
     memory = shop("dashboard", "--url", "memory:", code=2).stderr
-    assert "nobody else can look" in memory
+    assert "exists only inside the process" in memory
     monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", "ada:admin:short")
     short = shop("dashboard", code=2).stderr
     assert "the token of ada is short" in short
@@ -132,13 +132,13 @@ def test_what_is_wrong_with_how_it_was_started_is_said(shop, tmp_path, monkeypat
 
 
 def test_a_port_that_is_taken_gives_way_to_the_next_one(shop):
-    from penstock.web.serve import listening
+    from penstock.web.serve import listen
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with listening("127.0.0.1", port) as heard:
+        with listen("127.0.0.1", port) as heard:
             assert port < heard.getsockname()[1] < port + 20
 
 
@@ -156,13 +156,13 @@ def test_without_the_extra_one_sentence_says_what_to_install(shop, monkeypatch):
 
 
 def test_of_two_that_took_a_port_at_once_one_gets_the_next():
-    from penstock.web.serve import listening
+    from penstock.web.serve import listen
 
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", 0))
         port = other.getsockname()[1]
-        with listening("127.0.0.1", port) as first, listening("127.0.0.1", port) as second:
+        with listen("127.0.0.1", port) as first, listen("127.0.0.1", port) as second:
             with pytest.raises(OSError, match="in use"):
                 other.listen()
             ports = [each.getsockname()[1] for each in (first, second)]

@@ -198,8 +198,8 @@ def test_whoever_asks_for_a_log_that_is_not_here_is_told_why(trip):
         return trip("detached", "log", job, code=2).stderr
 
     assert f"there is no job {unknown}" in said(unknown)
-    assert "does not run detached" in said(plain)
-    assert "has not begun" in said(waiting)
+    assert "is not detached" in said(plain)
+    assert "has not started" in said(waiting)
     claim_for(broker, WorkerRow(id="here", tasks={"trip:travel": 1}, host="ant", pid=17), limit=1)
     assert "it runs on ant" in said(waiting)
     broker.close()
@@ -250,7 +250,7 @@ def test_cancelling_what_has_ended_says_so(trip):
     assert trip.json("detached", "cancel", job, code=1) == {"id": job, "cancelled": False}
     for id, why in ((job, "It was cancelled"), (unknown, f"No job {unknown} is stored here")):
         answer = trip("detached", "cancel", id, code=1).stdout
-        assert f"{id} left as it is. {why}" in answer
+        assert f"{id} was not changed. {why}" in answer
 
 
 def test_what_a_job_notes_is_not_shown_with_the_error_of_the_attempt_before(trip):
@@ -363,8 +363,8 @@ def test_a_process_that_only_holds_a_job_is_no_worker_for_others(trip):
     found = trip.json("doctor", code=1)["findings"]
     says = [finding["says"] for finding in found if finding["name"] in {"workers", "detached"}]
     assert says == [
-        "none is alive; ready to run: 1",
-        "jobs that run detached, each in a process of its own: 1",
+        "no worker is alive; ready to run: 1",
+        "1 running, each in a process of its own",
     ]
 
 

@@ -134,7 +134,7 @@ def test_what_is_no_flow_is_said_to_be_none(flows):
     alone = app.tasks["flows:check"].enqueue(1)
 
     for id in (alone.id, "0" * 32):
-        assert "is no flow" in flows("flow", id, code=1).stdout
+        assert "is not a flow" in flows("flow", id, code=1).stdout
     assert flows.json("flow", alone.id, code=1) == {"id": alone.id, "known": False}
     assert "is not a job id" in flows("flow", "seven", code=2).stderr
     app.close()
@@ -190,6 +190,6 @@ def test_a_whole_flow_is_cancelled_retried_and_deleted(flows):
     assert "2 jobs ready again" in flows("retry", "--flow", handle.id).stdout
     assert "4 jobs deleted" in flows("delete", "--flow", handle.id).stdout
     assert app.find_flow("access", user=62) is None
-    assert "is no flow" in flows("cancel", "--flow", handle.id, code=2).stderr
+    assert "is not a flow" in flows("cancel", "--flow", handle.id, code=2).stderr
     assert "--flow" in flows("cancel", "--flow", handle.id, "state:failed", code=2).stderr
     app.close()

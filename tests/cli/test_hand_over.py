@@ -57,12 +57,12 @@ def test_an_argument_is_read_as_its_annotation_asks(shop, words, result):
         (["shopp:add", "2"], "there is no module shopp"),
         (["add", "2"], "write module:function"),
         (["shop.py:add", "2", "3"], "'shop.py:add' is a path"),
-        (["./shop.py:add", "2", "3"], "name its file with --app"),
-        (["./shop.py:add", "2", "3", "--app", "shop"], "name its file with --app"),
+        (["./shop.py:add", "2", "3"], "give its file with --app"),
+        (["./shop.py:add", "2", "3", "--app", "shop"], "give its file with --app"),
         (["shop:add", "2"], "add(a: int, b: int) -> int: missing a required argument: 'b'"),
         (["shop:add", "2", "x"], "add(a: int, b: int) -> int: b: Expected `int`, got `str`"),
         (["shop:add", "2", "3", "c=3"], "unexpected keyword argument 'c'"),
-        (["shop:add", "a=2", "3"], "keywords come last"),
+        (["shop:add", "a=2", "3"], "put keywords last"),
         (["shop:add", "a=2", "a=3"], "a is given twice"),
         (["shop:add", "2", "3", "--dealy", "5"], "no such option: --dealy"),
     ],
@@ -88,7 +88,7 @@ def test_enqueue_at_a_moment(shop):
 
     [job] = shop.lines("find")
     assert job["run_at"] == "2099-01-01T07:00:00.000000Z"
-    assert "is a stretch of time" in shop("enqueue", "shop:send", "a", "--at", "5m", code=2).stderr
+    assert "is a duration" in shop("enqueue", "shop:send", "a", "--at", "5m", code=2).stderr
 
 
 def test_a_unique_job_that_stands_is_named(shop):
@@ -98,7 +98,7 @@ def test_a_unique_job_that_stands_is_named(shop):
     assert first["stored"]
     assert (second["stored"], second["id"]) == (False, first["id"])
     said = shop("enqueue", "shop:send", "ada", "--unique", "welcome")
-    assert "not stored: this job holds the unique key" in said.stderr
+    assert "not stored: this job already holds the unique key" in said.stderr
 
 
 def test_how_long_a_unique_job_stands_can_be_said(shop):
@@ -128,7 +128,7 @@ def test_a_job_sent_again_under_its_id_is_stored_once(shop):
 
     again = shop("enqueue", "shop:send", "ada", "--id", job_id)
 
-    assert "stored before, and left as it is" in again.stderr
+    assert "already stored, nothing was changed" in again.stderr
     assert [count["ready"] for count in shop.lines("count")] == [1]
 
 

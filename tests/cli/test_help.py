@@ -24,7 +24,7 @@ def test_the_first_seven_come_first(cli):
     assert shown[:7] == ["init", "dev", "worker", "run", "enqueue", "find", "why"]
     assert shown == COMMANDS
     groups = re.findall(r"^(\w.*):$", text, re.MULTILINE)
-    assert groups[1:3] == ["Start here", "Hold back and let go"]
+    assert groups[1:3] == ["Start here", "Pause, block, limit"]
 
 
 def test_no_words_at_all_show_the_help(cli):

@@ -49,7 +49,10 @@ def test_a_lake_is_given_up_by_its_folder_or_its_id_also_when_its_files_are_gone
         store.put(Mark(lake=lake, place=place))
 
     for named in ("by-id", str(tmp_path / "here"), str(tmp_path / "gone")):
-        assert "nothing is kept for the lake" in cli("pipeline", "forget", "--lake", named).stdout
+        assert (
+            "keeps no more history for the lake"
+            in cli("pipeline", "forget", "--lake", named).stdout
+        )
     assert store.records(Mark) == []
     assert [row.kind for row in store.history()].count("lake") == 6
 
@@ -58,7 +61,7 @@ def test_a_lake_is_given_up_by_its_folder_or_its_id_also_when_its_files_are_gone
 
 
 def test_only_run_says_how_long_a_store_waits(cli, store):
-    assert "it goes with run alone" in cli("pipeline", "lakes", "--hold", "3d", code=2).stderr
+    assert "belongs to pipeline run" in cli("pipeline", "lakes", "--hold", "3d", code=2).stderr
 
 
 @pytest.mark.parametrize("hold", [0.0, 30.0 * DAY])
@@ -70,7 +73,7 @@ def test_the_doctor_names_a_lake_that_stands_still_and_is_red_on_a_gap(cli, stor
     earlier.put(Mark(lake="old", place="/srv/old", hold=hold))
     [(colour, says)] = findings(cli)
     assert colour == "yellow"
-    assert "/srv/old has taken nothing for 2" in says
+    assert "/srv/old has not been updated for 2" in says
 
     earlier.prune(clock.now() + 10 * DAY)
     [(colour, says)] = findings(cli, code=0 if hold else 1)

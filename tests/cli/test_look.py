@@ -237,4 +237,4 @@ def test_the_history_of_a_tree(cli, monkeypatch):
     assert {event["job"] for event in events} >= {branches[2]["id"]}
     text = cli("history", root, "--tree").stdout
     assert f"    {branches[2]['id']}  forest:leaf  succeeded" in text
-    assert "goes with an id" in cli("history", "--tree", code=2).stderr
+    assert "needs a job" in cli("history", "--tree", code=2).stderr

@@ -22,7 +22,7 @@ def test_cancel_and_retry_by_id(waiting):
 
     assert waiting("cancel", job_id).stdout == f"{job_id} cancelled\n"
     again = waiting("cancel", job_id, code=1).stderr
-    assert "left as it is. It was cancelled" in again
+    assert "was not changed. It was cancelled" in again
     assert waiting.json("retry", job_id)["done"] == [job_id]
     assert ids(waiting, "state:cancelled") == []
 
@@ -65,7 +65,7 @@ def test_by_filter_the_number_is_shown_and_asked_about(waiting):
 
 
 def test_yes_does_not_ask_and_json_insists_on_it(waiting):
-    assert "say --yes as well" in waiting("cancel", "queue:mail", "--json", code=2).stderr
+    assert "add --yes" in waiting("cancel", "queue:mail", "--json", code=2).stderr
 
     done = waiting.json("cancel", "queue:mail", "-arg.to:eve", "--yes")
 
@@ -105,5 +105,5 @@ def test_saying_nothing_or_both_is_refused(waiting):
     job_id = ids(waiting)[0]
 
     assert "Give ids, or a filter" in waiting("delete", code=2).stderr
-    assert "do not go together" in waiting("delete", job_id, "state:failed", code=2).stderr
+    assert "not both" in waiting("delete", job_id, "state:failed", code=2).stderr
     assert "is not a job id" in waiting("delete", "everything", code=2).stderr

@@ -24,7 +24,7 @@ def test_a_paused_queue_holds_its_jobs_back_until_it_is_resumed(waiting):
     assert said["cause"] == "paused"
     assert "provider is down" in said["sentence"]
     assert waiting("run", "shop:add", "1", "1").stdout == "2\n"
-    assert "queue mail runs again: 1 job is let go" in waiting("resume", "mail").stdout
+    assert "queue mail runs again: 1 job is released" in waiting("resume", "mail").stdout
     assert "queue mail was not paused" in waiting("resume", "mail").stdout
 
 
@@ -40,7 +40,7 @@ def test_block_is_for_operators_and_wins_over_resume(waiting):
     refused = waiting("block", "mail", code=2).stderr
     assert "--admin" in refused
     assert "block needs the role admin; " in refused
-    assert "guard-rail" in refused
+    assert "prevents mistakes only" in refused
     waiting("pause", "mail")
     waiting("block", "mail", "--admin", "--reason", "disk nearly full")
 
@@ -57,8 +57,8 @@ def test_block_is_for_operators_and_wins_over_resume(waiting):
     ("words", "sentence"),
     [
         (["pause"], "pause what? Name a queue, a task, a version, a tag or a key"),
-        (["pause", "mail", "--until", "2001-01-01"], "that was"),
-        (["pause", "mail", "--for", "soon"], "is not a stretch of time"),
+        (["pause", "mail", "--until", "2001-01-01"], "is in the past"),
+        (["pause", "mail", "--for", "soon"], "is not a duration"),
         (["pause", "mail", "--for", "2h", "--until", "2099-01-01"], "give one of them"),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_limit_is_set_shown_and_taken_back(waiting):
     assert "penstock limit mail --off" in said.stderr
     assert [row["limited"] for row in waiting.lines("count") if row["queue"] == "mail"] == [2]
     assert "limited" in waiting("count").stdout
-    assert "has no limit any more" in waiting("limit", "mail", "--off").stdout
+    assert "is removed" in waiting("limit", "mail", "--off").stdout
     assert "had no such limit" in waiting("limit", "mail", "--off").stdout
     assert "limited" not in waiting("count").stdout
 
@@ -112,7 +112,7 @@ def test_a_limit_per_key_stands_beside_that_of_the_queue(waiting):
         (["limit", "mail", "--rate", "0/s"], "pause holds back everything"),
         (["limit", "mail", "--rate", "often"], "write 10/s, 100/min"),
         (["limit", "mail", "--running", "3", "--off"], "leave out running and rate"),
-        (["pause", "--tag", "tenant"], "write NAME=VALUE"),
+        (["pause", "--tag", "tenant"], "is not NAME=VALUE"),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused(waiting, words, sentence):
@@ -130,9 +130,9 @@ def test_jobs_of_one_key_are_paused_after_a_look_at_how_many(waiting):
 
     assert "queue mail and key bob is paused: 1 job is held back" in paused.stdout
     assert "resume mail --key bob" in paused.stderr
-    assert "would let go 1 job now" in waiting("resume", "mail", "--key", "bob", "--dry-run").stdout
+    assert "would release 1 job" in waiting("resume", "mail", "--key", "bob", "--dry-run").stdout
     assert "was not paused" in waiting("resume", "mail").stdout
-    assert "runs again: 1 job is let go" in waiting("resume", "mail", "--key", "bob").stdout
+    assert "runs again: 1 job is released" in waiting("resume", "mail", "--key", "bob").stdout
 
 
 def test_rules_by_tag_and_version_are_set_and_taken_back(waiting):

@@ -60,10 +60,10 @@ def test_where_the_clocks_are_set_it_is_said():
 
     assert lines == [
         "  Sat 2026-03-28 12:00:00+0100 CET",
-        "  Sun 2026-03-29 12:00:00+0200 CEST   the clocks went forward 60 min",
+        "  Sun 2026-03-29 12:00:00+0200 CEST   clocks go forward 60 min",
     ]
     back = slot_lines([datetime(2026, 10, day, 12, tzinfo=paris) for day in (24, 25)])
-    assert back[1].endswith("CET   the clocks went back 60 min")
+    assert back[1].endswith("CET   clocks go back 60 min")
 
 
 def test_pause_resume_run_now_and_remove(kept):
@@ -89,7 +89,7 @@ def test_pause_resume_run_now_and_remove(kept):
     [
         (["nothing"], "there is no schedule nothing; there are: nightly, often"),
         (["nothing", "--remove"], "there is no schedule nothing"),
-        (["--pause"], "which schedule?"),
+        (["--pause"], "name the schedule"),
         (["often", "--pause", "--resume"], "at a time"),
     ],
 )
@@ -109,7 +109,7 @@ def test_one_that_nobody_decides_says_so():
 def test_a_store_without_any_says_so(shop):
     shop("enqueue", "shop:add", "1", "2")
 
-    assert "there is no schedule" in shop("schedules").stderr
+    assert "there are no schedules" in shop("schedules").stderr
 
 
 def test_the_doctor_names_those_that_make_no_jobs(kept):

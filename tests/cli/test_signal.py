@@ -48,7 +48,7 @@ def test_nobody_waiting_is_code_1(waiting):
 
     said = cli("signal", "approve-63", code=1).stderr
 
-    assert "nobody waits for the signal 'approve-63'" in said
+    assert "no job waits for the signal 'approve-63'" in said
     assert cli.json("signal", "approve-63", code=1) == {"signal": "approve-63", "ended": []}
 
 
@@ -71,7 +71,7 @@ def test_the_value_is_json_where_it_is_json(waiting, word, value):
 def test_half_a_document_is_refused(waiting):
     cli, _ = waiting
 
-    assert "begins as JSON" in cli("signal", "approve-62", '{"by": ada}', code=2).stderr
+    assert "looks like JSON" in cli("signal", "approve-62", '{"by": ada}', code=2).stderr
     assert "no such option" in cli("signal", "approve-62", "--verbose", code=2).stderr
 
 

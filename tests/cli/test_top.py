@@ -61,7 +61,7 @@ def test_without_a_terminal_it_is_drawn_all_the_same_and_ends_cleanly(busy):
     watching = busy.start("top", "--every", "0.2")
     lines = ""
     try:
-        while "failed last" not in lines:
+        while "latest failures" not in lines:
             lines += watching.stdout.readline()
     finally:
         watching.send_signal(signal.SIGINT)
@@ -74,7 +74,7 @@ def test_without_a_terminal_it_is_drawn_all_the_same_and_ends_cleanly(busy):
 def test_an_empty_store_says_so(shop):
     shop("run", "shop:add", "1", "2")
 
-    assert "nothing is waiting, running or failed" in shop("top", "--once").stdout
+    assert "no job is waiting, running or failed" in shop("top", "--once").stdout
 
 
 def test_the_audit_says_who_did_what_and_why_newest_first(busy):
@@ -103,9 +103,9 @@ def test_the_audit_says_who_did_what_and_why_newest_first(busy):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--audit", "--follow"], "--audit goes by itself"),
-        (["--kind", "rule"], "go with --audit"),
-        (["--audit", "--kind", "color"], "no such kind; there are cancel"),
+        (["--audit", "--follow"], "--audit cannot be combined"),
+        (["--kind", "rule"], "need --audit"),
+        (["--audit", "--kind", "color"], "does not exist; the kinds are cancel"),
         (["--audit", "--since", "color"], "is not a time"),
     ],
 )
@@ -116,7 +116,7 @@ def test_what_does_not_go_together_is_refused(busy, words, sentence):
 def test_what_a_job_says_is_no_order_to_the_terminal(capsys):
     from penstock.cli import output
 
-    output.say("no \x1b]0;title\x07\x1b[2J\x9b31m money\r", "red")
+    output.print_text("no \x1b]0;title\x07\x1b[2J\x9b31m money\r", "red")
 
     said = capsys.readouterr().out
     assert "no ␛]0;title␛[2J�31m money" in said

@@ -14,7 +14,7 @@ def test_init_writes_a_task_and_the_two_next_commands_work(cli):
     assert "penstock run tasks:add 2 3" in said
     assert "penstock dev tasks" in said
     assert cli("run", "tasks:add", "2", "3").stdout == "5\n"
-    assert "is there already" in cli("init", code=2).stderr
+    assert "exists and is not changed" in cli("init", code=2).stderr
     assert cli.json("init", "more.py")["next"][0] == "penstock run more:add 2 3"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock import State
-from penstock.cli.detached import sentences, told_of
+from penstock.cli.detached import progress_sentences, running_progress
 from penstock.spark.application import Application, noted
 from tests.spark import detached_tasks
 from tests.spark.cluster import Cluster
@@ -114,7 +114,7 @@ def test_a_stream_is_adopted_and_goes_on_from_its_checkpoint_when_it_was_cut_sho
         lambda: (told := handle.progress()) and quiet.fullmatch(told.note) and told, SOON
     )
     assert progress.fraction == 1
-    told = sentences(*told_of(story.broker, story.broker.get(handle.id)))
+    told = progress_sentences(*running_progress(story.broker, story.broker.get(handle.id)))
     assert told[1] == f"attempt 1 is the Spark application {own.id} on local[*]"
 
     story.kill_group(first)

@@ -15,7 +15,7 @@ import uvicorn
 from penstock.broker.protocol import Broker
 from penstock.web import dashboard
 from penstock.web.access import Role, Token, Tokens, new_token
-from penstock.web.serve import listening
+from penstock.web.serve import listen
 from penstock.web.site import Dashboard
 
 # Plain HTTP needs no certificates, and reading those of the system takes a client 23 ms.
@@ -57,7 +57,7 @@ class Web:
 @contextmanager
 def serving(application: Any) -> Iterator[str]:
     """Any ASGI application behind a real server; its address."""
-    with listening("127.0.0.1", 0) as heard:
+    with listen("127.0.0.1", 0) as heard:
         config = uvicorn.Config(application, log_level="warning", lifespan="off", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [heard]})

@@ -22,7 +22,7 @@ from penstock.web.access import (
 )
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
-from penstock.web.serve import TOKENS, keys_for
+from penstock.web.serve import TOKENS, load_or_make_tokens
 from tests.web.conftest import Web
 
 OPEN = {("POST", "/enter"), ("GET", "/static/style.css")}
@@ -76,11 +76,11 @@ def test_a_route_without_a_role_keeps_the_dashboard_from_starting(memory_broker)
 
 
 def test_an_open_route_is_one_exact_path_and_no_route_stands_twice():
-    with pytest.raises(Refused, match="one exact path"):
+    with pytest.raises(Refused, match="may have no parameter"):
         check_routes([Route("GET", "/{any}", "any", print, Role.ANYBODY)])
     with pytest.raises(Refused, match="twice"):
         check_routes([*ROUTES, ROUTES[0]])
-    with pytest.raises(Refused, match="all else is POST"):
+    with pytest.raises(Refused, match="everything else is POST"):
         check_routes([Route("DELETE", "/jobs", "gone", print, Role.ADMIN)])
 
 
@@ -106,11 +106,11 @@ def test_a_ticket_lets_in_once_soon_and_only_by_the_address():
     first, late = tokens.ticket(token), tokens.ticket(token)
 
     assert tokens.person_with(first) is None
-    assert tokens.admitted(first) == Person("ada", Role.ADMIN)
-    assert tokens.admitted(first) is None
+    assert tokens.person_with_ticket_or_token(first) == Person("ada", Role.ADMIN)
+    assert tokens.person_with_ticket_or_token(first) is None
     now[0] = TICKET_SECONDS
-    assert tokens.admitted(late) is None
-    assert tokens.admitted(text) == Person("ada", Role.ADMIN)
+    assert tokens.person_with_ticket_or_token(late) is None
+    assert tokens.person_with_ticket_or_token(text) == Person("ada", Role.ADMIN)
 
 
 def test_the_form_takes_a_token_and_leads_back_to_where_one_wanted_to_go(memory_web: Web):
@@ -171,13 +171,13 @@ def test_a_session_ends_after_a_while_and_the_oldest_give_way(memory_web: Web):
 
     now = [0.0]
     tokens = Tokens([], clock=lambda: now[0])
-    first = tokens.enter(Person("ada", Role.ADMIN))
+    first = tokens.start_session(Person("ada", Role.ADMIN))
     assert tokens(Bearer(first)) == Person("ada", Role.ADMIN)  # pyright: ignore[reportArgumentType]
 
     now[0] = SESSION_SECONDS
     assert tokens(Bearer(first)) is None  # pyright: ignore[reportArgumentType]
     for _ in range(2 * MOST_SESSIONS):
-        last = tokens.enter(Person("bob", Role.VIEW))
+        last = tokens.start_session(Person("bob", Role.VIEW))
     assert tokens(Bearer(last)) == Person("bob", Role.VIEW)  # pyright: ignore[reportArgumentType]
     assert len(tokens._sessions) <= MOST_SESSIONS
 
@@ -224,7 +224,7 @@ def test_tokens_are_read_from_lines_and_between_commas_with_hashes_too():
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("", "there is no token"),
+        ("", "has no token"),
         ("ada", "written name:role:token"),
         (f"ada:owner:{'a' * 30}", "has the role 'owner'"),
         (f"ada:anybody:{'a' * 30}", "has the role 'anybody'"),
@@ -271,7 +271,7 @@ def foreign(status: os.stat_result, user: int) -> os.stat_result:
 def test_a_new_token_is_written_past_whatever_lies_in_its_way(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv(TOKENS, raising=False)
-    first = keys_for("sqlite:///a.db", "ada", file=None, anew=False)
+    first = load_or_make_tokens("sqlite:///a.db", "ada", file=None, anew=False)
     assert first.kept is not None
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -279,7 +279,7 @@ def test_a_new_token_is_written_past_whatever_lies_in_its_way(tmp_path, monkeypa
     first.kept.symlink_to(victim)
     first.kept.with_suffix(f".{os.getpid()}").symlink_to(victim)
 
-    second = keys_for("sqlite:///a.db", "ada", file=None, anew=True)
+    second = load_or_make_tokens("sqlite:///a.db", "ada", file=None, anew=True)
 
     assert victim.read_text() == "precious"
     assert second.kept == first.kept

@@ -15,9 +15,9 @@ from penstock.broker.views import RECORDED
 from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
 from penstock.job import succeeded
-from penstock.operate.audit import KINDS, AuditQuery, Deed, read_audit
-from penstock.operate.audit_text import told_of
-from penstock.operate.why import moment
+from penstock.operate.audit import KINDS, AuditEntry, AuditQuery, read_audit
+from penstock.operate.audit_text import audit_sentence
+from penstock.operate.time_text import time_text
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.schedules.schedule import Schedule
 from penstock.testing.conformance.factories import (
@@ -100,10 +100,10 @@ def test_a_deed_is_said_in_words_and_leads_to_what_it_was_done_to(web: Web, brok
         f"retried job {job.id}",
         f"deleted job {job.id}",
         f"cancelled flow {flow.flow.id} (2 jobs)",
-        f"paused queue slow until {moment(until)} down",
+        f"paused queue slow until {time_text(until)} down",
         "resumed queue slow",
         "limited queue pay to 4 running and 100 starts in 60 s",
-        "took back the limit of queue pay",
+        "removed the limit of queue pay",
         "blocked task mail:send and tag tenant=a",
         "ordered by key queue pay (wait)",
         "put schedule nightly",
@@ -146,11 +146,17 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
 def test_a_deed_that_there_is_no_word_for_is_shown_with_its_data():
     damaged = {"kind": "rule", "author": "ada", "reason": ""}
     told = [
-        told_of(
-            Deed(position="1", at=0.0, **damaged, queue="slow", says={"kind": "spell", "n": 3})
+        audit_sentence(
+            AuditEntry(
+                position="1", at=0.0, **damaged, queue="slow", says={"kind": "spell", "n": 3}
+            )
         ),
-        told_of(Deed(position="2", at=0.0, **damaged, says={"kind": "limit", "rate": "often"})),
-        told_of(Deed(position="3", at=0.0, **{**damaged, "kind": "swap"}, says={"with": "x"})),
+        audit_sentence(
+            AuditEntry(position="2", at=0.0, **damaged, says={"kind": "limit", "rate": "often"})
+        ),
+        audit_sentence(
+            AuditEntry(position="3", at=0.0, **{**damaged, "kind": "swap"}, says={"with": "x"})
+        ),
     ]
 
     assert list(map(str, told)) == [
@@ -184,7 +190,7 @@ def test_deeds_are_narrowed_by_author_kind_and_time(web: Web, broker, clock):
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ({"kind": "attempt"}, "no such kind; there are cancel"),
+        ({"kind": "attempt"}, "does not exist; the kinds are cancel"),
         ({"since": "yesterday"}, "is not a time"),
     ],
 )
@@ -226,8 +232,8 @@ def test_a_look_is_bounded_and_says_how_far_it_went(broker, clock):
     first = read_audit(broker, AuditQuery(author="ada"), None, 10, 15)
     second = read_audit(broker, AuditQuery(author="ada"), first.before, 10, 100)
 
-    assert (first.deeds, first.looked) == ([], 15)
-    assert [deed.job for deed in second.deeds] == [jobs[0].id]
+    assert (first.entries, first.looked) == ([], 15)
+    assert [deed.job for deed in second.entries] == [jobs[0].id]
     assert second.before is None
 
 
@@ -276,4 +282,4 @@ def test_reasons_and_authors_are_shown_and_never_run(web: Web, broker, clock):
 def test_an_audit_without_deeds_says_what_would_be_here(memory_web: Web):
     said = text_of(memory_web.client(Role.VIEW).get("/audit").text)
 
-    assert "Nobody did anything yet" in said
+    assert "No actions yet" in said

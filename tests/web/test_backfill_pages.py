@@ -10,7 +10,7 @@ import pytest
 from penstock import App
 from penstock.broker.views import WorkerRow
 from penstock.job import failed, succeeded
-from penstock.operate.backfill_status import look_at_backfill, partition_of
+from penstock.operate.backfill_status import parse_partition, read_backfill
 from penstock.rules.rule import Rule, rule_id
 from penstock.testing.conformance.factories import a_job, claim_for, some_jobs
 from penstock.web.access import Role
@@ -96,7 +96,7 @@ def test_a_whole_range_runs_once_more_where_the_app_has_the_task(serve, broker, 
 
     assert answer.status_code == 303
     assert set(cells(browser.get(ONE, params=given).text).values()) == {"ready"}
-    assert {each.text: each.runs for each in look_at_backfill(broker, TASK).partitions[:3]} == {
+    assert {each.text: each.runs for each in read_backfill(broker, TASK).partitions[:3]} == {
         "2026-01-01": 2,
         "2026-01-02": 2,
         "2026-01-03": 1,
@@ -114,8 +114,8 @@ def test_without_the_app_or_with_no_range_nothing_is_run_again(
     bare, with_app = memory_web.browser(Role.OPERATE), serve(app).browser(Role.OPERATE)
 
     for browser, given, sentence in (
-        (bare, {"task": TASK}, "knows no tasks"),
-        (with_app, {"task": TASK}, "which partitions"),
+        (bare, {"task": TASK}, "was started without an app"),
+        (with_app, {"task": TASK}, "give the first and the last partition"),
         (with_app, {"task": TASK, "first": "x", "last": "y"}, "is of type date"),
         (with_app, {"task": "gone", "first": "2026-01-01", "last": "2026-01-01"}, "no task"),
     ):
@@ -136,7 +136,7 @@ def test_with_no_backfill_the_pages_say_how_to_make_one(memory_web: Web):
     client = memory_web.client(Role.VIEW)
 
     assert 'report.backfill("2026-01-01", "2026-01-31")' in text_of(client.get("/backfills").text)
-    assert "asked again, it makes none twice" in text_of(client.get(ONE, params={"task": "x"}).text)
+    assert "a second call enqueues none" in text_of(client.get(ONE, params={"task": "x"}).text)
     assert client.get(ONE).status_code == 404
 
 
@@ -154,7 +154,7 @@ def test_partitions_of_every_kind_are_read_and_stay_in_order(memory_broker, cloc
         ]
     )
 
-    looked = look_at_backfill(memory_broker, TASK)
+    looked = read_backfill(memory_broker, TASK)
 
     assert [each.text for each in looked.partitions] == [
         "9",
@@ -166,4 +166,4 @@ def test_partitions_of_every_kind_are_read_and_stay_in_order(memory_broker, cloc
     ]
     assert [len(row) for _, row in looked.rows()] == [2, 1, 1, 2]
     assert [each.text for each in looked.within("10", "10").partitions] == ["10"]
-    assert partition_of("2026-01-02") == date(2026, 1, 2)
+    assert parse_partition("2026-01-02") == date(2026, 1, 2)

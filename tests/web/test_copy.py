@@ -8,7 +8,7 @@ from penstock.app.app import App
 from penstock.broker.filter import parse_filter
 from penstock.job import State, Unique, failed
 from penstock.operate.audit import AuditQuery, read_audit
-from penstock.operate.audit_text import told_of
+from penstock.operate.audit_text import audit_sentence
 from penstock.testing.conformance.factories import a_flow, a_job, begun, claim, part, settle
 from penstock.web.access import Role
 from tests.web.conftest import Web
@@ -39,9 +39,12 @@ def test_a_copy_is_a_new_job_with_the_same_arguments_to_the_letter(web: Web, bro
     assert copy.tags == {"tenant": "a"}
     assert copy.body.startswith(BODY[:-1])
     assert broker.get(job.id).state is State.FAILED
-    [deed] = read_audit(broker, AuditQuery()).deeds
+    [deed] = read_audit(broker, AuditQuery()).entries
     assert (deed.author, deed.reason) == ("otto", "once more")
-    assert str(told_of(deed)) == f"enqueued job {copy.id} a copy of {job.id} (mail:send in slow)"
+    assert (
+        str(audit_sentence(deed))
+        == f"enqueued job {copy.id} a copy of {job.id} (mail:send in slow)"
+    )
     said = text_of(web.client(Role.VIEW).get(f"/jobs/{copy.id}").text)
     assert f"copy of {job.id}" in said
     assert "author otto" in said

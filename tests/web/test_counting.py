@@ -6,8 +6,8 @@ from penstock.broker.views import Count
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job, some_jobs
 from penstock.web.access import Person, Role
-from penstock.web.count_cache import KEPT_SECONDS, MANY, Counting
-from penstock.web.verbs import Verbs
+from penstock.web.checked_store import CheckedStore
+from penstock.web.count_cache import KEPT_SECONDS, MANY, CountCache
 
 
 def looks(number: int) -> tuple[list[int], list[Count]]:
@@ -16,10 +16,10 @@ def looks(number: int) -> tuple[list[int], list[Count]]:
 
 def test_with_few_queues_every_look_is_at_the_store():
     calls, found = looks(MANY - 1)
-    counting = Counting()
+    counting = CountCache()
 
     for _ in range(3):
-        assert counting.counts(lambda: (calls.append(1), found)[1]) == found
+        assert counting.get(lambda: (calls.append(1), found)[1]) == found
 
     assert len(calls) == 3
 
@@ -27,30 +27,30 @@ def test_with_few_queues_every_look_is_at_the_store():
 def test_with_many_a_look_is_shared_for_a_second():
     calls, found = looks(MANY)
     now = [0.0]
-    counting = Counting(lambda: now[0])
+    counting = CountCache(lambda: now[0])
 
     def look() -> list[Count]:
         calls.append(1)
         return found
 
     for _ in range(3):
-        assert counting.counts(look) == found
+        assert counting.get(look) == found
     assert len(calls) == 1
     now[0] += KEPT_SECONDS
-    counting.counts(look)
+    counting.get(look)
     assert len(calls) == 2
 
 
 def test_whoever_changes_something_sees_it_at_once(memory_broker, clock):
     memory_broker.enqueue([a_job(clock, queue=f"queue-{number}") for number in range(MANY)])
     ada = Person("ada", Role.ADMIN)
-    verbs = Verbs(memory_broker, ada, may_change=True, counting=Counting(lambda: 0.0))
-    before = sum(count.ready for count in verbs.count())
+    checked = CheckedStore(memory_broker, ada, may_change=True, count_cache=CountCache(lambda: 0.0))
+    before = sum(count.ready for count in checked.count())
     memory_broker.enqueue(some_jobs(clock, 5))
-    assert sum(count.ready for count in verbs.count()) == before
+    assert sum(count.ready for count in checked.count()) == before
 
-    verbs.set_rule(Rule(RuleKind.PAUSE, "queue-7"))
+    checked.set_rule(Rule(RuleKind.PAUSE, "queue-7"))
 
-    counts = verbs.count()
+    counts = checked.count()
     assert sum(count.ready for count in counts) == before + 4
     assert [count.paused for count in counts if count.queue == "queue-7"] == [1]

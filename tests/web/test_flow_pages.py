@@ -46,7 +46,7 @@ def test_flows_are_listed_with_how_far_they_are(web: Web, broker, clock):
     page = web.client(Role.VIEW).get("/flows")
 
     said = text_of(page.text)
-    assert "catalogue supplier=acme going on 20 % 5 0" in said
+    assert "catalogue supplier=acme running 20 % 5 0" in said
     assert f'href="/flows/{parts.flow.id}"' in page.text
     assert "penstock flow ID" in said
 
@@ -132,7 +132,7 @@ def test_the_jobs_of_a_node_are_a_click_away_and_of_no_other(web: Web, broker, c
     shown = re.findall(r'class="id" href="/jobs/([^"]+)"', page.text)
     assert sorted(shown) == sorted(parts.ids("score"))
     assert single.headers["location"] == f"/jobs/{parts.ids('fetch')[0]}"
-    assert "None of its jobs is failed" in text_of(none.text)
+    assert "No job that is kept is failed" in text_of(none.text)
 
 
 def test_a_flow_of_many_nodes_is_drawn_in_part_and_the_rest_on_demand(
@@ -196,4 +196,4 @@ def test_a_viewer_sees_no_buttons_of_a_flow_and_they_would_not_work(
 def test_with_no_flow_the_page_says_how_to_make_one(memory_web: Web):
     page = memory_web.client(Role.VIEW).get("/flows")
 
-    assert "There is no flow" in text_of(page.text)
+    assert "There are no flows" in text_of(page.text)

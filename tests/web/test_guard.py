@@ -161,9 +161,9 @@ def test_looking_never_changes_anything(memory_web: Web, memory_broker, clock):
 
 def test_a_verb_that_changes_something_refuses_a_request_that_looks(memory_broker, clock):
     from penstock.web.access import Person
-    from penstock.web.verbs import NeedsPost, Verbs
+    from penstock.web.checked_store import CheckedStore, NeedsPost
 
-    looking = Verbs(memory_broker, Person("ada", Role.ADMIN), may_change=False)
+    looking = CheckedStore(memory_broker, Person("ada", Role.ADMIN), may_change=False)
 
     with pytest.raises(NeedsPost):
         looking.act("cancel", ["0190a6c4-5e1f-7000-8000-00000a1b2000"])

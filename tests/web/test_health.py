@@ -12,7 +12,7 @@ from penstock.operate.doctor import Colour, Finding
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import some_jobs
 from penstock.web.access import Role
-from penstock.web.doctor_runs import Examining
+from penstock.web.doctor_runs import DoctorRuns
 from tests.web.conftest import Web
 from tests.web.test_pages import text_of
 
@@ -31,7 +31,7 @@ def test_an_examination_says_what_is_promised_and_what_to_do(kind, request, serv
     page = browser.get("/health")
 
     said = text_of(page.text)
-    assert "What is promised here Here an accepted job survives kill -9" in said
+    assert "What this store promises Here an accepted job survives kill -9" in said
     assert "penstock doctor" in said
     assert 'hx-get="/health/findings" hx-trigger="load"' in page.text
     found = text_of(browser.get("/health/findings").text)
@@ -49,7 +49,7 @@ def test_of_a_store_without_a_url_what_is_known_from_inside_is_said(
     assert "penstock doctor --url URL" in text_of(browser.get("/health").text)
 
     said = text_of(browser.get("/health/findings").text)
-    assert "none is alive; ready to run: 2" in said
+    assert "no worker is alive; ready to run: 2" in said
     assert "1 red" in said or "2 red" in said
 
 
@@ -59,13 +59,13 @@ def test_a_relaxed_queue_is_named_where_less_is_promised(serve, memory_broker):
 
     said = text_of(serve(app).client(Role.VIEW).get("/health").text)
 
-    assert "Less is promised of the relaxed queue clicks" in said
+    assert "Relaxed queue clicks" in said
 
 
 def test_the_doctor_looks_once_a_minute_however_many_people_do(
     memory_web: Web, memory_broker, clock
 ):
-    browser, examining = memory_web.browser(Role.VIEW), memory_web.site.examining
+    browser, examining = memory_web.browser(Role.VIEW), memory_web.site.doctor_runs
 
     browser.get("/health")
     assert examining.last is None
@@ -94,7 +94,7 @@ def test_whoever_says_so_has_it_examined_at_once(memory_web: Web, memory_broker,
 
 
 def test_a_store_that_does_not_answer_holds_nobody_up_and_is_examined_once():
-    examining, asked, answer = Examining(), threading.Event(), threading.Event()
+    examining, asked, answer = DoctorRuns(), threading.Event(), threading.Event()
     calls: list[int] = []
 
     def look() -> list[Finding]:
@@ -103,9 +103,9 @@ def test_a_store_that_does_not_answer_holds_nobody_up_and_is_examined_once():
         answer.wait(30)
         return [Finding("store", Colour.GREEN, "here")]
 
-    examining.examine(look, 1.0, seconds=0.01)
+    examining.run(look, 1.0, seconds=0.01)
     assert asked.wait(30)
-    examining.examine(look, 2.0, seconds=30)
+    examining.run(look, 2.0, seconds=30)
 
     assert examining.under_way
     assert examining.last is None

@@ -13,8 +13,8 @@ from penstock.job import failed, succeeded
 from penstock.testing.conformance.factories import begun, claim, end_all, settle, some_jobs
 from penstock.web import dashboard
 from penstock.web.access import Person, Role
+from penstock.web.checked_store import CheckedStore
 from penstock.web.live import MOST_BEHIND, MOST_STREAMS
-from penstock.web.verbs import Verbs
 from tests.web.conftest import Web
 
 
@@ -47,7 +47,7 @@ def test_numbers_move_as_jobs_end(web: Web, broker, clock):
     assert ticks[-1]["queues"][0][0] == "default"
 
 
-class Counting:
+class CountCache:
     """A store that counts how often it is looked at."""
 
     def __init__(self, broker) -> None:
@@ -63,7 +63,7 @@ class Counting:
 
 
 def test_however_many_watch_the_store_is_looked_at_once_a_tick(serve, memory_broker):
-    store = Counting(memory_broker)
+    store = CountCache(memory_broker)
     web = serve(store)
     first, second = web.client(Role.VIEW), web.client(Role.VIEW)
 
@@ -78,7 +78,7 @@ def test_however_many_watch_the_store_is_looked_at_once_a_tick(serve, memory_bro
 
 def test_when_nobody_watches_nobody_looks(memory_broker, monkeypatch):
     monkeypatch.setattr("penstock.web.live.EVERY_SECONDS", 0.001)
-    store = Counting(memory_broker)
+    store = CountCache(memory_broker)
     site = dashboard(store, access=lambda _: None)
 
     async def watched() -> int:
@@ -129,7 +129,7 @@ def test_so_many_may_watch_and_no_more(memory_broker, monkeypatch):
 def test_a_store_that_does_not_answer_is_said_and_tried_again(serve, memory_broker):
     from penstock.errors import StoreUnreachable
 
-    class Down(Counting):
+    class Down(CountCache):
         def count(self):
             self.looks += 1
             if self.looks == 1:
@@ -195,20 +195,20 @@ def test_another_store_in_the_place_of_this_one_is_followed(serve, memory_broker
     end_all(memory_broker, succeeded())
     store = Replaced(memory_broker)
     site = serve(store, metrics=True).site
-    verbs = Verbs(store, Person("dashboard", Role.VIEW), may_change=False)
-    site.live.look()
-    site.metrics.text(verbs)
+    checked = CheckedStore(store, Person("dashboard", Role.VIEW), may_change=False)
+    site.live.read()
+    site.metrics.text(checked)
 
     store.broker = other = MemoryBroker(clock)
     other.enqueue(some_jobs(clock, 3))
     for job in claim(other, rows):
         settle(other, job, begun(succeeded(), clock.now()))
-    assert site.live.look().succeeded == 0
-    assert b"penstock_metrics_behind 1.0" in site.metrics.text(verbs)
+    assert site.live.read().succeeded == 0
+    assert b"penstock_metrics_behind 1.0" in site.metrics.text(checked)
     for job in claim(other, 2):
         settle(other, job, begun(succeeded(), clock.now()))
 
-    assert site.live.look().succeeded == 2
-    text = site.metrics.text(verbs)
+    assert site.live.read().succeeded == 2
+    text = site.metrics.text(checked)
     assert b'outcome="succeeded",queue="default",task="mail:send"} 2.0' in text
     assert b"penstock_metrics_behind 0.0" in text

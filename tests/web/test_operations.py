@@ -13,11 +13,11 @@ from penstock.broker.position import BEGINNING
 from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed
-from penstock.operate.refusals import Forbidden
+from penstock.operate.refusals import Conflict, Forbidden
 from penstock.testing.conformance.factories import a_job, a_worker, begun, claim_for, some_jobs
 from penstock.web.access import Person, Role
 from penstock.web.bulk_operations import MOST_AT_ONCE, Operations, Preview, preview
-from penstock.web.verbs import Verbs
+from penstock.web.checked_store import CheckedStore
 from tests.web.conftest import Web
 
 V1 = "/api/v1"
@@ -78,7 +78,7 @@ def check_a_batch_retry(web: Web, broker, clock, count: int) -> None:
     assert broker.get(others[0]).state == "failed"
     page = client.get(f"/operations/{begun_['id']}").text
     assert "done" in page
-    assert f"{count:,} of {count:,} found" in re.sub(r"\s+", " ", page)
+    assert f"{count:,} of {count:,} jobs changed" in re.sub(r"\s+", " ", page)
 
 
 def test_all_failed_jobs_of_a_filter_are_retried_and_audited_one_by_one(web: Web, broker, clock):
@@ -141,20 +141,21 @@ class Slow:
 def test_one_that_is_stopped_ends_after_the_page_it_is_at(memory_broker, clock):
     fail_all(memory_broker, clock, 1200)
     store, operations = Slow(memory_broker), Operations()
-    verbs = Verbs(store, Person("ada", Role.OPERATE), may_change=True)  # pyright: ignore[reportArgumentType]
-    begun_ = operations.begin(verbs, preview(verbs, "retry", "state:failed"), "")
+    checked = CheckedStore(store, Person("ada", Role.OPERATE), may_change=True)  # pyright: ignore[reportArgumentType]
+    begun_ = operations.begin(checked, preview(checked, "retry", "state:failed"), "")
     store.reached.wait()
 
     with pytest.raises(Forbidden):
         operations.cancel(
-            Verbs(memory_broker, Person("vera", Role.VIEW), may_change=True), begun_.id
+            CheckedStore(memory_broker, Person("vera", Role.VIEW), may_change=True), begun_.id
         )
-    assert operations.cancel(verbs, begun_.id)
+    operations.cancel(checked, begun_.id)
     store.go_on.set()
     operations.close()
 
     assert (begun_.state, begun_.done) == ("cancelled", 500)
-    assert not operations.cancel(verbs, begun_.id)
+    with pytest.raises(Conflict):
+        operations.cancel(checked, begun_.id)
     assert sum(each.failed for each in memory_broker.count()) == 700
 
 
@@ -163,14 +164,14 @@ def test_a_person_has_one_under_way_and_all_together_have_few(memory_broker, clo
     store, operations = Slow(memory_broker), Operations()
 
     def begin(name: str) -> None:
-        verbs = Verbs(store, Person(name, Role.OPERATE), may_change=True)  # pyright: ignore[reportArgumentType]
-        operations.begin(verbs, preview(verbs, "retry", "state:failed"), "")
+        checked = CheckedStore(store, Person(name, Role.OPERATE), may_change=True)  # pyright: ignore[reportArgumentType]
+        operations.begin(checked, preview(checked, "retry", "state:failed"), "")
 
     begin("ada")
-    with pytest.raises(Refused, match="ada has an operation under way"):
+    with pytest.raises(Refused, match="ada already runs an operation"):
         begin("ada")
     begin("bob")
-    with pytest.raises(Refused, match=f"{MOST_AT_ONCE} operations are under way"):
+    with pytest.raises(Refused, match=f"{MOST_AT_ONCE} operations are running"):
         begin("carl")
     store.go_on.set()
     operations.close()
@@ -179,14 +180,14 @@ def test_a_person_has_one_under_way_and_all_together_have_few(memory_broker, clo
 def test_what_a_kill_leaves_undone_is_done_by_the_same_filter_again(tmp_path, clock):
     broker = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
     ids = fail_all(broker, clock, 30)
-    verbs = Verbs(broker, Person("ada", Role.OPERATE), may_change=True)
-    verbs.act("retry", ids[:10], "first half")
+    checked = CheckedStore(broker, Person("ada", Role.OPERATE), may_change=True)
+    checked.act("retry", ids[:10], "first half")
     broker.close()
 
     again = open_broker(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
-    verbs = Verbs(again, Person("bob", Role.OPERATE), may_change=True)
+    checked = CheckedStore(again, Person("bob", Role.OPERATE), may_change=True)
     operations = Operations()
-    begun_ = operations.begin(verbs, preview(verbs, "retry", "state:failed"), "second half")
+    begun_ = operations.begin(checked, preview(checked, "retry", "state:failed"), "second half")
     wait_for(operations)
 
     assert (begun_.state, begun_.done) == ("done", 20)
@@ -198,9 +199,9 @@ def test_what_a_kill_leaves_undone_is_done_by_the_same_filter_again(tmp_path, cl
 def test_a_preview_counts_up_to_a_bound(memory_broker, clock, monkeypatch):
     monkeypatch.setattr("penstock.web.bulk_operations.MOST_COUNTED", 1500)
     fail_all(memory_broker, clock, 2500)
-    verbs = Verbs(memory_broker, Person("ada", Role.VIEW), may_change=False)
+    checked = CheckedStore(memory_broker, Person("ada", Role.VIEW), may_change=False)
 
-    counted = preview(verbs, "retry", "state:failed")
+    counted = preview(checked, "retry", "state:failed")
 
     assert counted.more
     assert counted.count >= 1500
@@ -209,28 +210,28 @@ def test_a_preview_counts_up_to_a_bound(memory_broker, clock, monkeypatch):
 def test_secrets_are_no_filter_for_an_operation(memory_broker, clock):
     body = msgspec.json.encode({"args": {"card": "4111"}, "secret": ["card"]})
     memory_broker.enqueue([a_job(clock, body=body)])
-    verbs = Verbs(memory_broker, Person("ada", Role.ADMIN), may_change=True)
+    checked = CheckedStore(memory_broker, Person("ada", Role.ADMIN), may_change=True)
 
-    assert preview(verbs, "cancel", "arg.card:4111").count == 0
+    assert preview(checked, "cancel", "arg.card:4111").count == 0
 
 
 def test_a_preview_of_what_is_not_indexed_is_given_up_in_time(sqlite_broker, clock, monkeypatch):
     monkeypatch.setattr("penstock.web.bulk_operations.MOST_EXAMINED", 1000)
     monkeypatch.setattr("penstock.brokers.tables.reading.MOST_EXAMINED", 500)
     sqlite_broker.enqueue(some_jobs(clock, 2000))
-    verbs = Verbs(sqlite_broker, Person("vera", Role.VIEW), may_change=False)
+    checked = CheckedStore(sqlite_broker, Person("vera", Role.VIEW), may_change=False)
 
-    assert preview(verbs, "cancel", "arg.n:none") == Preview("cancel", "arg.n:none", 0, more=True)
+    assert preview(checked, "cancel", "arg.n:none") == Preview("cancel", "arg.n:none", 0, more=True)
 
 
 def test_no_more_jobs_are_touched_than_were_counted(broker, clock):
     fail_all(broker, clock, 3)
-    verbs = Verbs(broker, Person("ada", Role.OPERATE), may_change=True)
-    counted = preview(verbs, "delete", "state:failed")
+    checked = CheckedStore(broker, Person("ada", Role.OPERATE), may_change=True)
+    counted = preview(checked, "delete", "state:failed")
     fail_all(broker, clock, 700)
     operations = Operations()
 
-    begun_ = operations.begin(verbs, counted, "")
+    begun_ = operations.begin(checked, counted, "")
     wait_for(operations)
 
     assert (begun_.state, begun_.matched, begun_.done) == ("done", 3, 3)
@@ -253,9 +254,9 @@ def test_of_what_another_process_began_one_is_told_where_to_look(web: Web, serve
 
     for answer in answers:
         assert answer.status_code == 404
-        assert "Another process may have begun it" in answer.text
-        assert "is in the audit" in answer.text
-    assert "None was begun by this process" in other.get("/operations").text
+        assert "another process may run it" in answer.text
+        assert "The audit shows" in answer.text
+    assert "No operation since this dashboard was started" in other.get("/operations").text
     [deed] = other.get(f"{V1}/audit", params={"kind": "operation"}).json()["deeds"]
     assert (deed["reason"], deed["says"]["operation"]) == ("fixed", begun_["id"])
 
@@ -280,15 +281,15 @@ def test_what_is_later_is_later_than_the_beginning_of_an_operation(broker, clock
     jobs = [a_job(clock, run_at=clock.now() + 60) for _ in range(3)]
     broker.enqueue(jobs)
 
-    class Slow(Verbs):
+    class Slow(CheckedStore):
         def act(self, *args, **options):
             clock.advance(seconds=60)  # by now they are due, and nobody has claimed them
             return super().act(*args, **options)
 
-    verbs = Slow(broker, Person("ada", Role.OPERATE), may_change=True)
+    checked = Slow(broker, Person("ada", Role.OPERATE), may_change=True)
     operations = Operations()
 
-    begun_ = operations.begin(verbs, preview(verbs, "cancel", "due:later"), "")
+    begun_ = operations.begin(checked, preview(checked, "cancel", "due:later"), "")
     wait_for(operations)
 
     assert (begun_.state, begun_.done) == ("done", 3)

@@ -57,11 +57,11 @@ def test_a_search_says_how_far_it_looked_only_where_it_was_given_up(
     def found(q: str) -> str:
         return text_of(client.get("/jobs", params={"q": q}).text)
 
-    assert "were looked at" not in found("") + found("key:ada") + found("key:nobody")
+    assert "were searched" not in found("") + found("key:ada") + found("key:nobody")
     monkeypatch.setattr("penstock.brokers.tables.reading.MOST_EXAMINED", 600)
-    assert "were looked at" not in found("")
+    assert "were searched" not in found("")
     given_up = client.get("/jobs", params={"q": "key:ada"}).text
-    assert "600 jobs were looked at, and none of them matches: look further" in text_of(given_up)
+    assert "600 jobs were searched, and none of them matches. Search further" in text_of(given_up)
     [further] = re.findall(r'href="(/jobs[^"]*after=[^"]*)"', given_up)
     assert first.id in client.get(html.unescape(further)).text
 
@@ -146,7 +146,7 @@ def test_a_job_that_is_not_kept_is_shown_as_the_history_has_it(web: Web, broker,
 
     said = text_of(web.client(Role.VIEW).get(f"/jobs/{job.id}").text)
 
-    assert "not kept any more" in said
+    assert "no longer kept" in said
     assert "deleted by ada : not needed" in said
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_done_to_a_job_is_said(memory_web: Web, memory_broker, cl
     answer = browser.post(f"/jobs/{job.id}/retry")
 
     assert answer.status_code == 409
-    assert f"{job.id} left as it is." in text_of(answer.text)
+    assert f"{job.id} was not changed." in text_of(answer.text)
     long = browser.post(f"/jobs/{job.id}/cancel", data={"reason": "x" * 501})
     assert long.status_code == 422
     assert "500 at most" in text_of(long.text)

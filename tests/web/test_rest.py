@@ -16,10 +16,10 @@ from penstock import App
 from penstock.enqueue.ids import derived_id
 from penstock.errors import Refused
 from penstock.job import failed, succeeded
-from penstock.operate.bulk_actions import ACTS
+from penstock.operate.bulk_actions import BULK_VERBS
 from penstock.operate.refusals import Forbidden
 from penstock.operate.roles import OPERATIONS
-from penstock.operate.rule_fields import OFF
+from penstock.operate.rule_fields import CLEAR_OPERATIONS
 from penstock.operate.to_json import JobJson, event_json, job_json
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import (
@@ -34,9 +34,9 @@ from penstock.testing.conformance.factories import (
     some_jobs,
 )
 from penstock.web.access import Person, Role
+from penstock.web.checked_store import CheckedStore
 from penstock.web.rest.openapi import document
 from penstock.web.routes import ROUTES
-from penstock.web.verbs import Verbs
 from tests.web.conftest import Web
 
 V1 = "/api/v1"
@@ -285,18 +285,18 @@ SAYS = {RuleKind.LIMIT: {"running": 1}, RuleKind.ORDER: {"policy": "wait"}}
 @pytest.mark.parametrize("role", [Role.VIEW, Role.OPERATE, Role.ADMIN])
 @pytest.mark.parametrize("verb", OPERATIONS)
 def test_the_role_is_asked_for_at_the_verb_whatever_the_page_forgot(memory_broker, verb, role):
-    verbs = Verbs(memory_broker, Person("mallory", role), may_change=True)
+    checked = CheckedStore(memory_broker, Person("mallory", role), may_change=True)
     needed = OPERATIONS[verb].role
     by_name = {
         **{
-            kind: partial(verbs.set_rule, Rule(kind, "mail", **SAYS.get(kind, {})))
+            kind: partial(checked.set_rule, Rule(kind, "mail", **SAYS.get(kind, {})))
             for kind in RuleKind
         },
         **{
-            off: partial(verbs.clear_rule, Rule(kind, "mail", **SAYS.get(kind, {})))
-            for kind, off in OFF.items()
+            off: partial(checked.clear_rule, Rule(kind, "mail", **SAYS.get(kind, {})))
+            for kind, off in CLEAR_OPERATIONS.items()
         },
-        **{act: partial(verbs.act, act, [A_JOB]) for act in ACTS},
+        **{act: partial(checked.act, act, [A_JOB]) for act in BULK_VERBS},
     }
 
     def asked() -> None:
@@ -304,10 +304,10 @@ def test_the_role_is_asked_for_at_the_verb_whatever_the_page_forgot(memory_broke
             by_name[verb]()
             return
         # Arguments that no verb can use: who may call it is refused for another reason, or none.
-        parameters = list(inspect.signature(getattr(Verbs, verb)).parameters.values())[1:]
+        parameters = list(inspect.signature(getattr(CheckedStore, verb)).parameters.values())[1:]
         nonsense = [None for each in parameters if each.default is each.empty]
         with contextlib.suppress(Refused, AttributeError, TypeError):
-            getattr(verbs, verb)(*nonsense)
+            getattr(checked, verb)(*nonsense)
 
     if role < needed:
         with pytest.raises(Forbidden, match=f"needs the role {needed}"):

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.web import dashboard
 from penstock.web.access import Role, Tokens, new_token
-from penstock.web.serve import DashboardServer, listening
+from penstock.web.serve import DashboardServer, listen
 
 TOKEN, TEXT = new_token("ada", Role.ADMIN)
 ENTER = b"POST /enter HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
@@ -20,10 +20,10 @@ ENTER = b"POST /enter HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\
 
 @pytest.fixture
 def port(memory_broker) -> Iterator[int]:
-    """A dashboard that has little patience."""
+    """A dashboard that waits a second for a request."""
     site = dashboard(memory_broker, access=Tokens([TOKEN]))
-    with listening("127.0.0.1", 0) as heard:
-        server = DashboardServer(site, patience=1.0)
+    with listen("127.0.0.1", 0) as heard:
+        server = DashboardServer(site, request_seconds=1.0)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [heard]})
         thread.start()
         try:

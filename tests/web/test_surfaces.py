@@ -17,10 +17,10 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.cli.root import root
 from penstock.operate.actions import Actions
-from penstock.operate.bulk_actions import ACTS
+from penstock.operate.bulk_actions import BULK_VERBS
 from penstock.operate.roles import OPERATIONS
-from penstock.operate.rule_fields import OFF
-from penstock.operate.sentences import SCHEDULES
+from penstock.operate.rule_fields import CLEAR_OPERATIONS
+from penstock.operate.sentences import SCHEDULE_TEXTS
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job
 from penstock.web.access import Role
@@ -46,7 +46,7 @@ NOT_ON_PAGES = {
 }
 NOT_TYPED = {
     "put_schedule": "schedules are in the code, or made by it",
-    "fill_again": "task.backfill",
+    "rerun_backfill": "task.backfill",
 }
 
 
@@ -69,8 +69,12 @@ def test_rest_and_pages_reach_every_operation_or_leave_it_out_with_a_reason():
 
 def test_the_command_line_reaches_every_operation_or_leaves_it_out_with_a_reason():
     typed = {name for _, owner, name in called("cli") if "actions" in owner.lower()}
-    groups = {"act": set(ACTS), "set_rule": set(RuleKind), "clear_rule": set(OFF.values())}
-    groups["act_on_schedule"] = {f"{verb}_schedule" for verb in SCHEDULES}
+    groups = {
+        "act": set(BULK_VERBS),
+        "set_rule": set(RuleKind),
+        "clear_rule": set(CLEAR_OPERATIONS.values()),
+    }
+    groups["act_on_schedule"] = {f"{verb}_schedule" for verb in SCHEDULE_TEXTS}
     reached = {each for name in typed for each in groups.get(name, {name})}
 
     assert reached & changing() == changing() - set(NOT_TYPED)
@@ -167,7 +171,7 @@ LONG = "x" * 501
             ["pause", "mail", "--for", "99999d"],
             ("/pause", {"queue": "mail", "seconds": 9e9}),
             ("/rules/pause", {"queue": "mail", "for": "99999d"}),
-            "more than 0 seconds, and ten years at most",
+            "must be more than 0 seconds and at most ten years",
         ),
         (
             ["order", "mail", "often"],
@@ -179,13 +183,13 @@ LONG = "x" * 501
             ["pause", "mail", "--reason", LONG],
             ("/pause", {"queue": "mail", "reason": LONG}),
             ("/rules/pause", {"queue": "mail", "reason": LONG}),
-            "a reason of 501 characters: 500 at most",
+            "the reason has 501 characters: at most 500 are kept",
         ),
         (
             ["cancel", "--flow", NO_FLOW],
             ("/cancel", {"flow": NO_FLOW}),
             (f"/flows/{NO_FLOW}/cancel", {}),
-            f"{NO_FLOW} is no flow that is stored here, and no job of one: it was never enqueued",
+            f"{NO_FLOW} is not a flow in this store, nor a job of one: it was never enqueued here",
         ),
         (
             ["schedules", "nightly", "--pause"],
@@ -211,13 +215,13 @@ def test_what_was_not_set_and_what_was_left_is_said_alike(sentences, store, cloc
             ["resume", "mail"],
             ("/resume", {"queue": "mail"}),
             ("/rules/resume", {"queue": "mail"}),
-            "queue mail was not paused: somebody has taken it back, or it was never set",
+            "queue mail was not paused: it was removed already, or never set",
         ),
         (
             ["retry", job.id],
             ("/retry", {"ids": [job.id]}),
             (f"/jobs/{job.id}/retry", {}),
-            f"{job.id} left as it is. ",
+            f"{job.id} was not changed. ",
         ),
     ):
         typed, _, page = sentences(words, rest, form)
@@ -241,5 +245,5 @@ def test_an_operator_is_refused_alike_wherever_they_block(serve, store):
 
 def test_an_operation_has_one_place():
     for name in changing():
-        by_name = name in {*ACTS, *RuleKind, *OFF.values()}
+        by_name = name in {*BULK_VERBS, *RuleKind, *CLEAR_OPERATIONS.values()}
         assert by_name or name in vars(Actions)

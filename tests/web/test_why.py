@@ -110,7 +110,7 @@ def running(broker, clock) -> str:
     return id
 
 
-@because("running", "has not been heard of for longer than its lease")
+@because("running", "whose lease has expired")
 def running_on_a_worker_that_fell_silent(broker, clock) -> str:
     id = running(broker, clock)
     clock.advance(seconds=16)
@@ -129,7 +129,7 @@ def to_be_tried_again(broker, clock) -> str:
     return id
 
 
-@because("time", "It expired at", "ends as cancelled as soon as a worker looks at it")
+@because("time", "It expired at", "the next worker that looks at it cancels it")
 def expired(broker, clock) -> str:
     id = stored(broker, clock, expires_at=clock.now() + 5)
     clock.advance(seconds=6)
@@ -155,7 +155,7 @@ def without_a_worker(broker, clock) -> str:
     return stored(broker, clock)
 
 
-@because("no_worker", "the last one, worker-1", "longer than its lease")
+@because("no_worker", "the last one, worker-1", "has expired")
 def after_all_workers_fell_silent(broker, clock) -> str:
     broker.renew([a_worker()])
     clock.advance(seconds=16)
@@ -168,7 +168,7 @@ def of_a_task_that_nobody_knows(broker, clock) -> str:
     return stored(broker, clock, task="mail:sned")
 
 
-@because("no_app", "a job of the app 'shop', and no live worker is of it", "without a name")
+@because("no_app", "a job of the app 'shop', and no live worker belongs to that", "without a name")
 def of_a_program_that_has_no_worker(broker, clock) -> str:
     broker.renew([a_worker()])
     return stored(broker, clock, app="shop")
@@ -180,7 +180,7 @@ def in_a_queue_that_nobody_serves(broker, clock) -> str:
     return stored(broker, clock, queue="mail")
 
 
-@because("no_version", "made for version 2", "know versions up to 1")
+@because("no_version", "needs version 2", "have version 1 at most")
 def newer_than_every_worker(broker, clock) -> str:
     broker.renew([a_worker()])
     return stored(broker, clock, version=2)

@@ -1,4 +1,4 @@
-"""Workers: who is there, what each holds, and who takes no work though it is there."""
+"""The page Workers: each worker, the jobs it runs, and those that are alive but claim nothing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_a_worker_that_lapsed_and_one_that_claims_nothing_are_red(web: Web, brok
 
     said = text_of(web.client(Role.VIEW).get("/workers").text)
 
-    assert "lapsed not heard of for its lease" in said
-    assert "idle, and no claim of its worked for" in said
+    assert "lapsed its lease has expired" in said
+    assert "idle, and its last successful claim was" in said
 
 
 def test_workers_of_different_releases_and_versions_are_named(web: Web, broker, clock):
@@ -44,7 +44,7 @@ def test_workers_of_different_releases_and_versions_are_named(web: Web, broker, 
 
     said = text_of(web.client(Role.VIEW).get("/workers").text)
 
-    assert "different releases of Penstock are here: 0.1.0 , 0.2.0" in said
+    assert "different Penstock releases are running: 0.1.0 , 0.2.0" in said
     assert "mail:send: versions 1, 2" in said
 
 
@@ -53,8 +53,8 @@ def test_without_workers_the_page_says_how_to_start_one(web: Web, broker, clock)
 
     said = text_of(web.client(Role.VIEW).get("/workers").text)
 
-    assert "No worker is here , and 2 jobs are ready to run" in said or (
-        "No worker is here, and 2 jobs are ready to run" in said
+    assert "No worker is alive , and 2 jobs are ready to run" in said or (
+        "No worker is alive, and 2 jobs are ready to run" in said
     )
     assert "penstock worker MODULE:APP" in said
 

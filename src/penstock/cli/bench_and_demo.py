@@ -1,4 +1,4 @@
-"""See it work: bench measures this machine, demo shows the main job to a stranger."""
+"""bench measures this machine; demo shows what Penstock does."""
 
 from __future__ import annotations
 
@@ -12,44 +12,51 @@ from penstock.cli.options import Json
 
 def bench(
     *,
-    broker: Annotated[Literal["sqlite", "postgres"], typer.Option(help="Which store.")] = "sqlite",
+    broker: Annotated[
+        Literal["sqlite", "postgres"], typer.Option(help="The kind of store.")
+    ] = "sqlite",
     url: Annotated[
         str | None,
-        typer.Option(help="PostgreSQL: on this server, in databases of its own.", metavar="URL"),
+        typer.Option(help="PostgreSQL: measure this server, in new databases.", metavar="URL"),
     ] = None,
-    jobs: Annotated[
-        int, typer.Option(help="Jobs of the bulk and the backlog.", min=1000)
-    ] = 200_000,
+    jobs: Annotated[int, typer.Option(help="Number of jobs.", min=1000)] = 200_000,
     claim: Annotated[
-        bool, typer.Option("--claim", help="Also the claim among millions of others; minutes.")
+        bool,
+        typer.Option(
+            "--claim", help="Also measure a claim among millions of other jobs; takes minutes."
+        ),
     ] = False,
     around: Annotated[
-        int, typer.Option(help="SQLite, with --claim: how many of each kind are around.", min=1)
+        int, typer.Option(help="SQLite, with --claim: number of other jobs of each kind.", min=1)
     ] = 1_000_000,
     pending: Annotated[
-        int, typer.Option(help="PostgreSQL, with --claim: how many are around.", min=10_000)
+        int, typer.Option(help="PostgreSQL, with --claim: number of other jobs.", min=10_000)
     ] = 500_000,
     snapshot: Annotated[
         float | None,
-        typer.Option(help="PostgreSQL: also with a snapshot held open for SECONDS.", min=5),
+        typer.Option(
+            help="PostgreSQL: also measure while a snapshot is held open for SECONDS.", min=5
+        ),
     ] = None,
     spark: Annotated[
         int | None,
         typer.Option(
-            help="PostgreSQL: also a frame of ROWS rows through Spark's sink.",
+            help="PostgreSQL: also write a frame of ROWS rows through Spark's sink.",
             metavar="ROWS",
             min=1000,
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(help="PostgreSQL: medians of how many rounds.", min=1)] = 5,
+    runs: Annotated[
+        int, typer.Option(help="PostgreSQL: number of rounds; medians are shown.", min=1)
+    ] = 5,
     folder: Annotated[
-        Path | None, typer.Option(help="Which disk to measure.", show_default="temporary")
+        Path | None, typer.Option(help="Measure the disk of this folder.", show_default="temporary")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Measure enqueue, processing, fan-in and latency here, beside the raw limit of the store.
+    """Measure enqueue, processing, fan-in and latency, beside the raw limit of the store.
 
-    In a temporary folder or on a server to throw away, in a few minutes; nothing is asserted.
+    It takes a few minutes and uses a temporary store.
 
     Example: penstock bench --jobs 50000
     """
@@ -78,18 +85,23 @@ def bench(
 def demo(
     *,
     spark: Annotated[
-        bool, typer.Option("--spark", help="The data pipeline on Spark, in a minute or two.")
+        bool,
+        typer.Option("--spark", help="Show the data pipeline on Spark; takes a minute or two."),
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Jobs in bulk.", min=100, show_default="3,000; with --spark a million"),
+        typer.Option(
+            help="Number of jobs in the bulk part.",
+            min=100,
+            show_default="3,000; with --spark a million",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller numbers.")] = False,
     json: Json = False,
 ) -> None:
-    """See it work: jobs of several kinds, a kill -9 in mid-run, and the proof that none is lost.
+    """Run a demo: jobs of several kinds, a kill -9 in mid-run, and a proof that none is lost.
 
-    With --spark: jobs out of a frame, worked by local workers and by Spark, a backfill, a lake and
+    With --spark: jobs from a data frame, run by local workers and by Spark, a backfill, a lake and
     its report.
 
     Example: penstock demo

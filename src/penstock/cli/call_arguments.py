@@ -1,6 +1,6 @@
-"""Calls as people type them: which task is meant, and what its arguments are.
+"""A call from the command line: the task, and its arguments.
 
-    penstock run tasks:add 2 3          JSON where it is JSON, else text
+    penstock run tasks:add 2 3          JSON if it is JSON, else text
     penstock run mail:send to=ada       name=value for keywords
 
 The annotation decides what a word means: 5 for a `str` parameter stays the text "5", and a
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.broker.checks import is_path
-from penstock.cli.store_choice import checked, load
+from penstock.cli.store_choice import check_app_url, import_app
 from penstock.errors import Refused
 from penstock.operate.actions import unknown_task
 
@@ -30,13 +30,13 @@ _KEYWORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def find_task(name: str, target: str | None, url: str | None) -> Task[..., Any]:
-    """The task that somebody typed: of the app `target`, else of the module it begins with.
+    """The task that was typed: of the app `target`, else of the module in its name.
 
-    Never for a name out of a store: it imports.
+    Imports the module: never call it with a name from a store.
     """
     if is_path(name):
         raise Refused(
-            f"{name!r} is a path, and a task is named module:function: name its file with --app, "
+            f"{name!r} is a path; a task is named module:function: give its file with --app, "
             "for example penstock run tasks:add --app tasks.py"
         )
     if target is None:
@@ -46,9 +46,9 @@ def find_task(name: str, target: str | None, url: str | None) -> Task[..., Any]:
                 f"{name!r} does not say where the task is: write module:function, for example "
                 "tasks:add, or name its app with --app"
             )
-        app = checked(load(module), url)
+        app = check_app_url(import_app(module), url)
     else:
-        app = checked(load(target), url)
+        app = check_app_url(import_app(target), url)
     found = app.task_named(name) or _by_function(app, name)
     if found is None:
         raise Refused(unknown_task(name, app))
@@ -56,7 +56,7 @@ def find_task(name: str, target: str | None, url: str | None) -> Task[..., Any]:
 
 
 def _by_function(app: App, name: str) -> Task[..., Any] | None:
-    """A task whose own name is another, by where its function is."""
+    """A task with a name of its own, found by its function."""
     module, _, function = name.rpartition(":")
     for task in app.tasks.values():
         if (task.__module__, task.__qualname__) == (module, function):
@@ -65,7 +65,7 @@ def _by_function(app: App, name: str) -> Task[..., Any] | None:
 
 
 def parse_words(task: Task[..., Any], words: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments from words, each read as its parameter's annotation asks."""
+    """Arguments from words, each decoded by its parameter's annotation."""
     positional: list[str] = []
     keywords: dict[str, str] = {}
     for word in words:
@@ -74,12 +74,12 @@ def parse_words(task: Task[..., Any], words: list[str]) -> tuple[tuple[Any, ...]
                 raise Refused(f"{word!r}: {match[1]} is given twice")
             keywords[match[1]] = match[2]
         elif keywords:
-            raise Refused(f"{word!r} comes after {next(iter(keywords))}=...: keywords come last")
+            raise Refused(f"{word!r} comes after {next(iter(keywords))}=...: put keywords last")
         else:
             positional.append(word)
     types = _Types(task)
     return (
-        tuple(_read(word, types.at(place)) for place, word in enumerate(positional)),
+        tuple(_read(word, types.at(index)) for index, word in enumerate(positional)),
         {name: _read(word, types.of(name)) for name, word in keywords.items()},
     )
 
@@ -97,7 +97,7 @@ def parse_rows(task: Task[..., Any], file: Path) -> Iterator[tuple[Any, ...] | d
                 raise Refused(f"{file}, line {number}: {error}") from error
             if isinstance(row, list):
                 values: list[Any] = row  # pyright: ignore[reportUnknownVariableType]
-                yield tuple(_typed(value, types.at(place)) for place, value in enumerate(values))
+                yield tuple(_typed(value, types.at(index)) for index, value in enumerate(values))
             elif isinstance(row, dict):
                 named: dict[str, Any] = row  # pyright: ignore[reportUnknownVariableType]
                 yield {name: _typed(value, types.of(name)) for name, value in named.items()}
@@ -108,7 +108,7 @@ def parse_rows(task: Task[..., Any], file: Path) -> Iterator[tuple[Any, ...] | d
 
 
 class _Types:
-    """What a task's parameters take."""
+    """The annotations of a task's parameters, by position and by name."""
 
     def __init__(self, task: Task[..., Any]) -> None:
         from penstock.task.signature import hints_of
@@ -122,7 +122,7 @@ class _Types:
         self._named: Mapping[str, Any] = {
             parameter.name: hints.get(parameter.name, Any) for parameter in parameters
         }
-        self._places = [
+        self._positional = [
             self._named[parameter.name]
             for parameter in parameters
             if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
@@ -135,15 +135,15 @@ class _Types:
             if parameter.kind is parameter.VAR_KEYWORD:
                 self._rest_named = self._named[parameter.name]
 
-    def at(self, place: int) -> Any:
-        return self._places[place] if place < len(self._places) else self._rest
+    def at(self, index: int) -> Any:
+        return self._positional[index] if index < len(self._positional) else self._rest
 
     def of(self, name: str) -> Any:
         return self._named.get(name, self._rest_named)
 
 
 def _read(word: str, annotation: Any) -> Any:
-    """The word as JSON if the annotation takes that, else as text; enqueue refuses the rest."""
+    """The word as JSON if the annotation accepts it, else as text; enqueue checks it again."""
     from penstock.enqueue.codec import decode_value
 
     for candidate in (word.encode("utf-8", "surrogateescape"), msgspec.json.encode(_clean(word))):

@@ -1,4 +1,4 @@
-"""The dashboard: the pages and the REST of a store, for whoever has a token."""
+"""dashboard: serve the pages and REST of a store."""
 
 from __future__ import annotations
 
@@ -22,61 +22,69 @@ def dashboard(
         str | None,
         typer.Argument(
             metavar="TARGET",
-            help="module:app, a module, or a file: then jobs can be enqueued, too.",
+            help="The app: module:app, a module, or a file. Needed only to enqueue jobs.",
             show_default=False,
         ),
     ] = None,
     *,
     bind: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(help="The port, or the next free one; 0 for any.", min=0, max=65535)
+        int,
+        typer.Option(
+            help="The port; if it is in use, the next free one. 0: any.", min=0, max=65535
+        ),
     ] = 8484,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(help="A name that it answers to; may be given again.", show_default=False),
+        typer.Option(help="Also serve this host name; may be repeated.", show_default=False),
     ] = None,
-    prefix: Annotated[str, typer.Option(help="The path at which a proxy in front serves it.")] = "",
+    prefix: Annotated[
+        str, typer.Option(help="The path under which a reverse proxy serves it.")
+    ] = "",
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Nobody changes anything here.")
+        bool, typer.Option("--read-only", help="Nobody can change anything, whatever the role.")
     ] = False,
     hide_arguments: Annotated[
-        bool, typer.Option("--hide-arguments", help="Nobody sees arguments and results.")
+        bool, typer.Option("--hide-arguments", help="Hide arguments and results from everybody.")
     ] = False,
     token_file: Annotated[
         Path | None, typer.Option(help="A file of name:role:token lines.", show_default=False)
     ] = None,
     new_token: Annotated[
-        bool, typer.Option("--new-token", help="Make another token; the one before is void.")
+        bool, typer.Option("--new-token", help="Make a new token; the old one is void.")
     ] = False,
     lake: Annotated[
         Path | None,
-        typer.Option(help="A lake's folder, whose last report is shown.", show_default=False),
+        typer.Option(help="A lake's folder: show its last report.", show_default=False),
     ] = None,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="Serve /metrics for Prometheus, with a token, too.")
+        bool,
+        typer.Option("--metrics", help="Serve /metrics for Prometheus; it needs a token, too."),
     ] = False,
     log_format: LogFormat = "text",
-    open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     url: Url = None,
     profile: Profile = None,
     json: Json = False,
 ) -> None:
-    """Serve the pages and the REST of a store, to whoever has a token; here alone by default.
+    """Serve the dashboard and REST of a store, to callers with a token.
+
+    By default it listens on this machine only, and prints an address with a new token.
 
     Example: penstock dashboard --read-only
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
     from penstock.app.settings import mask
-    from penstock.cli.store_choice import chosen, opened
+    from penstock.cli.store_choice import open_store, use_store
     from penstock.web import LOOPBACK, dashboard, need_web
 
     log_to_stderr(LogOutput("warning", log_format))
     need_web()
     from penstock.web.access import Tokens
-    from penstock.web.serve import DashboardServer, check_bind, keys_for, listening
+    from penstock.web.serve import DashboardServer, check_bind, listen, load_or_make_tokens
 
     def serve(store: App | Broker, where: str) -> None:
-        keys = keys_for(where, author(), file=token_file, anew=new_token)
+        keys = load_or_make_tokens(where, author(), file=token_file, anew=new_token)
         check_bind(bind, keys)
         access = Tokens(keys.tokens)
         site = dashboard(
@@ -91,14 +99,14 @@ def dashboard(
             lake=lake,
             metrics=metrics,
         )
-        with listening(bind, port) as heard:
-            address = _say(heard, port, keys, prefix, where=mask(where), json=json)
+        with listen(bind, port) as listening:
+            address = _print_address(listening, port, keys, prefix, where=mask(where), json=json)
             if open_:
-                # Whoever lists this machine's processes sees the address that a browser is given.
+                # Other users can see a browser's command line: it gets a one-time ticket.
                 ticket = None if keys.kept is None else access.ticket(keys.tokens[0])
                 typer.launch(address if ticket is None else f"{address}?token={ticket}")
             try:
-                DashboardServer(site).run(sockets=[heard])
+                DashboardServer(site).run(sockets=[listening])
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
             finally:
@@ -107,10 +115,10 @@ def dashboard(
     if target is None:
         from penstock.cli.store_choice import store_url
 
-        with opened(url, profile) as broker:
+        with open_store(url, profile) as broker:
             serve(broker, store_url(url, profile, None).url)
         return
-    with chosen(url, profile):
+    with use_store(url, profile):
         app = _app(target, url, quiet=json)
         try:
             serve(app, app.resolved_url.url)
@@ -119,9 +127,9 @@ def dashboard(
 
 
 def token_for_now() -> tuple[str | None, str | None]:
-    """A token that nobody keeps, as another process is told of it, and its text.
+    """A token for one run: its line for PENSTOCK_DASHBOARD_TOKENS, and its text.
 
-    Neither, if somebody said tokens.
+    None and None if tokens are configured.
     """
     import os
 
@@ -135,36 +143,41 @@ def token_for_now() -> tuple[str | None, str | None]:
 
 
 def _app(target: str, url: str | None, *, quiet: bool) -> App:
-    from penstock.brokers.schemes import in_process
-    from penstock.cli.store_choice import checked, load, say_where
-    from penstock.errors import Refused
+    from penstock.cli.store_choice import check_app_url, check_not_memory, import_app, print_store
 
-    app = checked(load(target), url)
-    if in_process(app.resolved_url.url):
-        raise Refused("a memory: store is inside the process that made it: nobody else can look")
+    app = check_app_url(import_app(target), url)
+    check_not_memory(app.resolved_url.url)
     if url is None and not quiet:
-        say_where(app.resolved_url)
+        print_store(app.resolved_url)
     return app
 
 
-def _say(
-    heard: socket.socket, wanted: int, keys: DashboardTokens, prefix: str, *, where: str, json: bool
+def _print_address(
+    listening: socket.socket,
+    wanted: int,
+    keys: DashboardTokens,
+    prefix: str,
+    *,
+    where: str,
+    json: bool,
 ) -> str:
-    """Say where it is; the address without its token."""
-    from penstock.cli import output as shown
+    """Print the address with its token; returns it without the token."""
+    from penstock.cli import output
 
-    host, port, *_ = heard.getsockname()
+    host, port, *_ = listening.getsockname()
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{port}{prefix.rstrip('/')}/"
     entrance = address if keys.text is None else f"{address}?token={keys.text}"
     if json:
-        shown.put_json({"url": address, "token": keys.text, "store": where})
+        output.print_json({"url": address, "token": keys.text, "store": where})
     else:
         if wanted not in {0, port}:
-            shown.aside(f"port {wanted} is taken, and {port} is not", "yellow")
+            output.print_note(f"port {wanted} is in use: using {port}", "yellow")
         if keys.text is not None:
-            shown.aside("this is the only time that its token is shown; --new-token makes another")
+            output.print_note("the token is shown only now; --new-token makes another")
         elif keys.kept is not None:
-            shown.aside("with the token of the first start; --new-token makes another")
-        shown.say(f"dashboard: {entrance}")
+            output.print_note(
+                "use the token that the first start printed; --new-token makes another"
+            )
+        output.print_text(f"dashboard: {entrance}")
     return address

@@ -1,6 +1,6 @@
-"""penstock detached: what runs in processes of its own, on which host, and what it printed.
+"""detached: list detached jobs, show their logs, cancel one, or run one in the foreground.
 
-The list is the store's word alone; only logs are files of one host.
+The list comes from the store; a log is a file on the host where the job ran.
 """
 
 from __future__ import annotations
@@ -48,28 +48,30 @@ def detached(
     ] = None,
     *,
     all: Annotated[  # noqa: A002  what a person types
-        bool, typer.Option("--all", help="list: those that have ended, too.")
+        bool, typer.Option("--all", help="list: also jobs that have ended.")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="log: go on as it is written.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="log: print new lines as they are written.")
+    ] = False,
     reason: Reason = "",
     store: Store,
     json: Json = False,
 ) -> None:
-    """Look at and look after detached jobs, each in a process that outlives its worker.
+    """List and manage detached jobs, which run in processes that survive their worker.
 
-    list: what waits and runs, and where. log: what it printed, on the host where it ran. cancel:
-    end it, with all that it started. run: run one in the foreground, under the same lock.
+    list: waiting and running jobs, and their hosts. log: the output of a job, on the host where it
+    ran. cancel: stop a job and the processes it started. run: run a job in the foreground.
 
     Example: penstock detached log 0190a6c4-5e1f-7000-8000-00000a1b2000 --follow
     """
-    from penstock.cli.store_choice import acting
+    from penstock.cli.store_choice import open_actions
     from penstock.enqueue.ids import parse_id
 
     if (act is DetachedCommand.LIST) is not (id is None):
-        raise Refused("list takes no id; log, cancel and run take one: penstock detached log ID")
+        raise Refused("list takes no id; log, cancel and run need one: penstock detached log ID")
     if act is DetachedCommand.RUN:
         raise typer.Exit(_run(parse_id(id or ""), *store))
-    with acting(store, person()) as (broker, actions):
+    with open_actions(store, person()) as (broker, actions):
         if act is DetachedCommand.LIST:
             _list(broker, every=all, json=json)
         elif act is DetachedCommand.CANCEL:
@@ -97,49 +99,49 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
     jobs = broker.find(Filter(tags=tags, state=states), limit=_MOST).jobs
     rows = {row.id: row for row in broker.workers()}
     now = broker.clock.now()
-    told = {job.id: told_of(broker, job) for job in jobs}
+    progress = {job.id: running_progress(broker, job) for job in jobs}
     if json:
-        output.put_json_lines(
-            _described(job, rows.get(job.worker or ""), *told[job.id]) for job in jobs
+        output.print_json_lines(
+            _described(job, rows.get(job.worker or ""), *progress[job.id]) for job in jobs
         )
         return
     if not jobs:
-        output.aside(
-            "there is no detached job"
+        output.print_note(
+            "there are no detached jobs"
             if every
-            else "no detached job waits or runs; --all shows those that have ended"
+            else "no detached job is waiting or running; --all shows those that have ended"
         )
         return
-    made = output.ids_table("task", "how far")
+    made = output.ids_table("task", "progress")
     for job in jobs:
-        far = _how_far(job, rows.get(job.worker or ""), told[job.id][0], now)
-        task, far = rich.text.Text(job.task), rich.text.Text(far)
-        made.add_row(job.id, output.state_text(job.state), task, far)
+        status = _status(job, rows.get(job.worker or ""), progress[job.id][0], now)
+        task = rich.text.Text(job.task)
+        made.add_row(job.id, output.state_text(job.state), task, rich.text.Text(status))
     output.console().print(made)
     for job in jobs:
-        for sentence in sentences(*told[job.id]):
-            output.aside(f"{job.id}: {sentence}")
+        for sentence in progress_sentences(*progress[job.id]):
+            output.print_note(f"{job.id}: {sentence}")
     if len(jobs) == _MOST:
-        output.aside(
-            f"the newest {_MOST}; `penstock find --detached --after {jobs[-1].id}` goes on"
+        output.print_note(
+            f"the newest {_MOST}; for more: penstock find --detached --after {jobs[-1].id}"
         )
 
 
-def _how_far(job: Job[Any], row: WorkerRow | None, progress: Progress | None, now: float) -> str:
+def _status(job: Job[Any], row: WorkerRow | None, progress: Progress | None, now: float) -> str:
     from penstock.job import State
-    from penstock.operate.why import ago
+    from penstock.operate.time_text import relative_time
 
     if job.state is not State.RUNNING:
         tried = f", {job.attempt} attempts" if job.attempt > 1 else ""
-        return ago(job.ended_at or job.enqueued_at, now) + tried
-    where = f"{row.host}, process {row.pid}" if row else "nowhere to be seen"
-    held = "" if row and row.alive else ", not held"
+        return relative_time(job.ended_at or job.enqueued_at, now) + tried
+    where = f"{row.host}, process {row.pid}" if row else "a worker that is gone"
+    held = "" if row and row.alive else ", lease expired"
     done = f", {progress.fraction:.0%} done" if progress else ""
-    return f"attempt {job.attempt} {ago(job.claimed_at, now)} on {where}{held}{done}"
+    return f"attempt {job.attempt} {relative_time(job.claimed_at, now)} on {where}{held}{done}"
 
 
-def told_of(broker: Broker, job: Job[Any]) -> tuple[Progress | None, Application | None]:
-    """How far a running job says it is, and its Spark application, if it is one."""
+def running_progress(broker: Broker, job: Job[Any]) -> tuple[Progress | None, Application | None]:
+    """The progress that a running job reported, and its Spark application, if it has one."""
     import msgspec
 
     from penstock.job import State
@@ -156,8 +158,8 @@ def told_of(broker: Broker, job: Job[Any]) -> tuple[Progress | None, Application
     return progress, noted(broker, job.id)
 
 
-def facts(progress: Progress | None, application: Application | None) -> dict[str, Any]:
-    """The same, for programs."""
+def progress_json(progress: Progress | None, application: Application | None) -> dict[str, Any]:
+    """The same as JSON."""
     import msgspec
 
     return {
@@ -166,14 +168,14 @@ def facts(progress: Progress | None, application: Application | None) -> dict[st
     }
 
 
-def sentences(progress: Progress | None, application: Application | None) -> list[str]:
-    """The same, for people."""
-    said: list[str] = []
+def progress_sentences(progress: Progress | None, application: Application | None) -> list[str]:
+    """The same as sentences."""
+    sentences: list[str] = []
     if progress is not None:
-        said.append(f"{progress.fraction:.0%} done{progress.note and f': {progress.note}'}")
+        sentences.append(f"{progress.fraction:.0%} done{progress.note and f': {progress.note}'}")
     if application is not None:
-        said.append(f"attempt {application.attempt} is the Spark application {application}")
-    return said
+        sentences.append(f"attempt {application.attempt} is the Spark application {application}")
+    return sentences
 
 
 def _described(
@@ -199,24 +201,24 @@ def _described(
         "enqueued_at": to_json.iso(job.enqueued_at or None),
         "claimed_at": to_json.iso(job.claimed_at),
         "ended_at": to_json.iso(job.ended_at),
-        **facts(progress, application),
+        **progress_json(progress, application),
     }
 
 
 def _cancel(broker: Broker, actions: Actions, id: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
-    from penstock.operate.sentences import left_as_it_is
+    from penstock.operate.sentences import left_unchanged_text
 
-    told = actions.act("cancel", [id], reason).done
+    cancelled = bool(actions.act("cancel", [id], reason).done)
     if json:
-        output.put_json({"id": id, "cancelled": bool(told)})
-    elif told:
-        output.say(
-            f"job {id} is told to end; what has not ended after its worker's grace is killed"
+        output.print_json({"id": id, "cancelled": cancelled})
+    elif cancelled:
+        output.print_text(
+            f"job {id} was asked to stop; what has not ended after its worker's grace is killed"
         )
     else:
-        output.say(left_as_it_is(id, broker.why(id).sentence))
-    if not told:
+        output.print_text(left_unchanged_text(id, broker.why(id).sentence))
+    if not cancelled:
         raise typer.Exit(1)
 
 
@@ -233,8 +235,8 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
     write = _writer()
     with os.fdopen(log, "rb") as lines:
         while True:
-            job = broker.get(id)  # before the last look: what is written after it is not its own
-            if os.fstat(log).st_size < lines.tell():  # cut to its size meanwhile
+            job = broker.get(id)  # before reading: the end of an ended job is read, too
+            if os.fstat(log).st_size < lines.tell():  # the log was cut to its maximal size
                 lines.seek(0, 2)
             while part := lines.read(1 << 16):
                 write(part)
@@ -245,7 +247,7 @@ def _log(broker: Broker, id: str, folder: Path, *, follow: bool) -> None:
 
 
 def _writer() -> Callable[[bytes], object]:
-    """What writes a log to stdout: byte for byte, but to a terminal as text that orders nothing."""
+    """Writes a log to stdout: raw bytes, but without control characters to a terminal."""
     import codecs
 
     from penstock.cli.output import legible
@@ -261,24 +263,24 @@ def _no_log(broker: Broker, id: str, folder: Path) -> str:
 
     job = broker.get(id)
     if job is None:
-        return f"there is no job {id}: `penstock find --detached` shows those there are"
+        return f"there is no job {id}: `penstock find --detached` lists detached jobs"
     if not DETACHED.items() <= job.tags.items():
-        return f"job {id} is of {job.task}, which does not run detached: its worker has its output"
+        return f"job {id} of {job.task} is not detached: its output is in its worker's log"
     if job.attempt == 0:
-        return f"job {id} has not begun, and has no log: `penstock why {id}` says what it waits for"
+        return f"job {id} has not started, so it has no log: `penstock why {id}` says why"
     row = next((row for row in broker.workers() if row.id == job.worker), None)
     where = f"it runs on {row.host}" if row else "it ran on another host"
     return f"there is no log of job {id} in {folder}: {where}, or with another PENSTOCK_STATE"
 
 
 def _run(id: str, url: str | None, profile: str | None, app: str | None) -> int:
-    from penstock.cli.store_choice import checked, chosen, load
+    from penstock.cli.store_choice import check_app_url, import_app, use_store
     from penstock.worker.detached.run_manually import run_manually
 
     if app is None:
-        raise Refused(f"run needs the code: penstock detached run {id} --app myapp:app")
-    with chosen(url, profile):
-        loaded = checked(load(app), url)
+        raise Refused(f"run needs the app: penstock detached run {id} --app myapp:app")
+    with use_store(url, profile):
+        loaded = check_app_url(import_app(app), url)
         try:
             return run_manually(loaded, app, id)
         finally:

@@ -1,4 +1,4 @@
-"""Hand over: run (enqueue, follow, print the result) and enqueue."""
+"""run (enqueue a job, follow it, print its result) and enqueue."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from penstock.cli.options import Json, Reason, Store, no_stray_options, person, with_options
+from penstock.cli.options import Json, Reason, Store, person, reject_unknown_options, with_options
 from penstock.errors import JobCancelled, JobFailed, Refused, ResultGone
-from penstock.operate.typed_values import moment_of, pairs_of, span_of
+from penstock.operate.parse_input import parse_datetime, parse_duration, parse_pairs
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from penstock.worker import Worker
 
 TaskName = Annotated[
-    str, typer.Argument(metavar="TASK", help="module:function.", show_default=False)
+    str, typer.Argument(metavar="TASK", help="The task, as module:function.", show_default=False)
 ]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ARGS",
-        help="Arguments: JSON where it is JSON, else text; name=value for keywords.",
+        help="Arguments; name=value for keywords. A word that is JSON is read as JSON.",
         show_default=False,
     ),
 ]
@@ -44,55 +44,56 @@ def run(
     args: Arguments = None,
     *,
     timeout: Annotated[
-        str | None, typer.Option(help="Stop waiting after so long; the job goes on.")
+        str | None,
+        typer.Option(help="Stop waiting after this time, such as 30s; the job continues."),
     ] = None,
     store: Store,
     json: Json = False,
 ) -> None:
-    """Run a task as a job: enqueue it, follow it, print its result.
+    """Enqueue a job, wait for it, and print its result.
 
-    If no live worker knows the task, this process works on it.
+    If no live worker knows the task, this process runs it.
 
     Example: penstock run tasks:add 2 3
     """
     from penstock.cli import output
     from penstock.cli.call_arguments import find_task, parse_words
-    from penstock.cli.store_choice import chosen, say_where
+    from penstock.cli.store_choice import print_store, use_store
 
-    patience = None if timeout is None else span_of(timeout, "--timeout")
-    with chosen(store.url, store.profile):
-        [name, *words] = no_stray_options([task, *(args or [])])
+    seconds = None if timeout is None else parse_duration(timeout, "--timeout")
+    with use_store(store.url, store.profile):
+        [name, *words] = reject_unknown_options([task, *(args or [])])
         found = find_task(name, store.app, store.url)
         owner = found.app
         if store.url is None:
-            say_where(owner.resolved_url)
+            print_store(owner.resolved_url)
         positional, keywords = parse_words(found, words)
-        stand_in = _StandIn(found, quiet=json)
+        local_worker = _LocalWorker(found, quiet=json)
         try:
             handle = found.enqueue(*positional, **keywords)
-            stand_in.followed = handle.id
-            _follow(owner.broker, handle, stand_in, patience, json=json)
+            local_worker.followed = handle.id
+            _follow(owner.broker, handle, local_worker, seconds, json=json)
         except KeyboardInterrupt:
-            output.aside("the job is stored, and goes on as soon as a worker has it", "yellow")
-            stand_in.close(now=True)
+            output.print_note("the job stays stored, and runs when a worker claims it", "yellow")
+            local_worker.close(now=True)
             raise
         finally:
-            stand_in.close()
+            local_worker.close()
             owner.close()
 
 
-class _StandIn:
-    """Works in this process from the moment that no live worker knows the task, until closed."""
+class _LocalWorker:
+    """A worker in this process, started if no live worker knows the task."""
 
     def __init__(self, task: Task[..., Any], *, quiet: bool) -> None:
-        self.followed: str | None = None  # the job whose end is told here, and not in the log
+        self.followed: str | None = None  # the job whose failure is printed here, not in the log
         self._task = task
         self._quiet = quiet
         self._worker: Worker | None = None
         self._thread: threading.Thread | None = None
 
-    def look(self) -> None:
-        """Start working if nobody else does: a worker that died is believed in for a lease."""
+    def start_if_needed(self) -> None:
+        """Start unless a live worker knows the task; called again, since its lease may expire."""
         task = self._task
         if self._worker is not None or task.declared:
             return
@@ -102,8 +103,8 @@ class _StandIn:
         from penstock.worker import Worker
 
         if not self._quiet:
-            output.aside(
-                f"no live worker knows {task.name}: this process works on queue {task.queue}"
+            output.print_note(
+                f"no live worker knows {task.name}: this process serves the queue {task.queue}"
             )
         self._worker = Worker(
             task.app,
@@ -113,7 +114,7 @@ class _StandIn:
             tags=task.runs_on,
             detached="here" if task.detached else "leave",
         )
-        logging.getLogger("penstock.worker").addFilter(self._is_news)
+        logging.getLogger("penstock.worker").addFilter(self._is_other_job)
         self._thread = threading.Thread(target=self._worker.work, name="penstock-worker")
         self._thread.start()
 
@@ -122,13 +123,12 @@ class _StandIn:
         if worker is not None and thread is not None:
             worker.stop(now=now)
             thread.join()
-            logging.getLogger("penstock.worker").removeFilter(self._is_news)
-            # Nobody must wait for this worker until its lease is over.
+            logging.getLogger("penstock.worker").removeFilter(self._is_other_job)
+            # Else other workers would wait for this one until its lease expires.
             self._task.app.broker.recover(dead=worker.id, started=())
 
-    def _is_news(self, record: logging.LogRecord) -> bool:
-        its_end = record.levelno >= logging.ERROR and getattr(record, "job_id", "") == self.followed
-        return not its_end
+    def _is_other_job(self, record: logging.LogRecord) -> bool:
+        return record.levelno < logging.ERROR or getattr(record, "job_id", "") != self.followed
 
 
 def _knows(row: Any, task: Task[..., Any]) -> bool:
@@ -144,59 +144,59 @@ def _knows(row: Any, task: Task[..., Any]) -> bool:
 def _follow(
     broker: Broker,
     handle: Handle[Any],
-    stand_in: _StandIn,
-    patience: float | None,
+    local_worker: _LocalWorker,
+    timeout: float | None,
     *,
     json: bool,
 ) -> None:
-    """Show how far the job is until it has ended, then what became of it."""
+    """Show the progress of the job until it has ended, then its result or error."""
     from penstock.cli import output
     from penstock.operate import to_json
 
-    ticker = output.Ticker(quiet=json)
-    until = None if patience is None else time.monotonic() + patience
+    progress_line = output.ProgressLine(quiet=json)
+    until = None if timeout is None else time.monotonic() + timeout
     while True:
-        stand_in.look()
+        local_worker.start_if_needed()
         try:
             left = 0.25 if until is None else min(0.25, max(until - time.monotonic(), 0))
             result = handle.result(timeout=left)
         except TimeoutError:
             if until is not None and time.monotonic() >= until:
-                ticker.done()
+                progress_line.clear()
                 raise Refused(
-                    f"job {handle.id} has not ended within {patience:g} s, and goes on: "
+                    f"job {handle.id} has not ended within {timeout:g} s, and continues: "
                     f"{broker.why(handle.id).sentence}"
                 ) from None
-            ticker.say(_how_far(broker, handle))
+            progress_line.show(_progress_text(broker, handle))
             continue
         except (JobFailed, JobCancelled, ResultGone) as error:
-            ticker.done()
-            _put_end(broker.get(handle.id), error, json=json)
+            progress_line.clear()
+            _print_end(broker.get(handle.id), error, json=json)
             raise typer.Exit(1) from error
-        ticker.done()
+        progress_line.clear()
         job = broker.get(handle.id)
         if json:
-            output.put_json(to_json.job_json(job) if job is not None else {"id": handle.id})
+            output.print_json(to_json.job_json(job) if job is not None else {"id": handle.id})
         elif isinstance(result, str):
-            output.say(result)
+            output.print_text(result)
         elif result is not None:
-            output.say(output.one_line(job.result if job is not None else None, result))
+            output.print_text(output.one_line(job.result if job is not None else None, result))
         return
 
 
-def _put_end(job: Job[Any] | None, error: Exception, *, json: bool) -> None:
+def _print_end(job: Job[Any] | None, error: Exception, *, json: bool) -> None:
     from penstock.cli import output
     from penstock.operate import to_json
 
     if json and job is not None:
-        output.put_json(to_json.job_json(job))
+        output.print_json(to_json.job_json(job))
         return
     if isinstance(error, JobFailed) and error.remote_traceback:
-        output.aside(error.remote_traceback.rstrip(), "")
-    output.complain(str(error))
+        output.print_note(error.remote_traceback.rstrip(), "")
+    output.print_error(str(error))
 
 
-def _how_far(broker: Broker, handle: Handle[Any]) -> str:
+def _progress_text(broker: Broker, handle: Handle[Any]) -> str:
     progress = handle.progress()
     if progress is not None:
         return f"{progress.fraction:>4.0%} {progress.note}"
@@ -208,93 +208,100 @@ def enqueue(
     task: TaskName,
     args: Arguments = None,
     *,
-    delay: Annotated[str | None, typer.Option(help="Run after so long: 90s, 5m, 2h.")] = None,
-    at: Annotated[str | None, typer.Option(help="Run then: 2026-11-15T08:00Z.")] = None,
-    priority: Annotated[int | None, typer.Option(help="-100 to 100, higher first.")] = None,
-    key: Annotated[str | None, typer.Option(help="What the job is about.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Run after this time: 90s, 5m, 2h.")] = None,
+    at: Annotated[str | None, typer.Option(help="Run at this time: 2026-11-15T08:00Z.")] = None,
+    priority: Annotated[int | None, typer.Option(help="-100 to 100; higher first.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The job's key: find, limit and order by it.")
+    ] = None,
     unique: Annotated[
-        str | None, typer.Option(help="While a job under this key stands, store no second one.")
+        str | None, typer.Option(help="Unique key: while a job holds it, no second one is stored.")
     ] = None,
     unique_until: Annotated[
-        str, typer.Option(help="It stands until it has ended or started, or for a time.")
+        str, typer.Option(help="ended, started or time: until when the job holds its unique key.")
     ] = "ended",
     unique_for: Annotated[
-        str | None, typer.Option(help="It stands no longer than this: 90s, 5m, 2h.")
+        str | None, typer.Option(help="The longest time it holds its unique key: 90s, 5m, 2h.")
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="Another queue than the task's.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Use this queue instead of the task's.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="name=value; may be repeated.")] = None,
     many: Annotated[
         Path | None,
-        typer.Option(help="A file of JSON lines, one job each: [arguments] or {keywords}."),
+        typer.Option(
+            help="Enqueue one job per line of this file of JSON lines: [arguments] or {keywords}."
+        ),
     ] = None,
     id: Annotated[
         str | None,
-        typer.Option("--id", help="Its id: sent again it is stored once. With --many: any name."),
+        typer.Option(
+            "--id",
+            help="The job's id: a repeated call stores it once. With --many: any name.",
+        ),
     ] = None,
     reason: Reason = "",
     store: Store,
     json: Json = False,
 ) -> None:
-    """Store a job, or with --many one per line of a file; a worker will run it.
+    """Enqueue a job, or with --many one job per line of a file.
 
     Example: penstock enqueue mail:send ada@example.org --delay 5m --tag tenant=a
     """
     from penstock.cli.call_arguments import find_task, parse_words
-    from penstock.cli.store_choice import chosen, say_where
+    from penstock.cli.store_choice import print_store, use_store
     from penstock.operate.actions import Actions
 
-    with chosen(store.url, store.profile):
-        [name, *words] = no_stray_options([task, *(args or [])])
+    with use_store(store.url, store.profile):
+        [name, *words] = reject_unknown_options([task, *(args or [])])
         found = find_task(name, store.app, store.url)
         if store.url is None:
-            say_where(found.app.resolved_url)
+            print_store(found.app.resolved_url)
         prepared = found.options(
-            delay=None if delay is None else span_of(delay, "--delay"),
-            at=None if at is None else moment_of(at, "--at"),
+            delay=None if delay is None else parse_duration(delay, "--delay"),
+            at=None if at is None else parse_datetime(at, "--at"),
             priority=priority,
             key=key,
             unique=unique,
-            unique_until=cast("Any", unique_until),  # what is none of the three is refused there
-            unique_for=None if unique_for is None else span_of(unique_for, "--unique-for"),
+            unique_until=cast("Any", unique_until),  # checked by options()
+            unique_for=None if unique_for is None else parse_duration(unique_for, "--unique-for"),
             queue=queue,
-            tags=pairs_of(tag, "--tag"),
+            tags=parse_pairs(tag, "--tag"),
         )
         try:
             if many is not None:
                 if words:
-                    raise Refused("--many takes the arguments from its file: leave out the others")
+                    raise Refused("--many reads the arguments from its file: leave out the others")
                 batch = _store_many(found, prepared, many, id, json=json)
-                said = {"task": found.name, "queue": found.queue, "jobs": batch.count}
+                data = {"task": found.name, "queue": found.queue, "jobs": batch.count}
                 if reason:
                     actions = Actions(found.app.broker, person())
-                    actions.record_enqueue(reason, {**said, "batch": batch.id})
+                    actions.record_enqueue(reason, {**data, "batch": batch.id})
             else:
                 positional, keywords = parse_words(found, words)
                 job = prepared.job(*positional, **keywords)
                 actions = Actions(found.app.broker, person())
-                _store(actions, job, id, reason, json=json)
+                _store_one(actions, job, id, reason, json=json)
         finally:
             found.app.close()
 
 
-def _store(actions: Actions, job: Job[Any], id: str | None, reason: str, *, json: bool) -> None:
-    """Store it, and say so."""
+def _store_one(actions: Actions, job: Job[Any], id: str | None, reason: str, *, json: bool) -> None:
+    """Store the job and print its id."""
     from penstock.cli import output
 
-    # Who gives a reason is in the audit; a script that enqueues all day is not.
+    # Only with a reason: a script that enqueues all day should not fill the audit.
     stored = actions.enqueue(job, id, reason, on_record=bool(reason))
     broker = job.owner.broker
     if json:
         kept = broker.get(stored.id)
         state = None if kept is None else kept.state
-        output.put_json({"id": stored.id, "stored": stored.new, "task": job.task, "state": state})
+        output.print_json({"id": stored.id, "stored": stored.new, "task": job.task, "state": state})
         return
-    output.say(stored.id)
-    if stored.standing:
-        output.aside("not stored: this job holds the unique key already", "yellow")
+    output.print_text(stored.id)
+    if stored.duplicate:
+        output.print_note("not stored: this job already holds the unique key", "yellow")
     elif not stored.new:
         why = broker.why(stored.id).sentence
-        output.aside(f"stored before, and left as it is. {why}", "yellow")
+        output.print_note(f"already stored, nothing was changed. {why}", "yellow")
 
 
 def _store_many(
@@ -305,19 +312,19 @@ def _store_many(
 
     if not file.is_file():
         raise Refused(f"--many {file}: there is no such file")
-    ticker = output.Ticker(quiet=json)
+    progress_line = output.ProgressLine(quiet=json)
 
     def rows() -> Generator[Any]:
         for number, row in enumerate(parse_rows(task, file), 1):
             if number % 1000 == 0:
-                ticker.say(f"{number:,} rows read")
+                progress_line.show(f"{number:,} rows read")
             yield row
 
     batch = prepared.enqueue_many(rows(), id=id)
-    ticker.done()
+    progress_line.clear()
     if json:
-        output.put_json({"batch": batch.id or None, "count": batch.count, "task": task.name})
+        output.print_json({"batch": batch.id or None, "count": batch.count, "task": task.name})
     else:
         under = f" under {batch.id}" if batch.id else ""
-        output.say(f"{batch.count:,} jobs of {task.name} are stored{under}")
+        output.print_text(f"{batch.count:,} jobs of {task.name} are stored{under}")
     return batch

@@ -1,7 +1,4 @@
-"""Flow: how far a flow is, drawn from its first jobs to its last.
-
-What there is to draw is found in `flows.status`.
-"""
+"""flow: the progress of a flow, as text."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import typer
 
 from penstock.cli.options import Json, Store, with_options
 from penstock.errors import Refused
-from penstock.operate.typed_values import pairs_of
+from penstock.operate.parse_input import parse_pairs
 
 if TYPE_CHECKING:
     import rich.text
@@ -25,62 +22,66 @@ if TYPE_CHECKING:
 def flow(
     id: Annotated[
         str | None,
-        typer.Argument(metavar="ID", help="A flow, or any job of it.", show_default=False),
+        typer.Argument(
+            metavar="ID", help="The id of a flow, or of one of its jobs.", show_default=False
+        ),
     ] = None,
     *,
     name: Annotated[
         str | None,
-        typer.Option(help="The newest flow of this name, instead of an id.", show_default=False),
+        typer.Option(help="Instead of an id: the newest flow of this name.", show_default=False),
     ] = None,
     find: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PROPERTY=VALUE",
-            help="With --name: one that has this property; may be given again.",
+            help="With --name: only with this property; may be repeated.",
             show_default=False,
         ),
     ] = None,
     store: Store,
     json: Json = False,
 ) -> None:
-    """Draw a flow: what has ended, what runs and since when, what waits.
+    """Show the progress of a flow: what ended, what runs, what waits.
 
     Example: penstock flow --name access --find user=62
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import open_store
     from penstock.enqueue.ids import parse_id
     from penstock.flows.status import flow_json, flow_with, look_at
-    from penstock.operate.sentences import no_such_flow
+    from penstock.operate.sentences import no_such_flow_text
 
     if (id is None) == (name is None) or (find and name is None):
-        raise Refused("flow takes an id, or --name with any number of --find PROPERTY=VALUE")
-    wanted = None if id is None else parse_id(id)
-    properties = pairs_of(find, "--find")
-    with opened(*store) as broker:
-        if wanted is None:
+        raise Refused("give the id of a flow, or --name, if needed with --find PROPERTY=VALUE")
+    flow_id = None if id is None else parse_id(id)
+    properties = parse_pairs(find, "--find")
+    with open_store(*store) as broker:
+        if flow_id is None:
             found = next(iter(broker.flows(name, properties, limit=1).flows), None)
         else:
-            found = flow_with(broker, wanted)
+            found = flow_with(broker, flow_id)
         if found is None:
             if json:
-                asked = {"name": name, "find": properties} if wanted is None else {"id": wanted}
-                output.put_json({**asked, "known": False})
-            elif wanted is None:
-                output.say(f"no flow {' '.join([name or '', *(find or [])])} is stored here.")
+                query = {"name": name, "find": properties} if flow_id is None else {"id": flow_id}
+                output.print_json({**query, "known": False})
+            elif flow_id is None:
+                output.print_text(
+                    f"no flow {' '.join([name or '', *(find or [])])} is stored here."
+                )
             else:
-                output.say(no_such_flow(wanted))
+                output.print_text(no_such_flow_text(flow_id))
             raise typer.Exit(1)
         described = flow_json(found, look_at(broker, found)) if json else None
         lines = [] if json else drawn(broker, found)
     if json:
-        output.put_json(described)
+        output.print_json(described)
     for line in lines:
         output.console().print(line, soft_wrap=True)
 
 
 def drawn(broker: Broker, flow: FlowRow) -> list[rich.text.Text]:
-    """How far a flow is, for people: a summary, its state, and a line for each node."""
+    """A summary of the flow, its state, and a line for each node."""
     import rich.text
 
     from penstock.flows.status import look_at
@@ -93,19 +94,17 @@ def drawn(broker: Broker, flow: FlowRow) -> list[rich.text.Text]:
 
 
 def _summary(flow: FlowRow, now: float) -> str:
-    from penstock.broker.filter import as_text
-    from penstock.operate.why import span
+    from penstock.operate.flow_progress import flow_progress
+    from penstock.operate.time_text import duration_text
 
-    left, jobs = sum(node.jobs_left for node in flow.nodes), sum(node.jobs for node in flow.nodes)
-    find = [f"{name}={as_text(value)}" for name, value in flow.find.items()]
+    _, find, jobs, left, bad = flow_progress(flow)
     name = " ".join(["", flow.name, *find]) if flow.name else ""
     if flow.ended_at is not None:
-        bad = sum(node.bad for node in flow.nodes)
-        how = f", {bad:,} of them without success" if bad else ""
-        took = span(flow.ended_at - flow.created_at)
-        return f"flow{name} {flow.id}: all of its {jobs:,} jobs ended{how}, after {took}"
-    since = span(now - flow.created_at)
-    return f"flow{name} {flow.id}: {jobs - left:,} of {jobs:,} jobs ended, since {since}"
+        failed = f", {bad:,} of them without success" if bad else ""
+        took = duration_text(flow.ended_at - flow.created_at)
+        return f"flow{name} {flow.id}: all {jobs:,} jobs ended{failed}, after {took}"
+    since = duration_text(now - flow.created_at)
+    return f"flow{name} {flow.id}: {jobs - left:,} of {jobs:,} jobs ended, in {since}"
 
 
 def _lines(flow: FlowRow, look: JobsByNode, now: float) -> list[rich.text.Text]:
@@ -113,7 +112,7 @@ def _lines(flow: FlowRow, look: JobsByNode, now: float) -> list[rich.text.Text]:
 
     from penstock.cli import output
     from penstock.flows.flow import levels_of
-    from penstock.operate.why import span
+    from penstock.operate.time_text import duration_text
     from penstock.run.error_text import headline
 
     levels = levels_of(flow.nodes)
@@ -131,11 +130,11 @@ def _lines(flow: FlowRow, look: JobsByNode, now: float) -> list[rich.text.Text]:
             line.append(f", waits for the signal {look.awaited[node.id]!r}", "dim")
         if jobs := look.running.get(node.id):
             longest = jobs[0]
-            for_ = span(now - (longest.claimed_at or now))
+            for_ = duration_text(now - (longest.claimed_at or now))
             line.append(f", {len(jobs):,} running, the longest for {for_} ({longest.id})", "yellow")
         if jobs := look.failed.get(node.id):
-            said = headline(jobs[0].error) or jobs[0].reason or "failed"
-            line.append(f", {jobs[0].id}: {said}", "red")
+            error = headline(jobs[0].error) or jobs[0].reason or "failed"
+            line.append(f", {jobs[0].id}: {error}", "red")
         lines.append(line)
     return lines
 
@@ -143,5 +142,7 @@ def _lines(flow: FlowRow, look: JobsByNode, now: float) -> list[rich.text.Text]:
 def _counted(node: NodeRow) -> str:
     ended = node.jobs - node.jobs_left
     bad = f", {node.bad:,} without success" if node.bad else ""
-    goes_on = ", goes on without" if node.on_failure == "continue" and node.needs else ""
+    goes_on = (
+        ", the flow continues without it" if node.on_failure == "continue" and node.needs else ""
+    )
     return f"{ended:,} of {node.jobs:,} ended{bad}{goes_on}"

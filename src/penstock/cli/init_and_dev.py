@@ -1,4 +1,4 @@
-"""The first minutes: init writes a file with a task, dev works on it, shows it, and reloads."""
+"""init writes a file with a first task; dev runs a worker that reloads, and the dashboard."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def init(
     from penstock.cli import output
 
     if file.suffix != ".py" or not file.stem.isidentifier():
-        raise Refused(f"{file} cannot be imported: write a name such as tasks.py")
+        raise Refused(f"{file} is not a module name: use a name such as tasks.py")
     if not file.parent.is_dir():
         raise Refused(f"there is no folder {file.parent}")
     try:
         with file.open("x", encoding="utf-8") as written:
             written.write(FIRST_TASK)
     except FileExistsError:
-        raise Refused(f"{file} is there already, and is left as it is; name another one") from None
-    # Named as a module from here, or by its path from elsewhere.
-    place = file.stem if file.parent == Path() else str(file)
-    following = [f"penstock run {place}:add 2 3", f"penstock dev {place}"]
+        raise Refused(f"{file} exists and is not changed; name another file") from None
+    # As a module in this folder, else by its path.
+    target = file.stem if file.parent == Path() else str(file)
+    following = [f"penstock run {target}:add 2 3", f"penstock dev {target}"]
     if json:
-        output.put_json({"file": str(file), "next": following})
+        output.print_json({"file": str(file), "next": following})
         return
-    output.say(f"{file} has a first task. Now:")
-    output.say(f"  {following[0]:<32}  stores a job, runs it, prints 5")
-    output.say(f"  {following[1]:<32}  a worker that reloads when you change the file")
+    output.print_text(f"{file} has a first task. Now:")
+    output.print_text(f"  {following[0]:<32}  stores a job, runs it, prints 5")
+    output.print_text(f"  {following[1]:<32}  a worker that reloads when you change the file")
 
 
 def dev(
@@ -70,7 +70,7 @@ def dev(
         str | None,
         typer.Argument(
             metavar="TARGET",
-            help="module:app, a module, or a file; without it, tasks.py.",
+            help="The app: module:app, a module, or a file. Default: tasks.py.",
             show_default=False,
         ),
     ] = None,
@@ -80,35 +80,37 @@ def dev(
     profile: Profile = None,
     json: Json = False,
 ) -> None:
-    """Work while you write: a worker that reloads when a file changes, and the dashboard.
+    """Run a worker that reloads when a file changes, and the dashboard.
 
     Example: penstock dev tasks:app
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
     from penstock.cli import output
-    from penstock.cli.store_choice import chosen
+    from penstock.cli.store_choice import use_store
 
     log_to_stderr(LogOutput("warning", log_format))
     if target is None:
         if not Path("tasks.py").is_file():
-            raise Refused("dev what? Name the app, for example myapp:app; penstock init writes one")
+            raise Refused(
+                "there is no tasks.py: name the app, for example myapp:app, or run penstock init"
+            )
         target = "tasks"
     command = [sys.executable, "-m", "penstock", "worker", target, "--processes", "1"]
     command += ["--grace", "3s", "--log-level", "warning", "--log-format", log_format]
     command += ["--json"] if json else []
     folder = Path.cwd()
-    before = signal.signal(signal.SIGTERM, _leave)
+    before = signal.signal(signal.SIGTERM, _exit)
     pages = _Pages(target, log_format, json=json)
     try:
-        with chosen(url, profile):
+        with use_store(url, profile):
             while True:
-                seen = _written(folder)
+                seen = _modified(folder)
                 pages.start()
                 changed = _work_until_changed(command, folder, seen)
                 if not json:
-                    output.aside(f"{changed} changed: starting again", "cyan")
+                    output.print_note(f"{changed} changed: starting again", "cyan")
     except KeyboardInterrupt:
-        pages.end(told=True)
+        pages.end(interrupted=True)
         raise typer.Exit(130) from None
     finally:
         pages.end()
@@ -116,7 +118,7 @@ def dev(
 
 
 class _Pages:
-    """The dashboard beside the worker, in a process of its own, with a token for this run alone."""
+    """The dashboard, in a process of its own, with a token for this run."""
 
     def __init__(self, target: str, log_format: str, *, json: bool) -> None:
         self._command = [sys.executable, "-m", "penstock", "dashboard", target, "--json"]
@@ -125,7 +127,7 @@ class _Pages:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start it, unless it is there; what it has to say, once it is."""
+        """Start it unless it runs; a thread prints its address."""
         from importlib.util import find_spec
 
         if self._process is not None and self._process.poll() is None:
@@ -134,7 +136,7 @@ class _Pages:
             if not self._json and self._process is None:
                 from penstock.cli import output
 
-                output.aside("pip install 'penstock-queue[web]' would show a dashboard here")
+                output.print_note("no dashboard: pip install 'penstock-queue[web]'")
             return
         from penstock.cli.dashboard import token_for_now
 
@@ -145,55 +147,57 @@ class _Pages:
         self._process = subprocess.Popen(
             self._command, env=environment, stdout=subprocess.PIPE, text=True
         )
-        threading.Thread(target=self._say, args=(self._process, text), daemon=True).start()
+        threading.Thread(
+            target=self._print_address, args=(self._process, text), daemon=True
+        ).start()
 
-    def _say(self, process: subprocess.Popen[str], text: str | None) -> None:
+    def _print_address(self, process: subprocess.Popen[str], text: str | None) -> None:
         import msgspec
 
         from penstock.cli import output
 
         line = "" if process.stdout is None else process.stdout.readline()
         if not line:
-            return  # it has said why on its own stderr
+            return  # it printed the reason to stderr
         address = msgspec.json.decode(line, type=dict[str, str | None])["url"]
         token = "" if text is None else f"?token={text}"
         if self._json:
-            output.put_json({"event": "dashboard", "url": f"{address}{token}"})
+            output.print_json({"event": "dashboard", "url": f"{address}{token}"})
         else:
-            output.aside(f"dashboard: {address}{token}", "cyan")
+            output.print_note(f"dashboard: {address}{token}", "cyan")
 
-    def end(self, *, told: bool = False) -> None:
+    def end(self, *, interrupted: bool = False) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _end(process, told=told)
+            _end(process, interrupted=interrupted)
             if process.stdout is not None:
                 process.stdout.close()
 
 
 def _work_until_changed(command: list[str], folder: Path, seen: dict[str, float]) -> str:
-    """Work; gives the file that changed. What was claimed is settled or handed back by then."""
+    """Run the worker until a file changes; returns that file, after the worker has stopped."""
     from penstock.cli import output
 
     worker = subprocess.Popen(command)
-    told = False
+    noted = False
     try:
-        while (changed := _changed(seen, _written(folder))) is None:
-            if worker.poll() is not None and not told:
-                told = True
-                output.aside("the worker has ended; waiting for a change", "yellow")
+        while (changed := _changed(seen, _modified(folder))) is None:
+            if worker.poll() is not None and not noted:
+                noted = True
+                output.print_note("the worker has ended; waiting for a change", "yellow")
             time.sleep(_LOOK_SECONDS)
         return changed
     finally:
-        _end(worker, told=isinstance(sys.exception(), KeyboardInterrupt))
+        _end(worker, interrupted=isinstance(sys.exception(), KeyboardInterrupt))
 
 
-def _end(worker: subprocess.Popen[Any], *, told: bool) -> None:
-    """Have the worker end. A Ctrl-C in a terminal has reached it too: a second word means "now"."""
-    if not told:
+def _end(worker: subprocess.Popen[Any], *, interrupted: bool) -> None:
+    """Stop the worker. It got a Ctrl-C of the terminal, too; a second signal would mean "now"."""
+    if not interrupted:
         worker.terminate()
-    for patience in (6, 15):
+    for seconds in (6, 15):
         try:
-            worker.wait(patience)
+            worker.wait(seconds)
         except subprocess.TimeoutExpired:
             worker.terminate()
         else:
@@ -202,13 +206,13 @@ def _end(worker: subprocess.Popen[Any], *, told: bool) -> None:
     worker.wait()
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit(number: int, frame: FrameType | None) -> None:
     del number, frame
     raise typer.Exit(0)
 
 
-def _written(folder: Path) -> dict[str, float]:
-    """When each of the folder's Python files was last written."""
+def _modified(folder: Path) -> dict[str, float]:
+    """Modification times of the folder's Python files."""
     return dict(_files(str(folder)))
 
 

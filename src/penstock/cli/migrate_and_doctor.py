@@ -1,4 +1,4 @@
-"""The store itself: migrate and doctor."""
+"""migrate and doctor."""
 
 from __future__ import annotations
 
@@ -26,37 +26,42 @@ class MigrateCommand(StrEnum):
 def migrate(
     step: Annotated[
         MigrateCommand,
-        typer.Argument(metavar="[up|status|sql|roles]", help="up, or only look, or print."),
+        typer.Argument(metavar="[up|status|sql|roles]", help="What to do; see above."),
     ] = MigrateCommand.UP,
     *,
     post: Annotated[
         bool,
-        typer.Option("--post", help="up, sql: also what waits for the end of older workers."),
+        typer.Option(
+            "--post", help="up, sql: also the steps that need all older workers to have ended."
+        ),
     ] = False,
     login: Annotated[
         list[str] | None,
-        typer.Option(help="roles: a login that produces and works; may be repeated."),
+        typer.Option(help="roles: a database login for producers and workers; may be repeated."),
     ] = None,
     admin: Annotated[
         list[str] | None,
-        typer.Option(help="roles: a login that may also block and unblock; may be repeated."),
+        typer.Option(
+            help="roles: a database login that may also block and unblock; may be repeated."
+        ),
     ] = None,
     store: Store,
     json: Json = False,
 ) -> None:
-    """Bring the store to this Penstock's schema, say where it stands, or print what that takes.
+    """Migrate the store to the schema of this Penstock.
 
-    Workers do it when they start; this is for those who want it done before, or by somebody else.
+    up: migrate. status: show the schema, change nothing. sql: print the SQL of up. roles: print the
+    SQL that grants database roles. Workers migrate by themselves when they start.
 
     Example: penstock migrate status
     """
     from penstock.brokers import migrate_store, migration_sql, roles_sql, store_condition
     from penstock.brokers.schemes import in_process
-    from penstock.cli.store_choice import say_where, store_url
+    from penstock.cli.store_choice import print_store, store_url
 
     resolved = store_url(*store)
     if in_process(resolved.url):
-        raise Refused("a memory: store has no schema, and nobody else can look")
+        raise Refused("a memory: store has no schema to migrate")
     if json and step in {MigrateCommand.SQL, MigrateCommand.ROLES}:
         raise Refused(f"migrate {step} prints SQL: leave out --json")
     if step is MigrateCommand.SQL:
@@ -66,26 +71,26 @@ def migrate(
         sys.stdout.write(roles_sql(resolved.url, login or [], admin or []))
         return
     if store.url is None:
-        say_where(resolved)
+        print_store(resolved)
     before = store_condition(resolved.url)
     if step is MigrateCommand.UP:
         migrate_store(resolved.url, post=post)
-    _put_stand(before, store_condition(resolved.url), json=json)
+    _print_schema(before, store_condition(resolved.url), json=json)
 
 
-def _put_stand(before: StoreCondition, after: StoreCondition, *, json: bool) -> None:
-    """Where the store stands; code 1 if that is behind."""
+def _print_schema(before: StoreCondition, after: StoreCondition, *, json: bool) -> None:
+    """Print the schema of the store; exit code 1 if it is not the newest."""
     from penstock.cli import output
 
     if after.unseen is not None:
         raise StoreUnreachable(
-            f"{after.where} cannot be looked at: {after.unseen.says}; {after.unseen.remedy}"
+            f"{after.where} cannot be read: {after.unseen.says}; {after.unseen.remedy}"
         )
     if not after.exists:
         raise StoreUnreachable(_no_store(after))
     current = not after.pending and not after.too_new
     if json:
-        output.put_json(
+        output.print_json(
             {
                 "store": after.where,
                 "before": before.schema,
@@ -100,23 +105,23 @@ def _put_stand(before: StoreCondition, after: StoreCondition, *, json: bool) -> 
         came = f", from {before.schema or 'nothing'}" if before.schema != after.schema else ""
         newer = (after.schema or 0) > (after.newest or 0)
         known = (
-            "newer than this Penstock, which can use it"
+            "newer than this Penstock, but compatible"
             if newer
             else "the newest this Penstock knows"
         )
-        output.say(f"{after.where} has schema {after.schema}{came}, {known}")
+        output.print_text(f"{after.where} has schema {after.schema}{came}, {known}")
     if after.too_new:
         raise SchemaTooNew(_too_new(after))
     if after.pending_post and not json:
-        output.say(
-            f"once no worker of an older Penstock runs: penstock migrate up --post "
+        output.print_text(
+            f"when no worker of an older Penstock runs any more: penstock migrate up --post "
             f"({', '.join(after.pending_post)})"
         )
     if not current:
         if not json:
-            output.say(
-                f"{after.where} has schema {after.schema}, this Penstock brings it to "
-                f"{after.newest} ({', '.join(after.pending)}): penstock migrate up"
+            output.print_text(
+                f"{after.where} has schema {after.schema}; penstock migrate up brings it to "
+                f"{after.newest} ({', '.join(after.pending)})"
             )
         raise typer.Exit(1)
 
@@ -127,39 +132,39 @@ def doctor(
     store: Store,
     json: Json = False,
 ) -> None:
-    """Examine the store, its workers and its jobs; each finding with its remedy.
+    """Examine the store, its workers and jobs; each problem with its remedy.
 
-    Ends with code 1 if something is red.
+    The exit code is 1 if something is red.
 
     Example: penstock doctor --url sqlite:///jobs.db
     """
     from penstock.app.settings import mask
     from penstock.cli import output
-    from penstock.cli.store_choice import load, say_where, store_url
+    from penstock.cli.store_choice import import_app, print_store, store_url
     from penstock.operate.doctor import Colour, detached_here, examine
 
     resolved = store_url(*store)
     if store.url is None:
-        say_where(resolved)
-    loaded = load(store.app) if store.app is not None else None
+        print_store(resolved)
+    loaded = import_app(store.app) if store.app is not None else None
     known = loaded.known_tasks() if loaded is not None else None
     findings = examine(resolved.url, known)
     if loaded is not None and loaded.known_tasks(detached=True):
         findings.append(detached_here())
     red = any(finding.colour is Colour.RED for finding in findings)
     if json:
-        output.put_json({"store": mask(resolved.url), "red": red, "findings": findings})
+        output.print_json({"store": mask(resolved.url), "red": red, "findings": findings})
     else:
         for finding in findings:
-            output.put_finding(finding)
+            output.print_finding(finding)
     if red:
         raise typer.Exit(1)
 
 
 def _no_store(condition: StoreCondition) -> str:
     return (
-        f"there is no store at {condition.where}; a worker or the first enqueue makes it, or name "
-        "another one with --url"
+        f"there is no store at {condition.where}; a worker or the first enqueue creates it, or "
+        "name another one with --url"
     )
 
 

@@ -1,7 +1,4 @@
-"""Options that several commands share, and who types them.
-
-One spelling each, so that a flag learnt at one command works at every other.
-"""
+"""Options that several commands share, spelled the same everywhere; and who the caller is."""
 
 from __future__ import annotations
 
@@ -19,20 +16,22 @@ from penstock.operate.roles import Person, Role
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="The store, for example sqlite:///jobs.db.", show_default=False),
+    typer.Option(
+        "--url", help="The store's URL, for example sqlite:///jobs.db.", show_default=False
+    ),
 ]
 Profile = Annotated[
     str | None,
-    typer.Option("--profile", help="A profile of penstock.toml.", show_default=False),
+    typer.Option("--profile", help="Use this profile of penstock.toml.", show_default=False),
 ]
 AppTarget = Annotated[
     str | None,
-    typer.Option("--app", help="Where the app is, for example tasks:app.", show_default=False),
+    typer.Option("--app", help="The app, for example tasks:app.", show_default=False),
 ]
 
 
 class Store(NamedTuple):
-    """Which store is meant."""
+    """The options that choose the store."""
 
     url: Url = None
     profile: Profile = None
@@ -40,22 +39,20 @@ class Store(NamedTuple):
 
 
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
-LogFormat = Annotated[
-    str, typer.Option(help="text, or json: one object a line, with what failed and where.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Output for programs, times in UTC.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+LogFormat = Annotated[str, typer.Option(help="text, or json: one object per line.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs; times in UTC.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why you do this; kept in the history.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
-# Words such as -5 and -task:ping are values: they must get past the parser of options. That is why
-# no option has a one-letter form: -task:shop would be taken for -t, -a, -s, -k and so on.
+# Words such as -5 and -task:ping are values, so the option parser must ignore them. For the same
+# reason no option has a one-letter form: -task:shop would be read as -t, -a, -s, -k and so on.
 TAKES_WORDS = {"ignore_unknown_options": True}
 
 _NUMBER = re.compile(r"-\d|-\.\d|-Infinity")
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of each NamedTuple among its parameters, in that place."""
+    """Replace each NamedTuple parameter of the command by its fields, as options."""
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
 
@@ -79,26 +76,26 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         command(**given)
 
     grouped.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]  what typer reads
-    grouped.__annotations__ = {each.name: each.annotation for each in parameters}
+    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return grouped
 
 
-def _hints(thing: Any) -> dict[str, Any]:
-    return get_type_hints(thing, include_extras=True)
+def _hints(annotated: Any) -> dict[str, Any]:
+    return get_type_hints(annotated, include_extras=True)
 
 
-def no_stray_options(words: list[str]) -> list[str]:
-    """The words, unless one is an option that does not exist."""
+def reject_unknown_options(words: list[str]) -> list[str]:
+    """The words; refused if one of them looks like an option."""
     for word in words:
         if word.startswith("--") or (
             word.startswith("-") and ":" not in word and not _NUMBER.match(word) and len(word) > 1
         ):
-            raise typer.BadParameter(f"no such option: {word}; --help shows those there are")
+            raise typer.BadParameter(f"no such option: {word}; --help lists the options")
     return words
 
 
 def author() -> str:
-    """Who is asking, for the history."""
+    """The user's name, for the history."""
     import getpass
 
     try:
@@ -108,5 +105,5 @@ def author() -> str:
 
 
 def person(name: str | None = None, *, admin: bool = False) -> Person:
-    """Who is asking, with the role that they claim: whoever can open the store can do anything."""
+    """The caller. The role is what they claim: who can open the store can do anything to it."""
     return Person(author() if name is None else name, Role.ADMIN if admin else Role.OPERATE)

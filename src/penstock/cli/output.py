@@ -1,7 +1,7 @@
 """What commands print: tables and sentences for people, JSON for programs.
 
-Results go to stdout, everything said in passing to stderr: what is piped on is only the result.
-What programs read is made in `operate.to_json`.
+Results go to stdout, notes and errors to stderr, so that a pipe gets only the result. JSON is made
+in `operate.to_json`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import rich.text
 
 from penstock.app.log_lines import legible, put_line
 from penstock.broker.views import by_queue
-from penstock.operate.to_json import decoded
+from penstock.operate.counts import COLUMNS
+from penstock.operate.to_json import event_data
 from penstock.run.error_text import headline
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ COLOURS = {
     "failed": "red",
     "cancelled": "bright_black",
 }
-_NOTED = frozenset({"event", "progress"})  # the reason in these is of an attempt before
-_PIPED_WIDTH = 200  # nobody folds a pipe: a cut-off id is worse than a long line
+_NOTED = frozenset({"event", "progress"})  # their reason is that of the attempt before
+_PIPED_WIDTH = 200  # in a pipe a cut-off id is worse than a long line
 
 
 class _Console(rich.console.Console):
@@ -57,14 +58,14 @@ class _Console(rich.console.Console):
 
 
 def console(*, stderr: bool = False) -> rich.console.Console:
-    """A console on what stdout or stderr is at this moment."""
+    """A console on the current stdout or stderr."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPED_WIDTH
     return _Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
 def program() -> str:
-    """What to type to call this program again, as it was called now."""
+    """How to call this program again: as it was called now."""
     if shutil.which("penstock"):
         return "penstock"
     called = Path(sys.argv[0])
@@ -75,32 +76,32 @@ def program() -> str:
     return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
 
 
-def say(text: str, style: str = "") -> None:
-    """A sentence, to stdout, in one piece however long it is."""
+def print_text(text: str, style: str = "") -> None:
+    """A line to stdout, never wrapped."""
     console().print(rich.text.Text(text, style), soft_wrap=True)
 
 
-def aside(text: str, style: str = "dim") -> None:
-    """A sentence in passing, to stderr; among log lines that are JSON it is one of them."""
+def print_note(text: str, style: str = "dim") -> None:
+    """A note to stderr; where the log is JSON, a log line."""
     if put_line(text, logging.ERROR if style == "red" else logging.INFO):
         return
     console(stderr=True).print(rich.text.Text(text, style), soft_wrap=True)
 
 
-def complain(text: str) -> None:
-    """What went wrong, to stderr."""
-    aside(text, "red")
+def print_error(text: str) -> None:
+    """An error to stderr."""
+    print_note(text, "red")
 
 
-def put_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """One JSON document, on one line."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
 
-def put_json_lines(values: Iterable[Any]) -> None:
+def print_json_lines(values: Iterable[Any]) -> None:
     for value in values:
-        put_json(value)
+        print_json(value)
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> rich.table.Table:
@@ -111,7 +112,7 @@ def table(*columns: str, right: Sequence[str] = ()) -> rich.table.Table:
 
 
 def ids_table(*columns: str) -> rich.table.Table:
-    """A table of jobs by id and state; neither is cut off, the other columns are folded."""
+    """A table of jobs; ids and states are never cut, the other columns are folded."""
     made = rich.table.Table(box=None, header_style="bold", pad_edge=False)
     made.add_column("id", no_wrap=True, min_width=36)
     made.add_column("state", no_wrap=True, min_width=9)
@@ -121,7 +122,7 @@ def ids_table(*columns: str) -> rich.table.Table:
 
 
 def one_line(raw: bytes | None, value: Any) -> str:
-    """A result on one line: as it is stored, or, if it is not kept, as Python shows it."""
+    """A result on one line: as stored, or the repr of the value if it is not kept."""
     return repr(value) if raw is None else raw.decode("utf-8", "backslashreplace")
 
 
@@ -129,14 +130,10 @@ def state_text(state: str | None) -> rich.text.Text:
     return rich.text.Text(state or "", COLOURS.get(state or "", ""))
 
 
-_PLACES = ("ready", "scheduled", "waiting", "paused", "running", "failed")
-
-
 def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
-    """Where jobs stand, a row per queue or per task of a queue."""
-    places = _PLACES
-    if any(count.limited for count in counts):
-        places = (*places, "limited")
+    """Counts of jobs, a row per queue or per task of a queue."""
+    limited = any(count.limited for count in counts)
+    places = tuple(place for place in COLUMNS if place != "limited" or limited)
     named = by_task and any(count.app for count in counts)
     names = ("app",) * named + ("queue",) + ("task",) * by_task
     heads = (*names, *places)
@@ -173,15 +170,14 @@ def event_line(event: Event) -> rich.text.Text:
         line.append(f"  {event.reason}")
     if event.error:
         line.append(f": {headline(event.error)}", "red")
-    data = decoded(event.data)
-    if isinstance(data, dict) and data:
-        words = [f"{name}={value}" for name, value in data.items() if value not in (None, "")]  # pyright: ignore[reportUnknownVariableType]
+    if data := event_data(event):
+        words = [f"{name}={value}" for name, value in data.items() if value not in (None, "")]
         line.append("  " + " ".join(words), "dim")
     return line
 
 
-def put_finding(finding: Finding) -> None:
-    """One line of the doctor's, and its remedy below."""
+def print_finding(finding: Finding) -> None:
+    """One finding of the doctor, with its remedy below."""
     mark = {"green": "ok", "yellow": "!", "red": "RED"}[finding.colour]
     line = rich.text.Text(f"{mark:>4}  ", finding.colour)
     line.append(f"{finding.name:<14}", "bold")
@@ -191,21 +187,21 @@ def put_finding(finding: Finding) -> None:
         console().print(rich.text.Text(f"{'':20}-> {finding.remedy}", "dim"), soft_wrap=True)
 
 
-class Ticker:
-    """One line on a terminal's stderr, written over and over; nothing when piped or quiet."""
+class ProgressLine:
+    """One line on a terminal's stderr that is overwritten; nothing when piped or quiet."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._on = sys.stderr.isatty() and not quiet
         self._said_at = 0.0
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         now = time.monotonic()
         if self._on and now - self._said_at > 0.1:
             self._said_at = now
             sys.stderr.write(f"\r\x1b[2K{text}")
             sys.stderr.flush()
 
-    def done(self) -> None:
+    def clear(self) -> None:
         if self._on and self._said_at:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()

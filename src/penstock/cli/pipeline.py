@@ -1,4 +1,4 @@
-"""penstock pipeline: history to the lake, reports and replays out of it."""
+"""pipeline: history to the lake, and reports and replays from it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import typer
 from penstock.cli.options import Json, Reason, Store, person, with_options
 from penstock.cli.spark_interrupt import quietly_interrupted
 from penstock.errors import Refused
-from penstock.operate.typed_values import span_of
+from penstock.operate.parse_input import parse_duration
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.replay import Replayed
     from penstock.spark.pipelines.report.queries import Answers
 
-_WIDE = 160  # signs in a line, from where on tables have room for every column
+_WIDE = 160  # characters: tables show every column from this width on
 _ROWS = 15  # of a table; the page has more
-_NAMED = 20  # refused jobs that are named one by one
+_NAMED = 20  # refused jobs that are listed one by one
 
 
 class PipelineCommand(StrEnum):
@@ -62,64 +62,65 @@ def pipeline(
     hold: Annotated[
         str | None,
         typer.Option(
-            help="run: how long the store keeps for this lake what it has not, beyond the"
-            " retention, as 30d.",
+            help="run: how long the store keeps history for this lake beyond its retention,"
+            " for example 30d.",
             show_default="as before, or 30d",
         ),
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option(help="report: where the page goes.", show_default="penstock-report.html"),
+        typer.Option(help="report: the file to write.", show_default="penstock-report.html"),
     ] = None,
     source: Annotated[
         Source | None,
-        typer.Option(
-            "--from", help="report: answer from the store or the lake.", show_default=False
-        ),
+        typer.Option("--from", help="report: read the store or the lake.", show_default=False),
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="replay: which jobs, a condition in SQL.", show_default=False)
+        str | None, typer.Option(help="replay: which jobs; a SQL condition.", show_default=False)
     ] = None,
     name: Annotated[
-        str, typer.Option(help="replay: a job is replayed once under a name.")
+        str, typer.Option(help="replay: a job is replayed only once under the same name.")
     ] = "replay",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="replay: only say what would be enqueued.")
+        bool,
+        typer.Option("--dry-run", help="replay: print what would be enqueued, and change nothing."),
     ] = False,
     reason: Reason = "",
     master: Annotated[
         str | None,
-        typer.Option(help="The cluster, as spark://host:7077.", show_default="this machine"),
+        typer.Option(
+            help="The cluster, for example spark://host:7077.", show_default="this machine"
+        ),
     ] = None,
     store: Store,
     json: Json = False,
 ) -> None:
-    """Keep history in a lake of Parquet files, and make reports and replays of it, with Spark.
+    """Keep history in a lake of Parquet files, and make reports and replays from it, with Spark.
 
-    run: take what is new to the lake. report: one HTML page, and tables. replay: enqueue again.
-    compact: make large files of small ones. lakes: those that the store keeps history for.
-    forget: keep nothing for this lake any more; its files stay.
+    run: copy new history to the lake. report: write an HTML page, and print tables. replay: enqueue
+    jobs of the lake again. compact: merge small files. lakes: list the lakes of the store. forget:
+    stop keeping history for a lake; its files stay.
 
     Example: penstock pipeline run --lake ./lake
     """
     if (step is PipelineCommand.REPLAY) is not (where is not None):
-        raise Refused("--where says which jobs are replayed: it goes with replay, and only there")
+        raise Refused("replay needs --where, the jobs to replay; the other steps do not take it")
     if hold is not None and step is not PipelineCommand.RUN:
-        raise Refused("--hold says how long a store waits for a lake: it goes with run alone")
+        raise Refused("--hold belongs to pipeline run: leave it out here")
     if step in {PipelineCommand.LAKES, PipelineCommand.FORGET}:
-        from penstock.cli.lakes import forget_lake, put_lakes
-        from penstock.cli.store_choice import opened
+        from penstock.cli.lakes import forget_lake, print_lakes
+        from penstock.cli.store_choice import open_store
 
-        with opened(*store) as broker:
+        with open_store(*store) as broker:
             if step is PipelineCommand.LAKES:
-                put_lakes(broker, json=json)
+                print_lakes(broker, json=json)
             else:
                 forget_lake(broker, lake, reason, json=json)
         return
     command = _Command(lake, master, store, json=json)
     try:
         if step is PipelineCommand.RUN:
-            command.run(None if hold is None else span_of(hold, "--hold"))
+            command.run(None if hold is None else parse_duration(hold, "--hold"))
         elif step is PipelineCommand.COMPACT:
             command.compact()
         elif step is PipelineCommand.REPORT:
@@ -129,12 +130,12 @@ def pipeline(
     except KeyboardInterrupt:
         from penstock.cli import output
 
-        output.complain(f"stopped: {_STOPPED[step]}")
+        output.print_error(f"stopped: {_STOPPED[step]}")
         raise
 
 
 class _Command:
-    """One call: which lake and which store, and how it is told."""
+    """One call of the command: its lake, its store, its output."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class _Command:
         *,
         json: bool,
     ) -> None:
-        from penstock.cli.output import Ticker
+        from penstock.cli.output import ProgressLine
         from penstock.spark.session import session
 
         self._session = session
@@ -152,17 +153,17 @@ class _Command:
         self._master = master
         self._store = store
         self._json = json
-        self._ticker = Ticker(quiet=json)
+        self._progress_line = ProgressLine(quiet=json)
 
     def run(self, hold: float | None) -> None:
         import msgspec
 
         from penstock.broker.lake_mark import Gap, gap_text
         from penstock.cli import output
-        from penstock.cli.store_choice import opened
+        from penstock.cli.store_choice import open_store
 
-        with opened(*self._store):
-            pass  # a store that is not there is said at once, not after Spark has started
+        with open_store(*self._store):
+            pass  # fail before Spark is started if there is no store
         with self._lake().writing() as writing, self._spark() as spark:
             from penstock.spark.pipelines.datasets.build import build
             from penstock.spark.pipelines.datasets.open_jobs import keep_open_jobs
@@ -172,19 +173,21 @@ class _Command:
             done = export(
                 spark,
                 writing,
-                lambda table, rows: self._ticker.say(f"{rows:,} {table} so far"),
+                lambda table, rows: self._progress_line.show(f"{rows:,} {table} so far"),
                 hold=hold,
             )
             took = time.monotonic() - began
             keep_open_jobs(spark, writing)
             days = build(
-                spark, writing, lambda name, days: self._ticker.say(f"{name}: {days:,} days")
+                spark,
+                writing,
+                lambda name, days: self._progress_line.show(f"{name}: {days:,} days"),
             )
             manifest = writing.manifest()
-        self._ticker.done()
+        self._progress_line.clear()
         rows = {name: sum(f.rows for f in manifest.table(name).files) for name in done.taken}
         if self._json:
-            output.put_json(
+            output.print_json(
                 {
                     "lake": str(self._folder),
                     "taken": done.taken,
@@ -195,46 +198,48 @@ class _Command:
             )
             return
         new = ", ".join(f"{number:,} {table}" for table, number in done.taken.items())
-        output.say(f"{new} are new in {self._folder}, in {took:.1f} s")
+        output.print_text(f"{new} added to {self._folder} in {took:.1f} s")
         held = ", ".join(f"{number:,} {table}" for table, number in rows.items())
-        output.aside(f"it holds {held}; penstock pipeline report --lake {self._folder} shows them")
+        output.print_note(
+            f"it holds {held}; penstock pipeline report --lake {self._folder} shows them"
+        )
         for gap in done.gaps:
             missed = gap_text(Gap(gap.after, gap.until, gap.rows))
-            output.complain(
-                f"this lake misses {missed}: the store pruned before it got there. What came later"
-                " is here. Run this more often, or let the store wait longer with --hold"
+            output.print_error(
+                f"this lake misses {missed}: the store pruned it before this run. Later history is"
+                " complete. Run this more often, or keep history longer with --hold"
             )
 
     def compact(self) -> None:
         from penstock.cli import output
 
         lake = self._lake()
-        lake.manifest()  # one that is not there is not made
+        lake.manifest()  # raises if there is no lake: it is not created here
         with lake.writing() as writing, self._spark() as spark:
             from penstock.spark.pipelines.lake.compact import compact
 
             fewer = compact(
                 spark,
                 writing,
-                lambda table, day, before, after: self._ticker.say(
+                lambda table, day, before, after: self._progress_line.show(
                     f"{table} of {day}: {before:,} files become {after:,}"
                 ),
             )
             files = sum(len(table.files) for table in writing.manifest().tables.values())
-        self._ticker.done()
+        self._progress_line.clear()
         if self._json:
-            output.put_json({"lake": str(self._folder), "fewer": fewer, "files": files})
+            output.print_json({"lake": str(self._folder), "fewer": fewer, "files": files})
         else:
-            output.say(f"{fewer:,} files fewer; {files:,} are in {self._folder}")
+            output.print_text(f"{fewer:,} files fewer; {self._folder} has {files:,} now")
 
-    def report(self, place: Path, source: Source | None) -> None:
+    def report(self, page_file: Path, source: Source | None) -> None:
         import msgspec
 
         from penstock.cli import output
         from penstock.spark.pipelines.lake.manifest import read_manifest
 
-        if not place.absolute().parent.is_dir():
-            raise Refused(f"{place}: there is no such folder; name another place with --page")
+        if not page_file.absolute().parent.is_dir():
+            raise Refused(f"{page_file}: there is no such folder; name another file with --page")
         manifest = read_manifest(self._folder)
         if source is Source.LAKE:
             self._lake().manifest()
@@ -247,29 +252,29 @@ class _Command:
             frames = store_frames(spark) if small else lake_frames(spark, self._lake())
             answers = answer(
                 frames,
-                lambda what, number, of: self._ticker.say(f"{what} ({number} of {of})"),
+                lambda what, number, of: self._progress_line.show(f"{what} ({number} of {of})"),
             )
-        self._ticker.done()
+        self._progress_line.clear()
         answers.made_at = time.time()
         answers.source = "store" if small else "lake"
         answers.where = self._where() if small else str(self._folder.absolute())
         if not small:
             answers.gaps = [msgspec.to_builtins(gap) for gap in self._lake().manifest().gaps]
-        _write(place, page(answers))
+        _write(page_file, page(answers))
         if self._json:
-            output.put_json({**msgspec.structs.asdict(answers), "page": str(place)})
+            output.print_json({**msgspec.structs.asdict(answers), "page": str(page_file)})
             return
         _put_tables(answers)
-        output.say(f"the page with plots: {place}")
+        output.print_text(f"the page with plots: {page_file}")
 
     def replay(self, where: str, name: str, reason: str, *, dry_run: bool) -> None:
         from penstock.cli import output
-        from penstock.cli.store_choice import opened
+        from penstock.cli.store_choice import open_store
         from penstock.operate.actions import Actions
 
         lake = self._lake()
         lake.manifest()
-        with self._spark() as spark, opened(*self._store) as broker:
+        with self._spark() as spark, open_store(*self._store) as broker:
             from penstock.spark.pipelines.lake.raw_tables import read_raw
             from penstock.spark.pipelines.replay import chosen, replay
 
@@ -278,16 +283,16 @@ class _Command:
                 jobs,
                 None if dry_run else broker,
                 name,
-                lambda done: self._ticker.say(f"{done.found:,} jobs so far"),
+                lambda done: self._progress_line.show(f"{done.found:,} jobs so far"),
             )
             if done.enqueued and not dry_run:
-                said = {"jobs": done.enqueued, "replay": name, "where": where}
-                Actions(broker, person()).record_enqueue(reason, said)
-        self._ticker.done()
+                data = {"jobs": done.enqueued, "replay": name, "where": where}
+                Actions(broker, person()).record_enqueue(reason, data)
+        self._progress_line.clear()
         if self._json:
             import msgspec
 
-            output.put_json({**msgspec.structs.asdict(done), "dry_run": dry_run})
+            output.print_json({**msgspec.structs.asdict(done), "dry_run": dry_run})
         else:
             _put_replayed(done, dry_run=dry_run)
         if done.refused:
@@ -305,17 +310,17 @@ class _Command:
         return mask(store_url(*self._store).url)
 
     def _store_answers(self, manifest: Any) -> bool:
-        from penstock.cli.store_choice import opened
+        from penstock.cli.store_choice import open_store
         from penstock.spark.pipelines.report.store_or_lake import from_store
 
         if manifest is not None and sum(len(each.files) for each in manifest.tables.values()) == 0:
             manifest = None
-        with opened(*self._store) as broker:
+        with open_store(*self._store) as broker:
             return from_store(broker, manifest)
 
     @contextmanager
     def _spark(self) -> Generator[Any]:
-        """A session, ended with the command unless it was there before."""
+        """A Spark session; stopped at the end unless it existed before."""
         from penstock.cli.store_choice import store_url
 
         began = time.time()
@@ -333,16 +338,16 @@ class _Command:
                     spark.stop()
 
 
-def _write(place: Path, text: str) -> None:
+def _write(page_file: Path, text: str) -> None:
     from penstock.app.private_files import write_new
 
-    fresh = place.with_name(f".{place.name}.new")
+    fresh = page_file.with_name(f".{page_file.name}.new")
     try:
         write_new(fresh, text.encode())
-        fresh.replace(place)
+        fresh.replace(page_file)
     except OSError as error:
         raise Refused(
-            f"the page cannot be written to {place}: {error.strerror}; name another place with"
+            f"the page cannot be written to {page_file}: {error.strerror}; name another file with"
             " --page"
         ) from None
 
@@ -356,12 +361,12 @@ def _put_tables(answers: Answers) -> None:
     from penstock.spark.pipelines.report.sections import sections
 
     console = output.console()
-    output.say(heading(answers))
+    output.print_text(heading(answers))
     for section in sections(answers).values():
         if not section.rows:
             continue
-        output.say("")
-        output.say(section.question, "bold")
+        output.print_text("")
+        output.print_text(section.question, "bold")
         columns = [each for each in section.columns if console.width >= _WIDE or not each.detail]
         numbers = [column.head for column in columns if column.number]
         made = output.table(*(column.head for column in columns), right=numbers)
@@ -369,26 +374,26 @@ def _put_tables(answers: Answers) -> None:
             made.add_row(*(rich.text.Text(column.text(row)) for column in columns))
         console.print(made)
         if len(section.rows) > _ROWS:
-            output.say(f"{len(section.rows) - _ROWS} more are on the page", "dim")
-    output.say("")
+            output.print_text(f"{len(section.rows) - _ROWS} more are on the page", "dim")
+    output.print_text("")
 
 
 def _put_replayed(done: Replayed, *, dry_run: bool) -> None:
     from penstock.cli import output
 
     for job, reason in list(done.reasons.items())[:_NAMED]:
-        output.complain(f"{job} is not replayed: {reason}")
+        output.print_error(f"{job} is not replayed: {reason}")
     if done.refused > _NAMED:
-        output.complain(f"and {done.refused - _NAMED:,} more")
+        output.print_error(f"and {done.refused - _NAMED:,} more")
     if not done.found:
-        output.say("no job in the lake ended as --where says: nothing to enqueue")
+        output.print_text("no job in the lake matches --where: nothing to enqueue")
     elif dry_run:
-        output.say(
+        output.print_text(
             f"{done.enqueued:,} of {done.found:,} jobs would be enqueued, but for those that were"
             f" replayed as {done.name!r} before"
         )
     else:
-        output.say(
+        output.print_text(
             f"{done.enqueued:,} of {done.found:,} jobs are enqueued again as {done.name!r};"
             f" {done.known:,} had been before"
         )

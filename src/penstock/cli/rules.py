@@ -1,11 +1,11 @@
-"""Rules: pause and resume for users, block and unblock for operators.
+"""pause, resume, block, unblock, limit, order: set rules and remove them.
 
-A rule is one write, however many jobs it holds back; block wins over resume.
+A rule is one write, however many jobs it holds back; a block outlasts a resume.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,25 +18,30 @@ if TYPE_CHECKING:
     from penstock.operate.roles import Person
     from penstock.rules.rule import Rule
 
-Queue = Annotated[str | None, typer.Argument(metavar="QUEUE", help="A queue.", show_default=False)]
+Queue = Annotated[
+    str | None, typer.Argument(metavar="QUEUE", help="A queue's name.", show_default=False)
+]
 TaskName = Annotated[
-    str | None, typer.Option("--task", help="A task, of any queue or of QUEUE.", show_default=False)
+    str | None,
+    typer.Option("--task", help="Only this task; in QUEUE, or in any queue.", show_default=False),
 ]
-Version = Annotated[
-    int | None, typer.Option("--version", help="Jobs made for this version.", show_default=False)
+Version = Annotated[int | None, typer.Option("--version", help="Only jobs of this task version.")]
+Tag = Annotated[
+    str | None, typer.Option("--tag", metavar="NAME=VALUE", help="Only jobs with this tag.")
 ]
-Tag = Annotated[str | None, typer.Option("--tag", metavar="NAME=VALUE", help="Jobs with this tag.")]
-Key = Annotated[str | None, typer.Option("--key", help="Jobs with this key.", show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many jobs, and change nothing.")]
+Key = Annotated[str | None, typer.Option("--key", help="Only jobs with this key.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the number of jobs, and change nothing.")
+]
 Until = Annotated[
-    str | None, typer.Option("--until", help="Until then, for example 2026-11-15T08:00Z.")
+    str | None, typer.Option("--until", help="End at this time, for example 2026-11-15T08:00Z.")
 ]
-For = Annotated[str | None, typer.Option("--for", help="For so long, for example 2h.")]
-Admin = Annotated[bool, typer.Option("--admin", help="Yes, I am an operator.")]
+For = Annotated[str | None, typer.Option("--for", help="End after this time, for example 2h.")]
+Admin = Annotated[bool, typer.Option("--admin", help="Confirm that you are an admin.")]
 
 
 class Target(NamedTuple):
-    """What a rule is about, and why it is."""
+    """The jobs of a rule, and its reason."""
 
     queue: Queue = None
     task: TaskName = None
@@ -55,45 +60,22 @@ class Ends(NamedTuple):
 
 @with_options
 def pause(
-    target: Target,
-    *,
-    ends: Ends,
-    dry_run: DryRun = False,
-    store: Store,
-    json: Json = False,
+    target: Target, *, ends: Ends, dry_run: DryRun = False, store: Store, json: Json = False
 ) -> None:
-    """Hold back jobs of a queue, task, version, tag or key; what runs goes on to its end.
+    """Pause a queue, task, version, tag or key: its jobs wait. Running jobs finish.
 
     Example: penstock pause mail --reason "provider is down" --for 2h
     """
-    from penstock.cli.store_choice import acting
-    from penstock.operate.rule_fields import rule_of
-    from penstock.rules.rule import RuleKind
-
-    with acting(store, person()) as (_, actions):
-        rule = rule_of(RuleKind.PAUSE, actions.now, **target._asdict(), **ends._asdict())
-        _set(actions, rule, dry_run=dry_run, json=json)
+    _set("pause", person(), target, ends, store, dry_run=dry_run, json=json)
 
 
 @with_options
-def resume(
-    target: Target,
-    *,
-    dry_run: DryRun = False,
-    store: Store,
-    json: Json = False,
-) -> None:
+def resume(target: Target, *, dry_run: DryRun = False, store: Store, json: Json = False) -> None:
     """Remove a pause. Give the same queue, task, tag or key it was set with.
 
     Example: penstock resume mail
     """
-    from penstock.cli.store_choice import acting
-    from penstock.operate.rule_fields import rule_off
-    from penstock.rules.rule import RuleKind
-
-    with acting(store, person()) as (broker, actions):
-        rule = rule_off(RuleKind.PAUSE, **target._asdict())
-        _clear(broker, actions, rule, dry_run=dry_run, json=json)
+    _clear("pause", person(), target, store, dry_run=dry_run, json=json)
 
 
 @with_options
@@ -106,18 +88,12 @@ def block(
     store: Store,
     json: Json = False,
 ) -> None:
-    """Hold back jobs as an operator: resume does not lift it.
+    """Pause as an admin: `resume` does not remove it, only `unblock` does.
 
     Example: penstock block imports --admin --reason "disk nearly full"
     """
-    from penstock.cli.store_choice import acting
-    from penstock.operate.rule_fields import rule_of
-    from penstock.rules.rule import RuleKind
-
-    me = _operator("block", admin=admin, store=store)
-    with acting(store, me) as (_, actions):
-        rule = rule_of(RuleKind.BLOCK, actions.now, **target._asdict(), **ends._asdict())
-        _set(actions, rule, dry_run=dry_run, json=json)
+    me = _admin("block", admin=admin, store=store)
+    _set("block", me, target, ends, store, dry_run=dry_run, json=json)
 
 
 @with_options
@@ -129,22 +105,120 @@ def unblock(
     store: Store,
     json: Json = False,
 ) -> None:
-    """Lift a block; a pause beside it stays.
+    """Remove a block. A pause of the same jobs stays.
 
     Example: penstock unblock imports --admin
     """
-    from penstock.cli.store_choice import acting
-    from penstock.operate.rule_fields import rule_off
+    me = _admin("unblock", admin=admin, store=store)
+    _clear("block", me, target, store, dry_run=dry_run, json=json)
+
+
+@with_options
+def limit(
+    queue: Queue = None,
+    *,
+    task: TaskName = None,
+    running: Annotated[
+        int | None,
+        typer.Option("--running", help="Most jobs running at the same time.", show_default=False),
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", help="Most starts per time: 10/s, 100/min, 5/30s.")
+    ] = None,
+    per_key: Annotated[bool, typer.Option("--per-key", help="Count each key by itself.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Remove the limit.")] = False,
+    reason: Reason = "",
+    ends: Ends,
+    store: Store,
+    json: Json = False,
+) -> None:
+    """Limit a queue or a task, over all workers together. Running jobs finish.
+
+    Example: penstock limit mail --running 5 --rate 100/min
+    """
+    from penstock.cli import output
+    from penstock.cli.store_choice import open_actions
+    from penstock.operate import to_json
+    from penstock.operate.rule_fields import parse_rule, parse_rule_to_clear, undo_command
+    from penstock.operate.sentences import limited_text, rule_not_set_text
     from penstock.rules.rule import RuleKind
 
-    me = _operator("unblock", admin=admin, store=store)
-    with acting(store, me) as (broker, actions):
-        rule = rule_off(RuleKind.BLOCK, **target._asdict())
-        _clear(broker, actions, rule, dry_run=dry_run, json=json)
+    fields: dict[str, Any] = {
+        "queue": queue,
+        "task": task,
+        "running": running,
+        "rate": rate,
+        "per_key": per_key,
+        "reason": reason,
+    }
+    with open_actions(store, person()) as (broker, actions):
+        if off:
+            rule = parse_rule_to_clear(RuleKind.LIMIT, **fields)
+            cleared = actions.clear_rule(rule)
+            if json:
+                output.print_json(
+                    {"kind": "limit", "queue": queue, "task": task, "cleared": cleared}
+                )
+            else:
+                done = f"the limit of {rule.target} is removed"
+                output.print_text(done if cleared else rule_not_set_text(rule))
+            return
+        now = actions.now
+        rule = actions.set_rule(parse_rule(RuleKind.LIMIT, now, **ends._asdict(), **fields))
+        counts = [count for count in broker.count() if rule.holds(count.queue, count.task, now)]
+    runs, waits = sum(count.running for count in counts), sum(count.limited for count in counts)
+    if json:
+        output.print_json({**to_json.rule_json(rule), "jobs": waits, "now_running": runs})
+        return
+    output.print_text(limited_text(rule, runs, waits))
+    output.print_note(f"to remove it: {undo_command(rule, output.program())}")
 
 
-def _operator(operation: str, *, admin: bool, store: Store) -> Person:
-    """Who is asking, if they say that they may; before the store is opened."""
+@with_options
+def order(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name.")],
+    policy: Annotated[
+        str | None,
+        typer.Argument(metavar="POLICY", help="wait, skip or fair.", show_default=False),
+    ] = None,
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Remove the order.")] = False,
+    reason: Reason = "",
+    store: Store,
+    json: Json = False,
+) -> None:
+    """Show, set or (with --off) remove the order by key of a queue.
+
+    wait, skip: one job of a key at a time, in order; after a failed job, wait holds the key back
+    and skip goes on. fair: keys take turns.
+
+    Example: penstock order orders wait
+    """
+    from penstock.cli import output
+    from penstock.cli.store_choice import open_actions
+    from penstock.operate.rule_fields import RuleFields, parse_rule, parse_rule_to_clear
+    from penstock.rules.key_order import policies, policy_text
+    from penstock.rules.rule import Rule, RuleKind
+
+    fields: RuleFields = {"queue": queue, "policy": policy, "reason": reason}
+    with open_actions(store, person()) as (broker, actions):
+        changed = False
+        if off:
+            changed = actions.clear_rule(parse_rule_to_clear(RuleKind.ORDER, **fields))
+        elif policy is not None:
+            actions.set_rule(parse_rule(RuleKind.ORDER, actions.now, **fields))
+            changed = True
+        current = policies(broker.records(Rule)).get(queue)
+    if json:
+        output.print_json({"kind": "order", "queue": queue, "policy": current, "changed": changed})
+        return
+    output.print_text(f"queue {queue} is {policy_text(current)}{' now' if changed else ''}")
+    if current is not None:
+        output.print_note(f"to remove it: {output.program()} order {queue} --off")
+
+
+def _admin(operation: str, *, admin: bool, store: Store) -> Person:
+    """The caller as an admin; refused, before the store is opened, without --admin."""
     from penstock.brokers.schemes import has_roles
     from penstock.cli.store_choice import store_url
     from penstock.operate.actions import check_role
@@ -153,54 +227,79 @@ def _operator(operation: str, *, admin: bool, store: Store) -> Person:
     try:
         check_role(operation, me)
     except Forbidden as error:
-        holds = (
-            "The database then asks for its owner or a member of penstock_admin "
+        meaning = (
+            "The database then requires its owner or a member of penstock_admin "
             "(`penstock migrate roles`)"
             if has_roles(store_url(*store).url)
-            else "It is a guard-rail, not a lock: whoever can open the store can do anything to it"
+            else "This prevents mistakes only: who can open the store can do anything to it"
         )
-        raise Forbidden(f"{error}: say --admin if you have it. {holds}") from None
+        raise Forbidden(f"{error}: add --admin if you have it. {meaning}") from None
     return me
 
 
-def _set(actions: Actions, rule: Rule, *, dry_run: bool, json: bool) -> None:
+def _set(
+    kind: str, me: Person, target: Target, ends: Ends, store: Store, *, dry_run: bool, json: bool
+) -> None:
     from penstock.cli import output
+    from penstock.cli.store_choice import open_actions
     from penstock.operate import to_json
-    from penstock.operate.sentences import held_back, jobs_text
+    from penstock.operate.rule_fields import parse_rule, undo_command
+    from penstock.operate.sentences import held_back_text, jobs_text
+    from penstock.rules.rule import RuleKind
 
-    if not dry_run:
-        rule = actions.set_rule(rule)
-    held = actions.fitting(rule).jobs
+    with open_actions(store, me) as (_, actions):
+        rule = parse_rule(RuleKind(kind), actions.now, **target._asdict(), **ends._asdict())
+        if not dry_run:
+            rule = actions.set_rule(rule)
+        held = actions.matching(rule).jobs
     if json:
-        tried = {"dry_run": True} if dry_run else {}
-        output.put_json({**to_json.rule_json(rule), "jobs": held, **tried})
+        extra = {"dry_run": True} if dry_run else {}
+        output.print_json({**to_json.rule_json(rule), "jobs": held, **extra})
     elif dry_run:
-        output.say(f"this would hold back {jobs_text(held)} now; nothing was changed")
+        output.print_text(f"this would hold back {jobs_text(held)} now; nothing was changed")
     else:
-        output.say(held_back(rule, held))
-        output.aside(f"{output.program()} {_undo(rule)} lets it run again")
+        output.print_text(held_back_text(rule, held))
+        output.print_note(f"to remove it: {undo_command(rule, output.program())}")
 
 
-def _clear(broker: Broker, actions: Actions, rule: Rule, *, dry_run: bool, json: bool) -> None:
+def _clear(
+    kind: str, me: Person, target: Target, store: Store, *, dry_run: bool, json: bool
+) -> None:
+    from penstock.cli.store_choice import open_actions
+    from penstock.operate.rule_fields import parse_rule_to_clear
+    from penstock.rules.rule import RuleKind
+
+    with open_actions(store, me) as (broker, actions):
+        rule = parse_rule_to_clear(RuleKind(kind), **target._asdict())
+        _clear_rule(broker, actions, rule, dry_run=dry_run, json=json)
+
+
+def _clear_rule(broker: Broker, actions: Actions, rule: Rule, *, dry_run: bool, json: bool) -> None:
     from penstock.cli import output
     from penstock.operate import to_json
-    from penstock.operate.sentences import jobs_text, let_go, still_held, was_not_set
+    from penstock.operate.rule_fields import undo_command
+    from penstock.operate.sentences import (
+        jobs_text,
+        let_go_text,
+        rule_not_set_text,
+        still_held_text,
+    )
     from penstock.rules.held import still_over
     from penstock.rules.rule import Rule
 
     rules = broker.records(Rule)
-    there = any(each.identity == rule.identity for each in rules)
+    exists = any(other.identity == rule.identity for other in rules)
     over = still_over(rules, rule)
-    held = actions.fitting(rule).jobs if there and over is None else 0
+    held = actions.matching(rule).jobs if exists and over is None else 0
     if dry_run:
         if json:
-            output.put_json({**to_json.rule_json(rule), "jobs": held, "dry_run": True})
+            output.print_json({**to_json.rule_json(rule), "jobs": held, "dry_run": True})
         else:
-            output.say(f"this would let go {jobs_text(held)} now; nothing was changed")
+            output.print_text(f"this would release {jobs_text(held)} now; nothing was changed")
         return
     cleared = actions.clear_rule(rule)
     if json:
-        output.put_json(
+        output.print_json(
             {
                 "kind": rule.kind,
                 "queue": rule.queue,
@@ -211,17 +310,8 @@ def _clear(broker: Broker, actions: Actions, rule: Rule, *, dry_run: bool, json:
         )
         return
     if not cleared:
-        output.say(was_not_set(rule))
+        output.print_text(rule_not_set_text(rule))
     elif over is None:
-        output.say(let_go(rule, held))
+        output.print_text(let_go_text(rule, held))
     if over is not None:
-        output.say(f"{still_held(over)}: penstock {_undo(over)}")
-
-
-def _undo(rule: Rule) -> str:
-    """What takes a pause or a block back, as one types it."""
-    from penstock.operate.rule_fields import OFF
-    from penstock.rules.rule import RuleKind
-
-    admin = ["--admin"] if rule.kind is RuleKind.BLOCK else []
-    return " ".join([OFF[rule.kind], *rule.words, *admin])
+        output.print_text(f"{still_held_text(over)}: {undo_command(over)}")

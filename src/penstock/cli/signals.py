@@ -1,4 +1,4 @@
-"""Signal: the word from outside that jobs of `wait_for` wait for."""
+"""signal: end the jobs that wait for a signal (`wait_for`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import Json, Reason, Store, no_stray_options, person, with_options
-from penstock.operate.typed_values import json_or_text
+from penstock.cli.options import Json, Reason, Store, person, reject_unknown_options, with_options
+from penstock.operate.parse_input import parse_json_or_text
 
 
 @with_options
@@ -16,36 +16,41 @@ def signal(
         str, typer.Argument(metavar="NAME", help="The signal's name.", show_default=False)
     ],
     value: Annotated[
-        str, typer.Argument(metavar="VALUE", help="JSON where it is JSON, else text.")
+        str,
+        typer.Argument(
+            metavar="VALUE", help="The value; read as JSON if it is JSON, else as text."
+        ),
     ] = "null",
     *,
     author: Annotated[
         str | None,
-        typer.Option("--author", help="Who says so; otherwise you.", show_default=False),
+        typer.Option(
+            "--author", help="Send it in this person's name instead of yours.", show_default=False
+        ),
     ] = None,
     reason: Reason = "",
     store: Store,
     json: Json = False,
 ) -> None:
-    """End every job that waits for this signal, with the value as its output.
+    """Send a signal: every job that waits for it ends, with the value as its output.
 
     Example: penstock signal approve-62 '{"by": "ada"}'
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import acting
-    from penstock.operate.sentences import signalled
+    from penstock.cli.store_choice import open_actions
+    from penstock.operate.sentences import signal_text
 
-    no_stray_options([name, value])
-    read = json_or_text(value, "the value")
-    with acting(store, person(author)) as (_, actions):
+    reject_unknown_options([name, value])
+    read = parse_json_or_text(value, "the value")
+    with open_actions(store, person(author)) as (_, actions):
         ended = actions.signal(name, read, reason)
     if json:
-        output.put_json({"signal": name, "ended": ended})
+        output.print_json({"signal": name, "ended": ended})
     elif ended:
-        output.say(signalled(name, ended))
+        output.print_text(signal_text(name, ended))
         for job_id in ended:
-            output.say(job_id)
+            output.print_text(job_id)
     else:
-        output.complain(signalled(name, ended))
+        output.print_error(signal_text(name, ended))
     if not ended:
         raise typer.Exit(1)

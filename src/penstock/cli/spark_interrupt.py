@@ -1,7 +1,7 @@
-"""Ctrl-C while Spark works.
+"""Ctrl-C while Spark works, without py4j's tracebacks.
 
-PySpark then asks Java to cancel, on the line that already waits for Java's answer: that fails, and
-py4j logs both failures as stacks of fifty lines. They are raised as well, and that is enough.
+PySpark then asks Java to cancel, on the connection that already waits for Java's answer. That
+fails, and py4j logs both failures as tracebacks of fifty lines. They are raised, too.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from contextlib import contextmanager
 
 @contextmanager
 def quietly_interrupted() -> Generator[None]:
-    """Ctrl-C in here leaves no stack behind of whatever it interrupted."""
-    root = logging.getLogger()  # by which py4j says it
-    root.addFilter(_is_news)
+    """Hide py4j's tracebacks of interrupted calls."""
+    root = logging.getLogger()  # the logger that py4j uses
+    root.addFilter(_is_not_py4j)
     try:
         yield
     finally:
-        root.removeFilter(_is_news)
+        root.removeFilter(_is_not_py4j)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_not_py4j(record: logging.LogRecord) -> bool:
     return not record.getMessage().endswith("while sending command.")

@@ -1,4 +1,4 @@
-"""penstock spark-worker."""
+"""spark-worker: run jobs on the executors of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url
-from penstock.cli.worker import lease_of, say_start
+from penstock.cli.worker import parse_lease, say_start
 from penstock.errors import Refused
-from penstock.operate.typed_values import names_of, span_of
+from penstock.operate.parse_input import parse_duration, parse_names
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -26,32 +26,42 @@ def spark_worker(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="module:app, a module, or a file.", show_default=False
+            metavar="TARGET", help="The app: module:app, a module, or a file.", show_default=False
         ),
     ],
     *,
-    slots: Annotated[int, typer.Option(help="Workers on executors, a core each.", min=1)],
+    slots: Annotated[
+        int, typer.Option(help="Number of workers on executors; each takes one core.", min=1)
+    ],
     master: Annotated[
         str | None,
-        typer.Option(help="The cluster, as spark://host:7077.", show_default="this machine"),
+        typer.Option(
+            help="The cluster, for example spark://host:7077.", show_default="this machine"
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads per slot.", min=1)] = 10,
     queues: Annotated[
-        str | None, typer.Option(help="Only these, between commas.", show_default="all")
+        str | None,
+        typer.Option(help="Serve only these queues; separated by commas.", show_default="all"),
     ] = None,
     tags: Annotated[
-        str | None, typer.Option(help="What the executors have, for tasks with runs_on.")
+        str | None,
+        typer.Option(help="Tags of these workers, separated by commas, for tasks with runs_on."),
     ] = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when nothing is left to run now or later.")
+        bool, typer.Option("--drain", help="Exit when no job is left to run, now or later.")
     ] = False,
     for_: Annotated[
-        str | None, typer.Option("--for", help="End after this time, for example 10m.")
+        str | None, typer.Option("--for", help="Exit after this time, for example 10m.")
     ] = None,
-    lease: Annotated[str, typer.Option(help="How long a silent slot keeps its jobs.")] = "15s",
-    grace: Annotated[str, typer.Option(help="How long jobs may take to end at a stop.")] = "25s",
+    lease: Annotated[
+        str, typer.Option(help="After this time without a renewal its jobs are recovered.")
+    ] = "15s",
+    grace: Annotated[
+        str, typer.Option(help="Time for running jobs to finish when it is stopped.")
+    ] = "25s",
     config: Annotated[
-        list[str] | None, typer.Option(help="Of Spark's configuration, name=value; several.")
+        list[str] | None, typer.Option(help="A Spark setting, name=value; may be repeated.")
     ] = None,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
@@ -59,36 +69,45 @@ def spark_worker(
     profile: Profile = None,
     json: Json = False,
 ) -> None:
-    """Run jobs on the executors of a Spark cluster: in each slot an ordinary worker.
+    """Run jobs on the executors of a Spark cluster; each slot is an ordinary worker.
 
-    SIGTERM or Ctrl-C: the slots take nothing more, let jobs end within the grace, and hand back the
-    rest uncounted. A second time they hand back at once.
+    SIGTERM or Ctrl-C: the slots claim no more jobs, wait for running ones until --grace is over,
+    and put back the rest. A second Ctrl-C puts them back at once.
 
     Example: penstock spark-worker myapp:app --master spark://host:7077 --slots 64 --drain
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
-    from penstock.cli.store_choice import checked, chosen, load
-    from penstock.operate.typed_values import pairs_of
+    from penstock.cli.store_choice import check_app_url, import_app, use_store
+    from penstock.operate.parse_input import parse_pairs
 
     log_to_stderr(LogOutput(log_level, log_format))
-    seconds = None if for_ is None else span_of(for_, "--for")
+    seconds = None if for_ is None else parse_duration(for_, "--for")
     options = {
         "threads": threads,
-        "queues": names_of(queues),
-        "tags": names_of(tags) or (),
+        "queues": parse_names(queues),
+        "tags": parse_names(tags) or (),
         "drain": drain,
-        "lease": lease_of(lease),
-        "grace": span_of(grace, "--grace"),
+        "lease": parse_lease(lease),
+        "grace": parse_duration(grace, "--grace"),
         "log_level": log_level,
         "log_format": log_format,
     }
-    with chosen(url, profile):
-        app = checked(load(target), url)
+    with use_store(url, profile):
+        app = check_app_url(import_app(target), url)
         say_start(app, slots, json=json, what="slot")
         try:
-            spark = _session(app, target, master or f"local[{slots}]", pairs_of(config, "--config"))
+            spark = _session(
+                app, target, master or f"local[{slots}]", parse_pairs(config, "--config")
+            )
             try:
-                code = _work(spark, _place(app, target, spark), slots, seconds, options, json=json)
+                code = _work(
+                    spark,
+                    _target_on_executors(app, target, spark),
+                    slots,
+                    seconds,
+                    options,
+                    json=json,
+                )
             finally:
                 with suppress(Exception):  # its Java may have had the same signal, and be gone
                     spark.stop()
@@ -110,27 +129,27 @@ def _session(app: App, target: str, master: str, config: dict[str, str]) -> Any:
     return spark
 
 
-def _place(app: App, target: str, spark: Any) -> str:
-    """Where executors find the app: where it is, or in the module that was sent there."""
+def _target_on_executors(app: App, target: str, spark: Any) -> str:
+    """The app's target for executors; its module is shipped to those on other machines."""
     from penstock.app.locate import target_of
     from penstock.spark import ship
     from penstock.spark.ship_code import on_this_machine
 
     if on_this_machine(spark.sparkContext.master):
         return target
-    place = target_of(app)
-    if place is None or "/" in place:
+    target_there = target_of(app)
+    if target_there is None or "/" in target_there:
         raise Refused(
             f"{target}: executors import the app by its module's name; keep `app = App()` in a "
             "module that can be imported"
         )
-    ship(spark, place.partition(":")[0].partition(".")[0])
-    return place
+    ship(spark, target_there.partition(":")[0].partition(".")[0])
+    return target_there
 
 
 def _work(
     spark: Any,
-    place: str,
+    target_there: str,
     slots: int,
     seconds: float | None,
     options: dict[str, Any],
@@ -140,40 +159,42 @@ def _work(
     from penstock.cli import output
     from penstock.spark.fleet.driver import Fleet
 
-    def heard(report: Report) -> None:
+    def on_report(report: Report) -> None:
         if json:
-            output.put_json({"event": "log" if report.log else "slot", **_told(report)})
+            output.print_json({"event": "log" if report.log else "slot", **_fields(report)})
         elif report.log:
-            output.aside(f"slot {report.slot}: {report.log}")
+            output.print_note(f"slot {report.slot}: {report.log}")
         elif report.host:
-            output.aside(f"slot {report.slot} works on {report.host}")
+            output.print_note(f"slot {report.slot} works on {report.host}")
 
-    def ended(end: SlotEnd) -> None:
+    def on_end(end: SlotEnd) -> None:
         if json:
-            output.put_json({"event": "slot ended", **_told(end)})
+            output.print_json({"event": "slot ended", **_fields(end)})
         else:
             note = f" ({end.note})" if end.note else ""
-            output.aside(
+            output.print_note(
                 f"slot {end.slot} on {end.host} ended after {end.seconds:.1f} s: {end.ended}{note};"
                 f" {end.settled:,} jobs settled"
             )
 
-    fleet = Fleet(spark, place, slots, seconds=seconds, heard=heard, ended=ended, **options)
+    fleet = Fleet(
+        spark, target_there, slots, seconds=seconds, heard=on_report, ended=on_end, **options
+    )
     with _signals(fleet):
         code = fleet.run()
     settled = fleet.settled
     if json:
-        output.put_json({"event": "ended", "code": code, "settled": settled})
+        output.print_json({"event": "ended", "code": code, "settled": settled})
     else:
         slots_text = "1 slot" if len(settled) == 1 else f"{len(settled)} slots"
-        output.say(f"{sum(settled.values()):,} jobs settled by {slots_text}")
+        output.print_text(f"{sum(settled.values()):,} jobs settled by {slots_text}")
     return code
 
 
-def _told(value: Report | SlotEnd) -> dict[str, Any]:
+def _fields(value: Report | SlotEnd) -> dict[str, Any]:
     import msgspec
 
-    return {name: each for name, each in msgspec.structs.asdict(value).items() if name != "token"}
+    return {name: field for name, field in msgspec.structs.asdict(value).items() if name != "token"}
 
 
 @contextmanager

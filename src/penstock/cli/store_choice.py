@@ -1,7 +1,4 @@
-"""Which store a command means, and opening it.
-
-Looking never makes a file: a store that is not there is an error with the way out.
-"""
+"""Which store a command uses, and opening it. A store that does not exist is never created here."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def chosen(url: str | None, profile: str | None) -> Generator[None]:
-    """While this lasts, apps made here and in child processes find the store that was asked for."""
+def use_store(url: str | None, profile: str | None) -> Generator[None]:
+    """Set the environment so that apps made here and in child processes use this store."""
     if url is not None and profile is not None:
-        raise Refused("--url and --profile both say where the store is: give one of them")
+        raise Refused("--url and --profile both name the store: give one of them")
     wanted: dict[str, str] = {}
     if url is not None:
         wanted["PENSTOCK_URL"] = anchor(url, project_root())
@@ -36,7 +33,7 @@ def chosen(url: str | None, profile: str | None) -> Generator[None]:
         wanted["PENSTOCK_PROFILE"] = profile
     before = {name: os.environ.get(name) for name in ("PENSTOCK_URL", "PENSTOCK_PROFILE")}
     if profile is not None:
-        os.environ.pop("PENSTOCK_URL", None)  # what is said here goes before what is set there
+        os.environ.pop("PENSTOCK_URL", None)  # an option goes before the environment
     os.environ.update(wanted)
     try:
         yield
@@ -49,26 +46,24 @@ def chosen(url: str | None, profile: str | None) -> Generator[None]:
 
 
 def store_url(url: str | None, profile: str | None, app: str | None) -> ResolvedUrl:
-    """Where the store is, and who said so."""
-    with chosen(url, profile):
+    """The store's URL, and where it comes from."""
+    with use_store(url, profile):
         if app is None:
             return resolve_url(None)
-        return checked(load(app), url).resolved_url
+        return check_app_url(import_app(app), url).resolved_url
 
 
 @contextmanager
-def opened(
+def open_store(
     url: str | None, profile: str | None, app: str | None = None, *, create: bool = False
 ) -> Generator[Broker]:
-    """The store, open; said where, unless the person said it."""
+    """The open store; its URL is printed unless it was given with --url."""
     from penstock.brokers import open_broker
-    from penstock.brokers.schemes import in_process
 
     resolved = store_url(url, profile, app)
-    if in_process(resolved.url):
-        raise Refused("a memory: store is inside the process that made it: nobody else can look")
+    check_not_memory(resolved.url)
     if url is None:
-        say_where(resolved)
+        print_store(resolved)
     broker = open_broker(resolved.url, create=create)
     try:
         yield broker
@@ -76,17 +71,28 @@ def opened(
         broker.close()
 
 
+def check_not_memory(url: str) -> None:
+    """Refuse a memory store: it is in another process, or empty."""
+    from penstock.brokers.schemes import in_process
+
+    if in_process(url):
+        raise Refused(
+            "a memory: store exists only inside the process that made it: use sqlite:/// or "
+            "postgresql:// to share it"
+        )
+
+
 @contextmanager
-def acting(store: Store, person: Person) -> Generator[tuple[Broker, Actions]]:
-    """The store, to look at and to act on."""
+def open_actions(store: Store, person: Person) -> Generator[tuple[Broker, Actions]]:
+    """The open store, and the actions on it in the name of a person."""
     from penstock.operate.actions import Actions
 
-    with opened(*store) as broker:
+    with open_store(*store) as broker:
         yield broker, Actions(broker, person)
 
 
-def load(target: str) -> App:
-    """The app that a target names; what its module raises is shown from its own line on."""
+def import_app(target: str) -> App:
+    """The app of a target; if its module raises, the traceback begins at its own line."""
     from penstock.app.locate import load_app
 
     try:
@@ -94,9 +100,9 @@ def load(target: str) -> App:
     except PenstockError:
         raise
     except Exception as error:
-        from penstock.cli.output import aside
+        from penstock.cli.output import print_note
 
-        aside(_traceback(error), "")
+        print_note(_traceback(error), "")
         raise Refused(f"{target} cannot be imported: see above") from error
 
 
@@ -108,18 +114,18 @@ def _traceback(error: Exception) -> str:
     return "".join(traceback.format_exception(error.with_traceback(frames))).rstrip()
 
 
-def checked(app: App, url: str | None) -> App:
-    """The app, if it goes to the store that was asked for."""
+def check_app_url(app: App, url: str | None) -> App:
+    """The app; refused if --url names another store than the app's."""
     if url is not None and app.resolved_url.url != anchor(url, project_root()):
         raise Refused(
-            f"the app goes to {app.describe()}, and --url says {mask(url)}: leave out --url, or "
+            f"the app uses {app.describe()}, but --url is {mask(url)}: leave out --url, or "
             "write App() without a URL and let --url or PENSTOCK_URL decide"
         )
     return app
 
 
-def say_where(resolved: ResolvedUrl) -> None:
-    """The store's path, in passing."""
-    from penstock.cli.output import aside
+def print_store(resolved: ResolvedUrl) -> None:
+    """Print which store is used, as a note."""
+    from penstock.cli.output import print_note
 
-    aside(f"store: {mask(resolved.url)} ({resolved.source})")
+    print_note(f"store: {mask(resolved.url)} ({resolved.source})")

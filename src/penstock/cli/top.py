@@ -1,6 +1,6 @@
-"""penstock top: the overview in a terminal, written anew every second.
+"""top: the overview in a terminal, refreshed every second.
 
-Each look costs what `penstock count` does, and a bounded number of rows of the history.
+Each refresh costs a `count` and a bounded number of history rows.
 """
 
 from __future__ import annotations
@@ -17,52 +17,51 @@ if TYPE_CHECKING:
     import rich.console
 
     from penstock.broker.protocol import Broker
-    from penstock.broker.views import Count
     from penstock.job import Job
 
-_MOST_ROWS = 5_000  # of the history, in one look
+_MOST_ROWS = 5_000  # of the history, in one refresh
 _FAILED = 5
 
 
 class TopLook(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at a store; rates are per second since the look before, None in the first."""
+    """One refresh; rates are per second since the one before, None in the first."""
 
     at: str
     queues: list[dict[str, Any]]
     workers: dict[str, int]
     ended: float | None = None
     failed: float | None = None
-    more: bool = False  # more ended than were looked at
+    more: bool = False  # more ended than were read
     latest_failures: list[dict[str, Any]] = []
 
 
 @with_options
 def top(
     *,
-    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     every: Annotated[
-        float, typer.Option(help="Seconds from look to look.", min=0.2, max=3600)
+        float, typer.Option(help="Seconds between refreshes.", min=0.2, max=3600)
     ] = 1.0,
     store: Store,
     json: Json = False,
 ) -> None:
-    """Show queues, rates, workers and the latest failures, as they change; until Ctrl-C.
+    """Show queues, rates, workers and the latest failures live, until Ctrl-C.
 
     Example: penstock top
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import open_store
 
-    with opened(*store) as broker:
+    with open_store(*store) as broker:
         watch = _Watch(broker)
         look = watch.look()
         if once:
-            output.put_json(look) if json else output.console().print(_drawn(look, None))
+            output.print_json(look) if json else output.console().print(_drawn(look, None))
             return
         try:
             if json:
                 while True:
-                    output.put_json(look)
+                    output.print_json(look)
                     time.sleep(every)
                     look = watch.look()
             _draw_on(watch, look, every)
@@ -89,7 +88,7 @@ def _draw_on(watch: _Watch, look: TopLook, every: float) -> None:
 
 
 class _Watch:
-    """Looks again and again, and remembers how far it saw the history."""
+    """Reads the store again and again, and remembers its position in the history."""
 
     def __init__(self, broker: Broker) -> None:
         from penstock.broker.position import BEGINNING
@@ -103,6 +102,7 @@ class _Watch:
         from penstock.broker.filter import Filter
         from penstock.broker.views import by_queue
         from penstock.job import State
+        from penstock.operate.counts import fullest_first, queue_json
         from penstock.operate.to_json import iso
 
         broker, now = self._broker, time.monotonic()
@@ -117,23 +117,13 @@ class _Watch:
         jobs = broker.find(Filter(state=(State.FAILED,)), limit=_FAILED).jobs
         return TopLook(
             at=iso(broker.clock.now()) or "",
-            queues=[_queue(count) for count in _ranked(by_queue(broker.count()))],
+            queues=[queue_json(count) for count in fullest_first(by_queue(broker.count()))],
             workers=_workers(broker),
             ended=None if since is None else round(len(ended) / (now - since), 1),
             failed=None if since is None else round(bad / (now - since), 1),
             more=more,
             latest_failures=[_failure(job) for job in jobs],
         )
-
-
-def _ranked(counts: list[Count]) -> list[Count]:
-    return sorted(counts, key=lambda each: (-each.total - each.failed, each.queue))
-
-
-def _queue(count: Count) -> dict[str, Any]:
-    numbers = msgspec.structs.asdict(count)
-    del numbers["task"], numbers["app"]
-    return numbers
 
 
 def _workers(broker: Broker) -> dict[str, int]:
@@ -179,9 +169,9 @@ def _drawn(look: TopLook, height: int | None) -> rich.console.Group:
         if len(look.queues) > room:
             parts.append(rich.text.Text(f"and {len(look.queues) - room:,} more queues", "dim"))
     else:
-        parts.append(rich.text.Text("nothing is waiting, running or failed", "dim"))
+        parts.append(rich.text.Text("no job is waiting, running or failed", "dim"))
     if look.latest_failures:
-        parts.append(rich.text.Text("\nfailed last", "bold"))
+        parts.append(rich.text.Text("\nlatest failures", "bold"))
     for failure in look.latest_failures:
         line = rich.text.Text(f"{failure['id']}  {failure['task']}  ", no_wrap=True)
         line.append(failure["error"] or failure["reason"] or "", "red")

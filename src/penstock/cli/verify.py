@@ -1,4 +1,4 @@
-"""penstock verify: the history of a store, checked for what must never be in it."""
+"""verify: the history of a store, checked for what must never be in it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def verify(
     Example: penstock verify --url sqlite:///jobs.db
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import opened
+    from penstock.cli.store_choice import open_store
     from penstock.testing.checker import INVARIANTS, check_store
 
-    with opened(*store) as broker:
+    with open_store(*store) as broker:
         verdict = check_store(broker, tolerance=tolerance)
     if json:
-        output.put_json(
+        output.print_json(
             {
                 "ok": verdict.ok,
                 "contradictions": verdict.contradictions,
@@ -45,12 +45,12 @@ def verify(
             if name == "accepted":  # only whoever enqueued knows what was accepted
                 continue
             broken = [found for found in verdict.contradictions if found.invariant == name]
-            output.say(f"{'BROKEN' if broken else 'holds '}  {sentence}")
+            output.print_text(f"{'BROKEN' if broken else 'holds '}  {sentence}")
             for found in broken[:20]:
-                output.say(f"        {found.subject}: {found.sentence}")
+                output.print_text(f"        {found.subject}: {found.sentence}")
             if len(broken) > 20:
-                output.say(f"        and {len(broken) - 20:,} more (--json lists all)")
+                output.print_text(f"        and {len(broken) - 20:,} more (--json lists all)")
         seen = ", ".join(f"{count:,} {what}" for what, count in sorted(verdict.seen.items()))
-        output.say(f"read: {seen}")
+        output.print_text(f"read: {seen}")
     if not verdict.ok:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""penstock worker."""
+"""worker: run jobs in child processes under a supervisor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url
 from penstock.errors import Refused
-from penstock.operate.typed_values import bytes_of, names_of, span_of
+from penstock.operate.parse_input import parse_duration, parse_names, parse_size
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -18,33 +18,40 @@ def worker(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="module:app, a module, or a file.", show_default=False
+            metavar="TARGET", help="The app: module:app, a module, or a file.", show_default=False
         ),
     ],
     *,
     queues: Annotated[
-        str | None, typer.Option(help="Only these, between commas.", show_default="all")
+        str | None,
+        typer.Option(help="Serve only these queues; separated by commas.", show_default="all"),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="Child processes.", min=1, show_default="one per core")
+        int | None,
+        typer.Option(help="Number of child processes.", min=1, show_default="one per core"),
     ] = None,
-    threads: Annotated[int, typer.Option(help="Threads per child.", min=1)] = 10,
+    threads: Annotated[int, typer.Option(help="Threads per child process.", min=1)] = 10,
     tags: Annotated[
-        str | None, typer.Option(help="What this machine has, for tasks with runs_on.")
+        str | None,
+        typer.Option(help="Tags of this worker, separated by commas, for tasks with runs_on."),
     ] = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when nothing is left to run now or later.")
+        bool, typer.Option("--drain", help="Exit when no job is left to run, now or later.")
     ] = False,
-    lease: Annotated[str, typer.Option(help="How long a silent worker keeps its jobs.")] = "15s",
-    grace: Annotated[str, typer.Option(help="How long jobs may take to end at a stop.")] = "25s",
+    lease: Annotated[
+        str, typer.Option(help="After this time without a renewal its jobs are recovered.")
+    ] = "15s",
+    grace: Annotated[
+        str, typer.Option(help="Time for running jobs to finish when it is stopped.")
+    ] = "25s",
     max_memory: Annotated[
-        str | None, typer.Option(help="Replace a child above this, for example 512M.")
+        str | None, typer.Option(help="Replace a child process that uses more, for example 512M.")
     ] = None,
     health_port: Annotated[
-        int | None, typer.Option(help="Serve /live and /ready on this port of loopback.")
+        int | None, typer.Option(help="Serve /live and /ready on this port of 127.0.0.1.")
     ] = None,
     detached: Annotated[
-        int, typer.Option(help="Detached jobs that run here at a time.", min=0)
+        int, typer.Option(help="Most detached jobs that run here at the same time.", min=0)
     ] = 2,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
@@ -52,37 +59,37 @@ def worker(
     profile: Profile = None,
     json: Json = False,
 ) -> None:
-    """Run jobs: a supervisor and its child processes, until it is stopped.
+    """Run jobs in child processes until it is stopped.
 
-    SIGTERM or Ctrl-C: takes nothing more, lets jobs end within the grace, hands back the rest
-    uncounted.
+    SIGTERM or Ctrl-C: it claims no more jobs, waits for running ones until --grace is over, and
+    puts back the rest, which does not count as a failure.
 
     Example: penstock worker myapp:app --queues mail,default --processes 2
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
     from penstock.cli import output
-    from penstock.cli.store_choice import checked, chosen, load
+    from penstock.cli.store_choice import check_app_url, import_app, use_store
     from penstock.worker import Supervisor
 
     log_to_stderr(LogOutput(log_level, log_format))
-    with chosen(url, profile):
-        load(target)  # what is wrong with it is said before anything starts
+    with use_store(url, profile):
+        import_app(target)  # its errors are shown before anything starts
         supervisor = Supervisor(
             target,
             processes=processes,
             threads=threads,
-            queues=names_of(queues),
-            tags=names_of(tags) or (),
+            queues=parse_names(queues),
+            tags=parse_names(tags) or (),
             drain=drain,
-            lease=lease_of(lease),
-            grace=span_of(grace, "--grace"),
-            max_memory=None if max_memory is None else bytes_of(max_memory, "--max-memory"),
+            lease=parse_lease(lease),
+            grace=parse_duration(grace, "--grace"),
+            max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
             health_port=health_port,
             log_level=log_level,
             log_format=log_format,
             detached=detached,
         )
-        app = checked(supervisor.app, url)
+        app = check_app_url(supervisor.app, url)
         say_start(app, supervisor.processes, json=json)
         try:
             code = supervisor.run()
@@ -95,22 +102,22 @@ def worker(
         finally:
             app.close()
     if json:
-        output.put_json({"event": "ended", "code": code})
+        output.print_json({"event": "ended", "code": code})
     raise typer.Exit(code)
 
 
-def lease_of(text: str) -> float:
-    """A lease in seconds, as people type it."""
-    lease = span_of(text, "--lease")
+def parse_lease(text: str) -> float:
+    """The lease in seconds."""
+    lease = parse_duration(text, "--lease")
     if not lease:
         raise Refused(
-            f"--lease {text}: more than 0; a worker that is slower to renew loses its jobs"
+            f"--lease {text} must be more than 0: a worker that renews too late loses its jobs"
         )
     return lease
 
 
 def say_start(app: App, processes: int, *, json: bool, what: str = "process") -> None:
-    """Say which store and which tasks it is about, and refuse an app that has none."""
+    """Print the store and the tasks; refuse an app without tasks."""
     from penstock.app.settings import mask
     from penstock.brokers import store_condition
     from penstock.cli import output
@@ -125,7 +132,7 @@ def say_start(app: App, processes: int, *, json: bool, what: str = "process") ->
     condition = store_condition(resolved.url)
     several = {"process": "processes", "slot": "slots"}[what]
     if json:
-        output.put_json(
+        output.print_json(
             {
                 "event": "started",
                 "store": mask(resolved.url),
@@ -137,11 +144,11 @@ def say_start(app: App, processes: int, *, json: bool, what: str = "process") ->
         )
         return
     schema = "" if condition.schema is None else f", schema {condition.schema}"
-    output.aside(f"store: {mask(resolved.url)} ({resolved.source}){schema}")
-    output.aside(f"promise: {condition.promise}")
+    output.print_note(f"store: {mask(resolved.url)} ({resolved.source}){schema}")
+    output.print_note(f"promise: {condition.promise}")
     if app.name:
-        output.aside(f"app: {app.name}")
+        output.print_note(f"app: {app.name}")
     names = sorted(tasks)
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    output.aside(f"tasks: {', '.join(names[:10])}{more}")
-    output.aside(f"{processes} {what if processes == 1 else several}; Ctrl-C stops")
+    output.print_note(f"tasks: {', '.join(names[:10])}{more}")
+    output.print_note(f"{processes} {what if processes == 1 else several}; Ctrl-C stops")

@@ -1,8 +1,7 @@
 """What a person may do to a store: each operation once, with the role that it needs.
 
-The command line, REST and the pages have nothing but this to act with: they translate what was
-typed or sent into its values, and what it gives into lines, JSON or a page. It alone calls the
-verbs of a broker that change something, and writes down who did it and why.
+The command line, REST and the pages act only through this: they translate input into its values,
+and its results into lines, JSON or a page. Every change is recorded with its author and reason.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from penstock.errors import Refused
 from penstock.flows.signals import check_signal
 from penstock.flows.status import flow_with
 from penstock.operate.audit import OPERATION
-from penstock.operate.backfill_status import partition_of
-from penstock.operate.bulk_actions import ACTS
+from penstock.operate.backfill_status import parse_partition
+from penstock.operate.bulk_actions import BULK_VERBS
 from penstock.operate.refusals import NotFound
-from penstock.operate.roles import OPERATIONS, Declared, Person, Role, forbidden, needs
-from penstock.operate.rule_fields import OFF
-from penstock.operate.sentences import no_such_flow
+from penstock.operate.roles import OPERATIONS, Person, RequiredRole, Role, forbidden, needs
+from penstock.operate.rule_fields import CLEAR_OPERATIONS
+from penstock.operate.sentences import no_such_flow_text
 from penstock.rules.held import Fitting, fitting
 from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules import registered as scheduled
@@ -44,32 +43,32 @@ if TYPE_CHECKING:
 
 MOST_REASON = 500
 
-# Those that go by a name; the others declare their role where they are.
-_BY_NAME = [*ACTS, *RuleKind, *OFF.values()]
-OPERATIONS.update(dict.fromkeys(_BY_NAME, Declared(Role.OPERATE, changes=True)))
-OPERATIONS.update(dict.fromkeys(["block", "unblock"], Declared(Role.ADMIN, changes=True)))
+# Operations that are values of `act`, `set_rule` and `clear_rule`; methods declare their role.
+_NAMED = [*BULK_VERBS, *RuleKind, *CLEAR_OPERATIONS.values()]
+OPERATIONS.update(dict.fromkeys(_NAMED, RequiredRole(Role.OPERATE, changes=True)))
+OPERATIONS.update(dict.fromkeys(["block", "unblock"], RequiredRole(Role.ADMIN, changes=True)))
 
 
-class Acted(msgspec.Struct, frozen=True):
-    """The jobs that it applied to, and those that were left as they are."""
+class ActionResult(msgspec.Struct, frozen=True):
+    """The jobs that were changed, and those that were left as they are."""
 
     done: list[str]
     left: list[str]
 
 
 class Stored(NamedTuple):
-    """The job that stands under an id, or for it; `new`: this call stored it."""
+    """The id of the stored job; `new`: this call stored it."""
 
     id: str
     new: bool
-    standing: bool  # another job holds the unique key
+    duplicate: bool  # another job holds the unique key, and this is its id
 
 
 class Actions:
-    """A store in the hands of one person."""
+    """The operations on a store, in the name of one person."""
 
     most_ids: int | None = None  # of one call
-    most_counted: int | None = None  # jobs that a rule is tried on one by one
+    most_counted: int | None = None  # jobs that `matching` compares with a rule one by one
 
     def __init__(self, broker: Broker, person: Person) -> None:
         self._broker = broker
@@ -80,7 +79,7 @@ class Actions:
         check_role(operation, self.person)
 
     def changed(self) -> None:
-        """Something was changed, or tried to be."""
+        """Called after every operation that changes something, also a failed one."""
 
     @contextmanager
     def _changing(self, operation: str) -> Generator[None]:
@@ -103,50 +102,51 @@ class Actions:
 
     def act(
         self, verb: str, ids: Sequence[str], reason: str = "", part_of: str | None = None
-    ) -> Acted:
-        """Cancel, retry or delete jobs; `part_of` names the operation that means them all."""
+    ) -> ActionResult:
+        """Cancel, retry or delete jobs; `part_of` is the bulk operation that they belong to."""
         with self._changing(verb):
             if self.most_ids is not None and len(ids) > self.most_ids:
-                most = f"{self.most_ids:,} at most"
-                raise Refused(f"{len(ids):,} ids at a time: {most}; or give a filter")
-            wanted = dict.fromkeys(parse_id(id) for id in ids)
-            done = self._broker_act(verb, list(wanted), reason, part_of=part_of)
-        applied = set(done)
-        return Acted(done, [id for id in wanted if id not in applied])
+                raise Refused(
+                    f"{len(ids):,} ids: at most {self.most_ids:,} in one call; or give a filter"
+                )
+            parsed = list(dict.fromkeys(parse_id(id) for id in ids))
+            done = self._broker_act(verb, parsed, reason, part_of=part_of)
+        changed = set(done)
+        return ActionResult(done, [id for id in parsed if id not in changed])
 
     def act_on_flow(self, verb: str, flow: str, reason: str = "") -> tuple[str, list[str]]:
-        """All jobs of the flow of this id, or of the one that has this job, in one transaction.
+        """Act on all jobs of a flow in one transaction; `flow` is its id, or that of a job.
 
-        The flow's id, and the jobs that it applied to.
+        Returns the flow's id and the jobs that were changed.
         """
         with self._changing(verb):
             found = flow_with(self._broker, parse_id(flow))
             if found is None:
-                raise NotFound(no_such_flow(flow))
+                raise NotFound(no_such_flow_text(flow))
             return found.id, self._broker_act(verb, (), reason, flow=found.id)
 
     def _broker_act(
-        self, verb: str, ids: Sequence[str], reason: str, **whose: str | None
+        self, verb: str, ids: Sequence[str], reason: str, **scope: str | None
     ) -> list[str]:
-        action = ACTS[verb].name
-        return self._broker.act(action, ids, self.author, self.reason(reason), **whose)
+        action = BULK_VERBS[verb].name
+        return self._broker.act(action, ids, self.author, self.reason(reason), **scope)
 
     @needs(Role.OPERATE, changes=True)
-    def record_operation(self, id: str, says: Mapping[str, Any], reason: str = "") -> None:
-        """Write down what became of an operation by filter, or who stopped it."""
-        self._record(OPERATION, reason, {OPERATION: id, **says})
+    def record_operation(self, id: str, data: Mapping[str, Any], reason: str = "") -> None:
+        """Record how a bulk operation ended, or who stopped it."""
+        self._record(OPERATION, reason, {OPERATION: id, **data})
 
     @needs(Role.OPERATE, changes=True)
     def copy(self, id: str, app: App | None, arguments: str | None = None, reason: str = "") -> str:
-        """Store a copy of a job that has ended, with these arguments if there are any; its id."""
-        told = (self.author, self.reason(reason))
-        return enqueue_copy(self._broker, parse_id(id), told, arguments, app)
+        """Store a copy of a job that has ended, with these arguments if given; the copy's id."""
+        author_and_reason = (self.author, self.reason(reason))
+        return enqueue_copy(self._broker, parse_id(id), author_and_reason, arguments, app)
 
     @needs(Role.OPERATE, changes=True)
     def enqueue(
         self, job: Job[Any], id: str | None = None, reason: str = "", *, on_record: bool = True
     ) -> Stored:
-        """Store a job of an app; sent again under the same id it is stored once."""
+        """Store a job; a second call with the same id stores nothing."""
         app, reason = job.owner, self.reason(reason)
         app.know_time()
         app.make_final([job])
@@ -157,22 +157,22 @@ class Actions:
         standing = answer.standing.get(job.id)
         new = standing is None and job.id not in answer.known
         if new and on_record:
-            says = {"job": job.id, "task": job.task, "queue": job.queue, "jobs": 1}
-            self._record("enqueue", reason, says)
-        return Stored(standing or job.id, new, standing is not None)
+            data = {"job": job.id, "task": job.task, "queue": job.queue, "jobs": 1}
+            self._record("enqueue", reason, data)
+        return Stored(standing or job.id, new, duplicate=standing is not None)
 
     @needs(Role.OPERATE, changes=True)
-    def record_enqueue(self, reason: str, says: Mapping[str, Any]) -> None:
-        """Write down that somebody had many jobs enqueued."""
-        self._record("enqueue", reason, says)
+    def record_enqueue(self, reason: str, data: Mapping[str, Any]) -> None:
+        """Record that somebody enqueued many jobs."""
+        self._record("enqueue", reason, data)
 
     @needs(Role.OPERATE, changes=True)
-    def fill_again(self, app: App, task: str, first: str, last: str, reason: str = "") -> int:
-        """Run the partitions of a range once more, those that are done too; how many they are."""
-        ends = [partition_of(each) for each in (first, last)]
+    def rerun_backfill(self, app: App, task: str, first: str, last: str, reason: str = "") -> int:
+        """Run all partitions of a range again, also succeeded ones; the number of partitions."""
+        ends = [parse_partition(text) for text in (first, last)]
         made = backfill(
             task_of(app, task),
-            *(each if isinstance(each, int) else str(each) for each in ends),
+            *(end if isinstance(end, int) else str(end) for end in ends),
             max_running=None,
             skip_done=False,
             step=None,
@@ -183,7 +183,7 @@ class Actions:
 
     @needs(Role.OPERATE, changes=True)
     def signal(self, name: str, value: Any = None, reason: str = "") -> list[str]:
-        """End whoever waits for it with this value; their ids."""
+        """End all jobs that wait for this signal, with this value; their ids."""
         check_signal(name)
         encoded = encode_value(value, f"signal {name[:60]}")
         return self._broker.signal(name, encoded, self.author, self.reason(reason))
@@ -196,8 +196,8 @@ class Actions:
             return self._broker.put(self._signed(rule))
 
     def clear_rule(self, rule: Rule) -> bool:
-        """Take back what is at the rule's place; False: there was none."""
-        with self._changing(OFF[rule.kind]):
+        """Remove the rule with the same kind and target; False if there was none."""
+        with self._changing(CLEAR_OPERATIONS[rule.kind]):
             return self._broker.clear(Rule, rule.id, self.author, self.reason(rule.reason))
 
     def _signed(self, rule: Rule) -> Rule:
@@ -205,8 +205,8 @@ class Actions:
         return msgspec.structs.replace(rule, author=self.author, reason=reason)
 
     @needs(Role.VIEW)
-    def fitting(self, rule: Rule) -> Fitting:
-        """How many jobs that are due the rule is about, before it is set."""
+    def matching(self, rule: Rule) -> Fitting:
+        """How many due jobs the rule applies to; it need not be set."""
         return fitting(self._broker, rule, self.most_counted)
 
     # Schedules and lakes
@@ -238,22 +238,22 @@ class Actions:
         return self._broker.clear(Schedule, name, self.author, self.reason(reason))
 
     def act_on_schedule(self, verb: str, name: str, reason: str = "") -> str | None:
-        """Pause, resume, run or remove one that is there; the id of the job that a run made."""
+        """Pause, resume, run or remove a schedule; the id of the job that a run enqueued."""
         name = self.schedule(name).name
-        acts: dict[str, Callable[[str, str], object]] = {
+        operations: dict[str, Callable[[str, str], object]] = {
             "pause": self.pause_schedule,
             "resume": self.resume_schedule,
             "run": self.run_schedule,
             "remove": self.remove_schedule,
         }
-        made = acts[verb](name, reason)
-        return made if isinstance(made, str) else None
+        result = operations[verb](name, reason)
+        return result if isinstance(result, str) else None
 
     @needs(Role.OPERATE, changes=True)
     def put_schedule(
         self, app: App, name: str, task: str, options: Mapping[str, Any], times: Mapping[str, Any]
     ) -> Schedule:
-        """Keep a schedule of one of the app's tasks; `times` is what `app.schedules.put` takes."""
+        """Store a schedule of one of the app's tasks; `times` is what `app.schedules.put` takes."""
         reason = self.reason(times.get("reason", ""))
         given: dict[str, Any] = {**times, "author": self.author, "reason": reason}
         return app.schedules.put(name, task_of(app, task).options(**options), **given)
@@ -262,20 +262,22 @@ class Actions:
     def forget_lake(self, lake: str, reason: str = "") -> bool:
         return self._broker.clear(Mark, lake, self.author, self.reason(reason))
 
-    # What is told, and by whom
+    # Author and reason
 
     @property
     def author(self) -> str:
         return legible(self.person.name)
 
     def reason(self, reason: str) -> str:
-        """The reason, as it goes into the history."""
+        """The reason as the history keeps it; refused if it is too long."""
         if len(reason) > MOST_REASON:
-            raise Refused(f"a reason of {len(reason):,} characters: {MOST_REASON} at most")
+            raise Refused(
+                f"the reason has {len(reason):,} characters: at most {MOST_REASON} are kept"
+            )
         return legible(reason)
 
-    def _record(self, kind: str, reason: str, says: Mapping[str, Any]) -> None:
-        self._broker.audit(kind, self.author, self.reason(reason), dict(says))
+    def _record(self, kind: str, reason: str, data: Mapping[str, Any]) -> None:
+        self._broker.audit(kind, self.author, self.reason(reason), dict(data))
 
 
 def check_role(operation: str, person: Person) -> None:
@@ -286,7 +288,7 @@ def check_role(operation: str, person: Person) -> None:
 
 
 def task_of(app: App, name: str) -> Task[..., Any]:
-    """The task of this name; else a sentence with the names that come near."""
+    """The task of this name; refused with similar names if there is none."""
     found = app.task_named(name)
     if found is None:
         raise Refused(unknown_task(name, app))
@@ -294,11 +296,12 @@ def task_of(app: App, name: str) -> Task[..., Any]:
 
 
 def unknown_task(name: str, app: App) -> str:
-    """A sentence about a task that is not there, with the names that come near."""
+    """The sentence about an unknown task, with similar names."""
     name, known = name[:200], sorted(app.tasks)
-    # By the function alone: a module that is common to all makes any two names look alike.
-    functions = {each.rpartition(":")[2]: each for each in known}
-    near = [functions[each] for each in get_close_matches(name.rpartition(":")[2], functions, n=3)]
+    # Compared by function name: a common module would make all names look similar.
+    by_function = {task.rpartition(":")[2]: task for task in known}
+    similar = get_close_matches(name.rpartition(":")[2], by_function, n=3)
+    near = [by_function[function] for function in similar]
     if near:
         return f"there is no task {name!r}; did you mean {' or '.join(near)}?"
     if known:

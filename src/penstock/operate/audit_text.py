@@ -1,7 +1,6 @@
-"""A deed in words: what somebody did, to what, and how far; for the Audit page and the terminal.
+"""Audit entries as sentences: what somebody did, to what; for the Audit page and the terminal.
 
-What the history holds of a deed is data. A row of a newer Penstock, or a damaged one, is shown with
-its data as it is: an audit leaves nothing out because it has no word for it.
+A row of a newer Penstock, or a damaged one, is shown with its raw data: nothing is left out.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.operate.audit import Deed
-from penstock.operate.why import moment
+from penstock.operate.audit import AuditEntry
+from penstock.operate.time_text import time_text
 from penstock.rules.rule import Rule, RuleKind
 
 
 class AuditSentence(NamedTuple):
-    """`did` and `what` and `more` are one sentence; `thing` is what a page can lead to."""
+    """`did`, `what` and `more` are one sentence; `subject` is what a page links to."""
 
     did: str
     what: str
     more: str = ""
-    thing: tuple[str, str] | None = None  # the kind of it, and its name
+    subject: tuple[str, str] | None = None  # its kind and its name or id
 
     def __str__(self) -> str:
         return " ".join(part for part in self[:3] if part)
@@ -32,8 +31,8 @@ class AuditSentence(NamedTuple):
 _SET = {
     RuleKind.PAUSE: ("paused", "resumed"),
     RuleKind.BLOCK: ("blocked", "unblocked"),
-    RuleKind.LIMIT: ("limited", "took back the limit of"),
-    RuleKind.ORDER: ("ordered by key", "took back the order of"),
+    RuleKind.LIMIT: ("limited", "removed the limit of"),
+    RuleKind.ORDER: ("ordered by key", "removed the order of"),
 }
 _ACTS = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
 _SCHEDULES = {
@@ -51,37 +50,37 @@ _LAKES = {
 }
 
 
-def told_of(deed: Deed) -> AuditSentence:
-    """The deed in words."""
-    tell = _TELL.get(deed.kind)
+def audit_sentence(entry: AuditEntry) -> AuditSentence:
+    """The entry as a sentence."""
+    make = _SENTENCES.get(entry.kind)
     try:
-        found = None if tell is None else tell(deed)
+        sentence = None if make is None else make(entry)
     except (PenstockError, TypeError, ValueError, KeyError, AttributeError):
-        found = None
-    return found or AuditSentence(deed.kind, _named(deed), _rest(deed.says), _thing(deed))
+        sentence = None
+    return sentence or AuditSentence(entry.kind, _named(entry), _rest(entry.says), _subject(entry))
 
 
-def _act(deed: Deed) -> AuditSentence | None:
-    if deed.job is None:
+def _act(entry: AuditEntry) -> AuditSentence | None:
+    if entry.job is None:
         return None
-    more = " in ".join(word for word in (deed.task, deed.queue) if word)
+    more = " in ".join(word for word in (entry.task, entry.queue) if word)
     return AuditSentence(
-        _ACTS[deed.kind], f"job {deed.job}", f"({more})" if more else "", _thing(deed)
+        _ACTS[entry.kind], f"job {entry.job}", f"({more})" if more else "", _subject(entry)
     )
 
 
-def _flow(deed: Deed) -> AuditSentence:
-    name, jobs = deed.says.get("name") or deed.job, deed.says.get("jobs")
-    return AuditSentence(_ACTS[deed.says["says"]], f"flow {name}", _jobs(jobs), _thing(deed))
+def _flow(entry: AuditEntry) -> AuditSentence:
+    name, jobs = entry.says.get("name") or entry.job, entry.says.get("jobs")
+    return AuditSentence(_ACTS[entry.says["says"]], f"flow {name}", _jobs(jobs), _subject(entry))
 
 
-def _rule(deed: Deed) -> AuditSentence:
-    says = deed.says
+def _rule(entry: AuditEntry) -> AuditSentence:
+    says = entry.says
     tag, rate = says.get("tag"), says.get("rate")
     rule = Rule(
         RuleKind(says["kind"]),
-        deed.queue,
-        deed.task,
+        entry.queue,
+        entry.task,
         version=says.get("version"),
         tag=None if tag is None else tuple(tag),
         key=says.get("key"),
@@ -93,45 +92,47 @@ def _rule(deed: Deed) -> AuditSentence:
     )
     did, undid = _SET[rule.kind]
     if not says.get("set", True):
-        return AuditSentence(undid, rule.target, "", _thing(deed))
+        return AuditSentence(undid, rule.target, "", _subject(entry))
     bounds = {RuleKind.LIMIT: f"to {rule.bound}", RuleKind.ORDER: f"({rule.policy})"}
-    ends = "" if rule.until is None else f"until {moment(rule.until)}"
+    ends = "" if rule.until is None else f"until {time_text(rule.until)}"
     more = " ".join(part for part in (bounds.get(rule.kind, ""), ends) if part)
-    return AuditSentence(did, rule.target, more, _thing(deed))
+    return AuditSentence(did, rule.target, more, _subject(entry))
 
 
-def _schedule(deed: Deed) -> AuditSentence:
-    name = deed.says["schedule"]
-    return AuditSentence(_SCHEDULES[deed.says["says"]], f"schedule {name}", "", ("schedule", name))
+def _schedule(entry: AuditEntry) -> AuditSentence:
+    name = entry.says["schedule"]
+    return AuditSentence(_SCHEDULES[entry.says["says"]], f"schedule {name}", "", ("schedule", name))
 
 
-def _lake(deed: Deed) -> AuditSentence:
-    says = deed.says
+def _lake(entry: AuditEntry) -> AuditSentence:
+    says = entry.says
     rows = says.get("rows")
     more = f"({rows:,} rows)" if isinstance(rows, int) else ""
     return AuditSentence(_LAKES[says["says"]], f"lake {says.get('place') or says['lake']}", more)
 
 
-def _enqueued(deed: Deed) -> AuditSentence:
-    says = deed.says
+def _enqueued(entry: AuditEntry) -> AuditSentence:
+    says = entry.says
     if "replay" in says:
         return AuditSentence("replayed", str(says["replay"]), _jobs(says.get("jobs")))
-    what = " in ".join(word for word in (deed.task, deed.queue) if word)
-    if deed.job is not None:
+    what = " in ".join(word for word in (entry.task, entry.queue) if word)
+    if entry.job is not None:
         other = says.get("copy_of")
         more = f"({what})" if other is None else f"a copy of {other} ({what})"
-        return AuditSentence("enqueued", f"job {deed.job}", more, ("job", deed.job))
-    return AuditSentence("enqueued", _counted(says.get("jobs")), f"of {what}", _thing(deed))
+        return AuditSentence("enqueued", f"job {entry.job}", more, ("job", entry.job))
+    return AuditSentence("enqueued", _counted(says.get("jobs")), f"of {what}", _subject(entry))
 
 
-def _backfilled(deed: Deed) -> AuditSentence:
-    says = deed.says
+def _backfilled(entry: AuditEntry) -> AuditSentence:
+    says = entry.says
     ends = f"from {says['first']} to {says['last']} {_jobs(says.get('jobs'))}"
-    return AuditSentence("ran a backfill of", deed.task or "", ends, ("backfill", deed.task or ""))
+    return AuditSentence(
+        "ran a backfill of", entry.task or "", ends, ("backfill", entry.task or "")
+    )
 
 
-def _operation(deed: Deed) -> AuditSentence:
-    says = deed.says
+def _operation(entry: AuditEntry) -> AuditSentence:
+    says = entry.says
     if says["verb"] == "stop":
         return AuditSentence("stopped", "an operation", "", ("operation", says["operation"]))
     jobs = _counted(says.get("jobs")) + (" or more" if says.get("more") else "")
@@ -140,11 +141,11 @@ def _operation(deed: Deed) -> AuditSentence:
     return AuditSentence(_ACTS[says["verb"]], jobs, more, ("operation", says["operation"]))
 
 
-def _signal(deed: Deed) -> AuditSentence:
-    return AuditSentence("sent the signal", deed.says["signal"], _jobs(deed.says.get("jobs")))
+def _signal(entry: AuditEntry) -> AuditSentence:
+    return AuditSentence("sent the signal", entry.says["signal"], _jobs(entry.says.get("jobs")))
 
 
-_TELL = {
+_SENTENCES = {
     "enqueue": _enqueued,
     "backfill": _backfilled,
     "operation": _operation,
@@ -157,10 +158,10 @@ _TELL = {
 }
 
 
-def _thing(deed: Deed) -> tuple[str, str] | None:
-    if deed.job is not None:
-        return ("flow" if deed.kind == "flow" else "job"), deed.job
-    return None if deed.queue is None else ("queue", deed.queue)
+def _subject(entry: AuditEntry) -> tuple[str, str] | None:
+    if entry.job is not None:
+        return ("flow" if entry.kind == "flow" else "job"), entry.job
+    return None if entry.queue is None else ("queue", entry.queue)
 
 
 def _jobs(jobs: Any) -> str:
@@ -171,8 +172,8 @@ def _counted(jobs: Any) -> str:
     return f"{jobs:,} {'job' if jobs == 1 else 'jobs'}"
 
 
-def _named(deed: Deed) -> str:
-    words = (("job", deed.job), ("task", deed.task), ("queue", deed.queue))
+def _named(entry: AuditEntry) -> str:
+    words = (("job", entry.job), ("task", entry.task), ("queue", entry.queue))
     return " ".join(f"{word} {value}" for word, value in words if value)
 
 

@@ -1,36 +1,33 @@
-"""Cancel, retry and delete whatever a filter means: the same for the command line and dashboards.
+"""Cancel, retry and delete all jobs that match a filter; for the command line and the dashboard.
 
-A filter may mean a million jobs. It is done page by page, each page one transaction of the store:
-what is interrupted is done as far as it got, and can be repeated.
+A filter may match a million jobs. They are changed page by page, each page in one transaction: an
+interrupted operation has done a part, and can be repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from penstock.broker.filter import Filter, parse_filter
-from penstock.broker.protocol import Broker
 from penstock.broker.values import Action
-from penstock.broker.views import Page
 from penstock.errors import Refused
-from penstock.job import State
+from penstock.job import ENDED, Job, State
 from penstock.operate.audit import OPERATION
+from penstock.operate.find_pages import Find, find_pages
 
 if TYPE_CHECKING:
     from penstock.operate.actions import Actions
 
-PAGE = 1000
-
 
 class BulkVerb(NamedTuple):
-    """One of the three verbs that take jobs by filter."""
+    """A verb that can act on all jobs that match a filter."""
 
     name: Action
-    done: str
-    states: tuple[State, ...]  # what a filter means when it names none
+    done: str  # what is said of a job afterwards
+    states: tuple[State, ...]  # that it applies to
 
 
 CANCEL = BulkVerb("cancel", "cancelled", (State.WAITING, State.READY, State.RUNNING))
@@ -40,11 +37,11 @@ DELETE = BulkVerb(
     "deleted",
     (State.WAITING, State.READY, State.SUCCEEDED, State.FAILED, State.CANCELLED),
 )
-ACTS = {act.name: act for act in (CANCEL, RETRY, DELETE)}
+BULK_VERBS = {verb.name: verb for verb in (CANCEL, RETRY, DELETE)}
 
 
 class Operation(msgspec.Struct, kw_only=True):
-    """How far one is: `state` is running, done, cancelled or failed."""
+    """The progress of a bulk operation; `state` is running, done, cancelled or failed."""
 
     id: str
     verb: str
@@ -52,47 +49,46 @@ class Operation(msgspec.Struct, kw_only=True):
     author: str
     reason: str
     state: str = "running"
-    matched: int = 0  # jobs that were found so far
-    done: int = 0  # those among them that it applied to
-    expected: int | None = None  # how many there were when it was begun; None: any number
+    matched: int = 0  # jobs found so far
+    done: int = 0  # of these, those that were changed
+    expected: int | None = None  # matching jobs when it began; None: not bounded
     began_at: float = 0.0
     ended_at: float | None = None
     error: str | None = None
 
-    def says(self, state: str) -> dict[str, Any]:
-        """What the history keeps of it, once it has ended so."""
+    def audit_data(self, state: str) -> dict[str, Any]:
+        """What the history keeps of an operation that ended in this state."""
         return {"verb": self.verb, "filter": self.filter, "jobs": self.done, "state": state}
 
 
-def act_named(verb: str) -> BulkVerb:
-    """One of the three; refused if it is none."""
-    if verb not in ACTS:
-        raise Refused(f"{verb[:40]!r} cannot be done by filter: there are {', '.join(ACTS)}")
-    return ACTS[verb]
+def bulk_verb_named(verb: str) -> BulkVerb:
+    """The verb of this name; refused if there is none."""
+    if verb not in BULK_VERBS:
+        raise Refused(f"{verb[:40]!r} cannot be done by filter; {', '.join(BULK_VERBS)} can")
+    return BULK_VERBS[verb]
 
 
-def meant_by(words: Sequence[str], act: BulkVerb, now: float) -> Filter:
-    """The filter; where it says nothing of states, those that the verb can apply to."""
+def parse_bulk_filter(words: Sequence[str], verb: BulkVerb, now: float) -> Filter:
+    """The filter; if it names no state, the states that the verb applies to."""
     if not words:
-        raise Refused(f"{act.name} what? Give a filter such as state:failed task:mail:send")
-    wanted = parse_filter(words, now)
-    named = wanted.state or wanted.due
-    return wanted if named else msgspec.structs.replace(wanted, state=act.states)
+        raise Refused(f"{verb.name} what? Give a filter such as state:failed task:mail:send")
+    filter = parse_filter(words, now)
+    if filter.state or filter.due:
+        return filter
+    return msgspec.structs.replace(filter, state=verb.states)
 
 
 def act_on_pages(
     actions: Actions,
     operation: Operation,
-    wanted: Filter,
-    find: Callable[[Filter, str | None, int], Page],
-    size: int = PAGE,
+    filter: Filter,
+    find: Find,
+    size: int = 1000,
 ) -> Iterator[bool]:
-    """Act a page at a time, downwards; after each page, whether there is more to do."""
-    after: str | None = None
+    """Act on one page at a time, newest jobs first; yields whether there is more to do."""
     part_of = f"{OPERATION} {operation.id}"
-    while True:
-        page = find(wanted, after, size)
-        # No more than were counted, whatever fits by now: that number was agreed to.
+    for page in find_pages(find, filter, size):
+        # Never more than were counted: the person agreed to that number.
         left = None if operation.expected is None else operation.expected - operation.matched
         ids = [job.id for job in page.jobs[:left]]
         if ids:
@@ -100,20 +96,13 @@ def act_on_pages(
             operation.done += len(
                 actions.act(operation.verb, ids, operation.reason, part_of=part_of).done
             )
-        after = page.after
-        if after is None or operation.matched == operation.expected:
-            yield False
+        more = page.after is not None and operation.matched != operation.expected
+        yield more
+        if not more:
             return
-        yield True
 
 
-def pages(broker: Broker, wanted: Filter, size: int = PAGE) -> Iterator[list[str]]:
-    """Ids that match, a page at a time, downwards: acting on one page does not move the next."""
-    after: str | None = None
-    while True:
-        page = broker.find(wanted, after, size)
-        if page.jobs:
-            yield [job.id for job in page.jobs]
-        after = page.after
-        if after is None:
-            return
+def allowed_actions(job: Job[Any]) -> set[str]:
+    """The verbs that apply to a job in its present state, and copy."""
+    verbs: set[str] = {verb.name for verb in BULK_VERBS.values() if job.state in verb.states}
+    return verbs | ({"copy"} if job.state in ENDED else set())

@@ -1,7 +1,7 @@
-"""What the doctor looks at: findings, each with its colour and its remedy.
+"""The doctor: findings about a store, its workers and jobs, each with a colour and a remedy.
 
-Red means that jobs are, or will be, left lying or lost; yellow is worth knowing. The command line
-and the dashboard show the same; looking changes nothing, and makes no store.
+Red: jobs are stuck or lost, or will be. Yellow: worth knowing. The command line and the dashboard
+show the same. The doctor changes nothing and creates no store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import msgspec
 
 from penstock.broker.lake_mark import Mark
 from penstock.errors import PenstockError
-from penstock.operate.why import span
+from penstock.operate.rule_fields import undo_command
+from penstock.operate.time_text import duration_text
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 
@@ -36,7 +37,7 @@ class Colour(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """One thing that was examined."""
 
     name: str
     colour: Colour
@@ -45,14 +46,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def promise_of(url: str) -> str:
-    """What a job that was accepted survives in this store, as a sentence without its subject."""
+    """What an accepted job survives in this store, as a sentence without its subject."""
     from penstock.brokers import store_condition
 
     return store_condition(url).promise
 
 
 def examine(url: str, known: Mapping[str, int] | None = None) -> list[Finding]:
-    """Everything there is to say about a store; `known` are the tasks of the app at hand."""
+    """Examine a store and its jobs; `known` are the tasks of the loaded app."""
     from penstock.brokers import open_broker, store_condition
 
     condition = store_condition(url, thorough=True)
@@ -70,7 +71,7 @@ def examine(url: str, known: Mapping[str, int] | None = None) -> list[Finding]:
 
 
 def examine_jobs(broker: Broker, known: Mapping[str, int] | None = None) -> list[Finding]:
-    """What there is to say about what a store holds, whatever it is made of."""
+    """Examine the jobs, workers, rules, schedules and lakes of an open store."""
     findings: list[Finding] = []
     try:
         findings.append(_clock(broker))
@@ -87,7 +88,7 @@ def examine_jobs(broker: Broker, known: Mapping[str, int] | None = None) -> list
 
 
 def detached_here() -> Finding:
-    """What a detached process outlives that a worker starts from where this one is."""
+    """What a detached process survives if a worker starts it in this environment."""
     from penstock.worker.detached.systemd_unit import start_method
 
     method = start_method()
@@ -97,7 +98,7 @@ def detached_here() -> Finding:
 
 def _store(condition: StoreCondition) -> list[Finding]:
     if condition.unseen is not None:
-        says = f"{condition.where} cannot be looked at: {condition.unseen.says}"
+        says = f"{condition.where} cannot be read: {condition.unseen.says}"
         return [Finding("store", Colour.RED, says, condition.unseen.remedy)]
     if not condition.exists:
         return [
@@ -105,7 +106,7 @@ def _store(condition: StoreCondition) -> list[Finding]:
                 "store",
                 Colour.RED,
                 f"there is no store at {condition.where}",
-                "a worker or the first enqueue makes it; or name another one with --url",
+                "a worker or the first enqueue creates it; or name another one with --url",
             )
         ]
     findings = [
@@ -131,13 +132,13 @@ def _store(condition: StoreCondition) -> list[Finding]:
 
 def _schema(condition: StoreCondition, schema: int, newest: int) -> Finding:
     if condition.too_new:
-        says = f"{schema}, and this Penstock knows {newest}"
+        says = f"{schema}, but this Penstock only knows up to {newest}"
         return Finding("schema", Colour.RED, says, "upgrade Penstock here")
     if schema > newest:
-        says = f"{schema}, newer than this Penstock, which can use it as it is"
+        says = f"{schema}, newer than this Penstock, but compatible"
         return Finding("schema", Colour.YELLOW, says, "upgrade Penstock here")
     if schema < newest:
-        says = f"{schema}, this Penstock brings it to {newest} when it opens the store"
+        says = f"{schema}; this Penstock migrates it to {newest} when it opens the store"
         return Finding("schema", Colour.YELLOW, says, "penstock migrate up")
     return Finding("schema", Colour.GREEN, f"{schema}, the newest this Penstock knows")
 
@@ -147,14 +148,14 @@ def _clock(broker: Broker) -> Finding:
     ahead = abs(here - store)
     rows = broker.history(after=None, limit=1)
     if rows and rows[0].at - store > _CLOCK_SECONDS:
-        back = span(rows[0].at - store)
-        says = f"the newest row of the history is {back} ahead of the clock: it was set back"
+        back = duration_text(rows[0].at - store)
+        says = f"the newest history row is {back} ahead of the clock: the clock was set back"
         return Finding("clock", Colour.RED, says, "set this machine's clock right (NTP)")
     if ahead > _CLOCK_SECONDS:
-        says = f"this machine and the store differ by {span(ahead)}"
+        says = f"differs by {duration_text(ahead)} from the store's"
         return Finding("clock", Colour.RED, says, "set this machine's clock right (NTP)")
     if ahead > _CLOCK_HINT_SECONDS:
-        says = f"this machine and the store differ by {span(ahead)}; the store's clock decides"
+        says = f"differs by {duration_text(ahead)} from the store's, which decides"
         return Finding("clock", Colour.YELLOW, says, "set this machine's clock right (NTP)")
     return Finding("clock", Colour.GREEN, f"within {max(ahead, 0.001):.3f} s of the store's")
 
@@ -173,20 +174,22 @@ def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) 
         colour = Colour.RED if ready else Colour.YELLOW
         waits = f"ready to run: {ready:,}" if ready else "nothing is ready to run"
         findings.append(
-            Finding("workers", colour, f"none is alive; {waits}", "penstock worker MODULE:APP")
+            Finding("workers", colour, f"no worker is alive; {waits}", "penstock worker MODULE:APP")
         )
     if detached:
-        says = f"jobs that run detached, each in a process of its own: {len(detached):,}"
+        says = f"{len(detached):,} running, each in a process of its own"
         findings.append(Finding("detached", Colour.GREEN, says))
     for row in lapsed:
         where = f"{row.host}, pid {row.pid}"
-        since = f"started {span(now - row.started_at)} ago" if row.started_at else "long gone"
+        since = (
+            f"started {duration_text(now - row.started_at)} ago" if row.started_at else "long gone"
+        )
         findings.append(
             Finding(
                 "workers",
                 Colour.YELLOW,
                 f"{row.id} ({where}, {since}) has lapsed and holds {row.running:,} jobs",
-                "the next live worker makes them ready again within its lease",
+                "a live worker makes them ready again within one lease",
             )
         )
     return findings
@@ -205,15 +208,15 @@ def _unknown_tasks(
         stuck = count.ready + count.scheduled + count.paused
         if not stuck or (count.app, count.task) in taken or count.task in (own or {}):
             continue
-        whose = f" of the app {count.app}" if count.app else ""
+        app = f" of the app {count.app}" if count.app else ""
         near = get_close_matches(count.task, sorted(known), n=2)
-        hint = f"; near it: {', '.join(near)}" if near else ""
+        hint = f"; similar: {', '.join(near)}" if near else ""
         findings.append(
             Finding(
                 "tasks",
                 Colour.RED,
                 f"{stuck:,} jobs of {count.task} wait in queue {count.queue}, and no live worker"
-                f"{whose} knows it{hint}",
+                f"{app} knows it{hint}",
                 "start a worker that has the task, or keep its old name with aliases=(...)",
             )
         )
@@ -225,22 +228,21 @@ def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
     findings: list[Finding] = []
     for rule in broker.records(Rule):
         if rule.kind == "order":
-            continue  # it holds nothing back for good, and belongs to the programs
+            continue  # an order delays jobs but stops none, and programs set it themselves
         limit = rule.kind == "limit"
         held = sum(
             count.limited if limit else count.paused
             for count in counts
             if rule.holds(count.queue, count.task, now)
         )
-        undo = {"block": "unblock --admin", "limit": "limit --off"}.get(rule.kind, "resume")
         findings.append(
             Finding(
                 "rules",
                 Colour.GREEN if limit else Colour.YELLOW,
-                f"{rule.target} has a {rule.kind} of "
-                f"{f'{rule.bound}, by ' if limit else ''}{rule.author or 'somebody'}"
-                f"{': ' + rule.reason if rule.reason else ''}; {held:,} jobs are held back",
-                f"penstock {undo} {' '.join(rule.words)}",
+                f"{rule.target} has a {rule.kind}{f' of {rule.bound}' if limit else ''}, set by "
+                f"{rule.author or 'somebody'}{': ' + rule.reason if rule.reason else ''}; "
+                f"{held:,} jobs are held back",
+                undo_command(rule),
             )
         )
     return findings
@@ -277,24 +279,23 @@ def _lakes(broker: Broker) -> list[Finding]:
     for mark in marks:
         lake, since = place_of(mark), now - mark.told_at
         choice = (
-            f"penstock pipeline run --lake {lake}; if it was given up,"
+            f"penstock pipeline run --lake {lake}; if the lake is no longer used,"
             f" penstock pipeline forget --lake {mark.lake}"
         )
         if mark.gap is not None:
-            says = f"{lake} misses {gap_text(mark.gap)}: pruned before it got there"
+            says = f"{lake} misses {gap_text(mark.gap)}: pruned before the lake had it"
             findings.append(Finding("lakes", Colour.RED, says, choice))
         elif since > STILL_SECONDS:
             says = (
-                f"{lake} has taken nothing for {span(since)}; history behind position"
-                f" {mark.position} is kept for it, {span(mark.hold)} beyond the retention"
+                f"{lake} has not been updated for {duration_text(since)}; the store keeps history"
+                f" after position {mark.position} for it, {duration_text(mark.hold)} longer than"
+                " the retention"
             )
             findings.append(Finding("lakes", Colour.YELLOW, says, choice))
     if marks and not findings:
-        last = span(now - min(mark.told_at for mark in marks))
+        last = duration_text(now - min(mark.told_at for mark in marks))
         findings.append(
-            Finding(
-                "lakes", Colour.GREEN, f"{len(marks)}; the last word of each is {last} old at most"
-            )
+            Finding("lakes", Colour.GREEN, f"{len(marks)}; each was updated within the last {last}")
         )
     return findings
 
@@ -302,6 +303,6 @@ def _lakes(broker: Broker) -> list[Finding]:
 def _failed(counts: Sequence[Count]) -> Finding:
     failed = sum(count.failed for count in counts)
     if not failed:
-        return Finding("jobs", Colour.GREEN, "none has failed for good")
-    says = f"{failed:,} failed and are kept"
+        return Finding("jobs", Colour.GREEN, "none has failed")
+    says = f"{failed:,} failed jobs are kept"
     return Finding("jobs", Colour.YELLOW, says, "penstock find state:failed, then penstock retry")

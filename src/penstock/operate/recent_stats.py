@@ -1,7 +1,7 @@
-"""What happened lately, as the store itself can tell: rates, waits, runs and failures per task.
+"""Recent statistics from the store itself: rates, waits, runs and failures per task.
 
-Read from the last rows of the history, so many and no more, however large it is: whoever shows it
-says how far that went. Longer stretches are the lake's.
+Read from the last rows of the history, a bounded number of them; the result says from when to when.
+Reports over longer times are made from the lake.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from penstock.job import State
 
 MOST_ATTEMPTS = 2_000
 MOST_GAUGES = 2_000
-_LATE = 0.95
+LAPSED = frozenset({"crashed", "lost"})  # reasons of attempts whose worker was gone
 
 History = Callable[..., Sequence[Event]]
 
 
-class Lately(msgspec.Struct, frozen=True, kw_only=True):
+class TaskStats(msgspec.Struct, frozen=True, kw_only=True):
     """The last attempts of one task in one queue; times are in seconds."""
 
     queue: str
@@ -31,16 +31,16 @@ class Lately(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     succeeded: int = 0
     failed: int = 0  # for good
-    again: int = 0  # attempts after which the job is to run again
-    lapsed: int = 0  # of those, or of the failed: their worker was gone
-    wait: float | None = None  # half of them waited for no longer
-    wait_late: float | None = None  # 19 of 20 did
+    again: int = 0  # attempts after which the job runs again
+    lapsed: int = 0  # attempts, among those two, whose worker was gone
+    wait: float | None = None  # median
+    wait_p95: float | None = None
     run: float | None = None
-    run_late: float | None = None
+    run_p95: float | None = None
 
 
-class Depth(msgspec.Struct, frozen=True, kw_only=True):
-    """All queues together at one minute."""
+class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
+    """All queues together, at one minute."""
 
     at: float
     ready: int = 0
@@ -50,38 +50,38 @@ class Depth(msgspec.Struct, frozen=True, kw_only=True):
     oldest: float | None = None
 
 
-class Recent(msgspec.Struct, frozen=True, kw_only=True):
-    """How far it was looked, and what was found there."""
+class RecentStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The statistics, and the attempts and times that they cover."""
 
-    tasks: Sequence[Lately] = ()  # most attempts first
-    depths: Sequence[Depth] = ()  # oldest first
+    tasks: Sequence[TaskStats] = ()  # most attempts first
+    depths: Sequence[QueueDepth] = ()  # oldest first
     attempts: int = 0
     since: float | None = None
     until: float | None = None
-    whole: bool = True  # these are all attempts that the history has
+    whole: bool = True  # all attempts of the history are covered
 
     @property
     def per_second(self) -> float:
-        """Attempts that ended, over the stretch that was looked at."""
+        """Ended attempts per second, over the time covered."""
         if self.since is None or self.until is None or self.until <= self.since:
             return 0.0
         return self.attempts / (self.until - self.since)
 
 
-def read_recent(
+def read_recent_stats(
     history: History, attempts: int = MOST_ATTEMPTS, gauges: int = MOST_GAUGES
-) -> Recent:
-    """The last attempts and gauges; `history` is the verb."""
+) -> RecentStats:
+    """Statistics over the last attempts and gauges; `history` is the broker's verb."""
     ended = list(history(None, attempts, kind="attempt"))
     minutes = history(None, gauges, kind="gauge")
-    # The oldest minute may have lost some of its queues to the bound.
+    # Rows of the oldest minute may be cut off by the bound.
     cut = minutes[0].at if len(minutes) >= gauges else None
     groups: dict[tuple[str, str], list[Event]] = {}
     for row in ended:
         groups.setdefault((row.queue or "", row.task or ""), []).append(row)
-    tasks = [_lately(*names, rows) for names, rows in groups.items()]
-    return Recent(
-        tasks=sorted(tasks, key=lambda each: (-each.attempts, each.queue, each.task)),
+    tasks = [_task_stats(*names, rows) for names, rows in groups.items()]
+    return RecentStats(
+        tasks=sorted(tasks, key=lambda stats: (-stats.attempts, stats.queue, stats.task)),
         depths=_depths([row for row in minutes if row.at != cut] or minutes),
         attempts=len(ended),
         since=ended[0].at if ended else None,
@@ -90,20 +90,20 @@ def read_recent(
     )
 
 
-def waited(row: Event) -> float | None:
+def wait_seconds(row: Event) -> float | None:
     """Seconds between when an attempt was due and when it began."""
     due = row.run_at or row.enqueued_at
     return None if due is None or row.started_at is None else max(0.0, row.started_at - due)
 
 
-def ran(row: Event) -> float | None:
+def run_seconds(row: Event) -> float | None:
     return None if row.started_at is None else max(0.0, row.at - row.started_at)
 
 
-def _lately(queue: str, task: str, rows: Sequence[Event]) -> Lately:
-    waits = sorted(wait for row in rows if (wait := waited(row)) is not None)
-    runs = sorted(run for row in rows if (run := ran(row)) is not None)
-    return Lately(
+def _task_stats(queue: str, task: str, rows: Sequence[Event]) -> TaskStats:
+    waits = sorted(wait for row in rows if (wait := wait_seconds(row)) is not None)
+    runs = sorted(run for row in rows if (run := run_seconds(row)) is not None)
+    return TaskStats(
         queue=queue,
         task=task,
         attempts=len(rows),
@@ -111,22 +111,19 @@ def _lately(queue: str, task: str, rows: Sequence[Event]) -> Lately:
         failed=sum(row.state is State.FAILED for row in rows),
         again=sum(row.state is State.READY for row in rows),
         lapsed=sum(row.reason in LAPSED for row in rows),
-        wait=_below(waits, 0.5),
-        wait_late=_below(waits, _LATE),
-        run=_below(runs, 0.5),
-        run_late=_below(runs, _LATE),
+        wait=_percentile(waits, 0.5),
+        wait_p95=_percentile(waits, 0.95),
+        run=_percentile(runs, 0.5),
+        run_p95=_percentile(runs, 0.95),
     )
 
 
-LAPSED = frozenset({"crashed", "lost"})  # the reasons of an attempt whose worker was gone
-
-
-def _below(values: Sequence[float], share: float) -> float | None:
-    """A value that this share of them does not exceed."""
+def _percentile(values: Sequence[float], share: float) -> float | None:
+    """The value that this share of the sorted values does not exceed."""
     return values[max(0, math.ceil(len(values) * share) - 1)] if values else None
 
 
-def _depths(rows: Sequence[Event]) -> list[Depth]:
+def _depths(rows: Sequence[Event]) -> list[QueueDepth]:
     minutes: dict[float, dict[str, Any]] = {}
     for row in rows:
         try:
@@ -140,4 +137,4 @@ def _depths(rows: Sequence[Event]) -> list[Depth]:
         sums["held"] = sums.get("held", 0) + gauge.paused + gauge.limited
         if gauge.oldest is not None:
             sums["oldest"] = max(sums.get("oldest") or 0.0, gauge.oldest)
-    return [Depth(at=at, **sums) for at, sums in sorted(minutes.items())]
+    return [QueueDepth(at=at, **sums) for at, sums in sorted(minutes.items())]

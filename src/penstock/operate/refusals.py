@@ -1,4 +1,4 @@
-"""Why an operation is not done; each is a sentence, and over HTTP a status of its own."""
+"""Why an operation is refused; each class has its own HTTP status."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from penstock.errors import PenstockError
 
 
 class Forbidden(PenstockError):
-    """The person's role does not go so far."""
+    """The person's role does not allow it."""
 
 
 class NotFound(PenstockError):
-    """There is no such thing here."""
+    """What was named is not stored here."""
 
 
 class Conflict(PenstockError):
-    """It is there, but not so that this could be done to it."""
+    """Its present state does not allow the operation."""

@@ -1,4 +1,4 @@
-"""Who may do what: a role for each operation, declared with it and asked for before it acts."""
+"""Who may do what: the role of each operation, declared at the operation and checked before it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.operate.refusals import Forbidden
 
 
 class Role(IntEnum):
-    """What somebody may do; each role may do all that those before it may."""
+    """What a person may do; each role includes the ones before it."""
 
-    ANYBODY = 0  # without a token: the form that takes one, and its style sheet
+    ANYBODY = 0  # without a token: the login form and its style sheet
     VIEW = 1
     OPERATE = 2  # cancel, retry, delete, pause, limit, signal, enqueue
     ADMIN = 3  # block and unblock, too
@@ -25,7 +25,7 @@ class Role(IntEnum):
 
 
 class Person(msgspec.Struct, frozen=True):
-    """Somebody who acts or looks; the name is the author in the history."""
+    """A person with a role; the name is the author in the history."""
 
     name: str
     role: Role
@@ -34,15 +34,15 @@ class Person(msgspec.Struct, frozen=True):
         return Person(self.name, min(self.role, role))
 
 
-class Declared(NamedTuple):
-    """What an operation needs."""
+class RequiredRole(NamedTuple):
+    """The role that an operation needs, and whether it changes something."""
 
     role: Role
     changes: bool
 
 
-class Asks(Protocol):
-    """Whoever has operations: checks one before it is done, and hears of it afterwards."""
+class ChecksRoles(Protocol):
+    """A class with operations: `check` runs before each, `changed` after those that change."""
 
     def check(self, operation: str) -> None: ...
     def changed(self) -> None: ...
@@ -50,8 +50,8 @@ class Asks(Protocol):
 
 P = ParamSpec("P")
 R = TypeVar("R")
-V = TypeVar("V", bound=Asks)
-OPERATIONS: dict[str, Declared] = {}
+V = TypeVar("V", bound=ChecksRoles)
+OPERATIONS: dict[str, RequiredRole] = {}
 
 
 def needs(
@@ -60,7 +60,7 @@ def needs(
     """Declare the role that an operation needs, and whether it changes something."""
 
     def declare(operation: Callable[Concatenate[V, P], R]) -> Callable[Concatenate[V, P], R]:
-        OPERATIONS[operation.__name__] = Declared(role, changes)
+        OPERATIONS[operation.__name__] = RequiredRole(role, changes)
 
         @wraps(operation)
         def checked(owner: V, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,6 +1,6 @@
-"""A rule as people give it: in words on the command line, in JSON over REST, in a form on a page.
+"""Rules from input: options of a command, JSON over REST, or the fields of a form.
 
-Whatever the surface, the same fields make the same rule, and a mistake gets the same sentence.
+The same fields make the same rule, and a mistake gets the same sentence, on every surface.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TypedDict, Unpack
 
 from penstock.broker.checks import MOST_VERSION
 from penstock.errors import Refused
-from penstock.operate.typed_values import moment_of, number_of, pair_of, span_of
-from penstock.operate.why import ago
+from penstock.operate.parse_input import parse_datetime, parse_duration, parse_integer, parse_pair
+from penstock.operate.time_text import relative_time
 from penstock.rules.rule import POLICIES, Rule, RuleKind, parse_rate
 
-# The operation that takes a rule of this kind back; one that sets it is called like the kind.
-OFF = {
+# The operation that removes a rule of this kind; the one that sets it has the kind's name.
+CLEAR_OPERATIONS = {
     RuleKind.PAUSE: "resume",
     RuleKind.BLOCK: "unblock",
     RuleKind.LIMIT: "limit_off",
@@ -27,7 +27,7 @@ _MOST_RUNNING = 2**31 - 1
 
 
 class RuleFields(TypedDict, total=False):
-    """What a rule is about, and what it says; None, as what is left out, is not named."""
+    """The target of a rule and its values; None means the same as a missing field."""
 
     queue: str | None
     task: str | None
@@ -38,18 +38,18 @@ class RuleFields(TypedDict, total=False):
     rate: str | None
     per_key: bool
     policy: str | None
-    for_: float | str | None  # seconds, or a stretch of time
+    for_: float | str | None  # seconds, or a text such as 2h
     until: str | None
     reason: str
 
 
-def rule_of(kind: RuleKind, now: float, **fields: Unpack[RuleFields]) -> Rule:
-    """The rule that is to be set."""
+def parse_rule(kind: RuleKind, now: float, **fields: Unpack[RuleFields]) -> Rule:
+    """The rule to set."""
     _check_named(kind, kind, fields)
     running, rate = fields.get("running"), fields.get("rate")
     policy = fields.get("policy")
     if kind is RuleKind.ORDER and policy is None:
-        raise Refused(f"order how? Give a policy ({', '.join(POLICIES)}), or off")
+        raise Refused(f"order needs a policy ({', '.join(POLICIES)}), or off")
     return Rule(
         kind,
         fields.get("queue"),
@@ -59,20 +59,20 @@ def rule_of(kind: RuleKind, now: float, **fields: Unpack[RuleFields]) -> Rule:
         version=_version(fields),
         tag=_tag(fields.get("tag")),
         key=fields.get("key"),
-        running=None if running is None else number_of(running, "running", 0, _MOST_RUNNING),
+        running=None if running is None else parse_integer(running, "running", 0, _MOST_RUNNING),
         rate=None if rate is None else parse_rate(rate),
         per_key=fields.get("per_key", False),
         policy=policy,
     )
 
 
-def rule_off(kind: RuleKind, **fields: Unpack[RuleFields]) -> Rule:
-    """A rule that is to be taken back: at the place that these fields name, whatever it says."""
-    _check_named(OFF[kind].partition("_")[0], kind, fields)
-    for said in ("running", "rate", "policy"):
-        if fields.get(said) is not None:
-            named = "running and rate" if kind is RuleKind.LIMIT else fields.get(said)
-            raise Refused(f"off takes the {kind} back: leave out {named}")
+def parse_rule_to_clear(kind: RuleKind, **fields: Unpack[RuleFields]) -> Rule:
+    """A rule to remove: only its kind and its target matter."""
+    _check_named(CLEAR_OPERATIONS[kind].partition("_")[0], kind, fields)
+    for name in ("running", "rate", "policy"):
+        if fields.get(name) is not None:
+            surplus = "running and rate" if kind is RuleKind.LIMIT else fields.get(name)
+            raise Refused(f"off removes the {kind}: leave out {surplus}")
     return Rule(
         kind,
         fields.get("queue"),
@@ -82,15 +82,22 @@ def rule_off(kind: RuleKind, **fields: Unpack[RuleFields]) -> Rule:
         tag=_tag(fields.get("tag")),
         key=fields.get("key"),
         per_key=fields.get("per_key", False),
-        # What it says is no part of its place, but a limit and an order must say something.
+        # Not a part of the target, but a limit and an order need some value to be valid.
         running=1 if kind is RuleKind.LIMIT else None,
         policy=POLICIES[0] if kind is RuleKind.ORDER else None,
     )
 
 
+def undo_command(rule: Rule, program: str = "penstock") -> str:
+    """The command that removes the rule."""
+    command, _, off = CLEAR_OPERATIONS[rule.kind].partition("_")
+    flag = ["--off"] if off else ["--admin"] if rule.kind is RuleKind.BLOCK else []
+    return " ".join([program, command, *rule.words, *flag])
+
+
 def _check_named(verb: str, kind: RuleKind, fields: RuleFields) -> None:
     given = [fields.get(name) for name in ("queue", "task", "version", "tag", "key")]
-    if all(each is None or each in ("", {}) for each in given):
+    if all(value is None or value in ("", {}) for value in given):
         which = "a queue, a task, a version, a tag or a key"
         if kind is RuleKind.LIMIT:
             which = "a queue, a task or both"
@@ -99,30 +106,30 @@ def _check_named(verb: str, kind: RuleKind, fields: RuleFields) -> None:
 
 def _version(fields: RuleFields) -> int | None:
     version = fields.get("version")
-    return None if version is None else number_of(version, "version", 0, MOST_VERSION)
+    return None if version is None else parse_integer(version, "version", 0, MOST_VERSION)
 
 
 def _tag(given: str | Mapping[str, str] | None) -> tuple[str, str] | None:
     if given is None or isinstance(given, str):
-        return None if given is None else pair_of(given, "tag")
+        return None if given is None else parse_pair(given, "tag")
     if len(given) != 1:
-        raise Refused('tag: one tag with its value, as {"tenant": "a"}')
+        raise Refused('tag takes one tag with its value, such as {"tenant": "a"}')
     [pair] = given.items()
     return pair
 
 
 def _ends_at(lasts: float | str | None, until: str | None, now: float) -> float | None:
-    """When it ends by itself."""
+    """When the rule ends by itself."""
     if until is not None and lasts is not None:
-        raise Refused("until and for both say when it ends: give one of them")
+        raise Refused("until and for both set the end: give one of them")
     if until is not None:
-        at = moment_of(until, "until").timestamp()
+        at = parse_datetime(until, "until").timestamp()
         if at <= now:
-            raise Refused(f"until {until}: that was {ago(at, now)}")
+            raise Refused(f"until {until} is in the past ({relative_time(at, now)})")
         return at
     if lasts is None:
         return None
-    seconds = span_of(lasts, "for") if isinstance(lasts, str) else lasts
+    seconds = parse_duration(lasts, "for") if isinstance(lasts, str) else lasts
     if not math.isfinite(seconds) or not 0 < seconds <= _LONGEST:
-        raise Refused(f"for {lasts!r}: more than 0 seconds, and ten years at most")
+        raise Refused(f"for {lasts!r} must be more than 0 seconds and at most ten years")
     return now + seconds

@@ -1,15 +1,15 @@
-"""What an operation did, in one sentence: for the terminal, and for a page that has to say it."""
+"""What an operation did, in one sentence; the same on the terminal and on the pages."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from penstock.operate.bulk_actions import BulkVerb
-from penstock.operate.why import moment
+from penstock.operate.time_text import time_text
 from penstock.rules.rule import Rule, RuleKind
 
 _DONE = {RuleKind.PAUSE: "paused", RuleKind.BLOCK: "blocked", RuleKind.ORDER: "ordered"}
-NEVER_SET = "somebody has taken it back, or it was never set"
+NEVER_SET = "it was removed already, or never set"
 
 
 def jobs_text(number: int) -> str:
@@ -23,80 +23,91 @@ def _jobs_are(number: int) -> str:
 # Rules
 
 
-def held_back(rule: Rule, jobs: int) -> str:
+def held_back_text(rule: Rule, jobs: int) -> str:
     """A pause or a block was set."""
-    ends = "" if rule.until is None else f" until {moment(rule.until)}"
+    ends = "" if rule.until is None else f" until {time_text(rule.until)}"
     done = f"{rule.target} is {_DONE[rule.kind]}{ends}"
-    return f"{done}: {_jobs_are(jobs)} held back, what runs goes on to its end"
+    return f"{done}: {_jobs_are(jobs)} held back; running jobs finish"
 
 
-def limited(rule: Rule, running: int, waiting: int) -> str:
+def limited_text(rule: Rule, running: int, waiting: int) -> str:
     """A limit was set."""
-    return f"{rule.target} is limited to {rule.bound}: {running:,} run now, {waiting:,} wait for it"
+    usage = f"{running:,} running now, {waiting:,} waiting for it"
+    return f"{rule.target} is limited to {rule.bound}: {usage}"
 
 
-def let_go(rule: Rule, jobs: int) -> str:
-    """A pause or a block was taken back, and nothing else holds its jobs."""
-    return f"{rule.target} runs again: {_jobs_are(jobs)} let go"
+def let_go_text(rule: Rule, jobs: int) -> str:
+    """A pause or a block was removed, and no other rule holds its jobs back."""
+    return f"{rule.target} runs again: {_jobs_are(jobs)} released"
 
 
-def was_not_set(rule: Rule) -> str:
-    """There was nothing to take back."""
+def rule_not_set_text(rule: Rule) -> str:
+    """There was no such rule to remove."""
     if rule.kind is RuleKind.LIMIT:
         return f"{rule.target} had no such limit: {NEVER_SET}"
     return f"{rule.target} was not {_DONE[rule.kind]}: {NEVER_SET}"
 
 
-def still_held(over: Rule) -> str:
+def still_held_text(over: Rule) -> str:
     """Another rule holds the same jobs back."""
-    whose = f"a {over.kind} of {over.author or 'somebody'}"
+    held_by = f"a {over.kind} set by {over.author or 'somebody'}"
     reason = f" ({over.reason})" if over.reason else ""
-    return f"{over.target} is still held back by {whose}{reason}"
+    return f"{over.target} is still held back by {held_by}{reason}"
 
 
 # Jobs and flows
 
 
-def acted(verb: BulkVerb, job_id: str, *, running: bool) -> str:
+def job_acted_text(verb: BulkVerb, job_id: str, *, running: bool) -> str:
     """One job, by its id."""
-    told = running and verb.name == "cancel"
-    return f"{job_id} {'is running and was told to stop' if told else verb.done}"
+    stopping = running and verb.name == "cancel"
+    return f"{job_id} {'is running and was asked to stop' if stopping else verb.done}"
 
 
-def left_as_it_is(job_id: str, why: str) -> str:
-    return f"{job_id} left as it is. {why}"
+def left_unchanged_text(job_id: str, why: str) -> str:
+    return f"{job_id} was not changed. {why}"
 
 
-def acted_on_flow(verb: BulkVerb, flow: str, done: Collection[str]) -> str:
+def flow_acted_text(verb: BulkVerb, flow: str, done: Collection[str]) -> str:
     """A whole flow."""
     if not done:
-        return f"flow {flow}: none of its jobs stands so that it could be {verb.done}"
-    told = ", or told to stop" if verb.name == "cancel" else ""
-    return f"flow {flow}: {jobs_text(len(done))} {verb.done}{told}"
+        return f"flow {flow}: no job is in a state in which it can be {verb.done}"
+    stopping = ", or asked to stop" if verb.name == "cancel" else ""
+    return f"flow {flow}: {jobs_text(len(done))} {verb.done}{stopping}"
 
 
-def no_such_flow(id: str) -> str:
+def no_such_flow_text(id: str) -> str:
     return (
-        f"{id[:60]} is no flow that is stored here, and no job of one: it was never enqueued, or "
-        "it ended and was not kept."
+        f"{id[:60]} is not a flow in this store, nor a job of one: it was never enqueued here, or "
+        "it ended and is not kept."
     )
 
 
 # Signals and schedules
 
 
-def signalled(name: str, ended: Collection[str]) -> str:
+def signal_text(name: str, ended: Collection[str]) -> str:
     if not ended:
         return (
-            f"nobody waits for the signal {name!r}, and it is not kept for whoever comes later; "
-            "`penstock find task:penstock:wait_for state:waiting` shows who waits"
+            f"no job waits for the signal {name!r}, and signals are not stored for later; "
+            "`penstock find task:penstock:wait_for state:waiting` lists the jobs that wait"
         )
-    return f"{jobs_text(len(ended))} waited for the signal {name!r}, and ended with that:"
+    return f"{jobs_text(len(ended))} waited for the signal {name!r} and ended with its value:"
 
 
-SCHEDULES = {
+SCHEDULE_TEXTS = {
     "pause": "schedule {name} is paused: its slots are skipped",
-    "resume": "schedule {name} goes on with its next slot",
-    "run": "enqueued {job}; the schedule goes on as it is",
-    "remove": "schedule {name} is removed; one that a worker has in its code comes back",
+    "resume": "schedule {name} continues with its next slot",
+    "run": "enqueued {job}; the schedule itself is unchanged",
+    "remove": "schedule {name} is removed; a worker that has it in its code adds it again",
+}
+MISSED_TEXTS = {
+    "one": "only the last one runs",
+    "skip": "none of them runs",
+    "all": "each of them runs",
+}
+OVERLAP_TEXTS = {
+    "allow": "the next job may run beside the previous one",
+    "skip": "a slot is skipped while the previous job has not ended",
+    "cancel": "the previous job is cancelled when the next one is due",
 }

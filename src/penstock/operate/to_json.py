@@ -1,7 +1,7 @@
-"""Jobs, history and rules as programs read them: one form for the command line and for REST.
+"""Jobs, history and rules as JSON, the same for the command line and REST.
 
-Times are ISO in UTC, bodies are decoded, and declared secrets are hidden: a job that still waits
-has its whole body in the store.
+Times are ISO in UTC, bodies are decoded, and declared secrets are hidden: the store has them in the
+body of a job that has not run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from penstock.broker.views import Event
 from penstock.enqueue.secrets import redact
 from penstock.job import Job, State, Unique
-from penstock.operate.why import moment
+from penstock.operate.time_text import time_text
 from penstock.rules.rule import Rule, RuleKind
 
 
@@ -77,7 +77,7 @@ class EventJson(TypedDict):
 
 
 class RateJson(TypedDict):
-    """So many starts in so many seconds."""
+    """A rate: starts per time."""
 
     jobs: int
     seconds: float
@@ -109,18 +109,24 @@ def iso(at: float | None) -> str | None:
     try:
         text = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
     except (OverflowError, OSError, ValueError):
-        return moment(at)
+        return time_text(at)
     return text.replace("+00:00", "Z")
 
 
 def decoded(raw: bytes | None) -> Any:
-    """Stored JSON as a value; what cannot be read is shown as it is."""
+    """Stored JSON as a value; what is not JSON is returned as text."""
     if raw is None:
         return None
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {"unreadable": raw.decode("utf-8", "backslashreplace")}
+
+
+def event_data(event: Event) -> dict[str, Any]:
+    """The details of a history row; empty if it has none, or they are not an object."""
+    data = decoded(event.data)
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
 
 
 def arguments_of(body: bytes | None) -> Any:

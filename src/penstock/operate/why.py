@@ -1,7 +1,7 @@
-"""Why a job is where it is: facts in, one sentence out.
+"""Why a job is in its state: facts in, one sentence out.
 
-The questions are asked in the order in which a claim asks them, so that the answer is the first
-thing that keeps the job from running.
+The causes are tested in the order of a claim: the answer is the first one that keeps the job from
+running.
 """
 
 from __future__ import annotations
@@ -9,30 +9,31 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from penstock.broker.views import Why, WorkerRow
 from penstock.flows.flow import WAIT_TASK, NodeRow
 from penstock.flows.signals import TAG
 from penstock.job import Job, State
+from penstock.operate.rule_fields import undo_command
+from penstock.operate.time_text import duration_text, time_text
 from penstock.rules.rule import Limits, Rule, RuleKind, rule_over_job
 from penstock.run.error_text import headline
 
 
 class Held(NamedTuple):
-    """The limit that keeps a job from starting, and what stands against it."""
+    """The limit that keeps a job from starting, and its present usage."""
 
     rule: Rule
     key: str | None
-    running: Mapping[str, int]  # how many each worker holds
-    free_in: float | None  # seconds until more may start; None: when one of them has ended
+    running: Mapping[str, int]  # running jobs by worker
+    free_in: float | None  # seconds until more may start; None: when one of them ends
 
 
 def held_by(
     limits: Limits, job: Job[Any], holders: Callable[[Rule, str | None], Mapping[str, int]]
 ) -> Held | None:
-    """What keeps this job from starting now, if a limit does."""
+    """The limit that keeps this job from starting now, if one does."""
     if job.state is not State.READY:
         return None
     for key in (None,) if job.key is None else (None, job.key):
@@ -53,17 +54,18 @@ def explain(  # noqa: PLR0917  nine facts, in the order in which a store gathers
     held: Held | None = None,
     behind: Job[Any] | None = None,
 ) -> Why:
-    """The first cause that applies; `ahead` is how many due jobs of its lane come before it.
+    """The first cause that applies; `ahead` is the number of due jobs of its lane before it.
 
-    `needs` are those that a job of a flow still waits for, `behind` is the job whose turn it is.
+    `needs` are the nodes that a job of a flow still waits for; `behind` is the job of the same key
+    that comes first.
     """
     if job is None:
         return Why(
             job_id,
             None,
             "unknown",
-            f"No job {job_id} is stored here: it was never enqueued in this store, or it ended "
-            "and was not kept.",
+            f"No job {job_id} is in this store: it was never enqueued here, or it ended and is not "
+            "kept.",
         )
     if job.state is State.WAITING and job.task == WAIT_TASK:
         return Why(job_id, job.state, "signal", _awaiting(job, now))
@@ -98,38 +100,40 @@ def _cause(  # noqa: PLR0917  as explain
 
 
 def _ended(job: Job[Any]) -> str:
-    at = "" if job.ended_at is None else f" at {moment(job.ended_at)}"
+    at = "" if job.ended_at is None else f" at {time_text(job.ended_at)}"
     if job.state is State.SUCCEEDED:
         return f"It succeeded{at}."
     again = f"`penstock retry {job.id}` runs it again."
     if job.state is State.CANCELLED:
         if job.reason == "expired" and job.task == WAIT_TASK:
             return (
-                f"It was cancelled{at}: the signal {_signal(job)!r} had not come in time. "
-                f"`penstock retry {job.id}` has it wait again, without a time limit."
+                f"It was cancelled{at}: the signal {_signal(job)!r} did not come in time. "
+                f"`penstock retry {job.id}` makes it wait again, without a time limit."
             )
         if job.reason == "expired":
-            return f"It was cancelled{at}: nobody had started it before it expired. {again}"
+            return f"It was cancelled{at}: it expired before a worker started it. {again}"
         if job.reason == "needs":
             return (
-                f"It was cancelled{at}: a job that it needs did not succeed. Retrying that one "
-                "revives it."
+                f"It was cancelled{at}: a job that it needs did not succeed. Retrying that job "
+                "makes this one wait for it again."
             )
         return f"It was cancelled{at} ({job.reason or 'cancelled'}). {again}"
-    said = headline(job.error)
-    return f"It failed{at} ({job.reason or 'error'}){said and ': ' + said}. {again}"
+    error = headline(job.error)
+    return f"It failed{at} ({job.reason or 'error'}){error and ': ' + error}. {again}"
 
 
 def _waiting(needs: Sequence[NodeRow], most: int = 5) -> str:
     if not needs:
-        return "It waits for the jobs it needs: it is made ready when they have ended."
+        return "It waits for the jobs it needs, and becomes ready when they have ended."
     parts = [_need(need) for need in needs[:most]]
     if more := len(needs) - most:
         parts += [f"and {more} more"] if more > 0 else []
-    said = f"It waits for the jobs it needs: {'; '.join(parts)}."
+    sentence = f"It waits for the jobs it needs: {'; '.join(parts)}."
     if stuck := [need for need in needs if not need.jobs_left]:
-        said += f" `penstock retry` of what did not succeed there ({stuck[0].id}) lets it go on."
-    return said
+        sentence += (
+            f" `penstock retry` of what did not succeed there ({stuck[0].id}) lets it go on."
+        )
+    return sentence
 
 
 def _awaiting(job: Job[Any], now: float) -> str:
@@ -139,10 +143,10 @@ def _awaiting(job: Job[Any], now: float) -> str:
         return f"It waits for the signal {name!r}: {ends}."
     if job.expires_at <= now:
         return (
-            f"The signal {name!r} had not come by {moment(job.expires_at)}: it ends as cancelled "
-            "as soon as a worker looks at it."
+            f"The signal {name!r} did not come by {time_text(job.expires_at)}: the next worker "
+            "that looks at the job cancels it."
         )
-    return f"It waits for the signal {name!r} until {moment(job.expires_at)}: {ends}."
+    return f"It waits for the signal {name!r} until {time_text(job.expires_at)}: {ends}."
 
 
 def _signal(job: Job[Any]) -> str:
@@ -166,7 +170,7 @@ def _jobs(number: int) -> str:
 def _running(job: Job[Any], now: float, workers: Sequence[WorkerRow]) -> str:
     since = ""
     if job.claimed_at is not None:
-        since = f" since {moment(job.claimed_at)} ({span(now - job.claimed_at)})"
+        since = f" since {time_text(job.claimed_at)} ({duration_text(now - job.claimed_at)})"
     row = next((row for row in workers if row.id == job.worker), None)
     if row is None:
         return f"It runs on worker {job.worker}{since}, attempt {job.attempt}."
@@ -174,29 +178,31 @@ def _running(job: Job[Any], now: float, workers: Sequence[WorkerRow]) -> str:
     if row.alive:
         return f"It runs on worker {row.id}{where}{since}, attempt {job.attempt}."
     return (
-        f"It was taken by worker {row.id}{where}{since}, which has not been heard of for longer "
-        "than its lease: it is made ready again when that worker is given up."
+        f"It was claimed by worker {row.id}{where}{since}, whose lease has expired: the job "
+        "becomes ready again when the worker is recovered."
     )
 
 
 def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, str] | None:
     if job.expires_at is not None and job.expires_at <= now:
         return "time", (
-            f"It expired at {moment(job.expires_at)} before anybody started it: it ends as "
-            "cancelled as soon as a worker looks at it."
+            f"It expired at {time_text(job.expires_at)} before a worker started it: the next "
+            "worker that looks at it cancels it."
         )
     rule = rule_over_job(rules, job, now)
     if job.run_at is not None and job.run_at > now:
-        due = f"due in {span(job.run_at - now)} ({moment(job.run_at)})"
-        said = headline(job.error)
+        due = f"due in {duration_text(job.run_at - now)} ({time_text(job.run_at)})"
+        error = headline(job.error)
         if job.reason == "later":
-            asked = f" ({said})" if said and not job.failures else ""
-            sentence = f"It asked to run later{asked}: {due}."
+            cause = f" ({error})" if error and not job.failures else ""
+            sentence = f"It asked to run later{cause}: {due}."
         elif job.reason == "store":
-            sentence = f"Its store was away while it ran ({said}), and it begins anew: {due}."
-        elif job.failures and said:
+            sentence = (
+                f"Its store was unreachable while it ran ({error}), and it runs again: {due}."
+            )
+        elif job.failures and error:
             times = "once" if job.failures == 1 else f"{job.failures} times"
-            sentence = f"It failed {times} ({said}) and waits to be tried again: {due}."
+            sentence = f"It failed {times} ({error}) and waits for its retry: {due}."
         else:
             sentence = f"It waits for its time: {due}."
         return "time", sentence if rule is None else f"{sentence} {_ruled(rule)}"
@@ -208,14 +214,12 @@ def _held_back(job: Job[Any], now: float, rules: Sequence[Rule]) -> tuple[str, s
 def _ruled(rule: Rule) -> str:
     block = rule.kind is RuleKind.BLOCK
     target = rule.target[0].upper() + rule.target[1:]
-    words = ["penstock", "unblock" if block else "resume", *rule.words]
-    words += ["--admin"] if block else []
     author = f" by {rule.author}" if rule.author else ""
-    until = "" if rule.until is None else f" until {moment(rule.until)}"
+    until = "" if rule.until is None else f" until {time_text(rule.until)}"
     reason = f": {rule.reason!r}" if rule.reason else ""
     return (
-        f"{target} is {'blocked' if block else 'paused'}{author} since {moment(rule.created_at)}"
-        f"{until}{reason}. `{' '.join(words)}` lets it run."
+        f"{target} is {'blocked' if block else 'paused'}{author} since {time_text(rule.created_at)}"
+        f"{until}{reason}. `{undo_command(rule)}` lets it run."
     )
 
 
@@ -224,15 +228,15 @@ def _ordered(behind: Job[Any], now: float) -> tuple[str, str]:
     if behind.state is State.FAILED:
         return "stuck", (
             f"It waits behind {first}, which failed ({behind.reason or 'error'}): "
-            f"`penstock retry {behind.id}` runs that one again, `penstock delete {behind.id}` goes "
-            "on without it."
+            f"`penstock retry {behind.id}` runs that job again, `penstock delete {behind.id}` "
+            "gives it up."
         )
     if behind.state is State.RUNNING:
-        since = "" if behind.claimed_at is None else f" since {moment(behind.claimed_at)}"
+        since = "" if behind.claimed_at is None else f" since {time_text(behind.claimed_at)}"
         return "order", f"It waits behind {first}, which runs{since} on worker {behind.worker}."
     if behind.run_at is not None and behind.run_at > now:
         again = "is tried again" if behind.failures else "is due"
-        return "order", f"It waits behind {first}, which {again} at {moment(behind.run_at)}."
+        return "order", f"It waits behind {first}, which {again} at {time_text(behind.run_at)}."
     return "order", f"It waits behind {first}, which is ready and comes first."
 
 
@@ -240,7 +244,7 @@ def _limited(held: Held, now: float) -> tuple[str, str]:
     rule = held.rule
     target = rule.target[0].upper() + rule.target[1:]
     author = f" by {rule.author}" if rule.author else ""
-    until = "" if rule.until is None else f" until {moment(rule.until)}"
+    until = "" if rule.until is None else f" until {time_text(rule.until)}"
     reason = f" ({rule.reason!r})" if rule.reason else ""
     key = "" if held.key is None else f" for the key {held.key!r}"
     number = sum(held.running.values())
@@ -250,17 +254,17 @@ def _limited(held: Held, now: float) -> tuple[str, str]:
     runs = f"{number:,} {'runs' if number == 1 else 'run'} now{key}"
     runs += f" ({places}{more})" if most else ""
     if held.free_in is None:
-        free = "it is free when one of them has ended"
+        free = "the next may start when one of them has ended"
     else:
-        free = f"the next may start in {held.free_in:.1f} s ({moment(now + held.free_in)})"
+        free = f"the next may start in {held.free_in:.1f} s ({time_text(now + held.free_in)})"
     return "limit", (
-        f"{target} is limited to {rule.bound}{author} since {moment(rule.created_at)}{until}"
+        f"{target} is limited to {rule.bound}{author} since {time_text(rule.created_at)}{until}"
         f"{reason}: {runs}, {free}."
     )
 
 
 def _not_taken(job: Job[Any], workers: Sequence[WorkerRow]) -> tuple[str, str] | None:
-    workers = [row for row in workers if row.queues != ()]  # the others hold a job, and take none
+    workers = [row for row in workers if row.queues != ()]  # without queues: a detached process
     alive = [row for row in workers if row.alive]
     if not alive:
         return "no_worker", _no_worker(workers)
@@ -287,8 +291,8 @@ def _not_taken_by(job: Job[Any], alive: Sequence[WorkerRow]) -> tuple[str, str] 
     alive = [row for row in alive if job.version <= row.tasks[job.task]]
     if not alive:
         return "no_version", (
-            f"It was made for version {job.version} of the task {job.task!r}; live workers know "
-            f"versions up to {highest}. It runs once a newer worker is there."
+            f"It needs version {job.version} of the task {job.task!r}; live workers have version "
+            f"{highest} at most. It runs when a newer worker is started."
         )
     offered = {tag for row in alive for tag in row.tags}
     if not any(row.tags.issuperset(job.runs_on) for row in alive):
@@ -305,16 +309,16 @@ def _no_worker(workers: Sequence[WorkerRow]) -> str:
     last = max(workers, key=lambda row: (row.claimed_at or row.started_at, row.id))
     where = f" ({last.host}, pid {last.pid})" if last.host else ""
     return (
-        f"No worker is alive: the last one, {last.id}{where}, has not been heard of for longer "
-        "than its lease. `penstock worker` starts one."
+        f"No worker is alive: the lease of the last one, {last.id}{where}, has expired. "
+        "`penstock worker` starts one."
     )
 
 
 def _no_app(app: str, served: set[str]) -> str:
     others = " and ".join(_app(name) for name in sorted(served))
     return (
-        f"It is a job of {_app(app)}, and no live worker is of it; those alive are of {others}."
-        " It runs once a worker of its own program is there."
+        f"It is a job of {_app(app)}, and no live worker belongs to that; live workers belong to "
+        f"{others}. It runs when a worker of its own program is started."
     )
 
 
@@ -325,12 +329,12 @@ def _app(name: str) -> str:
 def _no_task(task: str, known: set[str]) -> str:
     near = difflib.get_close_matches(task, sorted(known), n=1)
     if near:
-        meant = f"workers know {near[0]!r} (did you mean that?)"
+        similar = f"workers know {near[0]!r} (did you mean that?)"
     else:
-        meant = f"workers know {_listed(known)}"
+        similar = f"workers know {_listed(known)}"
     return (
-        f"No live worker knows the task {task!r}; {meant}. It runs once a worker that knows it "
-        "is there."
+        f"No live worker knows the task {task!r}; {similar}. It runs when a worker that knows it "
+        "is started."
     )
 
 
@@ -352,37 +356,3 @@ def _listed(names: Sequence[str] | set[str] | frozenset[str], most: int = 5) -> 
     shown = sorted(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(repr(name) for name in shown[:most]) + more
-
-
-def span(seconds: float) -> str:
-    """A stretch of time in its two largest units: `3 min 20 s`."""
-    left = max(round(seconds), 0)
-    if left < 1:
-        return "less than a second"
-    parts: list[str] = []
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        number, left = divmod(left, size)
-        if number:
-            parts.append(f"{number} {unit}")
-        elif parts:
-            break
-        if len(parts) == 2:
-            break
-    return " ".join(parts)
-
-
-def moment(at: float) -> str:
-    """A time as people read it: `2026-11-15 09:10:00 UTC`."""
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, OSError, ValueError):
-        return f"{at:.0f} s since 1970"
-
-
-def ago(at: float | None, now: float) -> str:
-    """A time for people, seen from now."""
-    if at is None:
-        return ""
-    if abs(now - at) < 1:
-        return "now"
-    return f"{span(now - at)} ago" if at <= now else f"in {span(at - now)}"

@@ -2,10 +2,10 @@
 
     app.mount("/jobs", dashboard(jobs, access=whoever))
 
-Closed by default: nobody is let in whom `access` does not name, every route declares the role it
-needs, and what a role may do is checked at the verb (`verbs`), not at the page.
+Closed by default: `access` must name a person, every route declares the role it needs, and
+`checked_store` checks the role again at each call, whichever page or REST handler makes it.
 
-    guard (host, origin, who) --> routes (role) --> pages | rest --> verbs (role again) --> broker
+    guard (host, origin, who) --> routes (role) --> pages | rest --> checked_store (role) --> broker
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def dashboard(
 ) -> Dashboard:
     """The dashboard of a store, as an ASGI application.
 
-    `access` says who asks: `Tokens`, or any function of a request that returns a `Person`, or None
-    for somebody unknown. `hosts` are the names under which it may be asked for; None leaves that to
-    the application around it. `prefix` is the path at which a proxy in front serves it; below a
-    mount it is known already. `read_only` makes everybody a viewer, and with `hide_arguments`
-    nobody sees what jobs carry. `where` is what pages say of the store. `url` lets the doctor look
-    at the store from outside; of an App it is known already. `lake` is a folder whose last report
-    is shown, and `metrics` are for Prometheus (extra `metrics`).
+    `access` identifies the caller: `Tokens`, or any function that takes a request and returns a
+    `Person`, or None for an unknown caller. `hosts` are the accepted Host header names; None leaves
+    that check to the application around it. `prefix` is the path under which a reverse proxy serves
+    it; not needed below a mount. `read_only` limits everybody to the role view; `hide_arguments`
+    hides arguments and results from everybody. `where` is the store's name on the pages. `url` lets
+    the doctor examine the store from outside; an App's is known. `lake` is a folder whose last
+    report is shown. `metrics` serves /metrics for Prometheus (extra `metrics`).
     """
     need_web()
     from penstock.web.site import Dashboard
@@ -67,7 +67,7 @@ def dashboard(
 
 
 def need_web() -> None:
-    """Refuse in a sentence where what the dashboard needs is not installed."""
+    """Refuse if a package of the extra `web` is not installed."""
     for module in ("starlette", "jinja2", "uvicorn"):
         if find_spec(module) is None:
             raise Refused(f"the dashboard needs {module}: pip install 'penstock-queue[web]'")

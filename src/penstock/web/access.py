@@ -1,7 +1,7 @@
-"""Who asks: tokens, and the sessions that browsers get for one.
+"""Tokens, and the sessions that browsers get for one.
 
-Of a token only its hash is kept, here and in files. A session is a random text in a cookie, known
-to this process alone: it ends with it.
+Only the hash of a token is kept, in memory and in files. A session is a random text in a cookie,
+known to this process alone: it ends with the process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Access = Callable[[Request], Person | Awaitable[Person | None] | None]
 
 
 class Token(msgspec.Struct, frozen=True):
-    """Lets one person in; `hashed` is the SHA-256 of its text."""
+    """A person's token; `hashed` is the SHA-256 of its text."""
 
     name: str
     role: Role
@@ -42,20 +42,20 @@ class Token(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """As a token file has it."""
+        """The token as a line of a token file."""
         return f"{self.name}:{self.role}:{_HASHED}{self.hashed.hex()}"
 
 
 def new_token(name: str, role: Role = Role.ADMIN) -> tuple[Token, str]:
-    """A token, and its text, which nobody can find out again."""
+    """A new token and its text, which is not kept anywhere."""
     text = secrets.token_urlsafe(32)
     return Token(name, role, _hash(text)), text
 
 
 def parse_tokens(text: str, where: str) -> list[Token]:
-    """Tokens as files and PENSTOCK_DASHBOARD_TOKENS have them: `name:role:token`, and so on.
+    """Tokens of a file or of PENSTOCK_DASHBOARD_TOKENS: `name:role:token`, one per line or comma.
 
-    One per line, or between commas; instead of a token, `sha256=` and its hash.
+    In place of the token's text there may be `sha256=` and its hash.
     """
     tokens: list[Token] = []
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
@@ -63,7 +63,7 @@ def parse_tokens(text: str, where: str) -> list[Token]:
         if not entry:
             continue
         match = _ENTRY.fullmatch(entry)
-        # A part of it may be a secret: what is wrong is said without showing it.
+        # A part of the entry may be a secret: the message does not quote it.
         if match is None:
             raise Refused(f"{where}: a token is written name:role:token, as ada:operate:4f2c...")
         role = Role.__members__.get(match["role"].upper(), Role.ANYBODY)
@@ -74,19 +74,19 @@ def parse_tokens(text: str, where: str) -> list[Token]:
             )
         tokens.append(Token(match["name"], role, _hash_in(match["secret"], match["name"], where)))
     if not tokens:
-        raise Refused(f"{where}: there is no token in it; write name:role:token")
+        raise Refused(f"{where} has no token: write name:role:token")
     return tokens
 
 
 def read_tokens(file: Path, *, follow: bool = True) -> list[Token]:
-    """The tokens of a file, which nobody else may read, and nobody else has written.
+    """The tokens of a file; refused if others can read it or own it.
 
-    `follow`: also through a link, of a file that the operator has named.
+    `follow`: allow a symbolic link, for a file that the operator named.
     """
     try:
         named: int | Path = file if follow else open_regular(file, os.O_RDONLY, single=True)
         with open(named, encoding="utf-8") as opened:  # noqa: PTH123  it may be a descriptor
-            # Of what is open, not of what the name leads to by now.
+            # Of the open file: the name may lead to another one by now.
             check_private(file, os.fstat(opened.fileno()), os.geteuid())
             text = opened.read()
     except (OSError, UnicodeDecodeError) as error:
@@ -95,7 +95,7 @@ def read_tokens(file: Path, *, follow: bool = True) -> list[Token]:
 
 
 def check_private(file: Path, status: os.stat_result, user: int) -> None:
-    """Refuse a file that others may read, or that somebody else could have laid there."""
+    """Refuse a file that others can read, or that another user owns."""
     if status.st_mode & 0o077:
         raise Refused(f"{file} can be read by others: chmod 600 {file}")
     if status.st_uid not in {user, 0}:
@@ -124,7 +124,7 @@ def _hash(text: str) -> bytes:
 
 
 class Tokens:
-    """Lets in whoever has a token, or the cookie that a browser got for one."""
+    """Access by token, or by the session cookie that a browser got for one."""
 
     def __init__(
         self, tokens: Iterable[Token], *, clock: Callable[[], float] = time.monotonic
@@ -143,7 +143,7 @@ class Tokens:
         return None if session is None else self._in_session(session)
 
     def person_with(self, text: str) -> Person | None:
-        """Whose token this is. Takes the same time whichever it is, and for none."""
+        """The person with this token; in constant time, whether or not there is one."""
         hashed, found = _hash(text), None
         for token in self._tokens:
             if hmac.compare_digest(token.hashed, hashed):
@@ -151,19 +151,19 @@ class Tokens:
         return found
 
     def ticket(self, token: Token) -> str:
-        """A text that lets in once, and soon, in place of a token that others could see."""
+        """A one-time text, valid for a minute, to put into an address in place of the token."""
         text = secrets.token_urlsafe(32)
         until = self._clock() + TICKET_SECONDS
         self._tickets[_hash(text)] = (Person(token.name, token.role), until)
         return text
 
-    def admitted(self, text: str) -> Person | None:
-        """Whom a token in an address lets in; or a ticket, which is void then."""
+    def person_with_ticket_or_token(self, text: str) -> Person | None:
+        """The person with this token, or with this ticket, which is void afterwards."""
         person, until = self._tickets.pop(_hash(text), (None, 0.0))
         return person if until > self._clock() else self.person_with(text)
 
-    def enter(self, person: Person) -> str:
-        """A session for somebody with a token; the text is for the cookie."""
+    def start_session(self, person: Person) -> str:
+        """Start a session; the text is for the cookie."""
         text, now = secrets.token_urlsafe(32), self._clock()
         for session, (_, until) in list(self._sessions.items()):
             if until <= now or len(self._sessions) >= MOST_SESSIONS:
@@ -171,18 +171,18 @@ class Tokens:
         self._sessions[_hash(text)] = (person, now + SESSION_SECONDS)
         return text
 
-    def leave(self, request: Request) -> None:
-        """End the session that the request came in."""
+    def end_session(self, request: Request) -> None:
+        """End the session of this request."""
         self._sessions.pop(_hash(request.cookies.get(cookie_name(request), "")), None)
 
     def _in_session(self, text: str) -> Person | None:
-        # Looked up by its hash: how long that takes says nothing about the text.
+        # BackfillStatus up by its hash: how long that takes says nothing about the text.
         person, until = self._sessions.get(_hash(text), (None, 0.0))
         return person if until > self._clock() else None
 
 
 def cookie_name(request: Request) -> str:
-    """Cookies are shared between the ports of a host: two dashboards need two names."""
+    """The cookie's name; with the port, since the ports of a host share their cookies."""
     host = request.headers.get("host", "")
     port = re.search(r":(\d{1,5})$", host)
     return f"penstock-{port[1]}" if port else "penstock"

@@ -1,9 +1,9 @@
-"""Cancel, retry or delete everything that a filter means: on the server, while people watch.
+"""Operations: cancel, retry or delete all jobs that match a filter, in the background.
 
-An operation is a thread that goes page by page through the verbs of whoever began it, who is in the
-history of every job. How far it got is in memory alone, of the process that was asked: another one
-that serves the same dashboard does not know of it. Killed half-way, what was done is done, and the
-same filter finds the rest.
+An operation is a thread that goes page by page through the store, with the role and name of the
+person who began it. Its progress is only in the memory of the process that runs it: another process
+that serves the same dashboard does not know it. If it is killed half-way, what was done stays done,
+and the same filter finds the rest.
 """
 
 from __future__ import annotations
@@ -19,27 +19,32 @@ from penstock.broker.filter import Filter, words_of
 from penstock.enqueue.ids import Ids
 from penstock.errors import PenstockError, Refused
 from penstock.operate.audit import STOP
-from penstock.operate.bulk_actions import Operation, act_named, act_on_pages, meant_by
-from penstock.operate.refusals import NotFound
-from penstock.web.verbs import Verbs
+from penstock.operate.bulk_actions import (
+    Operation,
+    act_on_pages,
+    bulk_verb_named,
+    parse_bulk_filter,
+)
+from penstock.operate.find_pages import find_pages
+from penstock.operate.refusals import Conflict, NotFound
+from penstock.web.checked_store import CheckedStore
 
 logger = logging.getLogger("penstock.web")
 
 PAGE = 500
 MOST_COUNTED = 50_000
-MOST_EXAMINED = 200_000  # jobs, by one count
+MOST_EXAMINED = 200_000  # jobs that one preview may look through
 MOST_AT_ONCE = 2
 MOST_KEPT = 50
 NOT_HERE = (
-    "This process of the dashboard knows of no such operation. Another process may have begun it, "
-    "and can alone show how far it is, or stop it: asking again may reach that one. Or this one "
-    "was started anew since. What was done to which jobs is in the audit, while it goes on, too."
+    "This process of the dashboard does not know the operation: another process may run it (load "
+    "the page again), or this one was restarted since. The audit shows what was done to which jobs."
 )
 _LONGEST_REST = 0.25  # seconds
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """How many jobs a filter means; `more`: at least so many."""
+    """How many jobs match a filter; `more`: at least this many."""
 
     verb: str
     filter: str
@@ -53,19 +58,18 @@ class _Running(NamedTuple):
     thread: threading.Thread
 
 
-def preview(verbs: Verbs, verb: str, text: str) -> Preview:
-    """How many jobs an operation would be about, counted and looked for up to a bound."""
-    wanted, count, examined, after = _meant(verbs, verb, text), 0, 0, None
-    while count < MOST_COUNTED and examined < MOST_EXAMINED:
-        page = verbs.find(wanted, after, 1000)
-        count, examined, after = count + len(page.jobs), examined + page.examined, page.after
-        if after is None:
-            return Preview(verb, text, count, more=False)
-    return Preview(verb, text, count, more=True)
+def preview(store: CheckedStore, verb: str, text: str) -> Preview:
+    """Count the jobs that an operation would act on, up to a bound."""
+    count = examined = 0
+    for page in find_pages(store.find, _filter(store, verb, text)):
+        count, examined = count + len(page.jobs), examined + page.examined
+        if page.after is not None and (count >= MOST_COUNTED or examined >= MOST_EXAMINED):
+            return Preview(verb, text, count, more=True)
+    return Preview(verb, text, count, more=False)
 
 
-def _meant(verbs: Verbs, verb: str, text: str) -> Filter:
-    return meant_by(words_of(text), act_named(verb), verbs.now)
+def _filter(store: CheckedStore, verb: str, text: str) -> Filter:
+    return parse_bulk_filter(words_of(text), bulk_verb_named(verb), store.now)
 
 
 class Operations:
@@ -75,42 +79,42 @@ class Operations:
         self._lock = threading.Lock()
         self._all: dict[str, _Running] = {}
 
-    def begin(self, verbs: Verbs, counted: Preview, reason: str) -> Operation:
-        """Begin what was counted; it goes on when this returned."""
+    def begin(self, store: CheckedStore, counted: Preview, reason: str) -> Operation:
+        """Start the operation that was counted; returns while it runs."""
         verb = counted.verb
-        wanted = _meant(verbs, verb, counted.filter)
-        verbs.act(verb, (), reason)  # refused for its role or its reason, whatever the jobs
+        wanted = _filter(store, verb, counted.filter)
+        store.act(verb, (), reason)  # checks the role and the reason before the thread starts
         operation = Operation(
-            id=Ids(verbs.clock).first(),
+            id=Ids(store.clock).first(),
             verb=verb,
             filter=counted.filter,
-            author=verbs.person.name,
+            author=store.person.name,
             reason=reason,
             expected=None if counted.more else counted.count,
-            began_at=verbs.now,
+            began_at=store.now,
         )
         stop = threading.Event()
         thread = threading.Thread(
-            target=self._run, args=(operation, verbs, wanted, stop), name=f"penstock-{verb}"
+            target=self._run, args=(operation, store, wanted, stop), name=f"penstock-{verb}"
         )
         thread.daemon = True
         with self._lock:
-            going = [each.operation for each in self._all.values() if each.thread.is_alive()]
-            mine = next((each for each in going if each.author == operation.author), None)
+            running = [run.operation for run in self._all.values() if run.thread.is_alive()]
+            mine = next((other for other in running if other.author == operation.author), None)
             if mine is not None:
                 raise Refused(
-                    f"{mine.author} has an operation under way ({mine.id}): wait until it has "
+                    f"{mine.author} already runs an operation ({mine.id}): wait until it has "
                     "ended, or cancel it"
                 )
-            if len(going) >= MOST_AT_ONCE:
-                raise Refused(f"{MOST_AT_ONCE} operations are under way: wait for one of them")
+            if len(running) >= MOST_AT_ONCE:
+                raise Refused(f"{MOST_AT_ONCE} operations are running: wait until one has ended")
             self._forget()
             self._all[operation.id] = _Running(operation, stop, thread)
             thread.start()
         return operation
 
     def all(self) -> list[Operation]:
-        """Those that are remembered, the last one first."""
+        """The remembered operations, newest first."""
         with self._lock:
             return [each.operation for each in reversed(self._all.values())]
 
@@ -119,20 +123,21 @@ class Operations:
         return None if found is None else found.operation
 
     def expected(self, id: str) -> Operation:
-        """The operation of this id; else a sentence about who may know of it."""
+        """The operation of this id; NotFound if this process does not know it."""
         found = self.get(id)
         if found is None:
             raise NotFound(NOT_HERE)
         return found
 
-    def cancel(self, verbs: Verbs, id: str) -> bool:
-        """Have one end after its page, whoever began it; False if it has ended, or is about to."""
-        found = self._all.get(id)
-        if found is None or found.operation.state != "running" or found.stop.is_set():
-            return False
-        verbs.record_operation(id, {"verb": STOP})
-        found.stop.set()
-        return True
+    def cancel(self, store: CheckedStore, id: str) -> Operation:
+        """Stop an operation after its current page; Conflict if it has ended, or is stopping."""
+        operation = self.expected(id)
+        stop = self._all[id].stop
+        if operation.state != "running" or stop.is_set():
+            raise Conflict(f"operation {id} has ended: {operation.state}")
+        store.record_operation(id, {"verb": STOP})
+        stop.set()
+        return operation
 
     def close(self) -> None:
         for each in list(self._all.values()):
@@ -146,33 +151,33 @@ class Operations:
             del self._all[id]
 
     def _run(
-        self, operation: Operation, verbs: Verbs, wanted: Filter, stop: threading.Event
+        self, operation: Operation, store: CheckedStore, wanted: Filter, stop: threading.Event
     ) -> None:
         state, error = "failed", None
         try:
-            state = self._work(operation, verbs, wanted, stop)
+            state = self._work(operation, store, wanted, stop)
         except PenstockError as refused:
             error = str(refused)
         except Exception:
             logger.exception("%s of %s", operation.verb, operation.filter)
             error = "see the dashboard's own log"
-        # On record before it is told to have ended: whoever waits for that finds it there.
+        # Recorded before its state says that it ended: who waits for that finds the record.
         try:
-            verbs.record_operation(operation.id, operation.says(state), operation.reason)
+            store.record_operation(operation.id, operation.audit_data(state), operation.reason)
         except Exception:
-            logger.exception("operation %s is not on record; its jobs are", operation.id)
-        operation.error, operation.ended_at = error, verbs.now
+            logger.exception("operation %s is not in the audit; its jobs are", operation.id)
+        operation.error, operation.ended_at = error, store.now
         operation.state = state
 
     def _work(
-        self, operation: Operation, verbs: Verbs, wanted: Filter, stop: threading.Event
+        self, operation: Operation, store: CheckedStore, wanted: Filter, stop: threading.Event
     ) -> str:
-        """Go on until it is done, or cancelled."""
-        pages = act_on_pages(verbs, operation, wanted, verbs.find, PAGE)
+        """Act page by page until it is done or stopped; the final state."""
+        pages = act_on_pages(store, operation, wanted, store.find, PAGE)
         while not stop.is_set():
             began = monotonic()
             if not next(pages):
                 return "done"
-            # As long a rest as the page took: workers have the store half of the time.
+            # Rest as long as the page took: workers have the store half of the time.
             stop.wait(min(monotonic() - began, _LONGEST_REST))
         return "cancelled"

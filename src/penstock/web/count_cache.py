@@ -1,8 +1,7 @@
-"""Counts of a store with very many queues: one look a second, whoever asks.
+"""A cache of counts for stores with very many queues: one `count` a second for all requests.
 
-With few queues every look is at the store itself. With a thousand or more a look costs as much as a
-page may take, and so pages share one that is a second old at most; whoever changes something
-through this dashboard sees it at once.
+With few queues every request counts anew. With a thousand or more, requests share a count that is
+at most a second old; a change made through this dashboard empties the cache.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ MANY = 1_000  # rows: pairs of a queue and a task
 KEPT_SECONDS = 1.0
 
 
-class Counting:
-    """The last look, if it is worth keeping. One at a time: whoever waits gets the same."""
+class CountCache:
+    """The last count of a large store. One caller counts; those who wait get the same."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -26,16 +25,15 @@ class Counting:
         self._kept: list[Count] | None = None
         self._until = 0.0
 
-    def counts(self, look: Callable[[], list[Count]]) -> list[Count]:
+    def get(self, count: Callable[[], list[Count]]) -> list[Count]:
         with self._lock:
             if self._kept is not None and self._clock() < self._until:
                 return self._kept
-            found = look()
+            found = count()
             self._kept = found if len(found) >= MANY else None
             self._until = self._clock() + KEPT_SECONDS
             return found
 
-    def forget(self) -> None:
-        """Something was changed."""
+    def clear(self) -> None:
         with self._lock:
             self._kept = None

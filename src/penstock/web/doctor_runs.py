@@ -1,7 +1,6 @@
-"""The doctor on the dashboard: examines the store when somebody asks, one examination at a time.
+"""Runs of the doctor for the dashboard: on request, one at a time, each on a thread of its own.
 
-It runs on a thread of its own: a store that does not answer holds up whoever asked for so long and
-no longer, and the findings are there once it does.
+A request waits a bounded time; if the store does not answer by then, the findings are shown later.
 """
 
 from __future__ import annotations
@@ -16,43 +15,43 @@ from penstock.operate.doctor import Colour, Finding
 LONGEST_SECONDS = 10.0
 
 
-class Examined(NamedTuple):
-    """What an examination found, and when it began."""
+class DoctorRun(NamedTuple):
+    """The findings of one run, and when it began."""
 
     at: float
     findings: Sequence[Finding]
 
 
-class Examining:
-    """The last examination of one store, and the one that is under way."""
+class DoctorRuns:
+    """The last run, and the one that is under way."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self.last: Examined | None = None
+        self.last: DoctorRun | None = None
 
     @property
     def under_way(self) -> bool:
         thread = self._thread
         return thread is not None and thread.is_alive()
 
-    def examine(
-        self, look: Callable[[], list[Finding]], at: float, seconds: float = LONGEST_SECONDS
+    def run(
+        self, examine: Callable[[], list[Finding]], at: float, seconds: float = LONGEST_SECONDS
     ) -> None:
-        """Begin, unless somebody did, and wait for the findings no longer than this."""
+        """Start a run unless one is under way, and wait for it no longer than this."""
         with self._lock:
             if self.under_way:
                 return
             thread = threading.Thread(
-                target=self._run, args=(look, at), name="penstock-examining", daemon=True
+                target=self._run, args=(examine, at), name="penstock-examining", daemon=True
             )
             self._thread = thread
             thread.start()
         thread.join(seconds)
 
-    def _run(self, look: Callable[[], list[Finding]], at: float) -> None:
+    def _run(self, examine: Callable[[], list[Finding]], at: float) -> None:
         try:
-            findings = look()
+            findings = examine()
         except PenstockError as error:
             findings = [Finding("store", Colour.RED, str(error), "see the dashboard's own log")]
-        self.last = Examined(at, findings)
+        self.last = DoctorRun(at, findings)

@@ -1,8 +1,8 @@
-"""A flow as a drawing: nodes in columns by what lies before them, lines from each to its needs.
+"""The layout of a flow's drawing: nodes in columns by depth, lines from each node to its needs.
 
-Pure: nodes in, places out; the template makes SVG of them. A map is one box, however many jobs it
-has. A drawing is bounded: so many columns from where it begins, so many boxes in a column, those
-first that went wrong or have most jobs. What is left out is counted, and drawn when asked for.
+Pure: nodes in, coordinates out; the template makes SVG of them. A map is one box, however many jobs
+it has. A drawing is bounded in columns and in boxes per column; nodes that failed or have most jobs
+are drawn first, the others are counted and listed on a page of their own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_CHARACTERS = 23  # of a name in a box
 
 
 class Box(NamedTuple):
-    """A node in its place; bars are parts of `INNER`."""
+    """A node at its coordinates; `ended` and `bad` are bar lengths within `INNER`."""
 
     node: NodeRow
     label: str
@@ -33,8 +33,8 @@ class Box(NamedTuple):
     bad: int
 
 
-class Rest(NamedTuple):
-    """So many nodes of a column that are not drawn."""
+class HiddenNodes(NamedTuple):
+    """The number of nodes of a column that are not drawn."""
 
     level: int
     nodes: int
@@ -43,23 +43,23 @@ class Rest(NamedTuple):
 
 
 class DrawnLine(NamedTuple):
-    """From a need to who needs it."""
+    """From a need to the node that needs it."""
 
     x1: int
     y1: int
     x2: int
     y2: int
-    bend: int  # the x in between, at which it turns
+    bend: int  # the x at which it curves
     bad: bool
 
 
 class Drawing(NamedTuple):
-    """All that is drawn; `next`: the first column that is not, if there are more."""
+    """All that is drawn; `next` is the first column that is not, if there are more."""
 
     width: int
     height: int
     boxes: list[Box]
-    rests: list[Rest]
+    rests: list[HiddenNodes]
     lines: list[DrawnLine]
     first: int
     next: int | None
@@ -71,26 +71,26 @@ class Drawing(NamedTuple):
 def draw(nodes: Sequence[NodeRow], first: int = 0) -> Drawing:
     """Lay out the columns from `first` on."""
     levels = levels_of(nodes)
-    # A store that holds a circle is damaged, and shown all the same.
+    # A cycle means a damaged store; its nodes have no level, and are drawn in the first column.
     columns: dict[int, list[NodeRow]] = {}
     for node in nodes:
         columns.setdefault(levels.get(node.id, 0), []).append(node)
     deepest = max(columns, default=-1) + 1
     shown = range(first, min(first + COLUMNS, deepest))
     boxes: list[Box] = []
-    rests: list[Rest] = []
+    rests: list[HiddenNodes] = []
     rows: dict[str, float] = {}
-    for place, level in enumerate(shown):
+    for index, level in enumerate(shown):
         column = columns.get(level, [])
-        kept = _kept(column)
-        kept.sort(key=lambda node: _beside(node, rows))
-        x = EDGE + place * (WIDTH + ACROSS)
+        kept = _most_important(column)
+        kept.sort(key=lambda node: _middle_of_needs(node, rows))
+        x = EDGE + index * (WIDTH + ACROSS)
         for row, node in enumerate(kept):
             rows[node.id] = row
             boxes.append(_box(node, x, EDGE + row * (HEIGHT + DOWN)))
         if len(column) > len(kept):
             y = EDGE + len(kept) * (HEIGHT + DOWN)
-            rests.append(Rest(level, len(column) - len(kept), x, y))
+            rests.append(HiddenNodes(level, len(column) - len(kept), x, y))
     tallest = max([1 + box.y + HEIGHT for box in boxes] + [rest.y + 28 for rest in rests] + [0])
     return Drawing(
         width=2 * EDGE + len(shown) * (WIDTH + ACROSS) - ACROSS if boxes else 0,
@@ -105,34 +105,36 @@ def draw(nodes: Sequence[NodeRow], first: int = 0) -> Drawing:
 
 
 def slowest(times: Mapping[str, float]) -> str | None:
-    """The node that took longest; None where there is none to compare it with."""
+    """The node that took longest; None for fewer than two."""
     if len(times) < 2:
         return None
     return max(times, key=lambda node: times[node])
 
 
 def short(name: str) -> str:
-    """A name that fits a box: of a task its end says most."""
+    """A name that fits a box; the end of a task's name says most."""
     return name if len(name) <= MOST_CHARACTERS else f"…{name[1 - MOST_CHARACTERS :]}"
 
 
-def _kept(column: Sequence[NodeRow]) -> list[NodeRow]:
+def _most_important(column: Sequence[NodeRow]) -> list[NodeRow]:
     if len(column) <= ROWS:
         return list(column)
-    worth = sorted(column, key=lambda node: (-node.bad, -node.jobs_left, -node.jobs))
-    wanted = {node.id for node in worth[:ROWS]}
-    return [node for node in column if node.id in wanted]
+    ranked = sorted(column, key=lambda node: (-node.bad, -node.jobs_left, -node.jobs))
+    kept = {node.id for node in ranked[:ROWS]}
+    return [node for node in column if node.id in kept]
 
 
-def _beside(node: NodeRow, rows: Mapping[str, float]) -> float:
-    """In the middle of what it needs, so that lines cross little."""
+def _middle_of_needs(node: NodeRow, rows: Mapping[str, float]) -> float:
+    """The mean row of its needs: sorted by it, few lines cross."""
     found = [rows[need] for need in node.needs if need in rows]
     return sum(found) / len(found) if found else 0.0
 
 
 def _box(node: NodeRow, x: int, y: int) -> Box:
     ended = INNER * (node.jobs - node.jobs_left) // max(node.jobs, 1)
-    bad = min(ended, -(-INNER * node.bad // max(node.jobs, 1)))  # one of a million is seen, too
+    bad = min(
+        ended, -(-INNER * node.bad // max(node.jobs, 1))
+    )  # rounded up: one of a million is visible
     return Box(node, short(node.task), x, y, max(0, ended - bad), bad)
 
 

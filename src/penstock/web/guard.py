@@ -1,10 +1,10 @@
-"""The door of the dashboard: nothing gets to a route before it has passed here.
+"""Checks that every request passes before it reaches a route.
 
     host known? --> from our own pages? --> who is it? --> body small enough? --> routes
 
-Who is not known gets 401, for whatever path, method or stream, but for the exact paths that the
-routes declare as open to anybody. Every answer leaves with the headers that tell browsers to run
-nothing and load nothing that is not ours.
+An unknown caller gets 401 for every path, method and stream, except for the exact paths that the
+routes declare open to anybody. Every answer carries headers that make browsers load and run only
+the dashboard's own files.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from penstock.web.access import Access, Tokens, cookie_name
 
 MOST_BODY = 1024 * 1024
 MOST_TARGET = 8192  # of path and query
+WRONG_TOKEN = "This token is not valid here."  # noqa: S105  a sentence
 SAFE = frozenset({"GET", "HEAD"})
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 HEADERS = {
@@ -32,7 +33,7 @@ HEADERS = {
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
     "base-uri 'none'",
     "x-content-type-options": "nosniff",
-    # Not no-referrer: with that, browsers hide from us, too, where a form was sent from.
+    # Not no-referrer: then browsers would send `Origin: null` with our own forms.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -41,7 +42,7 @@ HEADERS = {
 
 
 class Refusal(NamedTuple):
-    """Why a request goes no further."""
+    """The answer to a request that is not let through."""
 
     status: int
     sentence: str
@@ -51,7 +52,7 @@ Refuse = Callable[[Request, Refusal], Response]
 
 
 class Guard:
-    """ASGI middleware; `open_paths` are those that need nobody to be known."""
+    """ASGI middleware; `open_paths` need no token."""
 
     def __init__(
         self,
@@ -84,27 +85,26 @@ class Guard:
             scope["root_path"] = self._prefix + scope.get("root_path", "")
         request = Request(scope, receive)
         send = _with_headers(send)
-        answer = await self._stopped(request)
+        answer = await self._refusal(request)
         if answer is None:
-            counted = _Counted(receive)
-            await self._app(scope, counted.receive, send)
+            await self._app(scope, _LimitedBody(receive).receive, send)
         else:
             await answer(scope, receive, send)
 
-    async def _stopped(self, request: Request) -> Response | None:
-        """The answer to a request that goes no further; None lets it through."""
+    async def _refusal(self, request: Request) -> Response | None:
+        """The answer to a request that is not let through; None lets it through."""
         wrong = self._wrong_host(request) or _wrong_origin(request) or _wrong_size(request)
         if wrong is not None:
             return self._refuse(request, wrong)
         if path_of(request.scope) in self._open:
             return None
-        if (entered := self._entering(request)) is not None:
-            return entered
+        if (login := self._log_in_by_address(request)) is not None:
+            return login
         person = self._access(request)
         if inspect.isawaitable(person):
             person = await person
         if not isinstance(person, Person) or person.role < Role.VIEW:
-            return self._refuse(request, Refusal(401, "Who is it? This needs a token."))
+            return self._refuse(request, Refusal(401, "This needs a token."))
         request.scope["penstock.person"] = person.at_most(self._highest)
         return None
 
@@ -112,36 +112,36 @@ class Guard:
         hosts = request.headers.getlist("host")
         name = host_name(hosts[0]) if len(hosts) == 1 else None
         if name is None:
-            return Refusal(400, "a request names one host, and its port")
+            return Refusal(400, "A request must have exactly one Host header: name or name:port.")
         if self._hosts is None or name in self._hosts:
             return None
         return Refusal(
             421,
-            f"This dashboard does not answer to the host {name!r}: start it with "
-            "--host-name, or ask for one of its own names.",
+            f"This dashboard does not serve the host name {name!r}: start it with "
+            f"--host-name {name}, or use one of the names that it serves.",
         )
 
-    def _entering(self, request: Request) -> Response | None:
-        """Exchange a token in the address for a cookie, and go on without it there."""
+    def _log_in_by_address(self, request: Request) -> Response | None:
+        """Exchange a token in the address for a cookie, and redirect to the page without it."""
         if not isinstance(self._access, Tokens) or request.method != "GET":
             return None
         given = parse_qsl(request.url.query, keep_blank_values=True)
         tokens = [value for name, value in given if name == "token"]
         if not tokens:
             return None
-        person = self._access.admitted(tokens[-1])
+        person = self._access.person_with_ticket_or_token(tokens[-1])
         if person is None:
-            return self._refuse(request, Refusal(401, "That token is not one of this dashboard."))
+            return self._refuse(request, Refusal(401, WRONG_TOKEN))
         rest = urlencode([(name, value) for name, value in given if name != "token"])
         root = request.scope.get("root_path", "")
         target = f"{root}{path_of(request.scope)}" + (f"?{rest}" if rest else "")
-        answer = RedirectResponse(local(target, root), status_code=303)
-        set_session(answer, request, self._access.enter(person))
+        answer = RedirectResponse(local_path(target, root), status_code=303)
+        set_session(answer, request, self._access.start_session(person))
         return answer
 
 
 def person_in(scope: Scope) -> Person | None:
-    """Whom the guard let in; None on a path that is open to anybody."""
+    """The person whom the guard let in; None on an open path."""
     return scope.get("penstock.person")
 
 
@@ -153,8 +153,8 @@ def path_of(scope: Scope) -> str:
     return path or "/"
 
 
-def local(target: str, root: str) -> str:
-    """The target, if it is a page here; else the first page. Never another host."""
+def local_path(target: str, root: str) -> str:
+    """The target if it is a path of this dashboard, else its first page; never another host."""
     inside = target.startswith(f"{root}/") and not target.startswith(("//", "/\\"))
     return target if inside and target.isprintable() and "\\" not in target else f"{root}/"
 
@@ -171,30 +171,29 @@ def set_session(answer: Response, request: Request, session: str) -> None:
 
 
 def host_name(host: str) -> str | None:
-    """The name in a Host header, without its port; None of what is not a name and a port."""
+    """The name in a Host header, without its port; None if it is malformed."""
     match = _HOST.fullmatch(host)
     return None if match is None else (match["six"] or match["name"]).lower()
 
 
 def _wrong_origin(request: Request) -> Refusal | None:
-    """Whether a request that changes something was sent by a page that is not ours.
+    """CSRF check: refuse a request that changes something and comes from another site's page.
 
-    Browsers say so, in one way or the other; programs that are none must bring a token with it.
+    Browsers send Sec-Fetch-Site or Origin; a program that sends neither must send its token.
     """
     if request.method in SAFE:
         return None
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None and site != "same-origin":
-        return Refusal(403, f"This was sent by another site's page ({site}).")
+        return Refusal(403, f"This request comes from another site's page ({site}).")
     if origin is not None:
         scheme, _, host = origin.partition("://")
-        # Behind a proxy we may be asked by http for what the browser has by https; never the other
-        # way round.
+        # A proxy may end TLS: the browser has https, we see http. Never the other way round.
         ours = {"https", request.scope["scheme"]}
         if scheme not in ours or host.lower() != request.headers.get("host", "").lower():
-            return Refusal(403, "This was sent by another site's page.")
+            return Refusal(403, f"This request comes from another site's page ({origin[:100]}).")
     elif site is None and "authorization" not in request.headers:
-        return Refusal(401, "Say who it is with Authorization: Bearer TOKEN.")
+        return Refusal(401, "Send the header Authorization: Bearer TOKEN.")
     return None
 
 
@@ -209,11 +208,11 @@ def _wrong_size(request: Request) -> Refusal | None:
 
 
 class TooLarge(Exception):
-    """More body than was announced, or than is allowed."""
+    """A body of more than `MOST_BODY` bytes."""
 
 
-class _Counted:
-    """Receives a body, and no more of it than is allowed; chunks announce no length."""
+class _LimitedBody:
+    """Counts the bytes of a body as they come in: chunked bodies announce no length."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -1,8 +1,8 @@
-"""Live numbers: one look at the store a second, however many browsers watch, and none if none does.
+"""Live numbers by server-sent events: one read of the store a second for all browsers together.
 
-Every stream gets the same ticks out of a queue of its own. A reader that does not keep up is
-dropped; its browser comes back by itself. So does one whose stream is over, and is asked again who
-it is.
+Nobody watches: nothing is read. Every stream has a queue of its own. A reader that does not keep up
+is dropped, and a stream ends after ten minutes; the browser then connects again, and its session is
+checked again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from starlette.responses import Response, StreamingResponse
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.views import PLACES, Count, Event, by_queue
 from penstock.errors import PenstockError, Refused
+from penstock.operate.counts import fullest_first, totals
 from penstock.operate.roles import Person, Role
+from penstock.web.checked_store import CheckedStore
 from penstock.web.guard import Refusal
-from penstock.web.request import Asked
-from penstock.web.verbs import Verbs
+from penstock.web.request import WebRequest
 
 if TYPE_CHECKING:
     from penstock.web.site import Dashboard
@@ -33,7 +34,7 @@ MOST_BEHIND = 5
 MOST_ROWS = 2000
 MOST_QUEUES = 50
 _REMEMBERED = 300
-_OVER = b""
+_END = b""
 
 
 class QueueTick(msgspec.Struct, array_like=True):
@@ -44,7 +45,7 @@ class QueueTick(msgspec.Struct, array_like=True):
 
 
 class Tick(msgspec.Struct):
-    """One second: where jobs stand, and what ended since the last one."""
+    """One second: the counts of jobs, and what ended since the tick before."""
 
     at: float
     places: dict[str, int] = {}
@@ -54,12 +55,12 @@ class Tick(msgspec.Struct):
     failed: int = 0
     wait: float | None = None  # seconds from due to started, on average
     took: float | None = None
-    more: bool = False  # more ended than were looked at
+    more: bool = False  # more ended than were read
     error: str | None = None
 
 
 class Live:
-    """The ticks of one dashboard, and who gets them."""
+    """The ticks of one dashboard, and the streams that get them."""
 
     def __init__(self, site: Dashboard) -> None:
         self._site = site
@@ -70,12 +71,12 @@ class Live:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = False
 
-    async def stream(self, asked: Asked) -> Response:
-        """The answer to a browser that watches."""
+    async def stream(self, request: WebRequest) -> Response:
+        """The event stream for one browser."""
         if len(self._streams) >= MOST_STREAMS or self._ended:
-            sentence = f"{MOST_STREAMS} browsers watch already: look again later."
-            return asked.site.refuse(asked.request, Refusal(503, sentence))
-        return StreamingResponse(self._told(), media_type="text/event-stream")
+            sentence = f"{MOST_STREAMS} browsers watch already: try again later."
+            return request.site.refuse(request.http, Refusal(503, sentence))
+        return StreamingResponse(self._messages(), media_type="text/event-stream")
 
     def end(self) -> None:
         """End all streams, from whatever thread or signal handler."""
@@ -87,7 +88,7 @@ class Live:
         for stream in list(self._streams):
             self._drop(stream)
 
-    async def _told(self) -> AsyncGenerator[bytes]:
+    async def _messages(self) -> AsyncGenerator[bytes]:
         stream: asyncio.Queue[bytes] = asyncio.Queue(MOST_BEHIND)
         self._loop = asyncio.get_running_loop()
         self._streams.add(stream)
@@ -97,18 +98,18 @@ class Live:
         try:
             yield _message(list(self._past))
             while self._loop.time() < over_at and stream in self._streams:
-                told = await stream.get()
-                if told == _OVER:
+                message = await stream.get()
+                if message == _END:
                     return
-                yield told
+                yield message
         finally:
             self._streams.discard(stream)
 
     async def _tick_on(self) -> None:
-        """Look and tell, for as long as anybody watches."""
+        """Read and send, for as long as anybody watches."""
         while self._streams:
             try:
-                tick = await self._site.run(self.look)
+                tick = await self._site.run(self.read)
             except PenstockError as error:
                 tick = Tick(self._site.broker.clock.now(), error=str(error))
             except Exception:
@@ -116,10 +117,10 @@ class Live:
                 tick = None
             if tick is not None:
                 self._past.append(tick)
-                told = _message([tick])
+                message = _message([tick])
                 for stream in list(self._streams):
                     try:
-                        stream.put_nowait(told)
+                        stream.put_nowait(message)
                     except asyncio.QueueFull:
                         self._drop(stream)
             await asyncio.sleep(EVERY_SECONDS)
@@ -128,43 +129,43 @@ class Live:
         self._streams.discard(stream)
         while not stream.empty():
             stream.get_nowait()
-        stream.put_nowait(_OVER)
+        stream.put_nowait(_END)
 
-    def look(self) -> Tick:
-        """One look at the store, on the pool."""
-        verbs = Verbs(
+    def read(self) -> Tick:
+        """One read of the store, on the pool."""
+        store = CheckedStore(
             self._site.broker,
             Person("dashboard", Role.VIEW),
             may_change=False,
-            counting=self._site.counting,
+            count_cache=self._site.count_cache,
         )
-        now, queues = verbs.now, by_queue(verbs.count())
+        now, queues = store.now, by_queue(store.count())
         if self._position is None:
-            self._position = newest_position(verbs)
+            self._position = newest_position(store)
         try:
-            rows = verbs.history(self._position, MOST_ROWS)
+            rows = store.history(self._position, MOST_ROWS)
         except Refused:
-            # Another store took the place of this one, or an older copy: its history is shorter.
+            # The store was replaced, perhaps by an older copy: its history is shorter.
             rows = []
-            self._position = newest_position(verbs)
+            self._position = newest_position(store)
         full = len(rows) == MOST_ROWS
         if rows:
-            # What is too much for a second is skipped: live is what happens now.
-            self._position = newest_position(verbs) if full else rows[-1].position
-        alive = sum(row.alive for row in verbs.workers() if row.queues != ())
+            # Live means now: what was too much for one second is skipped.
+            self._position = newest_position(store) if full else rows[-1].position
+        alive = sum(row.alive for row in store.workers() if row.queues != ())
         return tick_of(now, queues, rows, alive=alive, more=full)
 
 
-def newest_position(verbs: Verbs) -> Position:
-    """Where somebody begins who wants to see what happens from now on."""
-    last = verbs.history(None, 1)
+def newest_position(store: CheckedStore) -> Position:
+    """The end of the history: reads from here on see only what is new."""
+    last = store.history(None, 1)
     return last[-1].position if last else BEGINNING
 
 
 def tick_of(
     now: float, queues: Sequence[Count], rows: Sequence[Event], *, alive: int, more: bool
 ) -> Tick:
-    """What is told of one second."""
+    """The tick of one second."""
     ended = [row for row in rows if row.kind == "attempt" and row.started_at is not None]
     waits = [
         max(0.0, row.started_at - (row.run_at or row.enqueued_at or row.started_at))
@@ -172,13 +173,12 @@ def tick_of(
         if row.started_at is not None
     ]
     runs = [max(0.0, row.at - row.started_at) for row in ended if row.started_at is not None]
-    fullest = sorted(queues, key=lambda each: (-each.total - each.failed, each.queue))
     return Tick(
         at=now,
-        places={place: sum(getattr(each, place) for each in queues) for place in PLACES},
+        places=totals(queues),
         queues=[
             QueueTick(each.queue, [getattr(each, place) for place in PLACES])
-            for each in fullest[:MOST_QUEUES]
+            for each in fullest_first(queues)[:MOST_QUEUES]
         ],
         alive=alive,
         succeeded=sum(row.state == "succeeded" for row in ended),
@@ -193,5 +193,5 @@ def _message(ticks: list[Tick]) -> bytes:
     return b"data: " + msgspec.json.encode(ticks) + b"\n\n"
 
 
-async def watch(asked: Asked) -> Response:
-    return await asked.site.live.stream(asked)
+async def watch(request: WebRequest) -> Response:
+    return await request.site.live.stream(request)

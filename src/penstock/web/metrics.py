@@ -1,8 +1,8 @@
-"""Metrics for Prometheus: where jobs stand, from the store, and what ended, from its history.
+"""Metrics for Prometheus: gauges from the store's counts, counters from its history.
 
-Counters count on from the first scrape of this process, each ended attempt once, whichever worker
-ran it: they go up, and begin anew with the dashboard. Labels are the queue and the task, of so many
-pairs; what is beyond them is added up as `other`.
+Counters start at the first scrape of this process and count each ended attempt once, whichever
+worker ran it; a restart of the dashboard resets them. Labels are queue and task, for a bounded
+number of pairs; the rest is added up as `other`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.broker.position import Position
 from penstock.broker.views import PLACES, Count, Event, WorkerRow, by_task
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.operate.recent_stats import LAPSED, ran, waited
+from penstock.operate.recent_stats import LAPSED, run_seconds, wait_seconds
 from penstock.operate.refusals import NotFound
+from penstock.web.checked_store import CheckedStore
 from penstock.web.live import newest_position
-from penstock.web.request import Asked
-from penstock.web.verbs import Verbs
+from penstock.web.request import WebRequest
 
 MOST_PAIRS = 200
 MOST_QUEUES = 200
@@ -46,7 +46,7 @@ Pair = tuple[str, str]  # queue and task
 
 
 class Histogram:
-    """How many were how long; the last bucket is for those beyond all bounds."""
+    """Counts per bucket; the last bucket has no upper bound."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
@@ -66,7 +66,7 @@ class Histogram:
 
 
 class Metrics:
-    """What one dashboard counts. A scrape at a time: two would count the same rows twice."""
+    """The counters of one dashboard; one scrape at a time, so that no row is counted twice."""
 
     def __init__(self) -> None:
         if find_spec("prometheus_client") is None:
@@ -79,17 +79,17 @@ class Metrics:
         self._runs: dict[Pair, Histogram] = {}
         self._waits: dict[Pair, Histogram] = {}
         self._stale = 0
-        self._stale_of: dict[str, int] | None = None  # by worker, as it last said
+        self._stale_of: dict[str, int] | None = None  # by worker, at the last scrape
         self._folded = 0
         self._behind = False
 
-    def text(self, verbs: Verbs) -> bytes:
-        """Everything, as Prometheus reads it."""
+    def text(self, store: CheckedStore) -> bytes:
+        """All metrics in the text format of Prometheus."""
         from prometheus_client import generate_latest
 
         with self._lock:
-            self._read(verbs)
-            families = list(self._families(verbs))
+            self._read(store)
+            families = list(self._families(store))
 
         class Collected:
             def collect(self) -> Iterator[Any]:
@@ -97,18 +97,18 @@ class Metrics:
 
         return generate_latest(Collected())
 
-    def _read(self, verbs: Verbs) -> None:
-        """Count what ended since the last scrape; what is too much for one is for the next."""
+    def _read(self, store: CheckedStore) -> None:
+        """Count what ended since the last scrape, within a time limit; the next scrape goes on."""
         if self._position is None:
-            self._position = newest_position(verbs)
+            self._position = newest_position(store)
         until = time.monotonic() + _LONGEST_SECONDS
         self._behind = True
         while time.monotonic() < until:
             try:
-                rows = verbs.history(self._position, _PAGE)
+                rows = store.history(self._position, _PAGE)
             except Refused:
-                # Another store took the place of this one, or an older copy of it.
-                self._position = newest_position(verbs)
+                # The store was replaced, perhaps by an older copy.
+                self._position = newest_position(store)
                 return
             for row in rows:
                 if row.kind == "attempt":
@@ -129,12 +129,12 @@ class Metrics:
                 self._pairs.add(pair)
         self._ended[*pair, _OUTCOMES.get(row.state or State.READY, "again")] += 1
         self._lapsed[pair] += row.reason in LAPSED
-        if (run := ran(row)) is not None:
+        if (run := run_seconds(row)) is not None:
             self._runs.setdefault(pair, Histogram()).add(run)
-        if (wait := waited(row)) is not None:
+        if (wait := wait_seconds(row)) is not None:
             self._waits.setdefault(pair, Histogram()).add(wait)
 
-    def _families(self, verbs: Verbs) -> Iterator[Any]:
+    def _families(self, store: CheckedStore) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         names = ["queue", "task"]
@@ -151,11 +151,11 @@ class Metrics:
         yield from (ended, lapsed)
         yield _histogram("penstock_job_run_seconds", "How long attempts ran.", self._runs)
         yield _histogram(
-            "penstock_job_wait_seconds", "From when they were due to their start.", self._waits
+            "penstock_job_wait_seconds", "From the time they were due to their start.", self._waits
         )
-        yield from _depths(verbs.count())
-        yield from _oldest(verbs.history(None, 10 * MOST_QUEUES, kind="gauge"))
-        workers = verbs.workers()
+        yield from _depths(store.count())
+        yield from _oldest(store.history(None, 10 * MOST_QUEUES, kind="gauge"))
+        workers = store.workers()
         yield _workers(workers)
         yield self._stale_settlements(workers)
         folded = CounterMetricFamily(
@@ -169,7 +169,7 @@ class Metrics:
         yield from (folded, behind)
 
     def _stale_settlements(self, workers: Sequence[WorkerRow]) -> Any:
-        """What workers counted on since the last scrape; before the first one it is not counted."""
+        """The sum of what the workers' counters gained between scrapes."""
         from prometheus_client.core import CounterMetricFamily
 
         known, self._stale_of = self._stale_of, {row.id: row.stale for row in workers}
@@ -182,21 +182,21 @@ class Metrics:
         return family
 
 
-def show(asked: Asked) -> Response:
+def show(request: WebRequest) -> Response:
     """The route's handler."""
-    if asked.site.metrics is None:
+    if request.site.metrics is None:
         raise NotFound(
             "Metrics are off: start the dashboard with --metrics, after pip install "
             "'penstock-queue[metrics]'."
         )
-    text = asked.site.metrics.text(asked.verbs)
+    text = request.site.metrics.text(request.store)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _histogram(name: str, says: str, found: dict[Pair, Histogram]) -> Any:
+def _histogram(name: str, text: str, found: dict[Pair, Histogram]) -> Any:
     from prometheus_client.core import HistogramMetricFamily
 
-    family = HistogramMetricFamily(name, says, labels=["queue", "task"])
+    family = HistogramMetricFamily(name, text, labels=["queue", "task"])
     for pair, each in found.items():
         family.add_metric(pair, buckets=each.cumulative(), sum_value=each.sum)
     return family

@@ -1,6 +1,6 @@
-"""One request, as pages and REST see it: who asks, for what, and the verbs to answer it with.
+"""One request, as pages and REST see it: the person, the parameters, and the store to read.
 
-Handlers are plain functions on a small pool of threads: a dashboard with many readers opens no more
+Handlers are plain functions on a small thread pool, so a dashboard with many readers opens no more
 connections to the store than the pool has threads.
 """
 
@@ -18,11 +18,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from penstock.broker.checks import legible
 from penstock.enqueue.ids import parse_id
 from penstock.errors import PenstockError, Refused
+from penstock.operate.parse_input import parse_integer
 from penstock.operate.refusals import NotFound
 from penstock.operate.roles import Person
-from penstock.operate.typed_values import number_of
-from penstock.web.guard import SAFE, local
-from penstock.web.verbs import Verbs
+from penstock.web.checked_store import CheckedStore
+from penstock.web.guard import SAFE, local_path
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def id_in(text: object) -> str | None:
-    """The id, if that is what it is."""
+    """The text as an id; None if it is not one."""
     try:
         return parse_id(text) if isinstance(text, str) and text else None
     except Refused:
@@ -40,74 +40,81 @@ def id_in(text: object) -> str | None:
 
 
 MOST_FIELDS = 2000
-_FARTHEST = 1_000_000  # page of a list
+_LAST_PAGE = 1_000_000  # of a list
 
 
 class Malformed(PenstockError):
     """The request cannot be read."""
 
 
-class Asked:
+class WebRequest:
     """One request."""
 
     def __init__(self, site: Dashboard, request: Request, person: Person, body: bytes) -> None:
         self.site = site
-        self.request = request
+        self.http = request
         self.person = person
         self.body = body
         self.root: str = request.scope.get("root_path", "")
 
     @cached_property
-    def verbs(self) -> Verbs:
-        """What the person may do to the store, which this opens if nobody did before."""
-        return Verbs(
+    def store(self) -> CheckedStore:
+        """The store with the person's role checked at each call; opened on first use."""
+        return CheckedStore(
             self.site.broker,
             self.person,
-            may_change=self.request.method not in SAFE,
+            may_change=self.http.method not in SAFE,
             hide_arguments=self.site.hide_arguments,
-            counting=self.site.counting,
+            count_cache=self.site.count_cache,
         )
 
     @property
     def app(self) -> App:
         """The app whose tasks can be enqueued here."""
         if self.site.app is None:
-            raise Refused("this dashboard knows no tasks: penstock dashboard TARGET names the app")
+            raise Refused(
+                "this dashboard was started without an app: start it as penstock dashboard TARGET"
+            )
         return self.site.app
 
-    # What was asked for
+    # Parameters
 
     @property
     def query(self) -> Mapping[str, str]:
-        return self.request.query_params
+        return self.http.query_params
+
+    @property
+    def is_htmx(self) -> bool:
+        """Whether htmx asks for a part of the page."""
+        return self.http.headers.get("hx-request") == "true"
 
     def word(self, name: str, default: str = "") -> str:
-        """A text of the query, as a store can be asked for it."""
+        """A text of the query, without control characters."""
         return legible(self.query.get(name, default))
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number of the query; refused if it is none, or not within these bounds."""
+        """A whole number of the query, within these bounds."""
         text = self.query.get(name)
         if text is None or not text:
             return default
         try:
-            return number_of(text, name, least, most)
+            return parse_integer(text, name, least, most)
         except Refused as error:
             raise Malformed(str(error)) from None
 
     def part(self, name: str) -> str:
         """A part of the path."""
-        return str(self.request.path_params[name])
+        return str(self.http.path_params[name])
 
     def id(self, name: str = "id") -> str:
-        """The id that a part of the path names; what is none is not there."""
+        """The id in a part of the path; 404 if it is not an id."""
         try:
             return parse_id(self.part(name))
         except Refused as error:
             raise NotFound(str(error)) from None
 
     def form(self) -> dict[str, str]:
-        """The fields of a form; of one that stands in it twice, the last."""
+        """The fields of a form; of a repeated field, the last value."""
         return dict(self.fields())
 
     def fields(self) -> list[tuple[str, str]]:
@@ -131,13 +138,13 @@ class Asked:
     # Answers
 
     def link(self, path: str, /, **query: Any) -> str:
-        """The address of a page here; what is None is left out."""
+        """The address of a page here; parameters that are None are left out."""
         given = urlencode([(name, value) for name, value in query.items() if value is not None])
         return f"{self.root}{path}" + (f"?{given}" if given else "")
 
     def pager(self, path: str, size: int, total: int, **query: Any) -> dict[str, Any]:
-        """Which rows of a list are on the page that was asked for, and where others are."""
-        page = self.number("page", 1, 1, _FARTHEST)
+        """The first row of the requested page of a list, and links to the pages around it."""
+        page = self.number("page", 1, 1, _LAST_PAGE)
         first = (page - 1) * size
         return {
             "first": first,
@@ -150,6 +157,6 @@ class Asked:
         return HTMLResponse(self.site.rendered(template, self, **values), status)
 
     def go(self, path: str, /, **query: Any) -> Response:
-        """What a form that did something answers: look there."""
-        target = local(self.link(path, **query), self.root)
+        """Redirect to a page here: the answer to a form."""
+        target = local_path(self.link(path, **query), self.root)
         return RedirectResponse(target, status_code=303)

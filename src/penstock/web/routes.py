@@ -1,14 +1,14 @@
-"""Every route of the dashboard, in one table: deny by default begins here.
+"""Every route of the dashboard, in one table, each with the role it needs.
 
 A page is a module in `pages`, a template of its name, and a line here.
 """
 
 from __future__ import annotations
 
-from penstock.operate.bulk_actions import ACTS
+from penstock.operate.bulk_actions import BULK_VERBS
 from penstock.operate.roles import Role
-from penstock.operate.rule_fields import OFF
-from penstock.operate.sentences import SCHEDULES
+from penstock.operate.rule_fields import CLEAR_OPERATIONS
+from penstock.operate.sentences import SCHEDULE_TEXTS
 from penstock.rules.rule import RuleKind
 from penstock.web import live, metrics
 from penstock.web.pages import (
@@ -30,61 +30,67 @@ from penstock.web.pages import (
     workers,
 )
 from penstock.web.rest.table import REST
-from penstock.web.route import Route, doing
+from penstock.web.route import Route, form_route
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/", "overview", overview.show, Role.VIEW, nav="Overview"),
     Route("GET", "/jobs", "jobs", jobs.show, Role.VIEW, nav="Jobs"),
     Route("GET", "/jobs/suggestions", "suggestions", suggestions.show, Role.VIEW),
     Route("GET", "/jobs/{id}", "job", job.show, Role.VIEW),
-    *(doing(verb, f"/jobs/{{id}}/{verb}", f"{verb} job", job.acting(verb)) for verb in ACTS),
-    doing("copy", "/jobs/{id}/copy", "copy job", job.copy),
+    *(
+        form_route(verb, f"/jobs/{{id}}/{verb}", f"{verb} job", job.action(verb))
+        for verb in BULK_VERBS
+    ),
+    form_route("copy", "/jobs/{id}/copy", "copy job", job.copy),
     # Flows
     Route("GET", "/flows", "flows page", flows.show, Role.VIEW, nav="Flows"),
     Route("GET", "/flows/{id}", "flow page", flows.one, Role.VIEW),
     Route("GET", "/flows/{id}/column", "column of a flow page", flows.column, Role.VIEW),
     Route("GET", "/flows/{id}/nodes/{node}", "node of a flow page", flows.node, Role.VIEW),
     *(
-        doing(verb, f"/flows/{{id}}/{verb}", f"{verb} flow form", flows.acting(verb))
-        for verb in ACTS
+        form_route(verb, f"/flows/{{id}}/{verb}", f"{verb} flow form", flows.action(verb))
+        for verb in BULK_VERBS
     ),
     # Queues and rules
     Route("GET", "/queues", "queues page", queues.show, Role.VIEW, nav="Queues"),
     Route("GET", "/queues/one", "queue page", queues.one, Role.VIEW),
     Route("GET", "/rules", "rules page", rules.show, Role.VIEW),
     Route("GET", "/rules/new", "rule form", rules.form, Role.VIEW),
-    *(doing(kind, f"/rules/{kind}", f"{kind} form", rules.setting(kind)) for kind in RuleKind),
     *(
-        doing(
+        form_route(kind, f"/rules/{kind}", f"{kind} form", rules.set_action(kind))
+        for kind in RuleKind
+    ),
+    *(
+        form_route(
             off,
             f"/rules/{off.replace('_', '-')}",
             f"{off.replace('_', ' ')} form",
-            rules.clearing(kind),
+            rules.clear_action(kind),
         )
-        for kind, off in OFF.items()
+        for kind, off in CLEAR_OPERATIONS.items()
     ),
     # Schedules; a name may hold anything, and so is no part of a path
     Route("GET", "/schedules", "schedules page", schedules.show, Role.VIEW, nav="Schedules"),
     Route("GET", "/schedules/one", "schedule page", schedules.one, Role.VIEW),
     *(
-        doing(
+        form_route(
             f"{verb}_schedule",
             f"/schedules/{verb}",
             f"{verb} schedule form",
-            schedules.acting(verb),
+            schedules.action(verb),
         )
-        for verb in SCHEDULES
+        for verb in SCHEDULE_TEXTS
     ),
     # Backfills
     Route("GET", "/backfills", "backfills page", backfills.show, Role.VIEW, nav="Backfills"),
     Route("GET", "/backfills/one", "backfill page", backfills.one, Role.VIEW),
-    doing("retry", "/backfills/retry", "retry backfill form", backfills.retry),
-    doing("fill_again", "/backfills/again", "backfill form", backfills.again),
+    form_route("retry", "/backfills/retry", "retry backfill form", backfills.retry),
+    form_route("rerun_backfill", "/backfills/again", "backfill form", backfills.again),
     Route("GET", "/operations", "operations page", operations.show, Role.VIEW),
     Route("GET", "/operations/new", "operation form", operations.prepare, Role.OPERATE),
-    doing("record_operation", "/operations", "begin", operations.begin),
+    form_route("record_operation", "/operations", "begin", operations.begin),
     Route("GET", "/operations/{id}", "operation page", operations.one, Role.VIEW),
-    doing("record_operation", "/operations/{id}/cancel", "stop", operations.cancel),
+    form_route("record_operation", "/operations/{id}/cancel", "stop", operations.cancel),
     Route("GET", "/live", "live", live.watch, Role.VIEW),
     Route("GET", "/workers", "workers page", workers.show, Role.VIEW, nav="Workers"),
     Route("GET", "/reports", "reports", reports.show, Role.VIEW, nav="Reports"),
@@ -96,7 +102,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/audit.csv", "audit as CSV", audit.table, Role.VIEW),
     Route("GET", "/audit.jsonl", "audit as JSON lines", audit.lines, Role.VIEW),
     Route("GET", "/metrics", "metrics", metrics.show, Role.VIEW),
-    # Who comes in, and who leaves
+    # Login
     Route("POST", "/enter", "enter", login.enter, Role.ANYBODY),
     Route("POST", "/leave", "leave", login.leave, Role.VIEW),
     # Files

@@ -1,6 +1,6 @@
-"""Serving the dashboard: a socket, its tokens, and an end that open streams do not hold up.
+"""Serving the dashboard: its socket, its tokens, and a shutdown that open streams do not delay.
 
-Whoever binds to more than this machine must have said who may come in.
+Binding to an address that other machines reach needs tokens that somebody configured.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ TOKENS = "PENSTOCK_DASHBOARD_TOKENS"
 MOST_PORTS = 20
 _GRACE_SECONDS = 3
 _MOST_CONNECTIONS = 500
-PATIENCE_SECONDS = 15.0  # for a request to be said to its end
+REQUEST_SECONDS = 15.0  # for a request to arrive whole
 
 
 class DashboardTokens(NamedTuple):
-    """The tokens of a dashboard; `text` is that of one that was made just now."""
+    """The tokens of a dashboard; `text` is that of a token made just now."""
 
     tokens: list[Token]
     text: str | None
-    kept: Path | None  # where its hash is kept, if it is one of ours
+    kept: Path | None  # the file with its hash, if Penstock made the token
 
 
-def keys_for(store: str, author: str, *, file: Path | None, anew: bool) -> DashboardTokens:
-    """The tokens that somebody said, or else the one that was made at the first start."""
-    said = os.environ.get(TOKENS)
+def load_or_make_tokens(
+    store: str, author: str, *, file: Path | None, anew: bool
+) -> DashboardTokens:
+    """The configured tokens, or else the one that the first start made."""
+    configured = os.environ.get(TOKENS)
     if file is not None:
         return DashboardTokens(read_tokens(file), None, None)
-    if said:
-        return DashboardTokens(parse_tokens(said, TOKENS), None, None)
+    if configured:
+        return DashboardTokens(parse_tokens(configured, TOKENS), None, None)
     kept = _state_folder() / f"dashboard-{hashlib.sha256(store.encode()).hexdigest()[:16]}.tokens"
     _make_folder(kept)
     if (kept.is_symlink() or kept.exists()) and not anew:
@@ -56,7 +58,7 @@ def keys_for(store: str, author: str, *, file: Path | None, anew: bool) -> Dashb
         except Refused as error:
             raise Refused(f"{error}; --new-token makes another") from error
     token, text = new_token(author)
-    _keep(kept, f"# The dashboard of {mask(store)}\n{token.line}\n")
+    _write_tokens(kept, f"# The dashboard of {mask(store)}\n{token.line}\n")
     return DashboardTokens([token], text, kept)
 
 
@@ -65,38 +67,38 @@ def _state_folder() -> Path:
     return (Path(home) if home else Path.home() / ".local" / "state") / "penstock"
 
 
-def _keep(file: Path, text: str) -> None:
-    """Written whole or not at all, and read by nobody else, whatever lies there already."""
+def _write_tokens(file: Path, text: str) -> None:
+    """Replace the file atomically; only its owner can read it."""
     try:
-        passing, name = tempfile.mkstemp(dir=file.parent, prefix=file.stem)
-        with os.fdopen(passing, "w", encoding="utf-8") as out:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=file.stem)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             out.write(text)
         Path(name).replace(file)
     except OSError as error:
-        raise _unkept(file, error) from error
+        raise _cannot_keep(file, error) from error
 
 
 def _make_folder(file: Path) -> None:
-    """A folder that is ours alone: else somebody could put back a token that is void."""
+    """Make the private folder: in a shared one others could put back a void token."""
     try:
         with private_folder(file.parent, f"name a file of tokens with --token-file or {TOKENS}"):
             pass
     except OSError as error:
-        raise _unkept(file, error) from error
+        raise _cannot_keep(file, error) from error
 
 
-def _unkept(file: Path, error: OSError) -> Refused:
+def _cannot_keep(file: Path, error: OSError) -> Refused:
     return Refused(
         f"the token cannot be kept in {file} ({error.strerror}): name a file of tokens with "
-        f"--token-file, or say them in {TOKENS}"
+        f"--token-file, or set {TOKENS}"
     )
 
 
 def check_bind(bind: str, keys: DashboardTokens) -> None:
-    """Refuse to be heard by other machines before somebody said who may come in."""
+    """Refuse to listen for other machines without configured tokens."""
     if not is_loopback(bind) and keys.kept is not None:
         raise Refused(
-            f"--bind {bind} lets other machines in: say who may, with --token-file FILE or {TOKENS}"
+            f"--bind {bind} lets other machines connect: set tokens with --token-file or {TOKENS}"
             ' ("ada:operate:TOKEN,bob:view:TOKEN")'
         )
 
@@ -110,17 +112,16 @@ def is_loopback(bind: str) -> bool:
         return False
 
 
-def listening(bind: str, port: int) -> socket.socket:
-    """A socket on this port, or on the next one that is free."""
+def listen(bind: str, port: int) -> socket.socket:
+    """A listening socket on this port, or on the next free one."""
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     for wanted in range(port, port + MOST_PORTS if port else 1):
-        # Said to be TCP: only then does asyncio send the parts of an answer at once, where each
-        # would else wait 40 ms for a word of the browser.
+        # With IPPROTO_TCP asyncio sets TCP_NODELAY; else each part of an answer waits 40 ms.
         made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((bind, wanted))
-            made.listen(128)  # of two that have bound it at once, one is told here
+            made.listen(128)  # two sockets may bind at once: the second fails here
         except OSError as error:
             made.close()
             if error.errno != errno.EADDRINUSE:
@@ -130,58 +131,60 @@ def listening(bind: str, port: int) -> socket.socket:
             raise Refused(f"--port {wanted}: a port is a number up to 65535") from None
         else:
             return made
-    raise Refused(f"ports {port} to {port + MOST_PORTS - 1} of {bind} are all taken: --port 0")
+    raise Refused(
+        f"ports {port} to {port + MOST_PORTS - 1} of {bind} are in use: --port 0 takes any free one"
+    )
 
 
-class _Line(H11Protocol):
-    """One connection: hung up if what is asked on it is not said to its end in time.
+class _TimedConnection(H11Protocol):
+    """A connection that is closed if a request does not arrive whole in time (slowloris).
 
-    Else a few hundred that ask for nothing would keep everybody out, without a token.
+    Otherwise a few hundred idle connections would keep everybody out, without a token.
     """
 
-    patience = PATIENCE_SECONDS
-    _hanging_up: asyncio.TimerHandle | None = None
+    request_seconds = REQUEST_SECONDS
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._listen_on()
+        self._set_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._listen_on()
+        self._set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
+        self._cancel_timer()
         super().connection_lost(exc)
 
-    def _listen_on(self) -> None:
-        """Time runs from the first byte of a request to its last, whatever comes in between."""
+    def _set_timer(self) -> None:
+        """One timer from the first byte of a request to its last."""
         if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
-            self._stop()
-        elif self._hanging_up is None:
-            self._hanging_up = self.loop.call_later(self.patience, self.transport.close)
+            self._cancel_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.request_seconds, self.transport.close)
 
-    def _stop(self) -> None:
-        if self._hanging_up is not None:
-            self._hanging_up.cancel()
-            self._hanging_up = None
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class DashboardServer(uvicorn.Server):
-    """Serves until Ctrl-C or SIGTERM; streams are ended first, for they would go on for ever."""
+    """Serves until Ctrl-C or SIGTERM; ends the endless streams first."""
 
-    def __init__(self, site: Dashboard, *, patience: float = PATIENCE_SECONDS) -> None:
-        class Line(_Line):
+    def __init__(self, site: Dashboard, *, request_seconds: float = REQUEST_SECONDS) -> None:
+        class Connection(_TimedConnection):
             pass
 
-        Line.patience = patience
+        Connection.request_seconds = request_seconds
         super().__init__(
             uvicorn.Config(
                 site,
-                http=Line,
-                log_config=None,  # its lines go where ours go
+                http=Connection,
+                log_config=None,  # its lines go to our log
                 log_level="warning",
-                access_log=False,  # an address may have a token in it
+                access_log=False,  # an address may contain a token
                 server_header=False,
                 lifespan="off",
                 ws="none",

@@ -1,7 +1,7 @@
 """The dashboard itself: one store, a small pool of threads, and the routes behind a guard.
 
-Everything that could touch the store runs on the pool: the event loop only moves bytes. Waiting
-requests are bounded, too: beyond that they are turned away.
+Everything that could touch the store runs on the pool; the event loop only moves bytes. The number
+of waiting requests is bounded: beyond it the answer is 503.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from penstock.operate.refusals import Conflict, Forbidden, NotFound
 from penstock.operate.roles import Person, Role, forbidden
 from penstock.web.access import Access
 from penstock.web.bulk_operations import Operations
-from penstock.web.count_cache import Counting
-from penstock.web.doctor_runs import Examining
-from penstock.web.guard import SAFE, Guard, Refusal, TooLarge, path_of, person_in
+from penstock.web.checked_store import CheckedStore, NeedsPost
+from penstock.web.count_cache import CountCache
+from penstock.web.doctor_runs import DoctorRuns
+from penstock.web.guard import MOST_BODY, SAFE, Guard, Refusal, TooLarge, path_of, person_in
 from penstock.web.live import Live
 from penstock.web.metrics import Metrics
 from penstock.web.rendering import environment
-from penstock.web.request import Asked, Malformed
+from penstock.web.request import Malformed, WebRequest
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
-from penstock.web.verbs import NeedsPost
 
 logger = logging.getLogger("penstock.web")
 
@@ -61,24 +61,24 @@ T = TypeVar("T")
 
 
 class SiteBusy(Exception):
-    """More requests wait than the dashboard takes on."""
+    """Too many requests are waiting."""
 
 
-class _Place(StarletteRoute):
-    """A route that refuses another method as all else is refused."""
+class _Route(StarletteRoute):
+    """A route that answers 405 in the same form as every other refusal."""
 
     def __init__(self, *args: Any, refuse: Callable[[Request, Refusal], Response], **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._refuse = refuse
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        taken = sorted(self.methods or ())
-        if scope["method"] in taken:
+        allowed = sorted(self.methods or ())
+        if scope["method"] in allowed:
             await super().handle(scope, receive, send)
             return
-        said = f"{path_of(scope)} takes {', '.join(taken)}, and not {scope['method']}."
-        answer = self._refuse(Request(scope), Refusal(405, said))
-        answer.headers["allow"] = ", ".join(taken)
+        sentence = f"{path_of(scope)} takes {', '.join(allowed)}, not {scope['method']}."
+        answer = self._refuse(Request(scope), Refusal(405, sentence))
+        answer.headers["allow"] = ", ".join(allowed)
         await answer(scope, receive, send)
 
 
@@ -108,8 +108,8 @@ class Dashboard:
         self._url = url
         self.lake = lake
         self.metrics = Metrics() if metrics else None
-        self.examining = Examining()
-        self.counting = Counting()
+        self.doctor_runs = DoctorRuns()
+        self.count_cache = CountCache()
         self._share = Share()
         self.routes = check_routes(routes)
         self._templates = environment()
@@ -118,10 +118,10 @@ class Dashboard:
         self.operations = Operations()
         self.live = Live(self)
         table = [
-            _Place(route.path, self._endpoint(route), methods=[route.method], refuse=self.refuse)
+            _Route(route.path, self._endpoint(route), methods=[route.method], refuse=self.refuse)
             for route in self.routes
         ]
-        self._door = Guard(
+        self._guard = Guard(
             Router(table, redirect_slashes=False, default=self._missing),
             access=access,
             hosts=hosts,
@@ -132,7 +132,7 @@ class Dashboard:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._door(scope, receive, send)
+        await self._guard(scope, receive, send)
 
     @property
     def broker(self) -> Broker:
@@ -143,66 +143,70 @@ class Dashboard:
 
     @property
     def where(self) -> str:
-        """The store, fit to be shown."""
+        """The store's address as pages show it, without its password."""
         if self._where:
             return self._where
         return type(self._broker).__name__ if self.app is None else self.app.describe()
 
     @property
     def url(self) -> str | None:
-        """Where the store is, for the doctor alone; None where that is not known."""
+        """The store's URL, for the doctor; None if only an open broker was given."""
         if self._url is None and self.app is not None and self.app.opens_itself:
             return self.app.resolved_url.url
         return self._url
 
     def end_streams(self) -> None:
-        """End what would go on for ever, so that a server can stop; safe in a signal handler."""
+        """End the endless streams, so that a server can stop; safe in a signal handler."""
         self.live.end()
+
+    def run_doctor(self, store: CheckedStore) -> None:
+        """Start the doctor unless it runs, and wait for its findings for a bounded time."""
+        known = None if self.app is None else self.app.known_tasks()
+        self.doctor_runs.run(lambda: store.examine(self.url, known), store.now)
 
     def close(self) -> None:
         self.operations.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do this on the pool, with the dashboard's share of the store."""
+        """Run this on the pool, within the dashboard's read budget."""
         if self._waiting >= MOST_WAITING:
             raise SiteBusy
 
-        def shared() -> T:
+        def within_budget() -> T:
             with self._share.within():
                 return work()
 
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, shared)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, within_budget)
         finally:
             self._waiting -= 1
 
-    def rendered(self, template: str, asked: Asked | Request, /, **values: Any) -> str:
-        """HTML from a template; what the layout needs is added."""
-        request = asked.request if isinstance(asked, Asked) else asked
-        person, root = person_in(request.scope), request.scope.get("root_path", "")
-        here = path_of(request.scope)
+    def rendered(self, template: str, request: WebRequest | Request, /, **values: Any) -> str:
+        """HTML from a template; the values that the layout needs are added."""
+        scope = (request.http if isinstance(request, WebRequest) else request).scope
+        person, root, here = person_in(scope), scope.get("root_path", ""), path_of(scope)
         nav = [
             {"title": route.nav, "path": route.path, "here": _within(here, route.path)}
             for route in self.routes
             if route.nav and person is not None and route.role and person.role >= route.role
         ]
         given = {"root": root, "person": person, "nav": nav, "where": self.where, **values}
-        if isinstance(asked, Asked):
-            given |= {"link": asked.link, "now": asked.verbs.now}
+        if isinstance(request, WebRequest):
+            given |= {"link": request.link, "now": request.store.now}
         return self._templates.get_template(template).render(given)
 
     def refuse(self, request: Request, refusal: Refusal) -> Response:
-        """A refusal as whoever asks can read it: JSON for programs, a page for people."""
+        """A refusal as JSON for programs, or as a page for people."""
         status, sentence = refusal
         if wants_json(request):
             answer = json_response({"error": sentence}, status)
         else:
-            page = "entrance.html" if status == 401 else "refused.html"
-            asked_for = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            page = "login.html" if status == 401 else "refused.html"
+            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             html = self.rendered(
-                page, request, sentence=sentence, status=status, to=without_token(asked_for)
+                page, request, sentence=sentence, status=status, to=without_token(target)
             )
             answer = HTMLResponse(html, status)
         if status == 401:
@@ -214,7 +218,9 @@ class Dashboard:
             try:
                 answer = await self._answer(route, request)
             except TooLarge:
-                return self.refuse(request, Refusal(413, "the body is too large"))
+                return self.refuse(
+                    request, Refusal(413, f"The body has more than {MOST_BODY:,} bytes.")
+                )
             except SiteBusy:
                 return self.refuse(request, Refusal(503, "The dashboard is busy: try again."))
             except ClientDisconnect:
@@ -235,10 +241,10 @@ class Dashboard:
         if route.role is None or person.role < route.role:
             raise forbidden(route.does or route.name, route.role, person)
         body = b"" if request.method in SAFE else await request.body()
-        asked = Asked(self, request, person, body)
+        web_request = WebRequest(self, request, person, body)
         if inspect.iscoroutinefunction(route.handle):
-            return await route.handle(asked)
-        return await self.run(lambda: route.handle(asked))
+            return await route.handle(web_request)
+        return await self.run(lambda: route.handle(web_request))
 
     async def _missing(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -255,7 +261,7 @@ def wants_json(request: Request) -> bool:
 
 
 def without_token(target: str) -> str:
-    """Where somebody wanted to go; nothing, if a token is part of it."""
+    """The target of a redirect after login; empty if it contains a token."""
     return "" if "token=" in target else target
 
 

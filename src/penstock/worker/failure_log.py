@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.enqueue.secrets import has_secrets
 from penstock.job import CRASH_BUDGET, Fault, Job, Outcome, State
-from penstock.operate.why import span
+from penstock.operate.time_text import duration_text
 from penstock.run.error_text import exception_in, headline, traceback_in
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class FailureLog:
         then = "not tried again"
         if retry_at is not None:
             ended_at = outcome.ended_at or self._app.clock.now()
-            then = f"tried again in {span(retry_at - ended_at)}"
+            then = f"tried again in {duration_text(retry_at - ended_at)}"
         record = log.makeRecord(
             log.name,
             level,

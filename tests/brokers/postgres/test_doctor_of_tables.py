@@ -40,7 +40,7 @@ def test_a_schema_that_has_only_grown_is_worth_knowing_and_one_that_lacks_someth
     lacking = bad(store, "schema")
 
     assert grown.colour is Colour.YELLOW
-    assert "77, newer than this Penstock, which can use it as it is" in grown.says
+    assert "77, newer than this Penstock, but compatible" in grown.says
     assert lacking.colour is Colour.RED
     assert lacking.remedy == "upgrade Penstock here"
 

@@ -306,7 +306,7 @@ def test_without_admin_the_command_line_says_what_holds_in_this_store(plain):
 
     assert done.returncode == 2
     assert "a member of penstock_admin" in done.stderr
-    assert "guard-rail" not in done.stderr
+    assert "prevents mistakes only" not in done.stderr
 
 
 def test_a_login_without_the_right_to_make_a_store_is_told_what_to_run(logins):

@@ -119,8 +119,8 @@ def test_what_cannot_be_is_one_sentence(pipeline, store):
     for words, sentence in (
         (("report", "--from", "lake"), "there is no lake in"),
         (("compact",), "there is no lake in"),
-        (("replay",), "--where says which jobs"),
-        (("run", "--where", "true"), "--where says which jobs"),
+        (("replay",), "replay needs --where"),
+        (("run", "--where", "true"), "replay needs --where"),
         (("report", "--page", "nowhere/page.html"), "nowhere/page.html: there is no such folder"),
     ):
         assert sentence in pipeline(*words, code=2).stderr

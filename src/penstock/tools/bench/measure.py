@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.position import BEGINNING
-from penstock.cli.store_choice import chosen
+from penstock.cli.store_choice import use_store
 from penstock.errors import PenstockError
 from penstock.job import ENDED
 from penstock.tools.bench.tasks import app, begin, nothing
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 @contextmanager
 def store(url: str) -> Generator[str]:
     """The benchmark's app on a store of its own."""
-    with chosen(url, None):
+    with use_store(url, None):
         app.close()
         try:
             yield url

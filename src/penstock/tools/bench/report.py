@@ -37,8 +37,8 @@ def bench(  # the one entry, called by the command line
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=folder) as made:
         place = Path(made)
         figures: dict[str, Any] = {"broker": broker, "jobs": jobs, "machine": _machine(place)}
-        ticker = output.Ticker(quiet=json)
-        say = _say(ticker, json=json)
+        progress_line = output.ProgressLine(quiet=json)
+        say = _say(progress_line, json=json)
         say(f"raw limit: {jobs:,} rows")
         figures["raw_bulk"] = raw.bulk(place, jobs)
         figures |= measure.backlog(f"sqlite:///{place / 'backlog.db'}", jobs, say)
@@ -52,9 +52,9 @@ def bench(  # the one entry, called by the command line
         figures |= measure.percentiles(slept)
         if claim:
             figures |= measure_claim(place, around, say)
-        ticker.done()
+        progress_line.clear()
     if json:
-        output.put_json(figures)
+        output.print_json(figures)
     else:
         _put(figures)
     return figures
@@ -72,11 +72,11 @@ def _stores(place: Path) -> Stores:
     return store
 
 
-def _say(ticker: output.Ticker, *, json: bool) -> measure.Say:
+def _say(progress_line: output.ProgressLine, *, json: bool) -> measure.Say:
     def say(text: str) -> None:
-        ticker.done()
+        progress_line.clear()
         if not json:
-            output.aside(f"... {text}")
+            output.print_note(f"... {text}")
 
     return say
 
@@ -166,7 +166,7 @@ def _put(figures: dict[str, Any]) -> None:
     for row in rows:
         made.add_row(*row)
     output.console().print(made)
-    output.say(
+    output.print_text(
         f"Penstock {machine['penstock']}, Python {machine['python']}, SQLite {machine['sqlite']}, "
         f"{machine['system']}, {machine['cores']} cores, {machine['file_system']}; "
         f"WAL, synchronous FULL, history on; {figures['jobs']:,} jobs of about 100 bytes",

@@ -19,7 +19,7 @@ from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
 from penstock.cli import output
 from penstock.cli.flows import drawn
-from penstock.cli.store_choice import chosen
+from penstock.cli.store_choice import use_store
 from penstock.errors import Refused
 from penstock.flows.signals import wait_for
 from penstock.job import State
@@ -257,7 +257,7 @@ def tell(jobs: int, *, json: bool = False) -> int:
     narrator = Narrator(silent=json)
     story = Story(narrator, folder, thumbnails=jobs)
     began = time.monotonic()
-    with placed(folder), chosen(story.url, None):
+    with placed(folder), use_store(story.url, None):
         try:
             proof = story.tell()
         finally:
@@ -265,7 +265,7 @@ def tell(jobs: int, *, json: bool = False) -> int:
             tasks.app.close()
     if json:
         figures = {**msgspec.structs.asdict(proof), "holds": proof.holds, "store": story.url}
-        output.put_json(figures)
+        output.print_json(figures)
     narrator.step(f"That took {time.monotonic() - began:.0f} seconds. The store is still there:")
     for words in ("find task:penstock.tools.demo.tasks:unlucky", "history", "doctor"):
         narrator.tell(f"{output.program()} {words} --url {story.url}", "cyan")

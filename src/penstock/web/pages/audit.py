@@ -1,4 +1,4 @@
-"""Audit: who did what, when and why; page by page, and as a file."""
+"""The page Audit: who did what, when and why; and the same as a CSV or JSON lines file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import msgspec
 from starlette.responses import Response
 
 from penstock.errors import Refused
-from penstock.operate.audit import KINDS, AuditQuery, Deed, Deeds, audit_query, deed_json
-from penstock.operate.audit_text import AuditSentence, told_of
-from penstock.web.request import Asked
+from penstock.operate.audit import KINDS, AuditEntry, AuditPage, audit_entry_json
+from penstock.operate.audit_text import AuditSentence, audit_sentence
+from penstock.web.request import WebRequest
+from penstock.web.rest.reads import audit_query_of
 
 PAGE = 50
 MOST_EXPORTED = 10_000
@@ -22,83 +23,76 @@ _COLUMNS = ("position", "at", "kind", "author", "reason", "job", "queue", "task"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def show(asked: Asked) -> Response:
-    mistake, status, found = "", 200, Deeds([])
-    before = asked.word("before")
+def show(request: WebRequest) -> Response:
+    mistake, status, found = "", 200, AuditPage([])
+    before = request.word("before")
     try:
-        found = asked.verbs.audit(_wanted(asked), before or None, PAGE)
+        found = request.store.audit(audit_query_of(request), before or None, PAGE)
     except Refused as error:
         mistake, status = str(error), 422
     given = {
-        name: asked.word(name).strip() or None for name in ("kind", "author", "since", "until")
+        name: request.word(name).strip() or None for name in ("kind", "author", "since", "until")
     }
-    more = None if found.before is None else asked.link("/audit", **given, before=found.before)
-    rows_only = asked.request.headers.get("hx-request") == "true" and bool(before)
-    return asked.page(
-        "audit_rows.html" if rows_only else "audit.html",
+    more = None if found.before is None else request.link("/audit", **given, before=found.before)
+    return request.page(
+        "audit_rows.html" if request.is_htmx and before else "audit.html",
         status,
         title="Audit",
         cli=_cli(given),
-        deeds=[_row(asked, deed) for deed in found.deeds],
+        entries=[_row(request, entry) for entry in found.entries],
         found=found,
         mistake=mistake,
         kinds=KINDS,
         given={name: value or "" for name, value in given.items()},
         more=more,
-        as_csv=asked.link("/audit.csv", **given),
-        as_lines=asked.link("/audit.jsonl", **given),
+        as_csv=request.link("/audit.csv", **given),
+        as_lines=request.link("/audit.jsonl", **given),
         most_exported=MOST_EXPORTED,
     )
 
 
-def lines(asked: Asked) -> Response:
-    found = _exported(asked)
-    text = b"".join(msgspec.json.encode(deed_json(deed)) + b"\n" for deed in found.deeds)
+def lines(request: WebRequest) -> Response:
+    found = _exported(request)
+    text = b"".join(msgspec.json.encode(audit_entry_json(entry)) + b"\n" for entry in found.entries)
     return _file(text, "application/jsonl", "audit.jsonl", found)
 
 
-def table(asked: Asked) -> Response:
-    found = _exported(asked)
+def table(request: WebRequest) -> Response:
+    found = _exported(request)
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(_COLUMNS)
-    for deed in found.deeds:
-        writer.writerow([_cell(value) for value in _values(deed)])
+    for entry in found.entries:
+        writer.writerow([_cell(value) for value in _values(entry)])
     return _file(out.getvalue().encode(), "text/csv; charset=utf-8", "audit.csv", found)
 
 
-def _wanted(asked: Asked) -> AuditQuery:
-    names = ("kind", "author", "since", "until")
-    kind, author, since, until = (asked.word(name).strip() for name in names)
-    return audit_query([kind] if kind else [], author, since, until, asked.verbs.now)
+def _exported(request: WebRequest) -> AuditPage:
+    limit = request.number("limit", MOST_EXPORTED, 1, MOST_EXPORTED)
+    before = request.word("before")
+    return request.store.audit(audit_query_of(request), before or None, limit, MOST_LOOKED)
 
 
-def _exported(asked: Asked) -> Deeds:
-    limit = asked.number("limit", MOST_EXPORTED, 1, MOST_EXPORTED)
-    before = asked.word("before")
-    return asked.verbs.audit(_wanted(asked), before or None, limit, MOST_LOOKED)
-
-
-def _row(asked: Asked, deed: Deed) -> tuple[Deed, AuditSentence, str | None]:
-    """A deed, the same in words, and the page of what it is about."""
-    told = told_of(deed)
-    kind, name = told.thing or ("", "")
+def _row(request: WebRequest, entry: AuditEntry) -> tuple[AuditEntry, AuditSentence, str | None]:
+    """An entry, its sentence, and the address of the page of its subject."""
+    sentence = audit_sentence(entry)
+    kind, name = sentence.subject or ("", "")
     if kind == "backfill":
-        return deed, told, asked.link("/backfills/one", task=name)
-    if kind == "operation" and asked.site.operations.get(name) is None:
+        return entry, sentence, request.link("/backfills/one", task=name)
+    if kind == "operation" and request.site.operations.get(name) is None:
         return (
-            deed,
-            told,
-            asked.link("/jobs", q=deed.says.get("filter")) if "filter" in deed.says else None,
+            entry,
+            sentence,
+            request.link("/jobs", q=entry.says.get("filter")) if "filter" in entry.says else None,
         )
     if kind in {"queue", "schedule"}:
-        return deed, told, asked.link(f"/{kind}s/one", name=name)
-    return deed, told, f"{asked.root}/{kind}s/{name}" if kind else None
+        return entry, sentence, request.link(f"/{kind}s/one", name=name)
+    return entry, sentence, f"{request.root}/{kind}s/{name}" if kind else None
 
 
-def _values(deed: Deed) -> list[Any]:
-    row = {**deed_json(deed), "told": str(told_of(deed))}
-    return [*(row[name] for name in _COLUMNS[:-1]), msgspec.json.encode(deed.says).decode()]
+def _values(entry: AuditEntry) -> list[Any]:
+    row = {**audit_entry_json(entry), "told": str(audit_sentence(entry))}
+    return [*(row[name] for name in _COLUMNS[:-1]), msgspec.json.encode(entry.says).decode()]
 
 
 def _cell(value: Any) -> str:
@@ -107,10 +101,10 @@ def _cell(value: Any) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _file(content: bytes, kind: str, name: str, found: Deeds) -> Response:
+def _file(content: bytes, kind: str, name: str, found: AuditPage) -> Response:
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     if found.before is not None:
-        headers["penstock-before"] = found.before  # there is more: ask again with this
+        headers["penstock-before"] = found.before  # there is more: the next request continues here
     return Response(content, media_type=kind, headers=headers)
 
 

@@ -1,4 +1,4 @@
-"""Backfills: a grid of a task's partitions, each a link to its job; and trying a range again."""
+"""The page Backfills: a grid of a task's partitions, and forms to retry or run a range again."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import shlex
 from starlette.responses import Response
 
 from penstock.errors import Refused
-from penstock.job import State
-from penstock.operate.backfill_status import MOST_LOOKED_AT, Filled
+from penstock.operate.backfill_status import MOST_LOOKED_AT
+from penstock.operate.bulk_actions import RETRY
 from penstock.operate.refusals import Conflict, NotFound
-from penstock.web.request import Asked
-from penstock.web.verbs import MOST_IDS
+from penstock.web.checked_store import MOST_IDS
+from penstock.web.request import WebRequest
 
 MOST_CELLS = 2000
 MOST_TASKS = 200
 
 
-def show(asked: Asked) -> Response:
-    tasks = sorted(asked.verbs.backfilled_tasks().items())
-    return asked.page(
+def show(request: WebRequest) -> Response:
+    tasks = sorted(request.store.backfilled_tasks().items())
+    return request.page(
         "backfills.html",
         title="Backfills",
         cli="penstock find key:backfill",
@@ -28,59 +28,55 @@ def show(asked: Asked) -> Response:
     )
 
 
-def one(asked: Asked) -> Response:
-    task = asked.word("task")
+def one(request: WebRequest) -> Response:
+    task = request.word("task")
     if not task:
-        raise NotFound("Which task? Choose one from the list.")
-    first, last = asked.word("first").strip(), asked.word("last").strip()
-    looked = asked.verbs.backfill(task).within(first, last)
-    cut = looked._replace(partitions=looked.partitions[-MOST_CELLS:])
-    return asked.page(
+        raise NotFound("No task was named. Choose one on the page Backfills.")
+    first, last = request.word("first").strip(), request.word("last").strip()
+    status = request.store.backfill(task).within(first, last)
+    cut = status._replace(partitions=status.partitions[-MOST_CELLS:])
+    return request.page(
         "backfill.html",
         title=f"Backfill of {task}",
         cli=shlex.join(["penstock", "find", "key:backfill", f"task:{task}"]),
         task=task,
         first=first,
         last=last,
-        counts=looked.counts(),
-        partitions=len(looked.partitions),
+        counts=status.counts(),
+        partitions=len(status.partitions),
         rows=list(cut.rows()),
-        left_out=len(looked.partitions) - len(cut.partitions),
-        more=looked.more,
+        left_out=len(status.partitions) - len(cut.partitions),
+        more=status.more,
         most=MOST_LOOKED_AT,
-        known=_has_task(asked, task),
-        again=len([each for each in looked.partitions if _may_be_tried(each)]),
+        known=request.site.app is not None and request.site.app.task_named(task) is not None,
+        again=sum(each.state in RETRY.states for each in status.partitions),
     )
 
 
-def retry(asked: Asked) -> Response:
-    """Try again what failed or was cancelled, of a range of partitions."""
-    form = asked.form()
+def retry(request: WebRequest) -> Response:
+    """Retry the failed and cancelled partitions of a range."""
+    form = request.form()
     task, first, last = (form.get(name, "").strip() for name in ("task", "first", "last"))
-    looked = asked.verbs.backfill(task).within(first, last)
-    ids = [each.job.id for each in looked.partitions if _may_be_tried(each)]
+    status = request.store.backfill(task).within(first, last)
+    ids = [each.job.id for each in status.partitions if each.state in RETRY.states]
     done = 0
     for at in range(0, len(ids), MOST_IDS):
-        done += len(asked.verbs.act("retry", ids[at : at + MOST_IDS], form.get("reason", "")).done)
+        done += len(
+            request.store.act("retry", ids[at : at + MOST_IDS], form.get("reason", "")).done
+        )
     if not done:
-        raise Conflict("No partition of this range failed or was cancelled: nothing to try again.")
-    return asked.go("/backfills/one", task=task, first=first or None, last=last or None)
+        raise Conflict(
+            "No partition of this range failed or was cancelled: there is nothing to retry."
+        )
+    return request.go("/backfills/one", task=task, first=first or None, last=last or None)
 
 
-def again(asked: Asked) -> Response:
-    """Run a range of partitions once more, where the app of this dashboard has the task."""
-    form = asked.form()
+def again(request: WebRequest) -> Response:
+    """Run all partitions of a range again; the app of this dashboard must have the task."""
+    form = request.form()
     task, first, last = (form.get(name, "").strip() for name in ("task", "first", "last"))
-    app = asked.app
+    app = request.app
     if not first or not last:
-        raise Refused("which partitions? Give the first and the last of the range")
-    asked.verbs.fill_again(app, task, first, last, form.get("reason", ""))
-    return asked.go("/backfills/one", task=task, first=first, last=last)
-
-
-def _has_task(asked: Asked, task: str) -> bool:
-    return asked.site.app is not None and asked.site.app.task_named(task) is not None
-
-
-def _may_be_tried(each: Filled) -> bool:
-    return each.state in {State.FAILED, State.CANCELLED}
+        raise Refused("give the first and the last partition of the range")
+    request.store.rerun_backfill(app, task, first, last, form.get("reason", ""))
+    return request.go("/backfills/one", task=task, first=first, last=last)

@@ -1,89 +1,65 @@
-"""Flows: how far each is; one of them drawn, from its first jobs to its last; the jobs of a node.
+"""The pages of flows: the list, the drawing of one flow, one column of it, the jobs of a node.
 
-A flow of thousands of nodes is drawn piece by piece: a bounded number of columns at a time, and of
-a column a bounded number of boxes.
+A flow of thousands of nodes is drawn piece by piece: a bounded number of columns at a time, with a
+bounded number of boxes each.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from penstock.broker.filter import as_text, words_of
+from penstock.broker.filter import words_of
 from penstock.errors import Refused
 from penstock.flows.flow import FlowRow, levels_of
 from penstock.job import State
-from penstock.operate.bulk_actions import ACTS
+from penstock.operate.bulk_actions import BULK_VERBS
+from penstock.operate.flow_progress import flow_progress
+from penstock.operate.parse_input import parse_pairs
 from penstock.operate.refusals import Conflict, NotFound
-from penstock.operate.sentences import acted_on_flow, no_such_flow
-from penstock.operate.typed_values import pairs_of
+from penstock.operate.sentences import flow_acted_text, no_such_flow_text
 from penstock.web.flow_drawing import draw, slowest
-from penstock.web.request import Asked, id_in
+from penstock.web.request import WebRequest, id_in
 
 PAGE = 25
 NODES = 100  # of a column, in a list
 DEEPEST = 10**9
 
 
-class Far(NamedTuple):
-    """How far a flow is."""
-
-    flow: FlowRow
-    find: list[str]
-    jobs: int
-    left: int
-    bad: int
-
-    @property
-    def state(self) -> str:
-        if self.flow.ended_at is None:
-            return "running"
-        return "failed" if self.bad else "succeeded"
-
-    @property
-    def word(self) -> str:
-        if self.flow.ended_at is None:
-            return "going on"
-        return "not all succeeded" if self.bad else "succeeded"
-
-
-def show(asked: Asked) -> Response:
-    text, after = asked.word("q").strip(), asked.word("after")
+def show(request: WebRequest) -> Response:
+    text, after = request.word("q").strip(), request.word("after")
     if (id := id_in(text)) is not None:
-        return asked.go(f"/flows/{id}")
-    name, find, mistake = _asked_for(text)
-    page = asked.verbs.flows(name, find, after or None, PAGE) if not mistake else None
+        return request.go(f"/flows/{id}")
+    name, find, mistake = _parse_query(text)
+    page = request.store.flows(name, find, after or None, PAGE) if not mistake else None
     more = None
     if page is not None and page.after is not None:
-        more = asked.link("/flows", q=text or None, after=page.after)
-    rows_only = asked.request.headers.get("hx-request") == "true" and bool(after)
-    return asked.page(
-        "flows_rows.html" if rows_only else "flows.html",
+        more = request.link("/flows", q=text or None, after=page.after)
+    return request.page(
+        "flows_rows.html" if request.is_htmx and after else "flows.html",
         422 if mistake else 200,
         title="Flows",
-        cli=_typed(name, find),
+        cli=_command(name, find),
         q=text,
         after=after,
         mistake=mistake,
-        flows=[] if page is None else [_far(each) for each in page.flows],
+        flows=[] if page is None else [flow_progress(flow) for flow in page.flows],
         more=more,
     )
 
 
-def one(asked: Asked) -> Response:
-    flow = _flow(asked)
-    verbs, first = asked.verbs, asked.number("column", 0, 0, DEEPEST)
-    look, drawing = verbs.look_at_flow(flow), draw(flow.nodes, first)
-    times = verbs.flow_times(flow, [box.node for box in drawing.boxes])
-    part = asked.request.headers.get("hx-request") == "true"
-    return asked.page(
-        "flow_drawing.html" if part else "flow.html",
+def one(request: WebRequest) -> Response:
+    flow = _flow(request)
+    store, first = request.store, request.number("column", 0, 0, DEEPEST)
+    look, drawing = store.look_at_flow(flow), draw(flow.nodes, first)
+    times = store.flow_times(flow, [box.node for box in drawing.boxes])
+    return request.page(
+        "flow_drawing.html" if request.is_htmx else "flow.html",
         title=f"Flow {flow.name or flow.id}",
         cli=f"penstock flow {flow.id}",
-        far=_far(flow),
+        progress=flow_progress(flow),
         flow=flow,
         carried=flow.state if flow.state != b"{}" else None,
         drawing=drawing,
@@ -93,21 +69,23 @@ def one(asked: Asked) -> Response:
         slow=slowest({node: took.seconds for node, took in times.items()}),
         failed=[job for jobs in look.failed.values() for job in jobs][:10],
         running=[job for jobs in look.running.values() for job in jobs][:10],
-        more=None if drawing.next is None else asked.link(f"/flows/{flow.id}", column=drawing.next),
+        more=None
+        if drawing.next is None
+        else request.link(f"/flows/{flow.id}", column=drawing.next),
     )
 
 
-def column(asked: Asked) -> Response:
-    """All nodes of a column, also those that are not drawn."""
-    flow, level = _flow(asked), asked.number("level", 0, 0, DEEPEST)
-    page = asked.number("page", 1, 1, DEEPEST)
+def column(request: WebRequest) -> Response:
+    """All nodes of a column, also those that the drawing leaves out."""
+    flow, level = _flow(request), request.number("level", 0, 0, DEEPEST)
+    page = request.number("page", 1, 1, DEEPEST)
     levels = levels_of(flow.nodes)
     nodes = [node for node in flow.nodes if levels.get(node.id, 0) == level]
     first = (page - 1) * NODES
     here = f"/flows/{flow.id}/column"
     shown = nodes[first : first + NODES]
-    look = asked.verbs.look_at_flow(flow)
-    return asked.page(
+    look = request.store.look_at_flow(flow)
+    return request.page(
         "flow_column.html",
         title=f"Flow {flow.name or flow.id}, column {level + 1}",
         cli=f"penstock flow {flow.id}",
@@ -117,90 +95,83 @@ def column(asked: Asked) -> Response:
         states={node.id: look.state_of(node) for node in shown},
         all_nodes=len(nodes),
         first=first,
-        before=asked.link(here, level=level, page=page - 1) if page > 1 else None,
-        after=asked.link(here, level=level, page=page + 1) if first + NODES < len(nodes) else None,
+        before=request.link(here, level=level, page=page - 1) if page > 1 else None,
+        after=request.link(here, level=level, page=page + 1)
+        if first + NODES < len(nodes)
+        else None,
     )
 
 
-def node(asked: Asked) -> Response:
+def node(request: WebRequest) -> Response:
     """The jobs of a node."""
-    flow, id = _flow(asked), asked.id("node")
+    flow, id = _flow(request), request.id("node")
     found = next((each for each in flow.nodes if each.id == id), None)
     if found is None:
         raise NotFound(f"The flow {flow.id} has no node {id}.")
-    if found.jobs == 1 and asked.verbs.get(id) is not None:  # else a map, of one item
-        return asked.go(f"/jobs/{id}")
-    text, after = asked.word("state"), asked.word("after")
+    if found.jobs == 1 and request.store.get(id) is not None:  # None for a map of one item
+        return request.go(f"/jobs/{id}")
+    text, after = request.word("state"), request.word("after")
     if text and text not in set(State):
-        raise Refused(f"state {text[:40]!r}: the six are {', '.join(State)}")
-    page = asked.verbs.flow_jobs(flow, id, State(text) if text else None, after or None)
+        raise Refused(f"state {text[:40]!r} does not exist; the states are {', '.join(State)}")
+    page = request.store.flow_jobs(flow, id, State(text) if text else None, after or None)
     here = f"/flows/{flow.id}/nodes/{id}"
-    return asked.page(
+    return request.page(
         "flow_node.html",
         title=f"{found.task} in flow {flow.name or flow.id}",
         cli=f"penstock flow {flow.id} --json",
         flow=flow,
         node=found,
-        look=asked.verbs.look_at_flow(flow).state_of(found),
+        look=request.store.look_at_flow(flow).state_of(found),
         state=text,
         states=list(State),
         jobs=page.jobs,
         examined=page.examined,
         after=after,
         arguments=False,
-        more=None if page.after is None else asked.link(here, state=text or None, after=page.after),
+        more=None
+        if page.after is None
+        else request.link(here, state=text or None, after=page.after),
     )
 
 
-def acting(verb: str) -> Callable[[Asked], Response]:
+def action(verb: str) -> Callable[[WebRequest], Response]:
     """Cancel, retry or delete all of it."""
 
-    def act(asked: Asked) -> Response:
-        reason = asked.form().get("reason", "")
-        flow, done = asked.verbs.act_on_flow(verb, asked.id(), reason)
+    def act(request: WebRequest) -> Response:
+        reason = request.form().get("reason", "")
+        flow, done = request.store.act_on_flow(verb, request.id(), reason)
         if not done:
-            raise Conflict(acted_on_flow(ACTS[verb], flow, done))
-        return asked.go("/flows" if verb == "delete" else f"/flows/{flow}")
+            raise Conflict(flow_acted_text(BULK_VERBS[verb], flow, done))
+        return request.go("/flows" if verb == "delete" else f"/flows/{flow}")
 
     return act
 
 
-def _flow(asked: Asked) -> FlowRow:
-    id = asked.id()
-    found = asked.verbs.flow(id)
+def _flow(request: WebRequest) -> FlowRow:
+    id = request.id()
+    found = request.store.flow(id)
     if found is None:
-        raise NotFound(no_such_flow(id))
+        raise NotFound(no_such_flow_text(id))
     return found
 
 
-def _asked_for(text: str) -> tuple[str | None, dict[str, str], str]:
-    """A name and properties, as `access user=62`; a sentence for what cannot be read."""
+def _parse_query(text: str) -> tuple[str | None, dict[str, str], str]:
+    """A name and properties from `access user=62`, or a sentence about what is wrong."""
     try:
         words = words_of(text)
         names = [word for word in words if "=" not in word]
         if len(names) > 1 or (words and not names):
             raise Refused("write the flow's name, and properties after it: access user=62")
-        find = pairs_of([word for word in words if "=" in word], "property")
+        find = parse_pairs([word for word in words if "=" in word], "property")
     except Refused as error:
         return None, {}, str(error)
     return (names[0] if names else None), find, ""
 
 
-def _typed(name: str | None, find: dict[str, str]) -> str:
+def _command(name: str | None, find: dict[str, str]) -> str:
     if name is None:
         return "penstock flow ID"
     properties = (["--find", f"{field}={value}"] for field, value in find.items())
     return shlex.join(
         ["penstock", "flow", "--name", name, *(word for each in properties for word in each)]
-    )
-
-
-def _far(flow: FlowRow) -> Far:
-    find: dict[str, Any] = dict(flow.find)
-    return Far(
-        flow,
-        [f"{field}={as_text(value)}" for field, value in find.items()],
-        sum(node.jobs for node in flow.nodes),
-        sum(node.jobs_left for node in flow.nodes),
-        sum(node.bad for node in flow.nodes),
     )

@@ -1,4 +1,4 @@
-"""One job: why it is where it is, its attempts, what it carries, and what it left behind."""
+"""The page of one job: why it is in its state, its attempts, arguments, result, error and notes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from penstock.broker.views import Event, Note
 from penstock.enqueue.copy import COPY_OF
 from penstock.errors import Refused
 from penstock.flows.flow import FlowRow, NodeRow, member_of
-from penstock.job import ENDED, PARENT, Job, State
+from penstock.job import PARENT, Job, State
+from penstock.operate.bulk_actions import allowed_actions
 from penstock.operate.refusals import Conflict, NotFound
-from penstock.operate.sentences import left_as_it_is
-from penstock.operate.to_json import decoded
+from penstock.operate.sentences import left_unchanged_text
+from penstock.operate.to_json import decoded, event_data
 from penstock.run.job_notes import LogLine, Progress
-from penstock.web.request import Asked, id_in
+from penstock.web.request import WebRequest, id_in
 
 MOST_EVENTS = 200
 MOST_LINES = 1000
@@ -25,7 +26,7 @@ MOST_NEEDS = 5
 
 
 class Attempt(NamedTuple):
-    """One attempt on the timeline, a bar: from its start to its end, as parts of 1000."""
+    """One attempt, and its bar on the timeline in thousandths of the width."""
 
     number: int | None
     state: str
@@ -38,19 +39,19 @@ class Attempt(NamedTuple):
     error: str | None
     left: float = 0.0
     width: float = 0.0
-    due: float = 0.0  # from where on it waited
+    due: float = 0.0  # where its wait begins
 
 
 class PlaceInFlow(NamedTuple):
-    """Where a job is in its flow."""
+    """The flow and the node of a job, and some of the node's needs."""
 
     flow: FlowRow
     node: NodeRow
-    needs: list[NodeRow]  # as many as are named
+    needs: list[NodeRow]
 
 
-class Happened(NamedTuple):
-    """An event in words: what was done, by whom and why; and what else it holds."""
+class JobEvent(NamedTuple):
+    """An event: what was done, by whom and why, and its other data."""
 
     at: float
     did: str
@@ -59,23 +60,23 @@ class Happened(NamedTuple):
     more: dict[str, Any]
 
 
-def show(asked: Asked) -> Response:
-    return _page(asked)
+def show(request: WebRequest) -> Response:
+    return _page(request)
 
 
-def _page(asked: Asked, typed: str | None = None, mistake: str = "") -> Response:
-    """The page of a job; with what somebody `typed` as arguments of a copy, and why not."""
-    verbs, id = asked.verbs, asked.id()
-    job, why = verbs.get(id), verbs.why(id)
-    events = verbs.history(None, MOST_EVENTS, id)
+def _page(request: WebRequest, typed: str | None = None, mistake: str = "") -> Response:
+    """The page; after a refused copy with the arguments that were `typed`, and the mistake."""
+    store, id = request.store, request.id()
+    job, why = store.get(id), store.why(id)
+    events = store.history(None, MOST_EVENTS, id)
     if job is None and not events:
         raise NotFound(why.sentence)
-    notes = verbs.notes(id)
-    attempts, spread = _timeline(job, events, verbs.now)
+    notes = store.notes(id)
+    attempts, spread = _timeline(job, events, store.now)
     options = _options(job)
     headers = options.get("headers", {})
-    task = None if job is None or asked.site.app is None else asked.site.app.task_of(job)
-    return asked.page(
+    task = None if job is None or request.site.app is None else request.site.app.task_of(job)
+    return request.page(
         "job.html",
         422 if mistake else 200,
         title=id if job is None else f"{job.task} {id}",
@@ -90,56 +91,45 @@ def _page(asked: Asked, typed: str | None = None, mistake: str = "") -> Response
         parent=None if job is None else id_in(job.tags.get(PARENT)),
         attempts=attempts,
         spread=spread,
-        events=[_happened(event) for event in events if event.kind != "attempt"],
+        events=[_job_event(event) for event in events if event.kind != "attempt"],
         progress=_progress(notes),
         snapshots=[note for note in notes if note.kind == "snapshot"],
         steps=[note for note in notes if note.kind == "step"],
         lines=_lines(notes)[-MOST_LINES:],
-        step=None if job is None else _step(asked, job),
-        can=_can(job),
+        member=None if job is None else _member(request, job),
+        allowed=set() if job is None else allowed_actions(job),
         signature=None if task is None else task.signature_text,
-        hidden=asked.site.hide_arguments,
+        hidden=request.site.hide_arguments,
         typed=typed,
         mistake=mistake,
     )
 
 
-def acting(verb: str) -> Callable[[Asked], Response]:
+def action(verb: str) -> Callable[[WebRequest], Response]:
     """Cancel, retry or delete it."""
 
-    def act(asked: Asked) -> Response:
-        id = asked.id()
-        if asked.verbs.act(verb, [id], asked.form().get("reason", "")).left:
-            raise Conflict(left_as_it_is(id, asked.verbs.why(id).sentence))
-        return asked.go(f"/jobs/{id}")
+    def act(request: WebRequest) -> Response:
+        id = request.id()
+        if request.store.act(verb, [id], request.form().get("reason", "")).left:
+            raise Conflict(left_unchanged_text(id, request.store.why(id).sentence))
+        return request.go(f"/jobs/{id}")
 
     return act
 
 
-def copy(asked: Asked) -> Response:
+def copy(request: WebRequest) -> Response:
     """A new job like this one, with the arguments that were typed."""
-    form = asked.form()
+    form = request.form()
     typed = form.get("arguments")
     try:
-        made = asked.verbs.copy(asked.id(), asked.site.app, typed, form.get("reason", ""))
+        made = request.store.copy(request.id(), request.site.app, typed, form.get("reason", ""))
     except Refused as error:
-        return _page(asked, typed, str(error))
-    return asked.go(f"/jobs/{made}")
-
-
-def _can(job: Job[Any] | None) -> list[str]:
-    """What can be done to a job that stands so."""
-    if job is None:
-        return []
-    if job.state in {State.FAILED, State.CANCELLED}:
-        return ["retry", "copy", "delete"]
-    if job.state is State.RUNNING:
-        return ["cancel"]
-    return ["copy", "delete"] if job.state in ENDED else ["cancel", "delete"]
+        return _page(request, typed, str(error))
+    return request.go(f"/jobs/{made}")
 
 
 def _arguments(job: Job[Any] | None, events: Sequence[Event]) -> bytes | None:
-    """As they are stored; of a job that is not kept, as its last row in the history has them."""
+    """The stored arguments; if the job is not kept, those of its last history row."""
     kept = [event.body for event in events if event.body is not None]
     body = job.body if job is not None else kept[-1] if kept else None
     return None if body is None else _part(body, "args")
@@ -153,7 +143,7 @@ def _options(job: Job[Any] | None) -> dict[str, Any]:
 
 
 def _part(body: bytes, name: str) -> bytes:
-    """One field of a body, to the letter: numbers of any length stay as they are."""
+    """One field of a body as raw JSON: numbers keep all their digits."""
     try:
         return bytes(msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get(name, body))
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -163,7 +153,7 @@ def _part(body: bytes, name: str) -> bytes:
 def _timeline(
     job: Job[Any] | None, events: Sequence[Event], now: float
 ) -> tuple[list[Attempt], float]:
-    """The attempts, and how many seconds their bars are spread over."""
+    """The attempts, and the seconds that the whole timeline covers."""
     attempts = [
         Attempt(
             event.attempt,
@@ -203,13 +193,13 @@ def _placed(each: Attempt, first: float, whole: float, now: float) -> Attempt:
     )
 
 
-def _step(asked: Asked, job: Job[Any]) -> PlaceInFlow | None:
-    place = member_of(job.body)
-    flow = None if place is None else asked.verbs.flow(place.id)
-    if place is None or flow is None:
+def _member(request: WebRequest, job: Job[Any]) -> PlaceInFlow | None:
+    member = member_of(job.body)
+    flow = None if member is None else request.store.flow(member.id)
+    if member is None or flow is None:
         return None
     nodes = {node.id: node for node in flow.nodes}
-    node = nodes.get(place.node)
+    node = nodes.get(member.node)
     if node is None:
         return None
     needs = [nodes[need] for need in node.needs[:MOST_NEEDS] if need in nodes]
@@ -223,22 +213,21 @@ def _since(before: float | None, at: float | None) -> float | None:
 _DID = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
 
 
-def _happened(event: Event) -> Happened:
-    data = decoded(event.data)
-    told: dict[str, Any] = dict(data) if isinstance(data, dict) else {"data": data}  # pyright: ignore[reportUnknownArgumentType]
-    author, reason = str(told.pop("author", "") or ""), str(told.pop("reason", "") or "")
+def _job_event(event: Event) -> JobEvent:
+    data = event_data(event)
+    author, reason = str(data.pop("author", "") or ""), str(data.pop("reason", "") or "")
     did = _DID.get(event.kind, event.kind)
     if event.kind == "event":
-        did = str(told.pop("name", did))
-    elif event.kind == "progress" and (far := _far(told.get("value"))) is not None:
-        did, told = f"{100 * far.fraction:.0f} % {far.note}", {}
-    more = {str(name): value for name, value in told.items() if value not in (None, "", {}, [])}
-    return Happened(event.at, did, author, reason, more)
+        did = str(data.pop("name", did))
+    elif event.kind == "progress" and (progress := _progress_in(data)) is not None:
+        did, data = f"{100 * progress.fraction:.0f} % {progress.note}", {}
+    more = {str(name): value for name, value in data.items() if value not in (None, "", {}, [])}
+    return JobEvent(event.at, did, author, reason, more)
 
 
-def _far(value: object) -> Progress | None:
+def _progress_in(data: dict[str, Any]) -> Progress | None:
     try:
-        return msgspec.convert(value, Progress)
+        return msgspec.convert(data.get("value"), Progress)
     except msgspec.ValidationError:
         return None
 

@@ -1,6 +1,6 @@
-"""Operations: everything that a filter means, counted first, then begun with a reason, and watched.
+"""Operations by filter: the preview with its form, the progress, and the list.
 
-Above a hundred jobs the number has to be typed: nobody deletes a million by a slip.
+Above a hundred jobs the number must be typed: nobody deletes a million by mistake.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from starlette.responses import Response
 from penstock.broker.filter import words_of
 from penstock.operate.refusals import Conflict
 from penstock.web.bulk_operations import preview
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 TYPED_ABOVE = 100
 
 
-def show(asked: Asked) -> Response:
-    return asked.page(
+def show(request: WebRequest) -> Response:
+    return request.page(
         "operations.html",
         title="Operations",
         cli="penstock history",
-        operations=asked.site.operations.all(),
+        operations=request.site.operations.all(),
     )
 
 
-def prepare(asked: Asked) -> Response:
-    verb, text = asked.word("verb"), asked.word("q").strip()
-    counted = preview(asked.verbs, verb, text)
-    return asked.page(
+def prepare(request: WebRequest) -> Response:
+    verb, text = request.word("verb"), request.word("q").strip()
+    counted = preview(request.store, verb, text)
+    return request.page(
         "operation_new.html",
         title=f"{verb.capitalize()} by filter",
         cli=f"penstock {verb} {shlex.join(words_of(text))}",
@@ -38,34 +38,31 @@ def prepare(asked: Asked) -> Response:
     )
 
 
-def begin(asked: Asked) -> Response:
-    form = asked.form()
+def begin(request: WebRequest) -> Response:
+    form = request.form()
     verb, text = form.get("verb", ""), form.get("q", "").strip()
-    counted = preview(asked.verbs, verb, text)
+    counted = preview(request.store, verb, text)
     if counted.more or counted.count > TYPED_ABOVE:
         typed = form.get("typed", "").replace(",", "").strip()
         if typed != str(counted.count):
             raise Conflict(
-                f"{counted.count:,} jobs match now, and {typed[:20] or 'nothing'!r} was typed: "
-                "look at the number, and type it"
+                f"{counted.count:,} jobs match now, but {typed[:20] or 'nothing'!r} was typed: "
+                "go back, check the number, and type it"
             )
-    begun = asked.site.operations.begin(asked.verbs, counted, form.get("reason", ""))
-    return asked.go(f"/operations/{begun.id}")
+    begun = request.site.operations.begin(request.store, counted, form.get("reason", ""))
+    return request.go(f"/operations/{begun.id}")
 
 
-def one(asked: Asked) -> Response:
-    operation = asked.site.operations.expected(asked.part("id"))
-    part = asked.request.headers.get("hx-request") == "true"
-    return asked.page(
-        "operation_progress.html" if part else "operation.html",
+def one(request: WebRequest) -> Response:
+    operation = request.site.operations.expected(request.part("id"))
+    return request.page(
+        "operation_progress.html" if request.is_htmx else "operation.html",
         title=f"{operation.verb.capitalize()} by filter",
         cli=f"penstock {operation.verb} {shlex.join(words_of(operation.filter))}",
         operation=operation,
     )
 
 
-def cancel(asked: Asked) -> Response:
-    operation = asked.site.operations.expected(asked.part("id"))
-    if not asked.site.operations.cancel(asked.verbs, operation.id):
-        raise Conflict(f"operation {operation.id} has ended: {operation.state}")
-    return asked.go(f"/operations/{operation.id}")
+def cancel(request: WebRequest) -> Response:
+    operation = request.site.operations.cancel(request.store, request.part("id"))
+    return request.go(f"/operations/{operation.id}")

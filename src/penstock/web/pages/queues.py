@@ -1,44 +1,42 @@
-"""Queues: where their jobs stand, fullest first; and one queue, task by task, with its rules.
+"""The pages of queues: the list, fullest first; and one queue with its tasks and rules.
 
-All of it comes from one `count`: ten thousand queues are sorted and cut here, and fifty are sent.
+All numbers come from one `count`: ten thousand queues are sorted here, and fifty are sent.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from starlette.responses import Response
 
 from penstock.broker.views import Count, by_queue
+from penstock.operate.counts import COLUMNS, fullest_first
 from penstock.operate.refusals import NotFound
 from penstock.rules.rule import Rule, RuleKind
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 PAGE = 50
 MOST_TASKS = 200
 MOST_RULES = 10
-STALE_SECONDS = 180.0  # gauges are of every minute while a worker is there
-COLUMNS = ("ready", "scheduled", "waiting", "paused", "limited", "running", "failed")
-SORTS: dict[str, Callable[[Count], Any]] = {
-    "fullest": lambda each: (-each.total - each.failed, each.queue),
-    "failed": lambda each: (-each.failed, each.queue),
-    "name": lambda each: each.queue,
+STALE_SECONDS = 180.0  # a worker writes gauges every minute
+SORTS: dict[str, Callable[[list[Count]], list[Count]]] = {
+    "fullest": fullest_first,
+    "failed": lambda counts: sorted(counts, key=lambda count: (-count.failed, count.queue)),
+    "name": lambda counts: sorted(counts, key=lambda count: count.queue),
 }
 
 
-def show(asked: Asked) -> Response:
-    verbs, word = asked.verbs, asked.word("q").strip()
-    sort = asked.word("sort") if asked.word("sort") in SORTS else "fullest"
-    rules = [rule for rule in verbs.rules() if rule.in_force(verbs.now)]
-    counts = _with_ruled(verbs.count(), rules)
-    queues = by_queue(_with_word(counts, word) if word else counts)
-    queues.sort(key=SORTS[sort])
-    further = None if sort == "fullest" else sort
-    pager = asked.pager("/queues", PAGE, len(queues), q=word or None, sort=further)
+def show(request: WebRequest) -> Response:
+    store, word = request.store, request.word("q").strip()
+    sort = request.word("sort") if request.word("sort") in SORTS else "fullest"
+    rules = [rule for rule in store.rules() if rule.in_force(store.now)]
+    counts = _with_ruled(store.count(), rules)
+    queues = SORTS[sort](by_queue(_with_word(counts, word) if word else counts))
+    chosen = None if sort == "fullest" else sort
+    pager = request.pager("/queues", PAGE, len(queues), q=word or None, sort=chosen)
     shown = queues[pager["first"] :][:PAGE]
-    return asked.page(
+    return request.page(
         "queues.html",
         title="Queues and rules",
         cli="penstock count",
@@ -48,7 +46,7 @@ def show(asked: Asked) -> Response:
         columns=COLUMNS,
         queues=shown,
         all_queues=len(queues),
-        oldest=_oldest(asked),
+        oldest=_oldest(request),
         marks=_marks(rules, {each.queue for each in shown}),
         rules=rules[:MOST_RULES],
         all_rules=len(rules),
@@ -56,43 +54,42 @@ def show(asked: Asked) -> Response:
     )
 
 
-def one(asked: Asked) -> Response:
-    verbs, name = asked.verbs, asked.word("name")
+def one(request: WebRequest) -> Response:
+    store, name = request.store, request.word("name")
     if not name:
-        raise NotFound("Which queue? Choose one from the list.")
-    rules = [rule for rule in verbs.rules() if rule.in_force(verbs.now)]
-    tasks = [each for each in verbs.count() if each.queue == name]
+        raise NotFound("No queue was named. Choose one on the page Queues.")
+    rules = [rule for rule in store.rules() if rule.in_force(store.now)]
+    tasks = [each for each in store.count() if each.queue == name]
     own = [rule for rule in rules if rule.queue == name]
-    over = [rule for rule in rules if rule.queue is None and _touches(rule, tasks)]
-    tasks.sort(key=lambda each: (-each.total - each.failed, each.task))
+    over = [rule for rule in rules if rule.queue is None and _is_about(rule, tasks)]
     whole = (by_queue(tasks) or [Count(name, "")])[0]
-    return asked.page(
+    return request.page(
         "queue.html",
         title=f"Queue {name}",
         cli=shlex.join(["penstock", "find", f"queue:{name}"]),
         queue=whole,
-        tasks=tasks[:MOST_TASKS],
+        tasks=fullest_first(tasks)[:MOST_TASKS],
         all_tasks=len(tasks),
         columns=COLUMNS,
-        oldest=_oldest(asked),
+        oldest=_oldest(request),
         rules=own,
         over=over,
-        held={rule.kind for rule in own if _of_the_whole(rule)},
+        held={rule.kind for rule in own if _holds_whole_queue(rule)},
     )
 
 
-def _oldest(asked: Asked) -> dict[str, float]:
-    """How long the oldest due job of a queue waited at the last gauge, if that was just now."""
-    now = asked.verbs.now
+def _oldest(request: WebRequest) -> dict[str, float]:
+    """The wait of each queue's oldest due job at its last gauge, unless that is stale."""
+    now = request.store.now
     return {
         queue: gauge.oldest
-        for queue, (at, gauge) in asked.verbs.gauges().items()
+        for queue, (at, gauge) in request.store.gauges().items()
         if gauge.oldest is not None and now - at < STALE_SECONDS
     }
 
 
 def _with_word(counts: Sequence[Count], word: str) -> list[Count]:
-    """The tasks whose name, or whose queue's name, has this word in it."""
+    """The counts whose task or queue has this word in its name."""
     word = word.casefold()
     return [
         each for each in counts if word in each.queue.casefold() or word in each.task.casefold()
@@ -100,7 +97,7 @@ def _with_word(counts: Sequence[Count], word: str) -> list[Count]:
 
 
 def _with_ruled(counts: Sequence[Count], rules: Sequence[Rule]) -> list[Count]:
-    """The counts, and an empty one for each queue that a rule names and that holds nothing."""
+    """The counts, and an empty one for each queue that has a rule but no jobs."""
     there = {each.queue for each in counts}
     named = dict.fromkeys(rule.queue for rule in rules if rule.queue is not None)
     return [*counts, *(Count(queue, "") for queue in named if queue not in there)]
@@ -115,12 +112,12 @@ def _marks(rules: Sequence[Rule], queues: set[str]) -> dict[str, list[Rule]]:
     return marks
 
 
-def _of_the_whole(rule: Rule) -> bool:
-    """Whether it keeps back all of a queue."""
+def _holds_whole_queue(rule: Rule) -> bool:
+    """Whether it holds back the whole queue."""
     return rule.kind in {RuleKind.PAUSE, RuleKind.BLOCK} and not (
         rule.by_job or rule.task is not None or rule.version is not None
     )
 
 
-def _touches(rule: Rule, tasks: Sequence[Count]) -> bool:
+def _is_about(rule: Rule, tasks: Sequence[Count]) -> bool:
     return rule.task is None or any(each.task == rule.task for each in tasks)

@@ -1,7 +1,7 @@
-"""Reports: what the store can tell of the last while, and what the lake's last report says.
+"""The page Reports: recent statistics from the store, and the last report of the lake.
 
-The lake's page was made by Spark, out of names that are anybody's: it is served in a sandbox of its
-own, where nothing runs.
+The lake's report is HTML made by Spark from untrusted names: it is served in a sandbox without
+scripts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from starlette.responses import Response
 from penstock.app.private_files import open_below
 from penstock.broker.lake_mark import gap_text, place_of
 from penstock.errors import Refused
-from penstock.operate.recent_stats import Depth, read_recent
+from penstock.operate.recent_stats import QueueDepth, read_recent_stats
 from penstock.operate.refusals import NotFound
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 REPORT = "penstock-report.html"
 MOST_TASKS = 50
@@ -31,16 +31,16 @@ _POLICY = (
 
 
 class Chart(NamedTuple):
-    """One plot over time; what it holds is drawn in the browser, with its axes."""
+    """One plot over time, drawn by the browser."""
 
     title: str
-    says: str  # the same in words: for whoever sees no drawing
-    drawn: str  # JSON, as charts.js takes it
+    says: str  # the same in words, for screen readers
+    drawn: str  # JSON for charts.js
 
 
-def show(asked: Asked) -> Response:
-    recent = read_recent(asked.verbs.history)
-    lake = asked.site.lake
+def show(request: WebRequest) -> Response:
+    recent = read_recent_stats(request.store.history)
+    lake = request.site.lake
     made_at = fault = None
     if lake is not None:
         try:
@@ -50,14 +50,14 @@ def show(asked: Asked) -> Response:
             pass
         except (OSError, Refused) as error:
             fault = str(error)
-    return asked.page(
+    return request.page(
         "reports.html",
         title="Reports",
         cli="penstock pipeline report" + (f" --lake {lake}" if lake is not None else ""),
         recent=recent,
         tasks=recent.tasks[:MOST_TASKS],
         charts=_charts(recent.depths),
-        lakes=asked.verbs.lakes(),
+        lakes=request.store.lakes(),
         place_of=place_of,
         gap_text=gap_text,
         lake=lake,
@@ -67,35 +67,35 @@ def show(asked: Asked) -> Response:
     )
 
 
-def lake(asked: Asked) -> Response:
-    """The report of the lake, as it was last made."""
-    asked.verbs.lakes()  # whoever may not look at those may not look at this
-    if asked.site.lake is None:
-        raise NotFound("There is no report of a lake here.")
+def lake(request: WebRequest) -> Response:
+    """The last report of the lake."""
+    request.store.lakes()  # checks the role
+    if request.site.lake is None:
+        raise NotFound("The dashboard has no report of a lake: start it with --lake.")
     try:
-        with _opened(asked.site.lake) as page:
+        with _opened(request.site.lake) as page:
             text = page.read(MOST_PAGE_BYTES)
     except OSError:
-        raise NotFound("There is no report of a lake here.") from None
+        raise NotFound("The dashboard has no report of a lake: start it with --lake.") from None
     except Refused as error:
         raise NotFound(str(error)) from None
     return Response(text, media_type="text/html", headers={"content-security-policy": _POLICY})
 
 
 def _opened(lake: Path) -> BinaryIO:
-    """The report: somebody else may write to the lake, so it is no link, and of no third person."""
+    """Open the report; others may write to the lake, so links and foreign files are refused."""
     page = os.fdopen(open_below(lake, REPORT), "rb")
     if os.fstat(page.fileno()).st_size > MOST_PAGE_BYTES:
         page.close()
-        raise Refused(f"{lake / REPORT} has more than {MOST_PAGE_BYTES:,} bytes, and is not shown")
+        raise Refused(f"{lake / REPORT} has more than {MOST_PAGE_BYTES:,} bytes and is not shown")
     return page
 
 
-def _charts(depths: Sequence[Depth]) -> list[Chart]:
+def _charts(depths: Sequence[QueueDepth]) -> list[Chart]:
     if len(depths) < 2:
         return []
     standing = _chart(
-        "Jobs by where they stand",
+        "Jobs by state",
         depths,
         "jobs",
         ("ready", "--ready", lambda each: each.ready),
@@ -103,13 +103,13 @@ def _charts(depths: Sequence[Depth]) -> list[Chart]:
         ("running", "--running", lambda each: each.running),
     )
     failed = _chart(
-        "Failed jobs that are kept",
+        "Failed jobs",
         depths,
         "jobs",
         ("failed", "--failed", lambda each: each.failed),
     )
     oldest = _chart(
-        "How long the oldest due job waits",
+        "Wait of the oldest due job",
         depths,
         "seconds",
         ("oldest", "--accent", lambda each: each.oldest or 0.0),
@@ -119,17 +119,19 @@ def _charts(depths: Sequence[Depth]) -> list[Chart]:
 
 def _chart(
     title: str,
-    depths: Sequence[Depth],
+    depths: Sequence[QueueDepth],
     unit: str,
-    *lines: tuple[str, str, Callable[[Depth], float]],
+    *lines: tuple[str, str, Callable[[QueueDepth], float]],
 ) -> Chart:
     series = [
         {"label": label, "colour": colour, "values": [value(each) for each in depths]}
         for label, colour, value in lines
     ]
-    told = (
+    summary = (
         f"{label}: {max(map(value, depths)):,.0f} at most, {value(depths[-1]):,.0f} at the end"
         for label, _, value in lines
     )
     drawn = {"at": [each.at for each in depths], "unit": unit, "series": series}
-    return Chart(title, f"{title}, {unit}. {'; '.join(told)}", msgspec.json.encode(drawn).decode())
+    return Chart(
+        title, f"{title}, {unit}. {'; '.join(summary)}", msgspec.json.encode(drawn).decode()
+    )

@@ -1,7 +1,7 @@
-"""Rules: those in force, with who set them and why; and setting one, counted before it is set.
+"""The pages of rules: the list, and the form that sets one.
 
-Setting is two steps: a look (GET) says how many jobs it would hold back, and the form below that
-number sets it (POST).
+Setting takes two steps: a GET counts the jobs that the rule would hold back, and the form below
+that number sets it (POST).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from penstock.errors import Refused
 from penstock.operate.refusals import Conflict
-from penstock.operate.rule_fields import RuleFields, rule_of, rule_off
-from penstock.operate.sentences import was_not_set
+from penstock.operate.rule_fields import RuleFields, parse_rule, parse_rule_to_clear
+from penstock.operate.sentences import rule_not_set_text
 from penstock.rules.rule import POLICIES, Rule, RuleKind
-from penstock.web.request import Asked
-from penstock.web.verbs import MOST_COUNTED
+from penstock.web.checked_store import MOST_COUNTED
+from penstock.web.request import WebRequest
 
 PAGE = 100
 FIELDS = (
@@ -25,22 +25,22 @@ FIELDS = (
     *("running", "rate", "per_key", "policy", "for", "reason"),
 )
 LASTS = (
-    *(("", "until it is taken back"), ("900", "15 minutes"), ("3600", "an hour")),
+    *(("", "until it is removed"), ("900", "15 minutes"), ("3600", "an hour")),
     *(("14400", "4 hours"), ("86400", "a day"), ("604800", "a week")),
 )
 
 
-def show(asked: Asked) -> Response:
-    verbs, word = asked.verbs, asked.word("q").strip()
+def show(request: WebRequest) -> Response:
+    store, word = request.store, request.word("q").strip()
     wanted = word.casefold()
     found = [
         rule
-        for rule in verbs.rules()
+        for rule in store.rules()
         if wanted in f"{rule.kind} {rule.target} {rule.author} {rule.reason}".casefold()
     ]
     found.sort(key=lambda rule: -rule.created_at)
-    pager = asked.pager("/rules", PAGE, len(found), q=word or None)
-    return asked.page(
+    pager = request.pager("/rules", PAGE, len(found), q=word or None)
+    return request.page(
         "rules.html",
         title="Rules",
         cli="penstock pause QUEUE --dry-run",
@@ -51,22 +51,22 @@ def show(asked: Asked) -> Response:
     )
 
 
-def form(asked: Asked) -> Response:
-    """What is to be set, and how many jobs it would hold back: nothing is changed here."""
-    given = {name: asked.word(name) for name in FIELDS}
+def form(request: WebRequest) -> Response:
+    """The form, with the number of jobs that the rule would hold back; changes nothing."""
+    given = {name: request.word(name) for name in FIELDS}
     kind = _kind(given["kind"] or "pause")
     rule, count, mistake = None, None, ""
-    if _said_enough(given, kind):
+    if _is_complete(given, kind):
         try:
-            rule = rule_of(kind, asked.verbs.now, **_fields(given, kind))
-            count = asked.verbs.fitting(rule)
+            rule = parse_rule(kind, request.store.now, **_fields(given, kind))
+            count = request.store.matching(rule)
         except Refused as error:
             mistake = str(error)
-    return asked.page(
+    return request.page(
         "rule.html",
         422 if mistake else 200,
         title="Set a rule",
-        cli=_typed(rule, kind, given),
+        cli=_command(rule, kind, given),
         kind=kind,
         kinds=list(RuleKind),
         policies=POLICIES,
@@ -79,35 +79,37 @@ def form(asked: Asked) -> Response:
     )
 
 
-def setting(kind: RuleKind) -> Callable[[Asked], Response]:
+def set_action(kind: RuleKind) -> Callable[[WebRequest], Response]:
     """Set a rule of this kind."""
 
-    def act(asked: Asked) -> Response:
-        rule = asked.verbs.set_rule(rule_of(kind, asked.verbs.now, **_fields(asked.form(), kind)))
-        return _where(asked, rule)
+    def act(request: WebRequest) -> Response:
+        rule = request.store.set_rule(
+            parse_rule(kind, request.store.now, **_fields(request.form(), kind))
+        )
+        return _show_rule(request, rule)
 
     return act
 
 
-def clearing(kind: RuleKind) -> Callable[[Asked], Response]:
-    """Take a rule of this kind back."""
+def clear_action(kind: RuleKind) -> Callable[[WebRequest], Response]:
+    """Remove a rule of this kind."""
 
-    def act(asked: Asked) -> Response:
-        given = {**asked.form(), **dict.fromkeys(("running", "rate", "policy", "for"), "")}
-        rule = rule_off(kind, **_fields(given, kind))
-        if not asked.verbs.clear_rule(rule):
-            raise Conflict(was_not_set(rule))
-        return _where(asked, rule)
+    def act(request: WebRequest) -> Response:
+        given = {**request.form(), **dict.fromkeys(("running", "rate", "policy", "for"), "")}
+        rule = parse_rule_to_clear(kind, **_fields(given, kind))
+        if not request.store.clear_rule(rule):
+            raise Conflict(rule_not_set_text(rule))
+        return _show_rule(request, rule)
 
     return act
 
 
-def _where(asked: Asked, rule: Rule) -> Response:
-    return asked.go("/queues/one", name=rule.queue) if rule.queue else asked.go("/rules")
+def _show_rule(request: WebRequest, rule: Rule) -> Response:
+    return request.go("/queues/one", name=rule.queue) if rule.queue else request.go("/rules")
 
 
-def _said_enough(given: Mapping[str, str], kind: RuleKind) -> bool:
-    """Whether there is something to count; who has just opened the form made no mistake yet."""
+def _is_complete(given: Mapping[str, str], kind: RuleKind) -> bool:
+    """Whether there is something to count; an empty form is not a mistake."""
     numbers = {RuleKind.LIMIT: ("running", "rate"), RuleKind.ORDER: ("policy",)}.get(kind)
     return any(given[name] for name in ("queue", "task", "version", "tag", "key")) and (
         numbers is None or any(given[name] for name in numbers)
@@ -116,27 +118,29 @@ def _said_enough(given: Mapping[str, str], kind: RuleKind) -> bool:
 
 def _kind(text: str) -> RuleKind:
     if text not in set(RuleKind):
-        raise Refused(f"a rule {text[:40]!r}: there are {', '.join(RuleKind)}")
+        raise Refused(
+            f"kind {text[:40]!r} does not exist; the kinds of rules are {', '.join(RuleKind)}"
+        )
     return RuleKind(text)
 
 
 def _fields(given: Mapping[str, str], kind: RuleKind) -> RuleFields:
-    """What a form says of a rule of this kind; what was left empty is not named."""
+    """The fields of a form that a rule of this kind has; empty ones are None."""
 
-    def said(name: str) -> str | None:
+    def field(name: str) -> str | None:
         return given.get(name, "") or None
 
-    fields: RuleFields = {"queue": said("queue"), "reason": given.get("reason", "")}
+    fields: RuleFields = {"queue": field("queue"), "reason": given.get("reason", "")}
     if kind is RuleKind.ORDER:
-        return {**fields, "policy": said("policy")}
-    fields = {**fields, "task": said("task"), "for_": said("for")}
+        return {**fields, "policy": field("policy")}
+    fields = {**fields, "task": field("task"), "for_": field("for")}
     if kind is RuleKind.LIMIT:
-        limits: RuleFields = {"running": said("running"), "rate": said("rate")}
-        return {**fields, **limits, "per_key": bool(said("per_key"))}
-    return {**fields, "version": said("version"), "tag": said("tag"), "key": said("key")}
+        limits: RuleFields = {"running": field("running"), "rate": field("rate")}
+        return {**fields, **limits, "per_key": bool(field("per_key"))}
+    return {**fields, "version": field("version"), "tag": field("tag"), "key": field("key")}
 
 
-def _typed(rule: Rule | None, kind: RuleKind, given: Mapping[str, str]) -> str:
+def _command(rule: Rule | None, kind: RuleKind, given: Mapping[str, str]) -> str:
     """The same on the command line."""
     if rule is None:
         return f"penstock {kind} --help"

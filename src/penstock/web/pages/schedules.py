@@ -1,7 +1,6 @@
-"""Schedules: what is due next and what became of the last slot; and one, with its next ten times.
+"""The pages of schedules: the list, and one schedule with its next ten slots and last decisions.
 
-Times are shown as the schedule's zone has them, and where its clocks are set between two of them,
-the page says so.
+Slots are shown in the schedule's zone; a change to or from summer time between two is marked.
 """
 
 from __future__ import annotations
@@ -9,16 +8,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from starlette.responses import Response
 
 from penstock.broker.filter import Filter, parse_time
 from penstock.errors import Refused
-from penstock.operate.to_json import decoded
+from penstock.operate.sentences import MISSED_TEXTS, OVERLAP_TEXTS
+from penstock.operate.to_json import event_data
 from penstock.schedules.schedule import Schedule
 from penstock.schedules.status import cron_in_words, moved_by, slots_to_come, state_of
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 PAGE = 50
 NEXT = 10
@@ -36,7 +36,7 @@ class ScheduleLine(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A slot to come; `moved`: the minutes by which clocks are set before it."""
+    """A future slot; `moved`: minutes by which the zone's clocks change before it."""
 
     at: float
     text: str
@@ -44,8 +44,8 @@ class Slot(NamedTuple):
     moved: float
 
 
-class Decided(NamedTuple):
-    """A decision, as the history has it."""
+class ScheduleDecision(NamedTuple):
+    """A decision about a slot, from the history."""
 
     at: float
     says: str
@@ -56,31 +56,31 @@ class Decided(NamedTuple):
     reason: str
 
 
-def show(asked: Asked) -> Response:
-    verbs, word = asked.verbs, asked.word("q").strip()
-    wanted = word.casefold()
+def show(request: WebRequest) -> Response:
+    store, word = request.store, request.word("q").strip()
+    folded = word.casefold()
     found = [
         each
-        for each in verbs.schedules()
-        if wanted in each.name.casefold() or wanted in each.job.task.casefold()
+        for each in store.schedules()
+        if folded in each.name.casefold() or folded in each.job.task.casefold()
     ]
-    pager = asked.pager("/schedules", PAGE, len(found), q=word or None)
-    return asked.page(
+    pager = request.pager("/schedules", PAGE, len(found), q=word or None)
+    return request.page(
         "schedules.html",
         title="Schedules",
         cli="penstock schedules",
         q=word,
-        rows=[_row(each, verbs.now) for each in found[pager["first"] :][:PAGE]],
+        rows=[_row(each, store.now) for each in found[pager["first"] :][:PAGE]],
         all_schedules=len(found),
         **pager,
     )
 
 
-def one(asked: Asked) -> Response:
-    verbs, now = asked.verbs, asked.verbs.now
-    schedule = verbs.schedule(asked.word("name"))
+def one(request: WebRequest) -> Response:
+    store, now = request.store, request.store.now
+    schedule = store.schedule(request.word("name"))
     made = Filter(tags={"schedule": (schedule.name,)})
-    return asked.page(
+    return request.page(
         "schedule.html",
         title=f"Schedule {schedule.name}",
         cli=f"penstock schedules {shlex.quote(schedule.name)} --next {NEXT}",
@@ -88,22 +88,28 @@ def one(asked: Asked) -> Response:
         state=state_of(schedule, now),
         cron_in_words=cron_in_words(schedule),
         slots=_slots(slots_to_come(schedule, now, NEXT)),
-        decisions=_decisions(asked, schedule.name),
+        decisions=_decisions(request, schedule.name),
+        missed=MISSED_TEXTS,
+        overlap=OVERLAP_TEXTS,
         looked_through=MOST_LOOKED_THROUGH,
-        jobs=verbs.find(made, limit=MOST_JOBS).jobs,
+        jobs=store.find(made, limit=MOST_JOBS).jobs,
     )
 
 
-def acting(verb: str) -> Callable[[Asked], Response]:
+def action(verb: str) -> Callable[[WebRequest], Response]:
     """Pause, resume, run or remove it."""
 
-    def act(asked: Asked) -> Response:
-        form = asked.form()
+    def act(request: WebRequest) -> Response:
+        form = request.form()
         name = form.get("name", "")
-        job = asked.verbs.act_on_schedule(verb, name, form.get("reason", ""))
+        job = request.store.act_on_schedule(verb, name, form.get("reason", ""))
         if job is not None:
-            return asked.go(f"/jobs/{job}")
-        return asked.go("/schedules") if verb == "remove" else asked.go("/schedules/one", name=name)
+            return request.go(f"/jobs/{job}")
+        return (
+            request.go("/schedules")
+            if verb == "remove"
+            else request.go("/schedules/one", name=name)
+        )
 
     return act
 
@@ -134,22 +140,21 @@ def _zone(moment: datetime) -> str:
     return name if name == "UTC" or not name[:1].isalpha() else f"{name} {offset}"
 
 
-def _decisions(asked: Asked, name: str) -> list[Decided]:
+def _decisions(request: WebRequest, name: str) -> list[ScheduleDecision]:
     """The last decisions about it, newest first."""
-    found: list[Decided] = []
-    for event in asked.verbs.decisions(MOST_LOOKED_THROUGH):
-        data: Any = decoded(event.data)
-        told = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-        if told.get("schedule") == name:
+    found: list[ScheduleDecision] = []
+    for event in request.store.decisions(MOST_LOOKED_THROUGH):
+        data = event_data(event)
+        if data.get("schedule") == name:
             found.append(
-                Decided(
+                ScheduleDecision(
                     event.at,
-                    str(told.get("says", "")),
-                    _moment(told.get("slot")),
-                    told.get("slots", 1) if isinstance(told.get("slots", 1), int) else 1,
+                    str(data.get("says", "")),
+                    _moment(data.get("slot")),
+                    data.get("slots", 1) if isinstance(data.get("slots", 1), int) else 1,
                     event.job,
-                    str(told.get("author", "")),
-                    str(told.get("reason", "")),
+                    str(data.get("author", "")),
+                    str(data.get("reason", "")),
                 )
             )
     return found[::-1]

@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.responses import Response
 
 from penstock.operate.refusals import NotFound
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 _FOLDER = Path(__file__).parents[1] / "static"
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -23,21 +23,21 @@ _FILES = {
 STYLE = "style.css"
 
 
-def style(asked: Asked) -> Response:
-    return _served(asked, STYLE)
+def style(request: WebRequest) -> Response:
+    return _served(request, STYLE)
 
 
-def show(asked: Asked) -> Response:
-    return _served(asked, asked.part("file"))
+def show(request: WebRequest) -> Response:
+    return _served(request, request.part("file"))
 
 
-def _served(asked: Asked, name: str) -> Response:
+def _served(request: WebRequest, name: str) -> Response:
     if name not in _FILES:
         raise NotFound(f"There is no file {name}.")
     content, kind = _FILES[name]
-    mark = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    # They hold nothing of the store, so a browser may keep them, and ask whether they changed.
-    headers = {"etag": mark, "cache-control": "private, no-cache"}
-    if asked.request.headers.get("if-none-match") == mark:
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    # Nothing of the store is in them: a browser may cache them, and revalidate.
+    headers = {"etag": etag, "cache-control": "private, no-cache"}
+    if request.http.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=kind, headers=headers)

@@ -1,7 +1,7 @@
-"""Suggestions while somebody types a filter: its fields, their words, and names that there are.
+"""Completions for the filter: its fields, their values, and the names of tasks and queues.
 
-Names are those of tasks and queues that hold jobs now, and of the tasks of the app, if the
-dashboard has one. Nothing here looks at a job.
+Names are those of tasks and queues with jobs, and of the tasks of the app, if there is one. No job
+is read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from penstock.broker.filter import DUE
 from penstock.job import State
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 MOST = 12
 FIELDS = (
@@ -21,40 +21,40 @@ FIELDS = (
 TIMES = ("15m", "1h", "6h", "1d", "7d")
 
 
-def show(asked: Asked) -> list[str]:
-    """Words that could stand where this one is being typed."""
-    word = asked.word("word")
+def show(request: WebRequest) -> list[str]:
+    """Completions of the word that is being typed."""
+    word = request.word("word")
     minus = "-" if word.startswith("-") else ""
     field, colon, value = word.removeprefix("-").partition(":")
     if not colon:
         fields = FIELDS if not minus else tuple(each for each in FIELDS if each not in _BOUNDS)
         return [minus + each for each in fields if each.startswith(field)]
-    found = _beginning(_names(asked, field), value.strip("'\""))
+    found = _completions(_names(request, field), value.strip("'\""))
     return [f"{minus}{field}:{shlex.quote(name)}" for name in found[:MOST]]
 
 
 _BOUNDS = {"since:", "until:"}
 
 
-def _names(asked: Asked, field: str) -> Iterable[str]:
+def _names(request: WebRequest, field: str) -> Iterable[str]:
     match field:
         case "state":
             return list(State)
         case "due":
             return DUE
         case "task":
-            app = () if asked.site.app is None else asked.site.app.tasks
-            return {*app, *(count.task for count in asked.verbs.count())}
+            app = () if request.site.app is None else request.site.app.tasks
+            return {*app, *(count.task for count in request.store.count())}
         case "queue":
-            return {count.queue for count in asked.verbs.count()}
+            return {count.queue for count in request.store.count()}
         case "since" | "until":
             return TIMES
         case _:
             return ()
 
 
-def _beginning(names: Iterable[str], typed: str) -> list[str]:
-    """Those that have what was typed in them; those that begin with it first."""
+def _completions(names: Iterable[str], typed: str) -> list[str]:
+    """Names that contain the text; those that begin with it first."""
     typed = typed.casefold()
     found = [name for name in names if typed in name.casefold() and name != typed]
     ordered = found if isinstance(names, (list, tuple)) else sorted(found)

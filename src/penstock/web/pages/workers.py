@@ -1,4 +1,4 @@
-"""Workers: who is there, what each holds, and who takes no work though it is there."""
+"""The page Workers: each worker, the jobs it runs, and those that are alive but claim nothing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from penstock.app.version import age_order, release
 from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
 from penstock.job import Job, State
-from penstock.operate.why import span
-from penstock.web.request import Asked
+from penstock.operate.time_text import duration_text
+from penstock.web.request import WebRequest
 
 MOST_WORKERS = 500
-MOST_HELD = 100  # running jobs that are named, of all workers together
-MOST_NAMED = 3  # and of one
-QUIET_SECONDS = 60.0  # twice what a worker itself allows before it says that it is not well
+MOST_HELD = 100  # running jobs that are shown, of all workers together
+MOST_NAMED = 3  # and of one worker
+QUIET_SECONDS = 60.0  # twice the time after which a worker's own /ready turns red
 
 
-class Shown(NamedTuple):
-    """One worker: `health` is a state's word, which has a colour, and `says` the sentence."""
+class WorkerView(NamedTuple):
+    """One worker; `health` is a job state, for its colour, and `says` the sentence."""
 
     row: WorkerRow
     kind: str
@@ -31,17 +31,17 @@ class Shown(NamedTuple):
     older: bool  # than the newest release among them
 
 
-def show(asked: Asked) -> Response:
-    verbs = asked.verbs
-    rows, now = verbs.workers(), verbs.now
-    running = verbs.find(Filter(state=(State.RUNNING,)), limit=MOST_HELD).jobs
+def show(request: WebRequest) -> Response:
+    store = request.store
+    rows, now = store.workers(), store.now
+    running = store.find(Filter(state=(State.RUNNING,)), limit=MOST_HELD).jobs
     held: dict[str, list[Job[Any]]] = {}
     for job in running:
         held.setdefault(job.worker or "", []).append(job)
     newest = max((row.penstock for row in rows), key=age_order, default="")
     shown = [_shown(row, now, held.get(row.id, []), newest) for row in rows]
     shown.sort(key=lambda each: (_ORDER.index(each.health), each.row.host, each.row.id))
-    return asked.page(
+    return request.page(
         "workers.html",
         title="Workers",
         cli="penstock doctor",
@@ -51,7 +51,7 @@ def show(asked: Asked) -> Response:
         releases=sorted({row.penstock for row in rows if row.penstock}, key=age_order),
         skew=_skew(rows),
         here=release(),
-        ready=0 if rows else sum(count.ready for count in verbs.count()),
+        ready=0 if rows else sum(count.ready for count in store.count()),
         most_named=MOST_NAMED,
     )
 
@@ -59,24 +59,24 @@ def show(asked: Asked) -> Response:
 _ORDER = ("failed", "running", "ready", "succeeded")
 
 
-def _shown(row: WorkerRow, now: float, held: list[Job[Any]], newest: str) -> Shown:
+def _shown(row: WorkerRow, now: float, held: list[Job[Any]], newest: str) -> WorkerView:
     health, says = _health(row, now)
     older = bool(row.penstock) and age_order(row.penstock) < age_order(newest)
-    return Shown(row, row.state, health, says, held, older)
+    return WorkerView(row, row.state, health, says, held, older)
 
 
 def _health(row: WorkerRow, now: float) -> tuple[str, str]:
     if not row.alive:
-        return "failed", "not heard of for its lease; others take what it holds"
+        return "failed", "its lease has expired; its jobs are recovered"
     if row.queues == ():
         return "running", "a process of its own, for one job"
     quiet = now - max(row.claimed_at or 0.0, row.started_at)
-    # With full hands a worker asks for nothing more, and is well.
+    # A worker whose threads are all busy claims nothing, and is healthy.
     if not row.running and quiet > QUIET_SECONDS:
-        return "failed", f"idle, and no claim of its worked for {span(quiet)}"
+        return "failed", f"idle, and its last successful claim was {duration_text(quiet)} ago"
     if row.running:
-        return "running", "at work"
-    return "succeeded", "waits for work"
+        return "running", "running jobs"
+    return "succeeded", "waiting for jobs"
 
 
 def _skew(rows: list[WorkerRow]) -> list[str]:

@@ -1,5 +1,4 @@
-"""REST: the verbs of the command line under `/api/v1`, in JSON, for whoever has a token.
+"""REST under `/api/v1`: the same operations as the command line, as JSON, for callers with a token.
 
-A function here reads what was asked for, calls a verb, and returns a value; routes say the role and
-the types, out of which OpenAPI is made (`openapi`).
+The routes are in `table.py`; the handlers only translate between JSON and `request.store`.
 """

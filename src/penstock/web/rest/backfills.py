@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from penstock.job import State
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 MOST_PARTITIONS = 10_000
 
 
 class Backfilled(msgspec.Struct):
-    """A task, and how many jobs of its partitions were seen."""
+    """A task, and the number of its partition jobs among those that were read."""
 
     task: str
     jobs: int
@@ -24,7 +24,7 @@ class Tasks(msgspec.Struct):
 
 
 class PartitionJson(msgspec.Struct):
-    """A partition, and the job that stands for it."""
+    """A partition, and the job of its last run."""
 
     partition: str
     job: str
@@ -32,15 +32,15 @@ class PartitionJson(msgspec.Struct):
 
 
 class Partitions(msgspec.Struct):
-    """The last partitions of a range, in their order; `more`: there are others."""
+    """The last partitions of a range, in order; `more`: there are others."""
 
     task: str
     partitions: list[PartitionJson]
     more: bool
 
 
-class Again(msgspec.Struct, forbid_unknown_fields=True):
-    """A range of partitions of a task of the app, both ends included; those that are done, too."""
+class BackfillRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A range of partitions to run again, both ends included, also succeeded ones."""
 
     task: str
     first: str
@@ -54,23 +54,25 @@ class BackfillAnswer(msgspec.Struct):
     partitions: int
 
 
-def every(asked: Asked) -> Tasks:
-    found = asked.verbs.backfilled_tasks()
+def list_all(request: WebRequest) -> Tasks:
+    found = request.store.backfilled_tasks()
     return Tasks([Backfilled(task, jobs) for task, jobs in sorted(found.items())])
 
 
-def one(asked: Asked) -> Partitions:
-    task = asked.word("task")
-    looked = asked.verbs.backfill(task).within(asked.word("first"), asked.word("last"))
-    shown = looked.partitions[-MOST_PARTITIONS:]
+def one(request: WebRequest) -> Partitions:
+    task = request.word("task")
+    status = request.store.backfill(task).within(request.word("first"), request.word("last"))
+    shown = status.partitions[-MOST_PARTITIONS:]
     return Partitions(
         task,
         [PartitionJson(each.text, each.job.id, each.state) for each in shown],
-        looked.more or len(shown) < len(looked.partitions),
+        status.more or len(shown) < len(status.partitions),
     )
 
 
-def again(asked: Asked) -> BackfillAnswer:
-    given = asked.json(Again)
-    made = asked.verbs.fill_again(asked.app, given.task, given.first, given.last, given.reason)
+def again(request: WebRequest) -> BackfillAnswer:
+    given = request.json(BackfillRequest)
+    made = request.store.rerun_backfill(
+        request.app, given.task, given.first, given.last, given.reason
+    )
     return BackfillAnswer(made)

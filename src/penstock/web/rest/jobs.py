@@ -11,20 +11,20 @@ import msgspec
 from penstock.broker.filter import parse_filter, words_of
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.operate.actions import Acted, task_of
+from penstock.operate.actions import ActionResult, task_of
 from penstock.operate.refusals import NotFound
 from penstock.operate.to_json import EventJson, JobJson, decoded, event_json, iso, job_json
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 MOST_JOBS = 1000
 MOST_EVENTS = 1000
 
 
 class JobPage(msgspec.Struct):
-    """Jobs, newest first; `after` goes into the next call, and null means that there are no more.
+    """Jobs, newest first; `after` goes into the next call, null means no more.
 
-    `examined` is how many jobs a filter on arguments that are not indexed has looked at: such a
-    page may be short, or empty, with more to come.
+    `examined` is the number of jobs that a filter on arguments without index has read: such a page
+    may be short or empty, with more to come.
     """
 
     jobs: list[JobJson]
@@ -40,7 +40,7 @@ class EventPage(msgspec.Struct):
 
 
 class WhyJson(msgspec.Struct):
-    """Why a job is where it is."""
+    """Why a job is in its state."""
 
     id: str
     state: State | None
@@ -49,7 +49,7 @@ class WhyJson(msgspec.Struct):
 
 
 class NoteJson(msgspec.Struct):
-    """Something that a job left behind."""
+    """One note of a job."""
 
     kind: str
     name: str
@@ -58,7 +58,7 @@ class NoteJson(msgspec.Struct):
 
 
 class Notes(msgspec.Struct):
-    """What a job left behind, oldest first."""
+    """The notes of a job, oldest first."""
 
     notes: list[NoteJson]
 
@@ -74,7 +74,7 @@ class Act(msgspec.Struct, forbid_unknown_fields=True):
 class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     """A call of a task: its arguments by name, and the options of this one job.
 
-    With an `id` of your own (a UUIDv7) the same call may be made again: it is stored once.
+    With an `id` of your own (a UUIDv7) the call may be repeated: the job is stored once.
     """
 
     task: str
@@ -101,12 +101,12 @@ class EnqueueAnswer(msgspec.Struct):
 class Copy(msgspec.Struct, forbid_unknown_fields=True):
     """A new job like one that has ended; with `args`, these are all of its arguments."""
 
-    args: dict[str, msgspec.Raw] | None = None  # to the letter: numbers of any length
+    args: dict[str, msgspec.Raw] | None = None  # raw: numbers keep all their digits
     reason: str = ""
 
 
 class Signal(msgspec.Struct, forbid_unknown_fields=True):
-    """A signal, and the value that ends whoever waits for it."""
+    """A signal, and the value with which waiting jobs end."""
 
     name: str
     value: Any = None
@@ -119,84 +119,86 @@ class Signalled(msgspec.Struct):
     done: list[str]
 
 
-def find(asked: Asked) -> JobPage:
-    wanted = parse_filter(words_of(asked.word("q")), asked.verbs.now)
-    limit = asked.number("limit", 100, 1, MOST_JOBS)
-    page = asked.verbs.find(wanted, asked.word("after") or None, limit)
+def find(request: WebRequest) -> JobPage:
+    filter = parse_filter(words_of(request.word("q")), request.store.now)
+    limit = request.number("limit", 100, 1, MOST_JOBS)
+    page = request.store.find(filter, request.word("after") or None, limit)
     return JobPage([job_json(job) for job in page.jobs], page.after, page.examined)
 
 
-def get(asked: Asked) -> JobJson:
-    id = asked.id()
-    job = asked.verbs.get(id)
+def get(request: WebRequest) -> JobJson:
+    id = request.id()
+    job = request.store.get(id)
     if job is None:
-        raise NotFound(asked.verbs.why(id).sentence)
+        raise NotFound(request.store.why(id).sentence)
     return job_json(job)
 
 
-def why(asked: Asked) -> WhyJson:
-    answer = asked.verbs.why(asked.id())
+def why(request: WebRequest) -> WhyJson:
+    answer = request.store.why(request.id())
     if answer.state is None:
         raise NotFound(answer.sentence)
     return WhyJson(answer.job, answer.state, answer.cause, answer.sentence)
 
 
-def history_of(asked: Asked) -> EventPage:
-    return _events(asked, asked.id())
+def history_of(request: WebRequest) -> EventPage:
+    return _events(request, request.id())
 
 
-def history(asked: Asked) -> EventPage:
-    return _events(asked, None)
+def history(request: WebRequest) -> EventPage:
+    return _events(request, None)
 
 
-def _events(asked: Asked, job: str | None) -> EventPage:
-    after = asked.word("after") or None
-    rows = asked.verbs.history(after, asked.number("limit", 100, 1, MOST_EVENTS), job)
+def _events(request: WebRequest, job: str | None) -> EventPage:
+    after = request.word("after") or None
+    rows = request.store.history(after, request.number("limit", 100, 1, MOST_EVENTS), job)
     return EventPage([event_json(row) for row in rows], rows[-1].position if rows else after)
 
 
-def notes(asked: Asked) -> Notes:
-    found = asked.verbs.notes(asked.id(), asked.word("kind") or None)
+def notes(request: WebRequest) -> Notes:
+    found = request.store.notes(request.id(), request.word("kind") or None)
     return Notes(
         [NoteJson(note.kind, note.name, decoded(note.value), iso(note.at)) for note in found]
     )
 
 
-def acting(verb: str) -> Callable[[Asked], Acted]:
+def action(verb: str) -> Callable[[WebRequest], ActionResult]:
     """Cancel, retry or delete."""
 
-    def act(asked: Asked) -> Acted:
-        given = asked.json(Act)
+    def act(request: WebRequest) -> ActionResult:
+        given = request.json(Act)
         if bool(given.ids) == (given.flow is not None):
-            raise Refused(f"{verb} what? Give ids, or a flow; a filter is an operation's")
+            raise Refused(
+                f"{verb} what? Give ids or a flow; for a filter use POST /api/v1/operations"
+            )
         if given.flow is not None:
-            return Acted(asked.verbs.act_on_flow(verb, given.flow, given.reason)[1], [])
-        return asked.verbs.act(verb, given.ids, given.reason)
+            return ActionResult(request.store.act_on_flow(verb, given.flow, given.reason)[1], [])
+        return request.store.act(verb, given.ids, given.reason)
 
     return act
 
 
-def enqueue(asked: Asked) -> EnqueueAnswer:
-    given = asked.json(NewJob)
-    task = task_of(asked.app, given.task)
+def enqueue(request: WebRequest) -> EnqueueAnswer:
+    given = request.json(NewJob)
+    task = task_of(request.app, given.task)
     options: Any = {
         name: value
         for name, value in msgspec.structs.asdict(given).items()
         if value is not None and name not in {"task", "args", "reason", "id"}
     }
     args, kwargs = task.codec.decode(msgspec.json.encode(given.args))
-    job = task.options(headers={"author": asked.verbs.author}, **options).job(*args, **kwargs)
-    return EnqueueAnswer(asked.verbs.enqueue(job, given.id, given.reason).id)
+    job = task.options(headers={"author": request.store.author}, **options).job(*args, **kwargs)
+    return EnqueueAnswer(request.store.enqueue(job, given.id, given.reason).id)
 
 
-def copy(asked: Asked) -> EnqueueAnswer:
-    given, id = asked.json(Copy), asked.id()
-    if asked.verbs.get(id) is None:
-        raise NotFound(asked.verbs.why(id).sentence)
+def copy(request: WebRequest) -> EnqueueAnswer:
+    given, id = request.json(Copy), request.id()
+    if request.store.get(id) is None:
+        raise NotFound(request.store.why(id).sentence)
     args = None if given.args is None else msgspec.json.encode(given.args).decode()
-    return EnqueueAnswer(asked.verbs.copy(id, asked.site.app, args, given.reason))
+    return EnqueueAnswer(request.store.copy(id, request.site.app, args, given.reason))
 
 
-def signal(asked: Asked) -> Signalled:
-    given = asked.json(Signal)
-    return Signalled(asked.verbs.signal(given.name, given.value, given.reason))
+def signal(request: WebRequest) -> Signalled:
+    given = request.json(Signal)
+    return Signalled(request.store.signal(given.name, given.value, given.reason))

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1, out of the table of routes and the types they name: there is no second truth."""
+"""OpenAPI 3.1, generated from the table of routes and their types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.app.version import release
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 from penstock.web.route import Route
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -20,8 +20,8 @@ class Problem(msgspec.Struct):
     error: str
 
 
-def show(asked: Asked) -> dict[str, Any]:
-    return document(asked.site.routes, asked.root)
+def show(request: WebRequest) -> dict[str, Any]:
+    return document(request.site.routes, request.root)
 
 
 def document(routes: Sequence[Route], root: str = "") -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _operation(route: Route, by_kind: dict[int, Any]) -> dict[str, Any]:
             for each in route.parameters
         ],
         "responses": {
-            "200": _content("What was asked for.", by_kind.get(id(route.gives), {})),
+            "200": _content("What was request for.", by_kind.get(id(route.gives), {})),
             "default": _content("What is wrong.", by_kind[id(Problem)]),
         },
     }

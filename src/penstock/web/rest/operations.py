@@ -1,4 +1,4 @@
-"""Operations over REST: a preview that counts, then a beginning, progress, and an end."""
+"""Operations by filter over REST: preview, begin, progress, cancel."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import Any
 
 import msgspec
 
-from penstock.operate.refusals import Conflict
 from penstock.operate.to_json import iso
 from penstock.web.bulk_operations import Operation, Preview, preview
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 
 class Begin(msgspec.Struct, forbid_unknown_fields=True):
-    """Cancel, retry or delete whatever a filter means; the reason is kept with every job."""
+    """Cancel, retry or delete all jobs that match a filter; the reason is kept with every job."""
 
     verb: str
     filter: str
@@ -21,7 +20,7 @@ class Begin(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OperationJson(msgspec.Struct):
-    """How far an operation is: running, done, cancelled or failed."""
+    """An operation; its state is running, done, cancelled or failed."""
 
     id: str
     verb: str
@@ -38,34 +37,31 @@ class OperationJson(msgspec.Struct):
 
 
 class OperationList(msgspec.Struct):
-    """The operations that this process of the dashboard remembers, the last one first."""
+    """The operations that this process of the dashboard remembers, newest first."""
 
     operations: list[OperationJson]
 
 
-def look_ahead(asked: Asked) -> Preview:
-    return preview(asked.verbs, asked.word("verb"), asked.word("q"))
+def show_preview(request: WebRequest) -> Preview:
+    return preview(request.store, request.word("verb"), request.word("q"))
 
 
-def begin(asked: Asked) -> OperationJson:
-    given = asked.json(Begin)
-    counted = preview(asked.verbs, given.verb, given.filter)
-    return shown(asked.site.operations.begin(asked.verbs, counted, given.reason))
+def begin(request: WebRequest) -> OperationJson:
+    given = request.json(Begin)
+    counted = preview(request.store, given.verb, given.filter)
+    return shown(request.site.operations.begin(request.store, counted, given.reason))
 
 
-def every(asked: Asked) -> OperationList:
-    return OperationList([shown(each) for each in asked.site.operations.all()])
+def list_all(request: WebRequest) -> OperationList:
+    return OperationList([shown(each) for each in request.site.operations.all()])
 
 
-def get(asked: Asked) -> OperationJson:
-    return shown(asked.site.operations.expected(asked.part("id")))
+def get(request: WebRequest) -> OperationJson:
+    return shown(request.site.operations.expected(request.part("id")))
 
 
-def cancel(asked: Asked) -> OperationJson:
-    running = get(asked)
-    if not asked.site.operations.cancel(asked.verbs, running.id):
-        raise Conflict(f"operation {running.id} has ended: {running.state}")
-    return get(asked)
+def cancel(request: WebRequest) -> OperationJson:
+    return shown(request.site.operations.cancel(request.store, request.part("id")))
 
 
 def shown(operation: Operation) -> OperationJson:

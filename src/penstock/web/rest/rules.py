@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.operate.rule_fields import rule_of, rule_off
+from penstock.operate.rule_fields import parse_rule, parse_rule_to_clear
 from penstock.operate.to_json import RuleJson, rule_json
 from penstock.rules.rule import RuleKind
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 
-class About(msgspec.Struct, forbid_unknown_fields=True):
-    """What a pause or a block is about: jobs that fit all that is named.
+class HoldRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A pause or a block of the jobs that match all fields.
 
-    `dry_run` only counts those that it would hold back.
+    `dry_run` only counts the jobs that it would hold back.
     """
 
     queue: str | None = None
@@ -23,13 +23,13 @@ class About(msgspec.Struct, forbid_unknown_fields=True):
     version: int | None = None
     tag: dict[str, str] | None = None  # one tag, with its value
     key: str | None = None
-    seconds: float | None = None  # it ends by itself then
+    seconds: float | None = None  # it ends by itself after this time
     reason: str = ""
     dry_run: bool = False
 
 
-class Gone(msgspec.Struct, forbid_unknown_fields=True):
-    """What a pause or a block that is taken back was about: the same words."""
+class ReleaseRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The pause or block to remove: the same fields as it was set with."""
 
     queue: str | None = None
     task: str | None = None
@@ -39,8 +39,8 @@ class Gone(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Order(msgspec.Struct, forbid_unknown_fields=True):
-    """How a queue is handed out by key: `policy` is wait, skip or fair; off takes it back."""
+class OrderRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The order of a queue by key: `policy` is wait, skip or fair; `off` removes it."""
 
     queue: str
     policy: str | None = None
@@ -48,8 +48,8 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Limit(msgspec.Struct, forbid_unknown_fields=True):
-    """At most so many running, and so many starts (`rate`: 10/s, 100/min); off takes it back."""
+class LimitRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The most running jobs, and the most starts (`rate`: 10/s, 100/min); `off` removes it."""
 
     queue: str | None = None
     task: str | None = None
@@ -61,8 +61,8 @@ class Limit(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Set(msgspec.Struct):
-    """The rule as it is in force now; with `dry_run`, as it would be, and how many jobs it fits."""
+class RuleAnswer(msgspec.Struct):
+    """The rule that was set; with `dry_run` the rule that would be set, and the number of jobs."""
 
     rule: RuleJson
     jobs: int | None = None
@@ -74,49 +74,51 @@ class Cleared(msgspec.Struct):
     cleared: bool
 
 
-class Limited(msgspec.Struct):
-    """The limit, or the order, as it is in force now; null: taken back."""
+class SetOrCleared(msgspec.Struct):
+    """The limit or the order that was set; null if it was removed."""
 
     rule: RuleJson | None
     cleared: bool
 
 
-def holding(kind: RuleKind) -> Callable[[Asked], Set]:
+def set_action(kind: RuleKind) -> Callable[[WebRequest], RuleAnswer]:
     """Pause or block."""
 
-    def act(asked: Asked) -> Set:
-        given = msgspec.structs.asdict(asked.json(About))
+    def act(request: WebRequest) -> RuleAnswer:
+        given = msgspec.structs.asdict(request.json(HoldRequest))
         dry_run, lasts = given.pop("dry_run"), given.pop("seconds")
-        rule = rule_of(kind, asked.verbs.now, for_=lasts, **given)
+        rule = parse_rule(kind, request.store.now, for_=lasts, **given)
         if dry_run:
-            return Set(rule_json(rule), asked.verbs.fitting(rule).jobs)
-        return Set(rule_json(asked.verbs.set_rule(rule)))
+            return RuleAnswer(rule_json(rule), request.store.matching(rule).jobs)
+        return RuleAnswer(rule_json(request.store.set_rule(rule)))
 
     return act
 
 
-def lifting(kind: RuleKind) -> Callable[[Asked], Cleared]:
+def clear_action(kind: RuleKind) -> Callable[[WebRequest], Cleared]:
     """Resume or unblock."""
 
-    def act(asked: Asked) -> Cleared:
-        given = msgspec.structs.asdict(asked.json(Gone))
-        return Cleared(asked.verbs.clear_rule(rule_off(kind, **given)))
+    def act(request: WebRequest) -> Cleared:
+        given = msgspec.structs.asdict(request.json(ReleaseRequest))
+        return Cleared(request.store.clear_rule(parse_rule_to_clear(kind, **given)))
 
     return act
 
 
-def order(asked: Asked) -> Limited:
-    return _set_or_clear(asked, RuleKind.ORDER, asked.json(Order))
+def order(request: WebRequest) -> SetOrCleared:
+    return _set_or_clear(request, RuleKind.ORDER, request.json(OrderRequest))
 
 
-def limit(asked: Asked) -> Limited:
-    return _set_or_clear(asked, RuleKind.LIMIT, asked.json(Limit))
+def limit(request: WebRequest) -> SetOrCleared:
+    return _set_or_clear(request, RuleKind.LIMIT, request.json(LimitRequest))
 
 
-def _set_or_clear(asked: Asked, kind: RuleKind, body: Order | Limit) -> Limited:
+def _set_or_clear(
+    request: WebRequest, kind: RuleKind, body: OrderRequest | LimitRequest
+) -> SetOrCleared:
     given = msgspec.structs.asdict(body)
     off, lasts = given.pop("off"), given.pop("seconds", None)
     if off:
-        return Limited(None, asked.verbs.clear_rule(rule_off(kind, **given)))
-    rule = rule_of(kind, asked.verbs.now, for_=lasts, **given)
-    return Limited(rule_json(asked.verbs.set_rule(rule)), cleared=False)
+        return SetOrCleared(None, request.store.clear_rule(parse_rule_to_clear(kind, **given)))
+    rule = parse_rule(kind, request.store.now, for_=lasts, **given)
+    return SetOrCleared(rule_json(request.store.set_rule(rule)), cleared=False)

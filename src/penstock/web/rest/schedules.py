@@ -10,14 +10,14 @@ import msgspec
 
 from penstock.operate.actions import task_of
 from penstock.schedules.status import ScheduleJson, schedule_json
-from penstock.web.request import Asked
+from penstock.web.request import WebRequest
 
 MOST_SLOTS = 100
 MOST_SLOTS_IN_ALL = 1000
-_NO_SLOT = "1970-01-01T00:00:00Z"  # stands for the nominal time while arguments are read
+_NO_SLOT = "1970-01-01T00:00:00Z"  # a placeholder while the arguments are decoded
 
 
-class Named(msgspec.Struct, forbid_unknown_fields=True):
+class ScheduleName(msgspec.Struct, forbid_unknown_fields=True):
     """A schedule by its name."""
 
     name: str
@@ -64,17 +64,17 @@ class Removed(msgspec.Struct):
     removed: bool
 
 
-def every(asked: Asked) -> ScheduleList:
-    count, now = asked.number("next", 1, 0, MOST_SLOTS), asked.verbs.now
-    name = asked.word("name")
-    found = [asked.verbs.schedule(name)] if name else asked.verbs.schedules()
-    # To find the slots of thousands, a hundred each, would take minutes.
+def list_all(request: WebRequest) -> ScheduleList:
+    count, now = request.number("next", 1, 0, MOST_SLOTS), request.store.now
+    name = request.word("name")
+    found = [request.store.schedule(name)] if name else request.store.schedules()
+    # A hundred slots of each of thousands of schedules would take minutes.
     count = min(count, max(1, MOST_SLOTS_IN_ALL // max(1, len(found))))
     return ScheduleList([schedule_json(each, now, count) for each in found])
 
 
-def put(asked: Asked) -> ScheduleJson:
-    given, app = asked.json(NewSchedule), asked.app
+def put(request: WebRequest) -> ScheduleJson:
+    given, app = request.json(NewSchedule), request.app
     found = task_of(app, given.task)
     takes_slot = "slot" in found.parameters and "slot" not in given.args
     arguments = {**given.args, **({"slot": _NO_SLOT} if takes_slot else {})}
@@ -83,32 +83,32 @@ def put(asked: Asked) -> ScheduleJson:
         kwargs = {name: value for name, value in kwargs.items() if name != "slot"}
     names = ("cron", "zone", "every", "at", "missed", "window", "overlap", "at_once", "reason")
     times = {name: getattr(given, name) for name in names}
-    made = asked.verbs.put_schedule(
+    made = request.store.put_schedule(
         app,
         given.name,
         given.task,
         {} if given.queue is None else {"queue": given.queue},
         {**times, "args": args, "kwargs": kwargs},
     )
-    return schedule_json(made, asked.verbs.now, 1)
+    return schedule_json(made, request.store.now, 1)
 
 
-def holding(verb: str) -> Callable[[Asked], ScheduleJson]:
+def hold_action(verb: str) -> Callable[[WebRequest], ScheduleJson]:
     """Pause or resume."""
 
-    def act(asked: Asked) -> ScheduleJson:
-        given, verbs = asked.json(Named), asked.verbs
-        acts = {"pause": verbs.pause_schedule, "resume": verbs.resume_schedule}
-        return schedule_json(acts[verb](given.name, given.reason), verbs.now, 1)
+    def act(request: WebRequest) -> ScheduleJson:
+        given, store = request.json(ScheduleName), request.store
+        acts = {"pause": store.pause_schedule, "resume": store.resume_schedule}
+        return schedule_json(acts[verb](given.name, given.reason), store.now, 1)
 
     return act
 
 
-def run(asked: Asked) -> RunNow:
-    given = asked.json(Named)
-    return RunNow(asked.verbs.run_schedule(given.name, given.reason))
+def run(request: WebRequest) -> RunNow:
+    given = request.json(ScheduleName)
+    return RunNow(request.store.run_schedule(given.name, given.reason))
 
 
-def remove(asked: Asked) -> Removed:
-    given = asked.json(Named)
-    return Removed(asked.verbs.remove_schedule(given.name, given.reason))
+def remove(request: WebRequest) -> Removed:
+    given = request.json(ScheduleName)
+    return Removed(request.store.remove_schedule(given.name, given.reason))

@@ -7,43 +7,41 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from penstock.flows.status import FlowJson
-from penstock.operate.actions import Acted
+from penstock.operate.actions import ActionResult
 from penstock.operate.audit import KINDS
 from penstock.operate.roles import OPERATIONS, Role
-from penstock.operate.rule_fields import OFF
+from penstock.operate.rule_fields import CLEAR_OPERATIONS
 from penstock.operate.to_json import JobJson
 from penstock.rules.rule import RuleKind
 from penstock.schedules.status import ScheduleJson
 from penstock.web.bulk_operations import Preview
-from penstock.web.rest import backfills, jobs, look, openapi, operations, rules, schedules
+from penstock.web.rest import backfills, jobs, openapi, operations, reads, rules, schedules
 from penstock.web.route import Parameter, Route
 
 _V1 = "/api/v1"
 _Text = Annotated[str, Meta(max_length=4000)]
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
-_Few = Annotated[int, Meta(ge=1, le=look.MOST_FLOWS)]
+_Few = Annotated[int, Meta(ge=1, le=reads.MOST_FLOWS)]
 _Position = Annotated[str, Meta(max_length=200)]
 _Slots = Annotated[int, Meta(ge=0, le=schedules.MOST_SLOTS)]
 
 _ID = Parameter("id", _Text, "The id.", required=True)
 _Q = Parameter("q", _Text, "A filter, as state:failed task:mail:send -tag.tenant:test since:2h.")
-_AFTER = Parameter("after", _Text, "Go on from here: as the page before had it.")
-_LIMIT = Parameter("limit", _Limit, "Most to answer with; 100 if left out.")
+_AFTER = Parameter("after", _Text, "The `after` of the page before.")
+_LIMIT = Parameter("limit", _Limit, "The most rows to return; 100 by default.")
 _SINCE = Parameter(
     "after",
     _Position,
-    "Rows after this position, as a row has it; 0 from the first, without it the last ones.",
+    "Rows after this position; 0: from the first row. Without it, the last rows.",
 )
 _TASK = Parameter("task", _Text, "The task.", required=True)
-_FIRST = Parameter("first", _Text, "From this partition on.")
-_LAST = Parameter("last", _Text, "Up to this one.")
+_FIRST = Parameter("first", _Text, "The first partition.")
+_LAST = Parameter("last", _Text, "The last partition.")
 _KIND = Parameter("kind", _Text, f"One of {', '.join(KINDS)}.")
-_AUTHOR = Parameter("author", _Text, "Who.")
-_FROM = Parameter("since", _Text, "Not before: 2h, 3d, or 2026-11-15.")
-_UNTIL = Parameter("until", _Text, "Not after.")
-_BEFORE = Parameter(
-    "before", _Position, "Before this position, as a row has it; without it from the newest."
-)
+_AUTHOR = Parameter("author", _Text, "The author.")
+_FROM = Parameter("since", _Text, "From this time on: 2h, 3d, or 2026-11-15.")
+_UNTIL = Parameter("until", _Text, "Up to this time.")
+_BEFORE = Parameter("before", _Position, "Rows before this position; without it, from the newest.")
 _VERB = Parameter("verb", _Text, "cancel, retry or delete.", required=True)
 
 
@@ -64,7 +62,7 @@ def _post(  # noqa: PLR0917  a line of the table
     *,
     does: str = "",
 ) -> Route:
-    """The role is that of the operation, which the route is called by unless `does` names it."""
+    """A route with the role of its operation: that of its own name, or of `does`."""
     does = does or name.replace(" ", "_")
     return Route(
         "POST",
@@ -84,7 +82,7 @@ REST: tuple[Route, ...] = (
     _get("/openapi.json", "openapi", openapi.show, "This description.", dict[str, Any]),
     _get("/jobs", "find", jobs.find, "Jobs, newest first.", jobs.JobPage, _Q, _AFTER, _LIMIT),
     _get("/jobs/{id}", "get", jobs.get, "A job.", JobJson, _ID),
-    _get("/jobs/{id}/why", "why", jobs.why, "Why it is where it is.", jobs.WhyJson, _ID),
+    _get("/jobs/{id}/why", "why", jobs.why, "Why it is in its state.", jobs.WhyJson, _ID),
     _get(
         "/jobs/{id}/history",
         "history of a job",
@@ -97,35 +95,35 @@ REST: tuple[Route, ...] = (
         "/jobs/{id}/notes",
         "notes",
         jobs.notes,
-        "What it left behind.",
+        "Its notes.",
         jobs.Notes,
         *(_ID, Parameter("kind", _Text, "progress, snapshot, step or log.")),
     ),
     _get("/history", "history", jobs.history, "What happened.", jobs.EventPage, _SINCE, _LIMIT),
-    _get("/count", "count", look.count, "Where jobs stand, by task.", look.Counts),
-    _get("/queues", "queues", look.queues, "Where jobs stand, by queue.", look.Queues),
-    _get("/workers", "workers", look.workers, "Every worker.", look.Workers),
-    _get("/rules", "rules", look.rules, "Every rule.", look.Rules),
+    _get("/count", "count", reads.count, "Counts of jobs, by task.", reads.Counts),
+    _get("/queues", "queues", reads.queues, "Counts of jobs, by queue.", reads.Queues),
+    _get("/workers", "workers", reads.workers, "Every worker.", reads.Workers),
+    _get("/rules", "rules", reads.rules, "Every rule.", reads.Rules),
     _get(
         "/flows",
         "flows",
-        look.flows,
+        reads.flows,
         "Flows, newest first.",
-        look.Flows,
-        *(Parameter("name", _Text, "Of this name."), _AFTER),
-        Parameter("limit", _Few, "Most to answer with; 20 if left out."),
-        Parameter("find", _Text, "With a name: PROPERTY=VALUE; may be given again."),
+        reads.Flows,
+        *(Parameter("name", _Text, "The name of the flows."), _AFTER),
+        Parameter("limit", _Few, "The most flows to return; 20 by default."),
+        Parameter("find", _Text, "With a name: PROPERTY=VALUE; may be repeated."),
     ),
-    _get("/flows/{id}", "flow", look.flow, "A flow, or the one of a job.", FlowJson, _ID),
+    _get("/flows/{id}", "flow", reads.flow, "A flow, or the one of a job.", FlowJson, _ID),
     _get(
         "/schedules",
         "schedules",
-        schedules.every,
+        schedules.list_all,
         "Every schedule, or one.",
         schedules.ScheduleList,
         *(
-            Parameter("name", _Text, "This one."),
-            Parameter("next", _Slots, "So many slots, of all together 1,000."),
+            Parameter("name", _Text, "Only this schedule."),
+            Parameter("next", _Slots, "Number of future slots of each; 1,000 in all."),
         ),
     ),
     _post("/jobs", "enqueue", jobs.enqueue, "Store a job.", jobs.EnqueueAnswer, jobs.NewJob),
@@ -133,50 +131,88 @@ REST: tuple[Route, ...] = (
         "/jobs/{id}/copy",
         "copy",
         jobs.copy,
-        "Store a new job like one that has ended.",
+        "Enqueue a copy of a job that has ended.",
         jobs.EnqueueAnswer,
         jobs.Copy,
         parameters=(_ID,),
     ),
-    _post("/cancel", "cancel", jobs.acting("cancel"), "End jobs.", Acted, jobs.Act),
-    _post("/retry", "retry", jobs.acting("retry"), "Run jobs again.", Acted, jobs.Act),
-    _post("/delete", "delete", jobs.acting("delete"), "Forget jobs.", Acted, jobs.Act),
-    _post("/signal", "signal", jobs.signal, "End whoever waits.", jobs.Signalled, jobs.Signal),
+    _post("/cancel", "cancel", jobs.action("cancel"), "Cancel jobs.", ActionResult, jobs.Act),
+    _post("/retry", "retry", jobs.action("retry"), "Run jobs again.", ActionResult, jobs.Act),
+    _post("/delete", "delete", jobs.action("delete"), "Delete jobs.", ActionResult, jobs.Act),
+    _post(
+        "/signal",
+        "signal",
+        jobs.signal,
+        "End the jobs that wait for a signal.",
+        jobs.Signalled,
+        jobs.Signal,
+    ),
     *(
         _post(
-            f"/{kind}", kind.value, rules.holding(kind), "Hold jobs back.", rules.Set, rules.About
+            f"/{kind}",
+            kind.value,
+            rules.set_action(kind),
+            "Hold jobs back.",
+            rules.RuleAnswer,
+            rules.HoldRequest,
         )
         for kind in (RuleKind.PAUSE, RuleKind.BLOCK)
     ),
     *(
-        _post(f"/{OFF[kind]}", OFF[kind], rules.lifting(kind), says, rules.Cleared, rules.Gone)
+        _post(
+            f"/{CLEAR_OPERATIONS[kind]}",
+            CLEAR_OPERATIONS[kind],
+            rules.clear_action(kind),
+            says,
+            rules.Cleared,
+            rules.ReleaseRequest,
+        )
         for kind, says in ((RuleKind.PAUSE, "Remove a pause."), (RuleKind.BLOCK, "Lift a block."))
     ),
-    _post("/limit", "limit", rules.limit, "Limit a queue or a task.", rules.Limited, rules.Limit),
-    _post("/order", "order", rules.order, "Order a queue by key.", rules.Limited, rules.Order),
+    _post(
+        "/limit",
+        "limit",
+        rules.limit,
+        "Limit a queue or a task.",
+        rules.SetOrCleared,
+        rules.LimitRequest,
+    ),
+    _post(
+        "/order",
+        "order",
+        rules.order,
+        "Order a queue by key.",
+        rules.SetOrCleared,
+        rules.OrderRequest,
+    ),
     _post(
         "/schedules",
         "put schedule",
         schedules.put,
-        "Keep a schedule; the same name replaces it.",
+        "Store a schedule; the same name replaces it.",
         ScheduleJson,
         schedules.NewSchedule,
     ),
     *(
-        _post(f"/schedules/{verb}", f"{verb} schedule", handle, says, gives, schedules.Named)
+        _post(f"/schedules/{verb}", f"{verb} schedule", handle, says, gives, schedules.ScheduleName)
         for verb, handle, says, gives in (
-            ("pause", schedules.holding("pause"), "Skip its slots.", ScheduleJson),
-            ("resume", schedules.holding("resume"), "Go on with the next slot.", ScheduleJson),
-            ("run", schedules.run, "Enqueue its job now.", schedules.RunNow),
-            ("remove", schedules.remove, "Forget it; its jobs stay.", schedules.Removed),
+            (
+                "pause",
+                schedules.hold_action("pause"),
+                "Pause a schedule: its slots are skipped.",
+                ScheduleJson,
+            ),
+            ("resume", schedules.hold_action("resume"), "Resume a schedule.", ScheduleJson),
+            ("run", schedules.run, "Enqueue the schedule's job now.", schedules.RunNow),
+            ("remove", schedules.remove, "Remove a schedule; its jobs stay.", schedules.Removed),
         )
     ),
-    _get("/backfills", "backfills", backfills.every, "Tasks with a backfill.", backfills.Tasks),
+    _get("/backfills", "backfills", backfills.list_all, "Tasks with a backfill.", backfills.Tasks),
     _get(
         "/backfills/one",
         "partitions",
         backfills.one,
-        "Where each partition of a task is.",
+        "The state of each partition of a task.",
         backfills.Partitions,
         *(_TASK, _FIRST, _LAST),
     ),
@@ -184,49 +220,51 @@ REST: tuple[Route, ...] = (
         "/backfills",
         "backfill",
         backfills.again,
-        "Run a range of partitions once more.",
+        "Run a range of partitions again.",
         backfills.BackfillAnswer,
-        backfills.Again,
-        does="fill_again",
+        backfills.BackfillRequest,
+        does="rerun_backfill",
     ),
-    _get("/lakes", "lakes", look.lakes, "For whom history is kept.", look.Lakes),
+    _get(
+        "/lakes", "lakes", reads.lakes, "The lakes for which the store keeps history.", reads.Lakes
+    ),
     _post(
         "/lakes/forget",
         "forget lake",
-        look.forget,
-        "Keep nothing for it any more.",
-        look.Forgotten,
-        look.Forget,
+        reads.forget,
+        "Stop keeping history for a lake.",
+        reads.Forgotten,
+        reads.Forget,
     ),
     _get(
         "/audit",
         "audit over REST",
-        look.audit,
+        reads.audit,
         "Who did what, newest first.",
-        look.Audit,
+        reads.Audit,
         *(_KIND, _AUTHOR, _FROM, _UNTIL, _BEFORE, _LIMIT),
     ),
-    _post("/doctor", "doctor", look.doctor, "Examine the store.", look.Findings, does="examine"),
+    _post("/doctor", "doctor", reads.doctor, "Examine the store.", reads.Findings, does="examine"),
     _get(
         "/operations/preview",
         "preview",
-        operations.look_ahead,
-        "How many jobs an operation would be about.",
+        operations.show_preview,
+        "Count the jobs that an operation would change.",
         Preview,
         *(_VERB, _Q),
     ),
     _get(
         "/operations",
         "operations",
-        operations.every,
-        "Operations that are remembered.",
+        operations.list_all,
+        "Recent operations of this process.",
         operations.OperationList,
     ),
     _get(
         "/operations/{id}",
         "operation",
         operations.get,
-        "How far it is.",
+        "The progress of an operation.",
         operations.OperationJson,
         _ID,
     ),
@@ -243,7 +281,7 @@ REST: tuple[Route, ...] = (
         "/operations/{id}/cancel",
         "cancel operation",
         operations.cancel,
-        "End it after the page it is at.",
+        "Stop it after its current page.",
         operations.OperationJson,
         parameters=(_ID,),
         does="record_operation",

@@ -4,7 +4,7 @@
 const theme = localStorage.getItem("penstock-theme");
 if (theme) document.documentElement.dataset.theme = theme;
 
-// On a phone the navigation is one line that is moved: show where one is.
+// On a phone the navigation scrolls: bring the current page into view.
 document.querySelector(".top nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
 document.addEventListener("click", (event) => {

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
 from penstock.brokers.postgres.statements import sql
-from penstock.operate.why import span
+from penstock.operate.time_text import duration_text
 
 LONG_SECONDS = 60.0
 _NAME = "horizon"
@@ -58,7 +58,7 @@ def _who(row: Mapping[str, Any]) -> str:
     called = f" ({row['application_name']})" if row["application_name"] else ""
     return (
         f"pid {row['pid']}{called} of {row['usename']} in {row['datname']}, {row['state']}, open "
-        f"for {span(row['seconds'])}"
+        f"for {duration_text(row['seconds'])}"
     )
 
 
@@ -67,7 +67,8 @@ def _prepared(look: DoctorCheck, long: float) -> Found:
         if row["seconds"] >= long:
             yield Trouble(
                 f"the horizon is held by the prepared transaction {row['gid']!r} of {row['owner']} "
-                f"in {row['database']}, {span(row['seconds'])} old: it outlives every session",
+                f"in {row['database']}, {duration_text(row['seconds'])} old: it outlives every "
+                "session",
                 f"in {row['database']}: commit prepared or rollback prepared '{row['gid']}'",
                 grave=False,
                 name=_NAME,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
 from penstock.brokers.postgres.statements import sql
-from penstock.operate.why import span
+from penstock.operate.time_text import duration_text
 
 MANY_DEAD = 100_000
 MANY_UNFOLDED = 20_000
@@ -33,7 +33,7 @@ def dead_rows(look: DoctorCheck) -> Found:
 
 
 def _vacuumed(seconds: float | None) -> str:
-    return "never vacuumed" if seconds is None else f"last vacuumed {span(seconds)} ago"
+    return "never vacuumed" if seconds is None else f"last vacuumed {duration_text(seconds)} ago"
 
 
 def partitions(look: DoctorCheck) -> Found:

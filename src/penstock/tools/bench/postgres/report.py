@@ -60,12 +60,12 @@ def bench(  # the one entry, called by the command line
     with place(url, folder) as server:
         figures: dict[str, Any] = {"broker": "postgres", "jobs": jobs, "runs": runs}
         figures["machine"] = _machine(server)
-        ticker = output.Ticker(quiet=json)
+        progress_line = output.ProgressLine(quiet=json)
 
         def say(text: str) -> None:
-            ticker.done()
+            progress_line.clear()
             if not json:
-                output.aside(f"... {text}")
+                output.print_note(f"... {text}")
 
         figures |= _rounds(server, jobs, runs, say)
         if pending is not None:
@@ -78,7 +78,7 @@ def bench(  # the one entry, called by the command line
             figures |= held_open(server, snapshot, say)
         if spark is not None:
             figures |= through_spark(server, spark, runs, say)
-        ticker.done()
+        progress_line.clear()
     figures["ratios"] = {
         floor.words: {"ratio": floor.ratio(figures["rounds"]), "least": floor.least}
         for floor in FLOORS
@@ -86,7 +86,7 @@ def bench(  # the one entry, called by the command line
     if spark is not None:
         figures["ratios"]["Spark's sink / COPY"] = {"ratio": figures["spark_ratio"], "least": LEAST}
     if json:
-        output.put_json(figures)
+        output.print_json(figures)
     else:
         _put(figures)
     return figures
@@ -135,7 +135,7 @@ def _put(figures: dict[str, Any]) -> None:
         made.add_row(words, f"{value:.2f}", f"at most {most:g}", held)
     output.console().print(made)
     machine = figures["machine"]
-    output.say(
+    output.print_text(
         f"Penstock {machine['penstock']}, Python {machine['python']}, "
         f"psycopg {machine['psycopg']}, PostgreSQL {machine['server_version']} "
         f"(fsync {machine['fsync']}, synchronous_commit {machine['synchronous_commit']}, "

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.broker.protocol import Broker
 from penstock.cli import output
-from penstock.cli.store_choice import chosen
+from penstock.cli.store_choice import use_store
 from penstock.job import ENDED
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.tools.demo.demo_worker import BesideWorker, unbroken, wait
@@ -309,16 +309,18 @@ def tell(jobs: int, *, json: bool = False) -> int:
     narrator = Narrator(silent=json)
     story = SparkStory(narrator, folder, jobs)
     began = time.monotonic()
-    with placed(folder), chosen(story.url, None):
+    with placed(folder), use_store(story.url, None):
         try:
             proof = story.tell()
         except KeyboardInterrupt:
-            output.aside(f"stopped; everything has ended, and what was made so far is in {folder}")
+            output.print_note(
+                f"stopped; everything has ended, and what was made so far is in {folder}"
+            )
             raise
         finally:
             tasks.app.close()
     if json:
-        output.put_json(
+        output.print_json(
             {
                 **msgspec.structs.asdict(proof),
                 "holds": proof.holds,

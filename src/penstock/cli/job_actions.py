@@ -1,8 +1,7 @@
-"""Cancel, retry, delete: by ids, by the filter that `find` takes, or a whole flow.
+"""cancel, retry, delete (by ids, by filter, or a whole flow), and copy.
 
-A filter may mean a million jobs: the number is shown and asked about first, and then it is done
-page by page, each page one transaction. What is interrupted is done as far as it got, and can be
-repeated.
+By filter the number of jobs is shown and confirmed first; then they are changed page by page, each
+page in one transaction.
 """
 
 from __future__ import annotations
@@ -13,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli.options import Json, Reason, Store, Yes, no_stray_options, person, with_options
+from penstock.cli.options import (
+    Json,
+    Reason,
+    Store,
+    Yes,
+    person,
+    reject_unknown_options,
+    with_options,
+)
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -34,14 +41,14 @@ WholeFlow = Annotated[
     typer.Option(
         "--flow",
         metavar="ID",
-        help="All jobs of a flow, by its id or that of any of them, in one step.",
+        help="All jobs of a flow, in one transaction; its id, or that of one of its jobs.",
         show_default=False,
     ),
 ]
 
 
 class Choice(NamedTuple):
-    """Which jobs are meant, and why."""
+    """The jobs to act on, and the reason."""
 
     words: Words = None
     flow: WholeFlow = None
@@ -51,7 +58,7 @@ class Choice(NamedTuple):
 
 @with_options
 def cancel(choice: Choice, *, store: Store, json: Json = False) -> None:
-    """End jobs that have not ended; a running one is told to stop.
+    """Cancel jobs that have not ended. A running job is asked to stop.
 
     Example: penstock cancel task:mail:send tag.tenant:a --yes
     """
@@ -60,7 +67,7 @@ def cancel(choice: Choice, *, store: Store, json: Json = False) -> None:
 
 @with_options
 def retry(choice: Choice, *, store: Store, json: Json = False) -> None:
-    """Run failed and cancelled jobs again, and scheduled ones now.
+    """Run failed and cancelled jobs again, and scheduled jobs now.
 
     Example: penstock retry task:mail:send state:failed since:2h
     """
@@ -76,33 +83,33 @@ def copy(
         typer.Option(
             "--args",
             metavar="JSON",
-            help="All of its arguments, as a JSON object.",
-            show_default="those of the job",
+            help="All arguments of the copy, as a JSON object.",
+            show_default="the same",
         ),
     ] = None,
     reason: Reason = "",
     store: Store,
     json: Json = False,
 ) -> None:
-    """Run a job that has ended once more, as a new job.
+    """Enqueue a copy of a job that has ended.
 
     Example: penstock copy 0190a6c4-5e1f-7000-8000-00000a1b2000 --args '{"order": 4711}'
     """
     from penstock.cli import output
-    from penstock.cli.store_choice import acting, load
+    from penstock.cli.store_choice import import_app, open_actions
     from penstock.enqueue.ids import parse_id
 
-    with acting(store, person()) as (_, actions):
-        made = actions.copy(id, None if store.app is None else load(store.app), args, reason)
+    with open_actions(store, person()) as (_, actions):
+        made = actions.copy(id, None if store.app is None else import_app(store.app), args, reason)
         if json:
-            output.put_json({"id": made, "copy_of": parse_id(id)})
+            output.print_json({"id": made, "copy_of": parse_id(id)})
         else:
-            output.say(made)
+            output.print_text(made)
 
 
 @with_options
 def delete(choice: Choice, *, store: Store, json: Json = False) -> None:
-    """Forget jobs that are not running; their history rows stay.
+    """Delete jobs that are not running. Their history stays.
 
     Example: penstock delete state:failed until:30d
     """
@@ -110,54 +117,56 @@ def delete(choice: Choice, *, store: Store, json: Json = False) -> None:
 
 
 def _act(verb: str, choice: Choice, store: Store, *, json: bool) -> None:
-    from penstock.cli.store_choice import acting
-    from penstock.operate.bulk_actions import ACTS
+    from penstock.cli.store_choice import open_actions
+    from penstock.operate.bulk_actions import BULK_VERBS
 
-    words = no_stray_options(choice.words or [])
-    with acting(store, person()) as (broker, actions):
+    words = reject_unknown_options(choice.words or [])
+    with open_actions(store, person()) as (broker, actions):
         if choice.flow is not None:
             if words:
-                raise Refused("--flow means all jobs of a flow: leave out other ids and filters")
-            _whole_flow(actions, ACTS[verb], choice.flow, choice.reason, json=json)
+                raise Refused("--flow acts on a whole flow: leave out ids and filters")
+            _whole_flow(actions, BULK_VERBS[verb], choice.flow, choice.reason, json=json)
             return
         if not words:
             raise Refused(f"{verb} what? Give ids, or a filter such as state:failed task:mail:send")
         filters = [word for word in words if ":" in word]
         if not filters:
-            _by_ids(broker, actions, ACTS[verb], words, choice.reason, json=json)
+            _by_ids(broker, actions, BULK_VERBS[verb], words, choice.reason, json=json)
         elif len(filters) < len(words):
-            raise Refused("ids and a filter do not go together: give one of the two")
+            raise Refused("give ids or a filter, not both")
         else:
-            _by_filter(broker, actions, ACTS[verb], choice, json=json)
+            _by_filter(broker, actions, BULK_VERBS[verb], choice, json=json)
 
 
 def _whole_flow(actions: Actions, verb: BulkVerb, flow: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
-    from penstock.operate.sentences import acted_on_flow
+    from penstock.operate.sentences import flow_acted_text
 
     flow, done = actions.act_on_flow(verb.name, flow, reason)
     if json:
-        output.put_json({"verb": verb.name, "flow": flow, "done": done})
+        output.print_json({"verb": verb.name, "flow": flow, "done": done})
     else:
-        output.say(acted_on_flow(verb, flow, done))
+        output.print_text(flow_acted_text(verb, flow, done))
 
 
 def _by_ids(
     broker: Broker, actions: Actions, verb: BulkVerb, ids: list[str], reason: str, *, json: bool
 ) -> None:
     from penstock.cli import output
-    from penstock.operate.sentences import acted, left_as_it_is
+    from penstock.operate.sentences import job_acted_text, left_unchanged_text
 
     result = actions.act(verb.name, ids, reason)
     done, left = result.done, result.left
     if json:
-        output.put_json({"verb": verb.name, "done": done, "left": left})
+        output.print_json({"verb": verb.name, "done": done, "left": left})
     else:
         for job_id in done:
             job = broker.get(job_id)
-            output.say(acted(verb, job_id, running=job is not None and job.state == "running"))
+            output.print_text(
+                job_acted_text(verb, job_id, running=job is not None and job.state == "running")
+            )
         for job_id in left:
-            output.complain(left_as_it_is(job_id, broker.why(job_id).sentence))
+            output.print_error(left_unchanged_text(job_id, broker.why(job_id).sentence))
     if left:
         raise typer.Exit(1)
 
@@ -167,19 +176,20 @@ def _by_filter(
 ) -> None:
     from penstock.cli import output
     from penstock.enqueue.ids import Ids
-    from penstock.operate.bulk_actions import Operation, act_on_pages, meant_by, pages
+    from penstock.operate.bulk_actions import Operation, act_on_pages, parse_bulk_filter
+    from penstock.operate.find_pages import find_pages
     from penstock.operate.sentences import jobs_text
 
     words, reason, yes = choice.words or [], choice.reason, choice.yes
-    wanted = meant_by(words, verb, actions.now)
+    filter = parse_bulk_filter(words, verb, actions.now)
     if json and not yes:
-        raise Refused("--json with a filter asks nobody: say --yes as well")
-    ticker = output.Ticker(quiet=json)
+        raise Refused("--json cannot ask before it changes jobs by filter: add --yes")
+    progress_line = output.ProgressLine(quiet=json)
     total = 0
-    for ids in pages(broker, wanted):
-        total += len(ids)
-        ticker.say(f"{total:,} jobs match")
-    ticker.done()
+    for page in find_pages(broker.find, filter):
+        total += len(page.jobs)
+        progress_line.show(f"{total:,} jobs match")
+    progress_line.clear()
     if not yes and total:
         sys.stderr.write(f"{total:,} {'job matches' if total == 1 else 'jobs match'}. ")
         typer.confirm(f"{verb.name} {'it' if total == 1 else 'them'}?", abort=True, err=True)
@@ -190,16 +200,16 @@ def _by_filter(
         author=actions.author,
         reason=reason,
     )
-    state = "cancelled"  # of one that was interrupted: done as far as it got
+    state = "cancelled"  # if it is interrupted
     try:
-        for _ in act_on_pages(actions, operation, wanted, broker.find):
-            ticker.say(f"{operation.done:,} of {total:,} {verb.done}")
+        for _ in act_on_pages(actions, operation, filter, broker.find):
+            progress_line.show(f"{operation.done:,} of {total:,} {verb.done}")
         state = "done"
     finally:
         if operation.done:
-            actions.record_operation(operation.id, operation.says(state), reason)
-    ticker.done()
+            actions.record_operation(operation.id, operation.audit_data(state), reason)
+    progress_line.clear()
     if json:
-        output.put_json({"verb": verb.name, "matched": total, "count": operation.done})
+        output.print_json({"verb": verb.name, "matched": total, "count": operation.done})
     else:
-        output.say(f"{jobs_text(operation.done)} {verb.done}")
+        output.print_text(f"{jobs_text(operation.done)} {verb.done}")

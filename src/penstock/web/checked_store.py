@@ -1,8 +1,8 @@
-"""What a person may see of a store, and do to it, in one request: each verb with its role.
+"""The store as one request may use it: every read and every action checks the person's role.
 
-Pages and REST alike have nothing but this, and so cannot forget to ask. What changes something is
-in `operate.actions`, and is refused in a request that only looks (GET), whoever asks. Whatever a
-verb hands out has its declared secrets hidden.
+Pages and REST have no other way to the store, so no handler can forget the check. Actions are those
+of `operate.actions`; a GET request may not call them, whatever the role. Declared secrets are
+hidden in everything that is read.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from penstock.flows.flow import FlowPage, FlowRow, NodeRow
 from penstock.flows.status import JobsByNode, Took, flow_with, jobs_of, look_at, times_of
 from penstock.job import Job, State
 from penstock.operate.actions import Actions
-from penstock.operate.audit import MOST_LOOKED, AuditQuery, Deeds, read_audit
-from penstock.operate.backfill_status import Looked, backfilled_tasks, look_at_backfill
+from penstock.operate.audit import MOST_LOOKED, AuditPage, AuditQuery, read_audit
+from penstock.operate.backfill_status import BackfillStatus, backfilled_tasks, read_backfill
 from penstock.operate.doctor import Finding, examine, examine_jobs, promise_of
 from penstock.operate.roles import OPERATIONS, Person, Role, needs
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
-from penstock.web.count_cache import Counting
+from penstock.web.count_cache import CountCache
 
 MOST_IDS = 1000
 MOST_COUNTED = 5000  # jobs that a rule is tried on one by one
 
 
 class NeedsPost(PenstockError):
-    """A request that only looks was about to change something."""
+    """A GET request tried to change something."""
 
 
-class Verbs(Actions):
-    """The store in the hands of one person, for one request."""
+class CheckedStore(Actions):
+    """The store for one request of one person."""
 
     most_ids = MOST_IDS
     most_counted = MOST_COUNTED
@@ -55,23 +55,23 @@ class Verbs(Actions):
         *,
         may_change: bool,
         hide_arguments: bool = False,
-        counting: Counting | None = None,
+        count_cache: CountCache | None = None,
     ) -> None:
         super().__init__(broker, person)
         self.may_change = may_change
         self.hide_arguments = hide_arguments
-        self.counting = counting or Counting()
+        self.count_cache = count_cache or CountCache()
 
     def check(self, operation: str) -> None:
-        """Refuse unless the person has the role for it, and the request may do such a thing."""
+        """Refuse unless the person has the role for it, and the method allows it."""
         super().check(operation)
         if OPERATIONS[operation].changes and not self.may_change:
             raise NeedsPost(f"{operation} changes something: send it with POST")
 
     def changed(self) -> None:
-        self.counting.forget()
+        self.count_cache.clear()
 
-    # Look
+    # Reads
 
     @needs(Role.VIEW)
     def get(self, id: str) -> Job[Any] | None:
@@ -81,15 +81,15 @@ class Verbs(Actions):
     @needs(Role.VIEW)
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
         """Jobs that match."""
-        asked = filter.args or (filter.exclude is not None and filter.exclude.args)
-        if asked and self.hide_arguments:
+        by_argument = filter.args or (filter.exclude is not None and filter.exclude.args)
+        if by_argument and self.hide_arguments:
             raise Refused("arguments are hidden here: leave out arg.NAME")
         page = self._broker.find(filter, after or None, limit)
         return Page([self._shown(job) for job in page.jobs], page.after, page.examined)
 
     @needs(Role.VIEW)
     def count(self) -> list[Count]:
-        return self.counting.counts(self._broker.count)
+        return self.count_cache.get(self._broker.count)
 
     @needs(Role.VIEW)
     def history(
@@ -103,7 +103,7 @@ class Verbs(Actions):
     ) -> list[Event]:
         id = None if job is None else parse_id(job)
         rows = self._broker.history(after, limit, id, kind=kind, before=before)
-        return [self._told(row) for row in rows] if self.hide_arguments else rows
+        return [self._event_shown(row) for row in rows] if self.hide_arguments else rows
 
     @needs(Role.VIEW)
     def audit(
@@ -112,18 +112,18 @@ class Verbs(Actions):
         before: Position | None = None,
         limit: int = 100,
         most_looked: int = MOST_LOOKED,
-    ) -> Deeds:
+    ) -> AuditPage:
         """Who did what, newest first."""
         return read_audit(self._broker, wanted, before, limit, most_looked)
 
     @needs(Role.VIEW)
     def promise(self, url: str | None) -> str | None:
-        """What an accepted job survives here; None where no URL says which store it is."""
+        """What an accepted job survives in this store; None if its URL is not known."""
         return None if url is None else promise_of(url)
 
     @needs(Role.VIEW)
     def examine(self, url: str | None, known: Mapping[str, int] | None = None) -> list[Finding]:
-        """What the doctor finds; of a store without a URL, what can be told from inside."""
+        """The doctor's findings; without a URL only those about jobs and workers."""
         return examine_jobs(self._broker, known) if url is None else examine(url, known)
 
     @needs(Role.VIEW)
@@ -133,7 +133,7 @@ class Verbs(Actions):
 
     @needs(Role.VIEW)
     def gauges(self, limit: int = 1000) -> dict[str, tuple[float, Gauge]]:
-        """The last gauge of each queue, and when that was; of the queues that were gauged last."""
+        """The last gauge of each queue and its time, among the last gauges."""
         return last_gauges(self._broker.history(None, limit, kind="gauge"))
 
     @needs(Role.VIEW)
@@ -170,7 +170,7 @@ class Verbs(Actions):
 
     @needs(Role.VIEW)
     def look_at_flow(self, flow: FlowRow) -> JobsByNode:
-        """What of a flow runs, failed, and is waited for."""
+        """The jobs of a flow that run, failed, or wait for a signal."""
         return look_at(self._broker, flow)
 
     @needs(Role.VIEW)
@@ -202,11 +202,11 @@ class Verbs(Actions):
         return backfilled_tasks(self._broker, self._broker.records(Rule))
 
     @needs(Role.VIEW)
-    def backfill(self, task: str) -> Looked:
-        """Where each partition of a task is; of their jobs nothing else is told."""
-        looked = look_at_backfill(self._broker, task)
-        return looked._replace(
-            partitions=[each._replace(job=self._shown(each.job)) for each in looked.partitions]
+    def backfill(self, task: str) -> BackfillStatus:
+        """The status of each partition of a task."""
+        status = read_backfill(self._broker, task)
+        return status._replace(
+            partitions=[each._replace(job=self._shown(each.job)) for each in status.partitions]
         )
 
     @needs(Role.VIEW)
@@ -236,7 +236,7 @@ class Verbs(Actions):
             return flow
         return msgspec.structs.replace(flow, state=_HIDDEN_JSON)
 
-    def _told(self, row: Event) -> Event:
+    def _event_shown(self, row: Event) -> Event:
         return msgspec.structs.replace(
             row, body=row.body and without_arguments(row.body), result=row.result and _HIDDEN_JSON
         )

@@ -1,7 +1,7 @@
-"""Values as people type them: stretches of time, moments, sizes, numbers, NAME=VALUE.
+"""Input as people type it: durations, times, sizes, numbers, NAME=VALUE.
 
-One reading for the command line, REST and the pages. `what` is how the one who typed it knows the
-value: `--for` there, `for` elsewhere.
+The same for the command line, REST and the pages. `what` names the value in a refusal: `--for` on
+the command line, `for` elsewhere.
 """
 
 from __future__ import annotations
@@ -25,27 +25,25 @@ _MOST_DIGITS = 20
 _SHOWN = 200  # of what was typed, in a refusal
 
 
-def span_of(text: str, what: str) -> float:
-    """A stretch of time in seconds: `90`, `90s`, `5m`, `2h`, `3d`."""
+def parse_duration(text: str, what: str) -> float:
+    """A duration in seconds: `90`, `90s`, `5m`, `2h`, `3d`."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
-        raise Refused(f"{what} {text[:_SHOWN]!r} is not a stretch of time: write 90s, 5m, 2h or 3d")
+        raise Refused(f"{what} {text[:_SHOWN]!r} is not a duration: write 90s, 5m, 2h or 3d")
     return float(match[1]) * _SPAN_UNITS[match[2] or "s"]
 
 
-def moment_of(text: str, what: str) -> datetime:
-    """A moment to come: an ISO time, in UTC unless it says."""
+def parse_datetime(text: str, what: str) -> datetime:
+    """An ISO time; UTC unless it has an offset."""
     if _SPAN.fullmatch(text.strip()):
-        raise Refused(f"{what} {text!r} is a stretch of time; a moment is 2026-11-15T08:00Z")
+        raise Refused(f"{what} {text!r} is a duration; write a time such as 2026-11-15T08:00Z")
     try:
         return datetime.fromtimestamp(parse_time(text.strip(), 0), UTC)
     except Refused:
-        raise Refused(
-            f"{what} {text[:_SHOWN]!r} is not a moment: write 2026-11-15T08:00Z"
-        ) from None
+        raise Refused(f"{what} {text[:_SHOWN]!r} is not a time: write 2026-11-15T08:00Z") from None
 
 
-def bytes_of(text: str, what: str) -> int:
+def parse_size(text: str, what: str) -> int:
     """A size in bytes: `512M`, `2G`."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -53,41 +51,43 @@ def bytes_of(text: str, what: str) -> int:
     return int(float(match[1]) * _SIZE_UNITS[match[2].upper()])
 
 
-def number_of(value: int | str, what: str, least: int, most: int) -> int:
+def parse_integer(value: int | str, what: str, least: int, most: int) -> int:
     """A whole number within these bounds."""
     digits = str(value).removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS:
         number = int(value)
         if least <= number <= most:
             return number
-    raise Refused(f"{what} {str(value)[:40]!r}: a whole number from {least:,} to {most:,}")
+    raise Refused(f"{what} {str(value)[:40]!r} is not a whole number from {least:,} to {most:,}")
 
 
-def names_of(text: str | None) -> tuple[str, ...] | None:
-    """Names between commas."""
+def parse_names(text: str | None) -> tuple[str, ...] | None:
+    """Names separated by commas."""
     if text is None:
         return None
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
-def pair_of(text: str, what: str) -> tuple[str, str]:
-    """`NAME=VALUE`; the value may hold anything, also nothing."""
+def parse_pair(text: str, what: str) -> tuple[str, str]:
+    """`NAME=VALUE`; the value may be empty."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise Refused(f"{what} {text[:_SHOWN]!r}: write NAME=VALUE")
+        raise Refused(f"{what} {text[:_SHOWN]!r} is not NAME=VALUE")
     return name, value
 
 
-def pairs_of(texts: Iterable[str] | None, what: str) -> dict[str, str]:
-    """`NAME=VALUE`, each."""
-    return dict(pair_of(text, what) for text in texts or ())
+def parse_pairs(texts: Iterable[str] | None, what: str) -> dict[str, str]:
+    """Several `NAME=VALUE`."""
+    return dict(parse_pair(text, what) for text in texts or ())
 
 
-def json_or_text(word: str, what: str) -> Any:
-    """JSON where it is JSON, else the text itself."""
+def parse_json_or_text(word: str, what: str) -> Any:
+    """The value of valid JSON, else the text itself."""
     try:
         return msgspec.json.decode(word)
     except msgspec.DecodeError as error:
         if word.lstrip().startswith(_LOOKS_LIKE_JSON):
-            raise Refused(f"{what} {word[:60]!r} begins as JSON, but is not: {error}") from error
+            raise Refused(
+                f"{what} {word[:60]!r} looks like JSON, but is not valid: {error}"
+            ) from error
         return word

@@ -20,7 +20,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import State, failed
-from penstock.operate.audit import AuditQuery, Deed, read_audit
+from penstock.operate.audit import AuditEntry, AuditQuery, read_audit
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import (
     a_flow,
@@ -50,7 +50,7 @@ class Place(NamedTuple):
     broker: Broker
 
 
-class Deeds(NamedTuple):
+class Audited(NamedTuple):
     """What is sent, and the entry that it leaves."""
 
     send: Callable[[Place], tuple[str, dict[str, Any]]]
@@ -159,43 +159,43 @@ def rest_ids(path: str, made: Callable[[Place], str]) -> Any:
 
 PAUSE, BLOCK, LIMIT, ORDER = RuleKind.PAUSE, RuleKind.BLOCK, RuleKind.LIMIT, RuleKind.ORDER
 MAIL = {"queue": "mail", "reason": WHY}
-ROUTE: dict[str, Deeds] = {
-    "cancel job": Deeds(job_at("/jobs/{id}/cancel", a_ready_job), "cancel"),
-    "retry job": Deeds(job_at("/jobs/{id}/retry", a_failed_job), "retry"),
-    "copy job": Deeds(job_at("/jobs/{id}/copy", a_failed_job), "enqueue", 1),
-    "delete job": Deeds(job_at("/jobs/{id}/delete", a_ready_job), "delete"),
-    "cancel flow form": Deeds(job_at("/flows/{id}/cancel", a_whole_flow), "flow", 2),
-    "retry flow form": Deeds(job_at("/flows/{id}/retry", bad_flow), "flow", 2),
-    "delete flow form": Deeds(job_at("/flows/{id}/delete", a_whole_flow), "flow", 2),
-    "pause form": Deeds(to("/rules/pause", lambda _: MAIL), "rule"),
-    "resume form": Deeds(to("/rules/resume", lambda place: a_rule(place, PAUSE)), "rule"),
-    "block form": Deeds(to("/rules/block", lambda _: MAIL), "rule"),
-    "unblock form": Deeds(to("/rules/unblock", lambda place: a_rule(place, BLOCK)), "rule"),
-    "limit form": Deeds(to("/rules/limit", lambda _: {**MAIL, "running": 3}), "rule"),
-    "limit off form": Deeds(
+ROUTE: dict[str, Audited] = {
+    "cancel job": Audited(job_at("/jobs/{id}/cancel", a_ready_job), "cancel"),
+    "retry job": Audited(job_at("/jobs/{id}/retry", a_failed_job), "retry"),
+    "copy job": Audited(job_at("/jobs/{id}/copy", a_failed_job), "enqueue", 1),
+    "delete job": Audited(job_at("/jobs/{id}/delete", a_ready_job), "delete"),
+    "cancel flow form": Audited(job_at("/flows/{id}/cancel", a_whole_flow), "flow", 2),
+    "retry flow form": Audited(job_at("/flows/{id}/retry", bad_flow), "flow", 2),
+    "delete flow form": Audited(job_at("/flows/{id}/delete", a_whole_flow), "flow", 2),
+    "pause form": Audited(to("/rules/pause", lambda _: MAIL), "rule"),
+    "resume form": Audited(to("/rules/resume", lambda place: a_rule(place, PAUSE)), "rule"),
+    "block form": Audited(to("/rules/block", lambda _: MAIL), "rule"),
+    "unblock form": Audited(to("/rules/unblock", lambda place: a_rule(place, BLOCK)), "rule"),
+    "limit form": Audited(to("/rules/limit", lambda _: {**MAIL, "running": 3}), "rule"),
+    "limit off form": Audited(
         to("/rules/limit-off", lambda place: a_rule(place, LIMIT, running=3)), "rule"
     ),
-    "order form": Deeds(to("/rules/order", lambda _: {**MAIL, "policy": "fair"}), "rule"),
-    "order off form": Deeds(
+    "order form": Audited(to("/rules/order", lambda _: {**MAIL, "policy": "fair"}), "rule"),
+    "order off form": Audited(
         to("/rules/order-off", lambda place: a_rule(place, ORDER, policy="fair")), "rule"
     ),
-    "pause schedule form": Deeds(to("/schedules/pause", a_plan), "schedule"),
-    "resume schedule form": Deeds(
+    "pause schedule form": Audited(to("/schedules/pause", a_plan), "schedule"),
+    "resume schedule form": Audited(
         to("/schedules/resume", lambda place: a_plan(place, paused=True)), "schedule"
     ),
-    "run schedule form": Deeds(to("/schedules/run", a_plan), "schedule"),
-    "remove schedule form": Deeds(to("/schedules/remove", a_plan), "schedule"),
-    "retry backfill form": Deeds(
+    "run schedule form": Audited(to("/schedules/run", a_plan), "schedule"),
+    "remove schedule form": Audited(to("/schedules/remove", a_plan), "schedule"),
+    "retry backfill form": Audited(
         to("/backfills/retry", lambda place: some_days(place, bad=1)), "retry"
     ),
-    "backfill form": Deeds(
+    "backfill form": Audited(
         to("/backfills/again", lambda place: some_days(place, bad=1)), "backfill", 3
     ),
-    "begin": Deeds(to("/operations", failures), "operation", 3),
-    "stop": Deeds(
+    "begin": Audited(to("/operations", failures), "operation", 3),
+    "stop": Audited(
         lambda place: (f"/operations/{under_way(place)}/cancel", {}), "operation", why=""
     ),
-    "enqueue": Deeds(
+    "enqueue": Audited(
         to(
             f"{V1}/jobs",
             lambda _: {"task": "shop:report", "args": {"day": "2026-01-01"}, "reason": WHY},
@@ -203,33 +203,35 @@ ROUTE: dict[str, Deeds] = {
         "enqueue",
         1,
     ),
-    "cancel": Deeds(rest_ids("/cancel", a_ready_job), "cancel"),
-    "retry": Deeds(rest_ids("/retry", a_failed_job), "retry"),
-    "copy": Deeds(job_at(f"{V1}/jobs/{{id}}/copy", a_failed_job), "enqueue", 1),
-    "delete": Deeds(rest_ids("/delete", a_ready_job), "delete"),
-    "signal": Deeds(to(f"{V1}/signal", a_wait), "signal", 2),
-    "pause": Deeds(to(f"{V1}/pause", lambda _: MAIL), "rule"),
-    "resume": Deeds(to(f"{V1}/resume", lambda place: a_rule(place, PAUSE)), "rule"),
-    "block": Deeds(to(f"{V1}/block", lambda _: MAIL), "rule"),
-    "unblock": Deeds(to(f"{V1}/unblock", lambda place: a_rule(place, BLOCK)), "rule"),
-    "limit": Deeds(to(f"{V1}/limit", lambda _: {**MAIL, "running": 3}), "rule"),
-    "order": Deeds(to(f"{V1}/order", lambda _: {**MAIL, "policy": "wait"}), "rule"),
-    "put schedule": Deeds(
+    "cancel": Audited(rest_ids("/cancel", a_ready_job), "cancel"),
+    "retry": Audited(rest_ids("/retry", a_failed_job), "retry"),
+    "copy": Audited(job_at(f"{V1}/jobs/{{id}}/copy", a_failed_job), "enqueue", 1),
+    "delete": Audited(rest_ids("/delete", a_ready_job), "delete"),
+    "signal": Audited(to(f"{V1}/signal", a_wait), "signal", 2),
+    "pause": Audited(to(f"{V1}/pause", lambda _: MAIL), "rule"),
+    "resume": Audited(to(f"{V1}/resume", lambda place: a_rule(place, PAUSE)), "rule"),
+    "block": Audited(to(f"{V1}/block", lambda _: MAIL), "rule"),
+    "unblock": Audited(to(f"{V1}/unblock", lambda place: a_rule(place, BLOCK)), "rule"),
+    "limit": Audited(to(f"{V1}/limit", lambda _: {**MAIL, "running": 3}), "rule"),
+    "order": Audited(to(f"{V1}/order", lambda _: {**MAIL, "policy": "wait"}), "rule"),
+    "put schedule": Audited(
         to(
             f"{V1}/schedules",
             lambda _: {"name": "n", "task": "shop:tick", "every": 60, "reason": WHY},
         ),
         "schedule",
     ),
-    "pause schedule": Deeds(to(f"{V1}/schedules/pause", a_plan), "schedule"),
-    "resume schedule": Deeds(
+    "pause schedule": Audited(to(f"{V1}/schedules/pause", a_plan), "schedule"),
+    "resume schedule": Audited(
         to(f"{V1}/schedules/resume", lambda place: a_plan(place, paused=True)), "schedule"
     ),
-    "run schedule": Deeds(to(f"{V1}/schedules/run", a_plan), "schedule"),
-    "remove schedule": Deeds(to(f"{V1}/schedules/remove", a_plan), "schedule"),
-    "backfill": Deeds(to(f"{V1}/backfills", lambda place: some_days(place, bad=1)), "backfill", 3),
-    "forget lake": Deeds(to(f"{V1}/lakes/forget", a_lake), "lake"),
-    "begin operation": Deeds(
+    "run schedule": Audited(to(f"{V1}/schedules/run", a_plan), "schedule"),
+    "remove schedule": Audited(to(f"{V1}/schedules/remove", a_plan), "schedule"),
+    "backfill": Audited(
+        to(f"{V1}/backfills", lambda place: some_days(place, bad=1)), "backfill", 3
+    ),
+    "forget lake": Audited(to(f"{V1}/lakes/forget", a_lake), "lake"),
+    "begin operation": Audited(
         to(
             f"{V1}/operations",
             lambda place: {name: value for name, value in failures(place).items() if name != "q"},
@@ -237,7 +239,7 @@ ROUTE: dict[str, Deeds] = {
         "operation",
         3,
     ),
-    "cancel operation": Deeds(
+    "cancel operation": Audited(
         lambda place: (f"{V1}/operations/{under_way(place)}/cancel", {}), "operation", why=""
     ),
 }
@@ -272,8 +274,8 @@ def memory_place(serve) -> Iterator[Place]:
 OVER_REST = {route.name for route in ROUTES if route.path.startswith(V1)}
 
 
-def deeds(broker: Broker) -> list[Deed]:
-    return read_audit(broker, AuditQuery(), None, 1000).deeds
+def deeds(broker: Broker) -> list[AuditEntry]:
+    return read_audit(broker, AuditQuery(), None, 1000).entries
 
 
 def test_every_route_that_changes_something_is_among_these():
@@ -312,7 +314,7 @@ def test_a_form_that_changes_something_leaves_one_entry(memory_place: Place, nam
     check(memory_place, before, ROUTE[name])
 
 
-def check(place: Place, before: set[int], expected: Deeds) -> None:
+def check(place: Place, before: set[int], expected: Audited) -> None:
     [deed] = [deed for deed in deeds(place.broker) if deed.position not in before]
     assert (deed.author, deed.kind, deed.reason) == ("ada", expected.kind, expected.why)
     assert deed.says.get("jobs") == expected.jobs
@@ -350,10 +352,10 @@ def test_the_entry_of_many_jobs_comes_before_all_that_it_is_about(memory_place: 
     broker.audit("operation", "otto", WHY, {"operation": "X", "verb": "retry", "jobs": 40})
     ended = read_audit(broker, AuditQuery(), None, 10, 20)
 
-    assert len(running.deeds) == 10  # under way, or killed: each job tells for itself
-    assert [deed.says["jobs"] for deed in ended.deeds] == [40]
+    assert len(running.entries) == 10  # under way, or killed: each job tells for itself
+    assert [deed.says["jobs"] for deed in ended.entries] == [40]
     assert (ended.looked, ended.before is not None) == (20, True)
-    assert read_audit(broker, AuditQuery(), ended.before, 10).deeds == []
+    assert read_audit(broker, AuditQuery(), ended.before, 10).entries == []
 
 
 def test_what_changes_nothing_leaves_no_entry(place: Place):
