@@ -26,7 +26,7 @@ TOGETHER = {
 }
 # These start Spark in a process of their own, or not at all.
 ALONE = (
-    "tests/spark/pipelines/test_telling.py",
+    "tests/spark/pipelines/test_marks.py",
     "tests/spark/test_application.py",
     "tests/spark/test_canary.py",
     "tests/spark/test_detached.py",

@@ -39,7 +39,7 @@ def test_a_store_is_told_of_an_order_when_it_is_used(store):
     assert policies(store.records(Rule)) == {"orders": "wait", "mail": "fair"}
 
 
-def test_telling_it_again_writes_nothing(store):
+def test_marks_it_again_writes_nothing(store):
     for _ in range(2):
         app, ship = an_app(store)
         app.queue("orders", ordered="wait")

@@ -23,9 +23,9 @@ import synthetic
 from comparison import QUESTIONS, ask_postgres, ask_spark, differences, distances, fill
 
 import penstock.spark
-from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.export import add_frame
 from penstock.spark.pipelines.lake.lake import Lake
-from penstock.spark.pipelines.session_settings import tuned
+from penstock.spark.pipelines.session_settings import pipeline_settings
 from penstock.testing.postgres import Server
 
 SETTINGS = {
@@ -61,12 +61,12 @@ def measure(folder: Path, rows: int, runs: int) -> dict[str, Any]:
     say(f"making {rows:,} attempts")
     began = time.monotonic()
     with Lake(folder / "lake").writing() as writing:
-        take(synthetic.attempts(spark, rows), writing, "attempts")
+        add_frame(synthetic.attempts(spark, rows), writing, "attempts")
         lake = writing.lake
     made = time.monotonic() - began
     size = sum(file.bytes for file in lake.manifest().table("attempts").files)
     with (
-        tuned(spark),
+        pipeline_settings(spark),
         Server(SETTINGS) as server,
         psycopg.connect(server.url(), autocommit=True) as connection,
     ):

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from penstock.spark.pipelines.report.page import page
-from penstock.spark.pipelines.report.queries import Answers
+from penstock.spark.pipelines.report.queries import ReportData
 from tests.browser.conftest import HOSTILE
 
 pytestmark = pytest.mark.browser
@@ -16,10 +16,10 @@ pytestmark = pytest.mark.browser
 LONG = "/data/" + "x" * 200
 
 
-def _answers(name: str) -> Answers:
+def _answers(name: str) -> ReportData:
     row: dict[str, Any] = {"tag": name, "value": name, "jobs": 1, "wait_p95": None, "run_p95": 0.0}
     opened = {"ready": 3, "scheduled": 1, "waiting": 2, "running": 1, "oldest": 77.0, "at": 0.0}
-    return Answers(
+    return ReportData(
         source="lake",
         where=f"{LONG} {name}",
         tags=[{**row, "busy": 1.0, "failed": 0}],

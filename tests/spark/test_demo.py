@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.export import add_frame
 from penstock.spark.pipelines.lake.lake import Lake
 from penstock.tools.demo.spark.proof import FrameProof, prove
 from penstock.tools.demo.spark.tasks import UNLUCKY, price
@@ -117,7 +117,7 @@ def proof_of(spark: Any, folder: Path, orders: int, *rows: dict[str, Any]) -> Fr
     ]
     lake = Lake(folder / "lake")
     with lake.writing() as writing:
-        take(attempts(spark, *history), writing, "attempts")
+        add_frame(attempts(spark, *history), writing, "attempts")
     return prove(spark, frame, lake, standing=0, cents_of_days=503)
 
 

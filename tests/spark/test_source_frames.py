@@ -10,7 +10,7 @@ import pytest
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.job import failed, succeeded
-from penstock.spark.pipelines.report.queries import MOST, answer
+from penstock.spark.pipelines.report.queries import MOST, query_report
 from penstock.spark.pipelines.report.store_or_lake import store_frames
 from penstock.testing.conformance.factories import begun, claim, some_jobs
 from tests.spark.conftest import whatever_the_store
@@ -119,7 +119,7 @@ def test_a_report_of_many_queues_names_the_tasks_of_all(spark, broker, clock):
         [(job, begun(succeeded(), began if job.task in long else clock.now() - 1)) for job in taken]
     )
 
-    answers = answer(store_frames(spark), lambda *_told: None)
+    answers = query_report(store_frames(spark), lambda *_told: None)
 
     assert answers.total["attempts"] == 2 * MOST + 10
     assert len({row["queue"] for row in answers.over_time}) == MOST

@@ -18,7 +18,7 @@ from penstock.operate.parse_input import parse_duration
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.replay import Replayed
-    from penstock.spark.pipelines.report.queries import Answers
+    from penstock.spark.pipelines.report.queries import ReportData
 
 _WIDE = 160  # characters: tables show every column from this width on
 _ROWS = 15  # of a table; the page has more
@@ -245,12 +245,12 @@ class _Command:
             self._lake().manifest()
         with self._spark() as spark:
             from penstock.spark.pipelines.report.page import page
-            from penstock.spark.pipelines.report.queries import answer
+            from penstock.spark.pipelines.report.queries import query_report
             from penstock.spark.pipelines.report.store_or_lake import lake_frames, store_frames
 
             small = source is Source.STORE or (source is None and self._store_answers(manifest))
             frames = store_frames(spark) if small else lake_frames(spark, self._lake())
-            answers = answer(
+            answers = query_report(
                 frames,
                 lambda what, number, of: self._progress_line.show(f"{what} ({number} of {of})"),
             )
@@ -325,13 +325,13 @@ class _Command:
 
         began = time.time()
         resolved = store_url(*self._store)
-        from penstock.spark.pipelines.session_settings import tuned
+        from penstock.spark.pipelines.session_settings import pipeline_settings
 
         with quietly_interrupted():
             spark = self._session(self._master, app_name="penstock pipeline", url=resolved.url)
             found = spark.sparkContext.startTime < 1000 * began
             try:
-                with tuned(spark):
+                with pipeline_settings(spark):
                     yield spark
             finally:
                 if not found:
@@ -352,7 +352,7 @@ def _write(page_file: Path, text: str) -> None:
         ) from None
 
 
-def _put_tables(answers: Answers) -> None:
+def _put_tables(answers: ReportData) -> None:
     """The report for a terminal."""
     import rich.text
 

@@ -21,7 +21,7 @@ from penstock.brokers import open_broker
 from penstock.errors import PenstockError
 from penstock.job import succeeded
 from penstock.spark.pipelines.lake.compact import compact
-from penstock.spark.pipelines.lake.export import export, take
+from penstock.spark.pipelines.lake.export import add_frame, export
 from penstock.spark.pipelines.lake.lake import Lake
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import begun, enqueue_and_claim, settle
@@ -47,7 +47,7 @@ def streamed(spark: Any, lake: Lake, checkpoint: Path) -> None:
     with lake.writing() as writing:
 
         def each(batch: Any, number: int) -> None:
-            take(batch, writing, "attempts")
+            add_frame(batch, writing, "attempts")
 
         frame = spark.readStream.format("penstock").option("table", "attempts").load()
         sink = frame.writeStream.foreachBatch(each).trigger(availableNow=True)
@@ -154,7 +154,7 @@ def test_a_folder_that_is_gone_in_mid_run_is_one_sentence(spark, store, lake):
 
     with (
         lake.writing() as writing,
-        pytest.raises(PenstockError, match="stopped while it took attempts: there is no lake in"),
+        pytest.raises(PenstockError, match="export of attempts failed: there is no lake in"),
     ):
         export(spark, writing, gone, rows_at_once=20)
 

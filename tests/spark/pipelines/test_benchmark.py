@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from benchmarks.lake import comparison, synthetic
 
-from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.export import add_frame
 from penstock.spark.pipelines.lake.lake import Lake
-from penstock.spark.pipelines.session_settings import tuned
+from penstock.spark.pipelines.session_settings import pipeline_settings
 from penstock.spark.source.tables import columns_of
 
 RUN = Path(__file__).parents[3] / "benchmarks" / "lake" / "run.py"
@@ -33,10 +33,13 @@ def test_the_synthetic_history_has_the_columns_of_the_tables(shared_spark, table
 def test_answers_are_those_of_the_same_questions_in_sql(shared_spark, postgres_url, tmp_path):
     """Counts and moments equal, sums and percentiles within a hundredth."""
     with Lake(tmp_path / "lake").writing() as writing:
-        take(synthetic.attempts(shared_spark, 1000, days=1, parts=1), writing, "attempts")
+        add_frame(synthetic.attempts(shared_spark, 1000, days=1, parts=1), writing, "attempts")
         lake = writing.lake
 
-    with tuned(shared_spark), psycopg.connect(postgres_url, autocommit=True) as connection:
+    with (
+        pipeline_settings(shared_spark),
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+    ):
         comparison.fill(connection, lake)
         for name in comparison.QUESTIONS:
             here = comparison.ask_spark(shared_spark, lake, name)

@@ -14,7 +14,7 @@ from penstock.spark.pipelines.datasets.forecast import forecast
 from penstock.spark.pipelines.datasets.jobs import jobs
 from penstock.spark.pipelines.datasets.open_jobs import open_jobs
 from penstock.spark.pipelines.datasets.queue_depth import depth
-from penstock.spark.pipelines.datasets.schedule_delay import punctuality
+from penstock.spark.pipelines.datasets.schedule_delay import schedule_delay
 from penstock.spark.pipelines.datasets.throughput import by_tag, load
 from penstock.spark.pipelines.datasets.worker_use import worker_use
 from tests.spark.pipelines.history import a_frame, a_gauge, an_attempt, an_event, at, attempts
@@ -311,7 +311,7 @@ def test_depth_is_the_most_that_stood_there_over_all_shards(shared_spark):
     assert (second["ready"], second["oldest"]) == (1, None)
 
 
-def test_punctuality_is_from_the_slot_to_the_first_start(shared_spark):
+def test_schedule_delay_is_from_the_slot_to_the_first_start(shared_spark):
     def decided(position: int, says: str, job: str | None, **more: Any) -> dict[str, Any]:
         slots = f', "slots": {more["slots"]}' if more else ""
         data = f'{{"schedule": "nightly", "says": "{says}", "slot": "2026-11-15T12:00:00Z"{slots}}}'
@@ -333,7 +333,7 @@ def test_punctuality_is_from_the_slot_to_the_first_start(shared_spark):
         an_attempt(3, job="job-2", started_at=at(9)),
     )
 
-    [found] = rows(punctuality(events, clean(frame)), "schedule")
+    [found] = rows(schedule_delay(events, clean(frame)), "schedule")
 
     assert (found["schedule"], found["enqueued"], found["skipped"]) == ("nightly", 2, 3)
     assert (found["late_p50"], found["late_longest"]) == (1, 4)

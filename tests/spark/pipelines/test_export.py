@@ -57,7 +57,7 @@ with lake.Lake(folder).writing() as writing:
     elif point == "published":
         told = dying(told)
     else:
-        export.tell = dying(export.tell)
+        export.put_mark = dying(export.put_mark)
     export.export(spark, writing, told, rows_at_once=40)
 """
 
@@ -163,7 +163,7 @@ def test_what_stops_it_is_one_sentence_and_the_next_run_goes_on(spark, store, la
         staging.touch()
 
     with (
-        pytest.raises(PenstockError, match="cannot be written: Not a directory; what it held"),
+        pytest.raises(PenstockError, match=r"cannot be written: Not a directory\. What it held"),
         lake.writing() as writing,
     ):
         export(spark, writing, in_the_way, rows_at_once=20)

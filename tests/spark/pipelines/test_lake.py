@@ -14,7 +14,7 @@ import pytest
 from penstock.brokers.positions import number_of, position_text
 from penstock.errors import PenstockError, Refused
 from penstock.spark.pipelines.lake.compact import compact
-from penstock.spark.pipelines.lake.export import take
+from penstock.spark.pipelines.lake.export import add_frame
 from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.pipelines.lake.manifest import read_manifest
 from penstock.spark.pipelines.lake.raw_tables import read_raw
@@ -33,7 +33,7 @@ def nobody(*told: object) -> None:
 
 def taken(lake: Lake, frame: Any, table: str = "attempts") -> int:
     with lake.writing() as writing:
-        return take(frame, writing, table)
+        return add_frame(frame, writing, table)
 
 
 def positions(lake: Lake, table: str = "attempts") -> list[int]:
@@ -209,7 +209,7 @@ def test_killed_at_any_step_the_lake_is_whole_and_the_next_one_goes_on(
 
 
 def test_one_writes_at_a_time(lake):
-    with lake.writing(), pytest.raises(Refused, match="another process writes"):
+    with lake.writing(), pytest.raises(Refused, match="another process is writing"):
         lake.writing().__enter__()
 
 
@@ -292,7 +292,7 @@ def test_a_disk_that_is_full_in_mid_change_is_one_sentence(lake):
         before = lake.manifest()
 
     with (
-        pytest.raises(Refused, match="cannot be written: No space left; what it held before"),
+        pytest.raises(Refused, match=r"cannot be written: No space left\. What it held before"),
         lake.writing(),
     ):
         raise OSError(28, "No space left")

@@ -95,10 +95,10 @@ def test_what_cannot_be_replayed_is_named_and_the_others_are(shared_spark, store
     done = replay(chosen(frame, "reason = 'timeout'"), store, "again", nobody)
 
     assert done.reasons == {
-        "job-5": "its task '/tmp/x.py:f' is a path, and no such task is stored",
-        "job-1": "its argument password is secret, and was never written down",
+        "job-5": "its task '/tmp/x.py:f' is a file path, not a task's name",
+        "job-1": "its argument password is secret, and was not stored",
         "job-2": "its arguments were not kept",
-        "job-3": "it is part of flow f, which the others of it need: penstock retry it",
+        "job-3": "it is a member of flow f: use penstock retry",
     }
     assert (done.found, done.enqueued, done.refused) == (5, 1, 4)
 
@@ -114,7 +114,7 @@ def test_a_dry_run_enqueues_nothing(shared_spark, store):
 
 @pytest.mark.parametrize("where", ["no_such_column = 1", "task = ", "task"])
 def test_a_condition_that_cannot_be_asked_is_refused_in_a_sentence(shared_spark, where):
-    with pytest.raises(Refused, match=f"--where '{where}' cannot be asked of the lake"):
+    with pytest.raises(Refused, match=f"--where '{where}' is no valid condition"):
         chosen(attempts(shared_spark), where)
 
 
@@ -125,7 +125,7 @@ def test_nor_does_pyspark_log_a_stack_beside_the_sentence(shared_spark):
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     logger.addHandler(handler)
 
-    with pytest.raises(Refused, match="cannot be asked"):
+    with pytest.raises(Refused, match="is no valid condition"):
         chosen(attempts(shared_spark), "no_such_column = 1")
 
     logger.removeHandler(handler)
@@ -135,7 +135,7 @@ def test_nor_does_pyspark_log_a_stack_beside_the_sentence(shared_spark):
 def test_a_condition_that_fails_on_a_row_is_refused_in_a_sentence(shared_spark, store):
     frame = attempts(shared_spark, an_attempt(1, **FAILED))
 
-    with pytest.raises(Refused, match="--where cannot be asked of the lake"):
+    with pytest.raises(Refused, match="--where fails on a row"):
         replay(chosen(frame, "cast(queue as int) = 1"), store, "again", nobody)
 
 

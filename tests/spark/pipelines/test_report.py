@@ -14,13 +14,19 @@ from penstock.spark.pipelines.datasets.open_jobs import open_jobs
 from penstock.spark.pipelines.report.formatting import (
     brief,
     count_text,
+    interval_text,
     seconds_text,
     share_text,
-    stretch_text,
     ticks,
 )
 from penstock.spark.pipelines.report.page import page
-from penstock.spark.pipelines.report.queries import MOST, Answers, Frames, answer, stretch_for
+from penstock.spark.pipelines.report.queries import (
+    MOST,
+    Frames,
+    ReportData,
+    interval_for,
+    query_report,
+)
 from penstock.spark.pipelines.report.sections import sections
 from penstock.spark.pipelines.report.svg_plots import bars, lines
 from tests.spark.pipelines.history import (
@@ -102,7 +108,7 @@ def a_history(spark: Any) -> Frames:
 
 def test_every_question_is_answered_from_the_raw_tables(shared_spark):
     asked: list[str] = []
-    answers = answer(a_history(shared_spark), lambda what, number, of: asked.append(what))
+    answers = query_report(a_history(shared_spark), lambda what, number, of: asked.append(what))
 
     assert len(asked) == 12
     assert (answers.first_at, answers.last_at) == (NOON.timestamp() + 3, NOON.timestamp() + 3700)
@@ -124,7 +130,7 @@ def test_every_question_is_answered_from_the_raw_tables(shared_spark):
     assert all(target.startswith("#") for target in found.asked)
     assert "http" not in text
     said = " ".join(found.texts)
-    assert "answered from the store sqlite:///jobs.db" in said
+    assert "from the store sqlite:///jobs.db" in said
     for section in sections(answers).values():
         assert section.question in said
         assert section.rows
@@ -133,17 +139,17 @@ def test_every_question_is_answered_from_the_raw_tables(shared_spark):
 
 def test_an_empty_history_is_a_page_that_says_so(shared_spark):
     nothing = Frames(*(a_frame(shared_spark, table) for table in ("attempts", "events", "gauges")))
-    answers = answer(nothing, told_nobody)
+    answers = query_report(nothing, told_nobody)
     answers.source = "lake"
 
     said = " ".join(Checked(page(answers)).texts)
-    assert "No attempt has ended yet; answered from the lake." in said
-    assert said.count("Nothing of the kind is in this history.") == len(sections(answers))
+    assert "No attempt has ended yet; from the lake." in said
+    assert said.count("No rows in this history.") == len(sections(answers))
 
 
 def test_more_rows_than_people_read_are_said_to_be_more():
     row = {"tag": "t", "value": "v", "jobs": 1, "wait_p95": None, "run_p95": 0.0, "busy": 1.0}
-    answers = Answers(tags=[{**row, "failed": 0}] * MOST, source="lake")
+    answers = ReportData(tags=[{**row, "failed": 0}] * MOST, source="lake")
 
     assert f"{MOST - 12} more (the first {MOST} in all)" in page(answers)
 
@@ -153,7 +159,7 @@ def test_more_rows_than_people_read_are_said_to_be_more():
     [(0, MINUTE), (3 * HOUR, MINUTE), (DAY, 15 * MINUTE), (7 * DAY, HOUR), (400 * DAY, 7 * DAY)],
 )
 def test_a_plot_has_no_more_points_than_one_can_tell_apart(span, every):
-    assert stretch_for(span) == every
+    assert interval_for(span) == every
 
 
 @pytest.mark.parametrize(
@@ -178,7 +184,7 @@ def test_durations_have_three_digits_and_a_unit(seconds, text):
     ("seconds", "text"), [(MINUTE, "1 min"), (15 * MINUTE, "15 min"), (HOUR, "1 h"), (DAY, "1 d")]
 )
 def test_a_stretch_is_of_the_largest_unit_that_is_whole(seconds, text):
-    assert stretch_text(seconds) == text
+    assert interval_text(seconds) == text
 
 
 def test_numbers_as_people_read_them():

@@ -1,8 +1,7 @@
-"""Replay: jobs that ended, chosen from the lake, are enqueued again.
+"""Replay: enqueues jobs again that ended, selected from the lake by an SQL condition.
 
-A replayed job is a new one whose id is derived from the replay's name and its origin: the same
-replay again, also after half of it was killed, enqueues nothing twice. Its headers say where it
-comes from.
+A replayed job is a new job whose id is derived from the replay's name and the original job's id: a
+replay that is repeated, also after a kill, enqueues nothing twice. Its headers name the original.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql.functions import max_by, struct, to_json
+from pyspark.sql import functions as F
 
 from penstock.broker.checks import is_path
 from penstock.enqueue.ids import derived_id
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 ORIGIN = "penstock-replay-of"
 NAME = "penstock-replay"
 _AT_ONCE = 1000
-_NAMED = 1000
+_MOST_REASONS = 1000
 _NEEDED = (
     "job",
     "app",
@@ -51,67 +50,67 @@ class Replayed(msgspec.Struct, kw_only=True):
 
     name: str
     found: int = 0
-    enqueued: int = 0  # with a dry run: those that would be, but for the known ones
+    enqueued: int = 0  # dry run: would be, unless they were replayed before
     known: int = 0  # replayed before
     refused: int = 0
-    reasons: dict[str, str] = {}  # job -> why it cannot be replayed, of the first thousand
+    reasons: dict[str, str] = {}  # job id -> why it cannot be replayed; the first thousand
 
 
 def chosen(attempts: DataFrame, where: str) -> DataFrame:
-    """The jobs that ended as `where` says, a condition in SQL on the columns of clean attempts."""
+    """Jobs whose last attempt meets `where`, an SQL condition on the columns of clean attempts."""
     try:
-        found = clean(attempts).where(where).where("finished")
-        last = max_by(struct(*_NEEDED), struct("attempt", "position")).alias("last")
-        picked = found.groupBy("shard", "job").agg(last).select("last.*").orderBy("job")
-        return picked.select(to_json(struct(*_NEEDED)).alias("row"))
+        ended = clean(attempts).where(where).where("finished")
+        last = F.max_by(F.struct(*_NEEDED), F.struct("attempt", "position")).alias("last")
+        jobs = ended.groupBy("shard", "job").agg(last).select("last.*").orderBy("job")
+        return jobs.select(F.to_json(F.struct(*_NEEDED)).alias("row"))
     except (AnalysisException, ParseException) as error:
-        raise Refused(f"--where {where!r} cannot be asked of the lake: {_first(error)}") from None
+        raise Refused(f"--where {where!r} is no valid condition: {_first_line(error)}") from None
 
 
 def replay(
     jobs: DataFrame,
     broker: Broker | None,
     name: str,
-    told: Callable[[Replayed], None],
+    on_progress: Callable[[Replayed], None],
 ) -> Replayed:
-    """Enqueue what `chosen` found; without a broker only say what would be."""
+    """Enqueue the jobs that `chosen` selected; without a broker only count them."""
     if not name.strip():
-        raise Refused("--name is empty: a replay has a name, from which the ids are derived")
+        raise Refused("--name is empty: the ids of replayed jobs are derived from it")
     done = Replayed(name=name)
-    rows = _answered(jobs)
+    rows = _fetch(jobs)
     while part := list(islice(rows, _AT_ONCE)):
-        wanted: list[Job[Any]] = []
+        copies: list[Job[Any]] = []
         for (text,) in part:
-            row = msgspec.json.decode(text, type=Origin)
+            origin = msgspec.json.decode(text, type=Origin)
             done.found += 1
-            reason = unfit(row)
+            reason = unfit(origin)
             if reason is None:
-                wanted.append(again(row, name))
+                copies.append(replayed_job(origin, name))
             else:
                 done.refused += 1
-                if done.refused <= _NAMED:
-                    done.reasons[row.job] = reason
-        known = len(broker.enqueue(wanted).known) if broker is not None and wanted else 0
+                if done.refused <= _MOST_REASONS:
+                    done.reasons[origin.job] = reason
+        known = len(broker.enqueue(copies).known) if broker is not None and copies else 0
         done.known += known
-        done.enqueued += len(wanted) - known
-        told(done)
+        done.enqueued += len(copies) - known
+        on_progress(done)
     return done
 
 
-def _answered(jobs: DataFrame) -> Iterator[Any]:
-    """The rows; a condition may be understood, and still fail on one of them."""
+def _fetch(jobs: DataFrame) -> Iterator[Any]:
+    """The rows; a valid condition may still fail on one of them, as a cast does."""
     try:
         yield from jobs.toLocalIterator()
     except PySparkException as error:
-        raise Refused(f"--where cannot be asked of the lake: {_first(error)}") from None
+        raise Refused(f"--where fails on a row: {_first_line(error)}") from None
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
 class Origin(msgspec.Struct, kw_only=True):
-    """A job that ended, as far as it can be made again."""
+    """The columns of an ended job that its replay is made from."""
 
     job: str
     task: str
@@ -129,9 +128,9 @@ class Origin(msgspec.Struct, kw_only=True):
 def unfit(origin: Origin) -> str | None:
     """Why a job cannot be replayed; None if it can."""
     if origin.flow is not None:
-        return f"it is part of flow {origin.flow}, which the others of it need: penstock retry it"
+        return f"it is a member of flow {origin.flow}: use penstock retry"
     if is_path(origin.task):
-        return f"its task {origin.task[:60]!r} is a path, and no such task is stored"
+        return f"its task {origin.task[:60]!r} is a file path, not a task's name"
     if origin.arguments is None:
         return "its arguments were not kept"
     try:
@@ -139,15 +138,15 @@ def unfit(origin: Origin) -> str | None:
     except msgspec.DecodeError:
         arguments = None
     if not isinstance(arguments, dict):
-        return "its arguments are not readable"
+        return "its arguments are not a JSON object"
     hidden = [name for name, value in cast("dict[str, Any]", arguments).items() if value == HIDDEN]
     if hidden:
-        return f"its argument {hidden[0]} is secret, and was never written down"
+        return f"its argument {hidden[0]} is secret, and was not stored"
     return None
 
 
-def again(origin: Origin, name: str) -> Job[Any]:
-    """The job once more, under an id of its own."""
+def replayed_job(origin: Origin, name: str) -> Job[Any]:
+    """A new job with the original's arguments, headers, key and tags."""
     headers: dict[str, str] = msgspec.json.decode(origin.headers) if origin.headers else {}
     body = {
         "args": msgspec.Raw((origin.arguments or "{}").encode()),

@@ -1,34 +1,40 @@
-"""Settings of a session under which the pipeline is right and quick; put back afterwards.
+"""Spark settings that the pipeline needs, changed while it runs and restored afterwards.
 
-They are changed while it runs and not made part of the session: it may be somebody else's.
+They are not part of the session's configuration: the session may be somebody else's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Groups whose percentiles are kept in memory at a time; beyond that rows are sorted first, which is
-# slower for few groups and the only way for very many. Spark's own limit is 128.
+# Groups whose percentiles are held in memory at a time, instead of Spark's 128. Beyond that rows
+# are sorted first, which is slower for few groups and the only way for very many.
 _GROUPS = 10_000
 
 
 @contextmanager
-def tuned(spark: SparkSession) -> Generator[None]:
-    """The session with the pipeline's settings, for as long as this lasts."""
-    wanted = {
-        # Times of ours are counted in UTC.
+def pipeline_settings(spark: SparkSession) -> Generator[None]:
+    """Run the pipeline's queries with UTC, few shuffle partitions and hash aggregation."""
+    settings = {
         "spark.sql.session.timeZone": "UTC",
-        # Partitions of a few rows each would only cost.
+        # Spark's default of 200 makes partitions of a few rows each.
         "spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism),
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(_GROUPS),
     }
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
+    with changed_settings(spark, settings):
+        yield
+
+
+@contextmanager
+def changed_settings(spark: SparkSession, settings: Mapping[str, str]) -> Generator[None]:
+    """Change settings of a session for as long as this lasts."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield

@@ -1,28 +1,15 @@
-"""Clean attempts: one row per attempt, with what every report asks of it worked out once.
+"""Clean attempts: one row per attempt, with the columns that all reports derive from it.
 
 Added columns: `wait` (seconds from due to started), `run` (seconds from started to ended),
-`finished` (the job ended with it), `retried`, `lapsed`, `bad`, and `signature` (of what is bad).
+`finished` (it was the job's last attempt), `retried`, `lapsed`, `bad` (failed, lapsed or with an
+error), and `signature` (what failures of one kind have in common).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.functions import (
-    btrim,
-    coalesce,
-    col,
-    expr,
-    greatest,
-    left,
-    lit,
-    regexp_replace,
-    substring_index,
-    timestamp_seconds,
-    unix_micros,
-    unix_seconds,
-    when,
-)
+from pyspark.sql import functions as F
 
 from penstock.run.error_text import BLANK, TRACEBACKS
 
@@ -36,59 +23,61 @@ _LONGEST = 160
 
 
 def clean(attempts: DataFrame) -> DataFrame:
-    """Attempts, with the columns that reports are made of."""
-    finished = col("state").isin(*ENDED)
-    lapsed = coalesce(col("reason").isin(*_CRASHES), lit(False))
-    error = coalesce(col("reason").isin("error", "timeout"), lit(False))
-    bad = (col("state") == "failed") | lapsed | error
+    """Raw attempts with the added columns."""
+    finished = F.col("state").isin(*ENDED)
+    lapsed = F.coalesce(F.col("reason").isin(*_CRASHES), F.lit(False))
+    error = F.coalesce(F.col("reason").isin("error", "timeout"), F.lit(False))
+    bad = (F.col("state") == "failed") | lapsed | error
     return (
         attempts.withColumn("wait", _wait())
-        .withColumn("run", _seconds(col("started_at"), col("ended_at")))
+        .withColumn("run", _seconds(F.col("started_at"), F.col("ended_at")))
         .withColumn("finished", finished)
         .withColumn("lapsed", lapsed)
         .withColumn("retried", ~finished & error)
         .withColumn("bad", bad)
-        .withColumn("signature", when(bad, _signature()))
+        .withColumn("signature", F.when(bad, _signature()))
     )
 
 
 def _signature() -> Column:
-    """What failures of one kind have in common: the headline of the error, without its numbers."""
-    # An error may be a megabyte, on one line even: only so much of it is looked at.
-    line = left(headline(), lit(4 * _LONGEST))
-    alike = regexp_replace(line, "'[^']*'|\"[^\"]*\"", "'…'")
-    alike = regexp_replace(alike, "0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+", "#")
-    # Asked of the line itself: whatever a condition names, Spark works out once more.
-    return coalesce(when(line != "", left(alike, lit(_LONGEST))), col("reason"), lit("failed"))
+    """The headline of the error with numbers and quoted words replaced, so that failures group."""
+    # An error may be a megabyte on one line: only its beginning is used.
+    line = F.left(headline(), F.lit(4 * _LONGEST))
+    alike = F.regexp_replace(line, "'[^']*'|\"[^\"]*\"", "'…'")
+    alike = F.regexp_replace(alike, "0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+", "#")
+    # The condition tests `line`, not `alike`: Spark would evaluate the regular expressions twice.
+    return F.coalesce(
+        F.when(line != "", F.left(alike, F.lit(_LONGEST))), F.col("reason"), F.lit("failed")
+    )
 
 
 def headline() -> Column:
-    """The headline of the column `error`, uncut, as `penstock.run.error_text.headline` has it."""
-    whole = expr(f"trim(both '{BLANK}' from error)")
-    first = substring_index(whole, "\n", 1)
-    without = _trimmed(first).isin(*TRACEBACKS)
-    return _trimmed(when(without, substring_index(whole, "\n", -1)).otherwise(first))
+    """The headline of the column `error`, as `penstock.run.error_text.headline` defines it."""
+    text = F.expr(f"trim(both '{BLANK}' from error)")
+    first = F.substring_index(text, "\n", 1)
+    is_traceback = _trimmed(first).isin(*TRACEBACKS)
+    return _trimmed(F.when(is_traceback, F.substring_index(text, "\n", -1)).otherwise(first))
 
 
 def _trimmed(line: Column) -> Column:
-    return btrim(line, lit(BLANK))
+    return F.btrim(line, F.lit(BLANK))
 
 
 def bucket(moment: Column, seconds: int) -> Column:
-    """The start of the stretch of so many seconds that a moment is in, counted in UTC."""
-    start = unix_seconds(moment) - unix_seconds(moment) % seconds
-    return timestamp_seconds(start)
+    """Truncate a timestamp to a multiple of so many seconds, in UTC."""
+    start = F.unix_seconds(moment) - F.unix_seconds(moment) % seconds
+    return F.timestamp_seconds(start)
 
 
 def _wait() -> Column:
-    # An attempt that led to another one says when that is due, not when itself was.
-    due = greatest(col("enqueued_at"), col("run_at"))
-    return when(
-        coalesce(due <= col("started_at"), lit(False)) | col("state").isin(*ENDED),
-        _seconds(due, col("started_at")),
+    # After a retry `run_at` is when the next attempt is due: such rows have no known wait.
+    due = F.greatest(F.col("enqueued_at"), F.col("run_at"))
+    return F.when(
+        F.coalesce(due <= F.col("started_at"), F.lit(False)) | F.col("state").isin(*ENDED),
+        _seconds(due, F.col("started_at")),
     )
 
 
 def _seconds(start: Column, end: Column) -> Column:
-    spent = (unix_micros(end) - unix_micros(start)) / 1_000_000
-    return when(spent.isNotNull(), greatest(spent, lit(0.0)))
+    spent = (F.unix_micros(end) - F.unix_micros(start)) / 1_000_000
+    return F.when(spent.isNotNull(), F.greatest(spent, F.lit(0.0)))

@@ -1,26 +1,14 @@
-"""Jobs: one row per job that history or the store knows, also those that are still open.
+"""Jobs: one row per job, ended or open, from the history and the store's table `jobs`.
 
-What the store says of an open job is newer than its last attempt; what has ended is as the last
-attempt left it.
+An open job's columns come from the store, which is newer than the last attempt; an ended job's come
+from its last attempt.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.functions import (
-    coalesce,
-    col,
-    count,
-    lit,
-    max_by,
-    min_by,
-    struct,
-    when,
-)
-from pyspark.sql.functions import max as maximum
-from pyspark.sql.functions import min as minimum
-from pyspark.sql.functions import sum as total
+from pyspark.sql import functions as F
 
 from penstock.spark.pipelines.datasets.clean_attempts import ENDED
 
@@ -28,45 +16,46 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LAST = ("queue", "task", "version", "state", "reason", "failures", "lapses", "flow", "node")
-_ALSO = ("enqueued_at", "started_at", "ended_at")
+_TIMES = ("enqueued_at", "started_at", "ended_at")
+# What the store knows of an open job.
+_OPEN = ("queue", "task", "version", "state", "reason", "failures", "lapses", "flow", "enqueued_at")
 
 
-def jobs(attempts: DataFrame, standing: DataFrame | None = None) -> DataFrame:
-    """One row per job, from clean attempts and, if given, the jobs that stand in the store."""
-    last = max_by(struct(*_LAST), struct("attempt", "position"))
+def jobs(attempts: DataFrame, stored_jobs: DataFrame | None = None) -> DataFrame:
+    """One row per job, from clean attempts and, if given, the store's table `jobs`."""
+    last = F.max_by(F.struct(*_LAST), F.struct("attempt", "position"))
     known = (
         attempts.groupBy("shard", "job")
         .agg(
             last.alias("last"),
-            count("*").alias("attempts"),
-            minimum("enqueued_at").alias("enqueued_at"),
-            minimum("started_at").alias("started_at"),
-            maximum("ended_at").alias("ended_at"),
-            min_by("wait", when(col("wait").isNotNull(), col("attempt"))).alias("wait"),
-            total("run").alias("run"),
+            F.count("*").alias("attempts"),
+            F.min("enqueued_at").alias("enqueued_at"),
+            F.min("started_at").alias("started_at"),
+            F.max("ended_at").alias("ended_at"),
+            F.min_by("wait", F.when(F.col("wait").isNotNull(), F.col("attempt"))).alias("wait"),
+            F.sum("run").alias("run"),
         )
-        .select("shard", "job", "last.*", *_ALSO, "attempts", "wait", "run")
+        .select("shard", "job", "last.*", *_TIMES, "attempts", "wait", "run")
     )
-    if standing is None:
-        return known.withColumn("open", ~col("state").isin(*ENDED))
-    now = standing.where(~col("state").isin(*ENDED)).select(
-        "shard", col("id").alias("job"), *(col(name).alias(f"now_{name}") for name in _OPEN)
+    if stored_jobs is None:
+        return known.withColumn("open", ~F.col("state").isin(*ENDED))
+    now = stored_jobs.where(~F.col("state").isin(*ENDED)).select(
+        "shard", F.col("id").alias("job"), *(F.col(name).alias(f"now_{name}") for name in _OPEN)
     )
     joined = known.join(now, ["shard", "job"], "full")
     return joined.select(
         "shard",
         "job",
         *(
-            coalesce(col(f"now_{name}"), col(name)).alias(name) if name in _OPEN else col(name)
-            for name in (*_LAST, *_ALSO)
+            F.coalesce(F.col(f"now_{name}"), F.col(name)).alias(name)
+            if name in _OPEN
+            else F.col(name)
+            for name in (*_LAST, *_TIMES)
         ),
-        coalesce("attempts", lit(0)).alias("attempts"),
+        F.coalesce("attempts", F.lit(0)).alias("attempts"),
         "wait",
         "run",
-        coalesce(col("now_state").isNotNull() | ~col("state").isin(*ENDED), lit(False)).alias(
-            "open"
-        ),
+        F.coalesce(
+            F.col("now_state").isNotNull() | ~F.col("state").isin(*ENDED), F.lit(False)
+        ).alias("open"),
     )
-
-
-_OPEN = ("queue", "task", "version", "state", "reason", "failures", "lapses", "flow", "enqueued_at")

@@ -1,33 +1,31 @@
-"""Depth: how many jobs stood where, and how long the oldest had waited, over time.
+"""Queue depth over time: jobs by state, and how long the oldest had waited.
 
-From the gauges, which are taken every minute: an outage shows even when nothing ends.
+Made from gauges, which workers write every minute: a backlog shows even while no job ends.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.functions import col
-from pyspark.sql.functions import max as maximum
-from pyspark.sql.functions import sum as total
+from pyspark.sql import functions as F
 
 from penstock.spark.pipelines.datasets.clean_attempts import bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PLACES = ("ready", "scheduled", "waiting", "paused", "limited", "running", "failed")
+STATES = ("ready", "scheduled", "waiting", "paused", "limited", "running", "failed")
 
 
 def depth(gauges: DataFrame, every: int) -> DataFrame:
-    """The most that stood in each place within every so many seconds, by queue."""
-    moments = gauges.groupBy("queue", "at").agg(
-        # A queue may be on several shards, which all say what they hold.
-        *(total(place).alias(place) for place in PLACES),
-        maximum("oldest").alias("oldest"),
+    """The highest count of each state per queue and interval of so many seconds."""
+    gauged = gauges.groupBy("queue", "at").agg(
+        # A queue may be on several shards: their counts add up.
+        *(F.sum(state).alias(state) for state in STATES),
+        F.max("oldest").alias("oldest"),
     )
     return (
-        moments.withColumn("at", bucket(col("at"), every))
+        gauged.withColumn("at", bucket(F.col("at"), every))
         .groupBy("queue", "at")
-        .agg(*(maximum(name).alias(name) for name in (*PLACES, "oldest")))
+        .agg(*(F.max(name).alias(name) for name in (*STATES, "oldest")))
     )

@@ -4,50 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.functions import (
-    col,
-    count,
-    explode,
-    greatest,
-    least,
-    lit,
-    sequence,
-    timestamp_seconds,
-    unix_micros,
-    unix_seconds,
-)
-from pyspark.sql.functions import sum as total
+from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def worker_use(attempts: DataFrame, every: int) -> DataFrame:
-    """Per worker and stretch of so many seconds: `busy` seconds, and how many ran at a time.
+    """Per worker and interval of so many seconds: `busy` seconds, and jobs `at_a_time`.
 
-    An attempt counts in every stretch that it ran in, with what it ran there.
+    An attempt that spans intervals counts in each with the seconds that fall into it.
     """
-    start, end = (unix_seconds(name) for name in ("started_at", "ended_at"))
+    start, end = (F.unix_seconds(name) for name in ("started_at", "ended_at"))
     first, last = (moment - moment % every for moment in (start, end))
     pieces = attempts.where(
-        col("started_at").isNotNull() & (col("ended_at") >= col("started_at"))
+        F.col("started_at").isNotNull() & (F.col("ended_at") >= F.col("started_at"))
     ).select(
         "worker",
         "started_at",
         "ended_at",
-        explode(sequence(first, last, lit(every).cast("bigint"))).alias("stretch"),
+        F.explode(F.sequence(first, last, F.lit(every).cast("bigint"))).alias("interval"),
     )
-    began = greatest(unix_micros("started_at"), col("stretch") * 1_000_000)
-    ended = least(unix_micros("ended_at"), (col("stretch") + every) * 1_000_000)
+    began = F.greatest(F.unix_micros("started_at"), F.col("interval") * 1_000_000)
+    ended = F.least(F.unix_micros("ended_at"), (F.col("interval") + every) * 1_000_000)
     return (
         pieces.withColumn("spent", (ended - began) / 1_000_000)
-        .groupBy("worker", "stretch")
-        .agg(count("*").alias("attempts"), total("spent").alias("busy"))
+        .groupBy("worker", "interval")
+        .agg(F.count("*").alias("attempts"), F.sum("spent").alias("busy"))
         .select(
             "worker",
-            timestamp_seconds("stretch").alias("at"),
+            F.timestamp_seconds("interval").alias("at"),
             "attempts",
             "busy",
-            (col("busy") / every).alias("at_a_time"),
+            (F.col("busy") / every).alias("at_a_time"),
         )
     )

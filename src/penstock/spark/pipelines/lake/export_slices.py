@@ -1,8 +1,8 @@
-"""Copying: slices of a store become files of a lake, where they are read.
+"""Export on executors: each Spark task reads a slice of the store and writes it as Parquet files.
 
-Arrow writes the files in the process that has the rows: handing them to Java first, so that Spark
-would write them, took half as long again. An attempt that was lost leaves files in the staging
-place and is told by nobody: part of the lake becomes what the attempts that counted have named.
+Arrow writes the files in the Python worker that has the rows: handing the rows to the JVM, so that
+Spark would write them, took half as long again. The files of a failed task attempt stay in the
+staging folder: only files that a successful attempt returned become part of the lake.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from penstock.broker.slice import Slice
 
 ROWS_PER_GROUP = 131_072
-BYTES_HELD = 64 << 20  # of rows that wait for their group to be full; wide ones are written sooner
-# Of the others nearly every value is another one, and a dictionary of them is made for nothing.
+BYTES_HELD = 64 << 20  # of buffered rows; beyond that a row group is written before it is full
+# Columns with few distinct values, for which Parquet's dictionary encoding pays.
 _REPEATED = (
     "shard",
     "app",
@@ -52,35 +52,35 @@ _REPEATED = (
 )
 
 
-def copy(spark: SparkSession, broker: Broker, stretch: Slice, place: Path) -> list[LakeFile]:
-    """Write a stretch of the store's history below this place, a slice on each core."""
-    from penstock.spark.source.readers import TableReader  # which needs a newer Spark than the rest
+def copy_slice(spark: SparkSession, broker: Broker, history: Slice, folder: Path) -> list[LakeFile]:
+    """Write a slice of the store's history into this folder, a part of it on each core."""
+    from penstock.spark.source.readers import TableReader  # it needs Spark 4.2
 
-    table = stretch.selection.table
+    table = history.selection.table
     types: Any = import_module("pyspark.sql.types")
     cores = spark.sparkContext.defaultParallelism
     options = {"table": table, "slices": str(cores)}
     reader = TableReader(options, types.StructType.fromDDL(TABLES[table]))
-    parts = reader.parts(broker, stretch.after, stretch.until)
-    place.mkdir(parents=True)
+    parts = reader.parts(broker, history.after, history.until)
+    folder.mkdir(parents=True)
     numbers: Any = spark.sparkContext.parallelize(range(len(parts)), max(1, len(parts)))
 
-    def copied(number: int) -> bytes:
-        files = Files(place, TIMES[table], parts[number].store)
+    def copy_part(number: int) -> bytes:
+        files = PartitionFiles(folder, TIMES[table], parts[number].store)
         for rows in reader.read(parts[number]):
             files.add(rows)
         return msgspec.json.encode(files.close())
 
-    told: list[bytes] = numbers.map(copied).collect()
-    written = [file for each in told for file in msgspec.json.decode(each, type=list[LakeFile])]
+    encoded: list[bytes] = numbers.map(copy_part).collect()
+    written = [file for part in encoded for file in msgspec.json.decode(part, type=list[LakeFile])]
     return sorted(written, key=lambda file: (file.day, file.first))
 
 
-class Files:
-    """The files of one slice, one for each day that it has rows of."""
+class PartitionFiles:
+    """The files of one Spark partition: one for each day that it has rows of."""
 
-    def __init__(self, place: Path, time: str, shard: str) -> None:
-        self._place = place
+    def __init__(self, folder: Path, time: str, shard: str) -> None:
+        self._folder = folder
         self._time = time
         self._shard = shard
         self._parquet: Any = import_module("pyarrow.parquet")
@@ -89,12 +89,12 @@ class Files:
     def add(self, rows: Any) -> None:
         for day, of_day in _by_day(rows, self._time):
             if day not in self._files:
-                path = self._place / f"{uuid.uuid4().hex}.parquet"
+                path = self._folder / f"{uuid.uuid4().hex}.parquet"
                 self._files[day] = _File(self._parquet, path)
             self._files[day].add(of_day)
-        held = self._files.values()
-        if sum(file.bytes_held for file in held) >= BYTES_HELD:
-            max(held, key=lambda file: file.bytes_held).write()
+        files = self._files.values()
+        if sum(file.bytes_held for file in files) >= BYTES_HELD:
+            max(files, key=lambda file: file.bytes_held).write()
 
     def close(self) -> list[LakeFile]:
         return [file.close(day, self._shard) for day, file in self._files.items()]
@@ -132,7 +132,7 @@ class _File:
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=[name for name in _REPEATED if name in table.schema.names],
-                store_schema=False,  # what other writers of a lake do not know
+                store_schema=False,  # Spark does not write it either
             )
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._held, self._rows_held, self.bytes_held = [], 0, 0
@@ -154,7 +154,7 @@ class _File:
 
 
 def _by_day(rows: Any, time: str) -> Iterator[tuple[str, Any]]:
-    """The rows of each day in UTC; of nearly every batch, all are of one."""
+    """The rows of each UTC day; nearly every batch is of one day."""
     if not rows.num_rows:
         return
     days = rows.column(time).cast(arrow.timestamp("us")).cast(arrow.date32(), safe=False)

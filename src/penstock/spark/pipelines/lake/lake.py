@@ -2,11 +2,11 @@
 
     lake/manifest.json                            the truth: files and marks
     lake/attempts/day=2026-11-15/SHARD-FIRST-LAST.7.parquet     shard, positions, generation
-    lake/_staging/…                               not part of it yet
+    lake/_staging/…                               not part of the lake yet
 
-A change is: write under `_staging`, rename into place, then the manifest, then remove what it
-replaced. Killed in between, the manifest that stands still names whole files, and the next one who
-writes sweeps away what it does not name. No Spark here.
+A change writes files under `_staging`, renames them into place, replaces the manifest, and then
+removes the files that it replaced. After a kill at any step the current manifest names complete
+files only, and the next writer removes the files that it does not name. No Spark here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
 from penstock.app.private_files import open_regular
-from penstock.broker.position import BEGINNING, Position
+from penstock.broker.position import BEGINNING
 from penstock.errors import Refused
 from penstock.spark.pipelines.lake.manifest import (
     LakeFile,
@@ -38,24 +37,25 @@ from penstock.spark.pipelines.lake.manifest import (
 
 _STAGING = "_staging"
 _LOCK = "_lock"
-_ODD = re.compile(r"[^A-Za-z0-9]+")
-_PATTERN = frozenset("*?[]{}\\")
-_DATA = ".parquet"
+_NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
+_GLOB_CHARACTERS = frozenset("*?[]{}\\")
+_PARQUET = ".parquet"
 
 
 class Lake:
-    """The lake in a folder; reading needs no lock, writing goes through `writing`."""
+    """The lake in a folder. Reading needs no lock; changes go through `writing()`."""
 
     def __init__(self, folder: Path | str) -> None:
         if "://" in str(folder):
             raise Refused(
-                f"{folder}: a lake is a folder of this machine, for its manifest changes by a"
-                " rename; mount the other storage, or copy the lake there"
+                f"{folder}: a lake is a folder of a local file system, because its manifest is"
+                " replaced by a rename; mount the other storage, or copy the lake there"
             )
         self.folder = Path(folder).absolute()
-        if odd := set(str(self.folder)) & _PATTERN:
+        if special := set(str(self.folder)) & _GLOB_CHARACTERS:
             raise Refused(
-                f"{self.folder}: Spark takes {min(odd)} in a path for a pattern; name it otherwise"
+                f"{self.folder}: Spark reads {min(special)} in a path as a glob pattern; choose"
+                " another name"
             )
 
     @property
@@ -63,36 +63,36 @@ class Lake:
         return read_manifest(self.folder) is not None
 
     def manifest(self) -> Manifest:
-        """As it stands; refused where there is no lake."""
-        found = read_manifest(self.folder)
-        if found is None:
+        """The current manifest; refused where there is no lake."""
+        manifest = read_manifest(self.folder)
+        if manifest is None:
             raise Refused(
                 f"there is no lake in {self.folder}: penstock pipeline run --lake {self.folder}"
-                " makes it"
+                " creates it"
             )
-        return found
+        return manifest
 
     def files(self, table: str, days: Iterable[str] | None = None) -> list[Path]:
-        """The files of a table, for any reader of Parquet; of these days, or of all."""
-        wanted = None if days is None else set(days)
-        found = [
+        """The Parquet files of a table, of these days or of all."""
+        chosen = None if days is None else set(days)
+        paths = [
             self.folder / file.path
             for file in self.manifest().table(table).files
-            if wanted is None or file.day in wanted
+            if chosen is None or file.day in chosen
         ]
-        for path in found:
+        for path in paths:
             self.refuse_links(path)
             if not path.is_file():
                 raise Refused(
                     f"the lake {self.folder} has lost {path.relative_to(self.folder)}, which its"
-                    " manifest names: put it back from a copy, or begin a new lake"
+                    " manifest names: restore it from a backup, or begin a new lake"
                 )
-        return found
+        return paths
 
     @contextmanager
     def writing(self) -> Generator[LakeWriter]:
-        """The right to change the lake, which one process has at a time; makes it if need be."""
-        read_manifest(self.folder)  # refuses a file, and a lake that it cannot read
+        """Lock the lake for changes, by one process at a time; creates it if there is none."""
+        read_manifest(self.folder)  # before the lock: refuses what is no readable lake
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = open_regular(
@@ -105,45 +105,44 @@ class Lake:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise Refused(
-                    f"another process writes to the lake {self.folder}: wait until it has ended"
+                    f"another process is writing to the lake {self.folder}: wait until it ends"
                 ) from None
-            before = read_manifest(self.folder)
-            if before is None:
+            manifest = read_manifest(self.folder)
+            if manifest is None:
                 self._refuse_other_data()
-                before = Manifest()
-            if not before.id:
-                named = msgspec.structs.replace(before, id=str(uuid.uuid4()))
-                write_manifest(self.folder, named)
-            change = LakeWriter(self)
-            change.sweep()
-            yield change
+                manifest = Manifest()
+            if not manifest.id:
+                write_manifest(self.folder, msgspec.structs.replace(manifest, id=str(uuid.uuid4())))
+            writer = LakeWriter(self)
+            writer.remove_leftovers()
+            yield writer
         except OSError as error:
             raise _unwritable(self.folder, error) from None
         finally:
             os.close(lock)
 
     def refuse_links(self, path: Path) -> None:
-        """Whoever may write here could have what we write, remove and read be elsewhere."""
-        for each in (path, *path.parents):
-            if each == self.folder:
+        """Refuse symbolic links: one would have us read, write or delete outside of the lake."""
+        for ancestor in (path, *path.parents):
+            if ancestor == self.folder:
                 return
-            if each.is_symlink():
+            if ancestor.is_symlink():
                 raise Refused(
-                    f"{each.relative_to(self.folder)} in the lake {self.folder} is a link, and is"
-                    " not followed: put what it leads to in its place"
+                    f"{ancestor.relative_to(self.folder)} in the lake {self.folder} is a link, and"
+                    " is not followed: replace it with the folder or file that it points to"
                 )
 
     def _refuse_other_data(self) -> None:
-        for found in self.folder.rglob(f"*{_DATA}"):
-            if _STAGING not in found.parts:
+        for path in self.folder.rglob(f"*{_PARQUET}"):
+            if _STAGING not in path.parts:
                 raise Refused(
-                    f"{self.folder} holds {found.relative_to(self.folder)} and no manifest: a lake"
-                    " begins in a folder of its own"
+                    f"{self.folder} holds {path.relative_to(self.folder)} and no manifest: a lake"
+                    " needs a folder of its own"
                 )
 
 
 class LakeWriter:
-    """What the one process that writes can do; every change is all or nothing."""
+    """Changes the lake, for the one process that holds its lock; every change is atomic."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
@@ -154,13 +153,13 @@ class LakeWriter:
 
     @contextmanager
     def staging(self) -> Generator[Path]:
-        """A place for files that are no part of the lake yet; gone afterwards."""
-        place = self.folder / _STAGING / uuid.uuid4().hex
-        self.lake.refuse_links(place)
+        """A folder for files that are no part of the lake yet; removed afterwards."""
+        staging = self.folder / _STAGING / uuid.uuid4().hex
+        self.lake.refuse_links(staging)
         try:
-            yield place
+            yield staging
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
 
     def publish(
         self,
@@ -171,44 +170,42 @@ class LakeWriter:
         built: dict[str, int] | None = None,
         keeps_generation: bool = False,
     ) -> None:
-        """Make staged files part of a table, in place of those that they replace.
+        """Add staged files to a table, in place of those that they replace, and advance its mark.
 
-        `LakeFile.path` of a staged one is where it is now. The table's mark moves on with them.
-        With `keeps_generation` they hold the same rows as those that they replace, and what was
-        made of these stays good.
+        The `path` of a staged file is where it is now. With `keeps_generation` the files hold the
+        same rows as those that they replace, so datasets made from those need no rebuild.
         """
-        now = self.manifest()
-        generation = now.generation + 1
+        manifest = self.manifest()
+        generation = manifest.generation + 1
         gone = {file.path for file in replaces}
-        before = now.table(table)
+        before = manifest.table(table)
         kept = [file for file in before.files if file.path not in gone]
-        fresh = [self._put(table, file, generation, n) for n, file in enumerate(staged)]
+        fresh = [self._move_in(table, file, generation, n) for n, file in enumerate(staged)]
         if keeps_generation:
-            newest: dict[str, int] = {}
-            for file in before.files:
-                newest[file.day] = max(newest.get(file.day, 0), file.generation)
+            newest = before.generations()
             fresh = [msgspec.structs.replace(file, generation=newest[file.day]) for file in fresh]
         marks = dict(before.marks)
-        for file in (each for each in fresh if each.last):
-            marks[file.shard] = max(marks.get(file.shard, BEGINNING), file.last)
+        for file in fresh:
+            if file.last:
+                marks[file.shard] = max(marks.get(file.shard, BEGINNING), file.last)
         after = LakeTable(
             marks=marks,
             files=tuple(sorted([*kept, *fresh], key=lambda file: (file.day, file.path))),
             built={**before.built, **(built or {})},
         )
-        self.change(generation=generation, tables={**now.tables, table: after})
+        self.change(generation=generation, tables={**manifest.tables, table: after})
         for path in gone:
             (self.folder / path).unlink(missing_ok=True)
 
     def change(self, **fields: Any) -> None:
-        """Put a manifest in force that differs in these fields; one that does not is left alone."""
-        now = self.manifest()
-        after = msgspec.structs.replace(now, **fields)
-        if after != now:
+        """Replace the manifest with one that has these fields, if that changes anything."""
+        before = self.manifest()
+        after = msgspec.structs.replace(before, **fields)
+        if after != before:
             write_manifest(self.folder, msgspec.structs.replace(after, changed_at=time.time()))
 
-    def sweep(self) -> None:
-        """Remove what a process that was killed left behind."""
+    def remove_leftovers(self) -> None:
+        """Remove files that a killed process left behind."""
         for folder in (
             self.folder / _STAGING,
             *self.folder.glob("*"),
@@ -218,54 +215,32 @@ class LakeWriter:
                 self.lake.refuse_links(folder)
         shutil.rmtree(self.folder / _STAGING, ignore_errors=True)
         named = {file.path for table in self.manifest().tables.values() for file in table.files}
-        for found in self.folder.glob(f"*/day=*/*{_DATA}"):
-            if str(found.relative_to(self.folder)) not in named:
-                found.unlink()
+        for path in self.folder.glob(f"*/day=*/*{_PARQUET}"):
+            if str(path.relative_to(self.folder)) not in named:
+                path.unlink()
 
-    def _put(self, table: str, file: LakeFile, generation: int, n: int) -> LakeFile:
-        # Never an underscore in front: Spark and others leave out such files.
-        shard = _ODD.sub("-", file.shard).strip("-") or "all"
-        more = f"-{n}" if n else ""
-        span = "".join(f"-{_ODD.sub('-', end)}" for end in (file.first, file.last) if end)
-        name = f"{shard}{span}.{generation}{more}{_DATA}"
-        place = Path(table) / f"day={file.day}" / name
-        self.lake.refuse_links((self.folder / place).parent)
-        (self.folder / place).parent.mkdir(parents=True, exist_ok=True)
-        # Before the manifest names it: after a power cut it must not name half a file.
+    def _move_in(self, table: str, file: LakeFile, generation: int, n: int) -> LakeFile:
+        # No leading underscore: Spark and others skip such files.
+        shard = _NOT_ALPHANUMERIC.sub("-", file.shard).strip("-") or "all"
+        suffix = f"-{n}" if n else ""
+        positions = "".join(
+            f"-{_NOT_ALPHANUMERIC.sub('-', end)}" for end in (file.first, file.last) if end
+        )
+        path = (
+            Path(table) / f"day={file.day}" / f"{shard}{positions}.{generation}{suffix}{_PARQUET}"
+        )
+        target = self.folder / path
+        self.lake.refuse_links(target.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Flushed before the manifest names it: after a power cut it must be complete.
         with Path(file.path).open("rb") as written:
             os.fsync(written.fileno())
-        Path(file.path).replace(self.folder / place)
-        return msgspec.structs.replace(file, path=str(place), generation=generation)
+        Path(file.path).replace(target)
+        return msgspec.structs.replace(file, path=str(path), generation=generation)
 
 
 def _unwritable(folder: Path, error: OSError) -> Refused:
     return Refused(
-        f"the lake {folder} cannot be written: {error.strerror or error}; what it held before is"
-        " whole. Make the folder writable, or name another one with --lake"
+        f"the lake {folder} cannot be written: {error.strerror or error}. What it held before is"
+        " intact. Make the folder writable, or name another one with --lake"
     )
-
-
-def staged_files(
-    place: Path, count: Callable[[Path], tuple[int, Position, Position]]
-) -> list[LakeFile]:
-    """What Spark wrote below `place` by `_shard` and `day`; `count` gives rows, first and last."""
-    found: list[LakeFile] = []
-    for path in sorted(place.rglob(f"*{_DATA}")):
-        parts = dict(
-            part.split("=", 1) for part in path.relative_to(place).parts[:-1] if "=" in part
-        )
-        rows, first, last = count(path)
-        if rows:
-            found.append(
-                LakeFile(
-                    path=str(path),
-                    day=unquote(parts["day"]),
-                    shard=unquote(parts.get("_shard", "")),
-                    first=first,
-                    last=last,
-                    rows=rows,
-                    bytes=path.stat().st_size,
-                    generation=0,
-                )
-            )
-    return found

@@ -1,7 +1,7 @@
-"""Telling: a store hears how far the lake has come, and the lake what it will never have.
+"""Marks: the store learns up to which position the lake has its history, and reports gaps.
 
-The manifest is written first, always: a store that knows less keeps too much for a while, one that
-knew more would prune what nobody has. No Spark here.
+The manifest is always written before the store's mark: a mark that is behind only delays pruning,
+one that is ahead would let the store prune rows that the lake does not have. No Spark here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.broker.lake_mark import HOLD_SECONDS, Gap, Mark
+from penstock.broker.lake_mark import HOLD_SECONDS, Mark
 from penstock.broker.position import BEGINNING, Position
 from penstock.spark.pipelines.lake.manifest import LakeGap
 
@@ -19,39 +19,41 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.lake.lake import LakeWriter
 
 
-def tell(
-    broker: Broker, writing: LakeWriter, store: str, hold: float | None = None
+def put_mark(
+    broker: Broker, writer: LakeWriter, store: str, hold: float | None = None
 ) -> list[LakeGap]:
-    """Tell the store where the lake stands; returns what the lake learnt that it misses."""
-    manifest = writing.manifest()
-    known = {mark.lake: mark for mark in broker.records(Mark)}.get(manifest.id)
+    """Give the store the lake's mark; returns the gaps that the store reports in turn."""
+    manifest = writer.manifest()
+    stored = {mark.lake: mark for mark in broker.records(Mark)}.get(manifest.id)
     if hold is None:
-        hold = HOLD_SECONDS if known is None else known.hold
+        hold = HOLD_SECONDS if stored is None else stored.hold
     position = manifest.reached.get(store, BEGINNING)
     mark = Mark(
         lake=manifest.id,
         position=position,
         hold=hold,
-        place=str(writing.folder),
+        place=str(writer.folder),
         restored=True,
         told=manifest.told.get(store, BEGINNING),
     )
-    found: dict[Position, LakeGap] = {}
-    # Once more for a gap that a prune made, or made larger, since the last answer.
+    gaps: dict[Position, LakeGap] = {}
+    # Repeated until the store reports no gap: a prune may have made one, or made it larger, since.
     while (kept := broker.put(mark)).gap is not None:
-        gap = _gap_of(store, kept.gap, kept.told_at)
-        found[gap.after] = gap
-        writing.change(gaps=_with(writing.manifest().gaps, gap))
+        gap = LakeGap(
+            store=store,
+            after=kept.gap.after,
+            until=kept.gap.until,
+            rows=kept.gap.rows,
+            found_at=kept.told_at,
+        )
+        gaps[gap.after] = gap
+        # A gap that has grown replaces itself.
+        others = [
+            known
+            for known in writer.manifest().gaps
+            if (known.store, known.after) != (gap.store, gap.after)
+        ]
+        writer.change(gaps=(*others, gap))
         mark = msgspec.structs.replace(mark, gap=kept.gap)
-    writing.change(told={**manifest.told, store: position})
-    return list(found.values())
-
-
-def _gap_of(store: str, gap: Gap, at: float) -> LakeGap:
-    return LakeGap(store=store, after=gap.after, until=gap.until, rows=gap.rows, found_at=at)
-
-
-def _with(gaps: tuple[LakeGap, ...], gap: LakeGap) -> tuple[LakeGap, ...]:
-    """These gaps with another one, which takes the place of itself as the store told it before."""
-    others = [each for each in gaps if (each.store, each.after) != (gap.store, gap.after)]
-    return (*others, gap)
+    writer.change(told={**manifest.told, store: position})
+    return list(gaps.values())

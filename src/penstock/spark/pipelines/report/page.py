@@ -1,6 +1,6 @@
-"""The report as one HTML page: no script, nothing from a network, light or dark as one has it.
+"""The report as one HTML page: no scripts, no network, light or dark as the browser is set.
 
-Everything that comes from a history is escaped: names and errors are anybody's text.
+Everything from the history is escaped: names and errors are untrusted text.
 """
 
 from __future__ import annotations
@@ -12,84 +12,75 @@ from pathlib import Path
 from penstock.spark.pipelines.report.formatting import (
     brief,
     count_text,
+    interval_text,
     moment_text,
     seconds_text,
     share_text,
-    stretch_text,
 )
-from penstock.spark.pipelines.report.queries import MOST, Answers, Row
+from penstock.spark.pipelines.report.queries import MOST, ReportData, Row
 from penstock.spark.pipelines.report.sections import Column, Section, sections
-from penstock.spark.pipelines.report.svg_plots import COLOURS, bars, legend, lines
+from penstock.spark.pipelines.report.svg_plots import COLOURS, Series, bars, legend, lines
 
 _STYLE = Path(__file__).with_name("page.css")
 _AT_FIRST = 12  # rows of a table; the others are a click away
-_SHORT = 36  # signs that stay on one line: an id does, an error may not
+_SHORT = 36  # characters that are not wrapped: an id fits, an error may not
 _BAR = 70  # pixels of a bar in a table
-_NOTHING = '<p class="none">Nothing of the kind is in this history.</p>'
+_Plot = tuple[str, str, Callable[[str, Series, float], str]]  # title, column, how to draw it
+_EMPTY = '<p class="none">No rows in this history.</p>'
 
 
-def page(answers: Answers) -> str:
+def page(data: ReportData) -> str:
     """The whole page."""
-    tables = sections(answers)
-    queues = _busiest(answers)
-    parts = [
-        _part("load", tables["tasks"], _load_plots(answers, queues)),
-        _part("failures", tables["failures"], _failure_plot(answers, queues)),
-        _part("depth", tables["depth"], _depth_plots(answers, queues)),
-        _part("open_jobs", tables["open_jobs"], ""),
-        _part("flows", tables["flows"], ""),
-        _part("steps", tables["steps"], ""),
-        _part("forecast", tables["forecast"], ""),
-        _part("schedules", tables["schedules"], ""),
-        _part("tags", tables["tags"], ""),
-        _part("workers", tables["workers"], ""),
-    ]
+    queues = _busiest(data)
+    plots = {
+        "load": _load_plots(data, queues),
+        "failures": _failure_plot(data, queues),
+        "depth": _depth_plots(data, queues),
+    }
+    tables = sections(data)
     links = "".join(
-        f'<a href="#{name}">{escape(tables[table].question)}</a>'
-        for name, table in (
-            ("load", "tasks"),
-            ("failures", "failures"),
-            ("depth", "depth"),
-            ("open_jobs", "open_jobs"),
-            ("flows", "flows"),
-            ("forecast", "forecast"),
-        )
+        f'<a href="#{name}">{escape(table.question)}</a>' for name, table in tables.items()
+    )
+    parts = "".join(
+        f'<section id="{name}"><h2>{escape(table.question)}</h2>{plots.get(name, "")}'
+        f"<p>{escape(table.explained)}</p>{_table(table)}</section>"
+        for name, table in tables.items()
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Penstock report</title><style>\n{_STYLE.read_text(encoding='utf-8')}</style>"
         "</head>"
-        f"<body><h1>Penstock report</h1><p>{escape(heading(answers))}</p>"
-        f"<nav>{links}</nav>{_tiles(answers)}{''.join(parts)}"
-        f"<footer>Made {moment_text(answers.made_at)} UTC. All times are UTC.</footer>"
+        f"<body><h1>Penstock report</h1><p>{escape(heading(data))}</p>"
+        f"<nav>{links}</nav>{_tiles(data)}{parts}"
+        f"<footer>Made {moment_text(data.made_at)} UTC. All times are UTC.</footer>"
         "</body></html>\n"
     )
 
 
-def heading(answers: Answers) -> str:
-    """What the report is about, and where it comes from."""
-    origin = f"answered from the {answers.source} {answers.where}".strip()
-    if answers.first_at is None:
-        return f"No attempt has ended yet; {origin}.{_missing(answers)}"
+def heading(data: ReportData) -> str:
+    """The time that the report covers, and where its data comes from."""
+    origin = f"from the {data.source} {data.where}".strip()
+    if data.first_at is None:
+        return f"No attempt has ended yet; {origin}.{_missing(data)}"
     return (
-        f"{moment_text(answers.first_at)} to {moment_text(answers.last_at)} UTC, {origin}."
-        f" A point of a plot stands for {stretch_text(answers.every)}.{_missing(answers)}"
+        f"{moment_text(data.first_at)} to {moment_text(data.last_at)} UTC, {origin}."
+        f" Each point of a plot covers {interval_text(data.every)}.{_missing(data)}"
     )
 
 
-def _missing(answers: Answers) -> str:
-    if not answers.gaps:
+def _missing(data: ReportData) -> str:
+    if not data.gaps:
         return ""
-    rows = [gap["rows"] for gap in answers.gaps]
+    rows = [gap["rows"] for gap in data.gaps]
     counted = sum(number or 0 for number in rows)
     many = f"{'at least ' if None in rows else ''}{count_text(counted)}" if counted else "some"
-    return f" Missing: {many} of its rows, which the store pruned before the lake had them."
+    return f" Missing: {many} rows, which the store pruned before they were exported."
 
 
-def _tiles(answers: Answers) -> str:
-    total = answers.total
-    if answers.first_at is None:
+def _tiles(data: ReportData) -> str:
+    total = data.total
+    if data.first_at is None:
         return ""
     tiles = (
         (count_text(total["jobs"]), "jobs ended", False),
@@ -110,16 +101,9 @@ def _tiles(answers: Answers) -> str:
     )
 
 
-def _part(name: str, section: Section, plots: str) -> str:
-    return (
-        f'<section id="{name}"><h2>{escape(section.question)}</h2>{plots}'
-        f"<p>{escape(section.explained)}</p>{_table(section)}</section>"
-    )
-
-
 def _table(section: Section) -> str:
     if not section.rows:
-        return _NOTHING
+        return _EMPTY
     shown, more = section.rows[:_AT_FIRST], section.rows[_AT_FIRST:]
     text = _rows(section, shown)
     if more:
@@ -148,81 +132,70 @@ def _cell(column: Column, row: Row) -> str:
     return f'<td class="{kind}">{bar}{escape(text)}</td>'
 
 
-def _busiest(answers: Answers) -> list[str]:
-    """The queues that plots show: no more than there are colours."""
+def _busiest(data: ReportData) -> list[str]:
+    """The queues that are plotted: as many as there are colours."""
     sizes: dict[str, float] = {}
-    for row in answers.over_time:
+    for row in data.over_time:
         sizes[row["queue"]] = sizes.get(row["queue"], 0) + row["attempts"]
-    for row in answers.depth:
+    for row in data.depth:
         sizes.setdefault(row["queue"], row["ready"])
     return sorted(sizes, key=lambda queue: (-sizes[queue], queue))[:COLOURS]
 
 
-Made = Callable[[str, dict[str, dict[float, float]]], str]
-
-
-def _plot(title: str, rows: Sequence[Row], names: Sequence[str], value: str, make: Made) -> str:
-    series: dict[str, dict[float, float]] = {name: {} for name in names}
-    for row in rows:
-        if row["queue"] in series and row[value] is not None:
-            series[row["queue"]][row["at"]] = row[value]
-    drawn = make(title, series)
-    return f"<h3>{escape(title)}</h3>{drawn}" if drawn else ""
-
-
-def _load_plots(answers: Answers, queues: Sequence[str]) -> str:
-    every = answers.every
-
-    def counts(title: str, series: dict[str, dict[float, float]]) -> str:
-        return bars(title, series, every, brief)
-
-    def spans(title: str, series: dict[str, dict[float, float]]) -> str:
-        return lines(title, series, every, seconds_text, seconds=True)
-
-    rows = answers.over_time
+def _plots(
+    data: ReportData, queues: Sequence[str], rows: Sequence[Row], plots: Sequence[_Plot]
+) -> str:
+    """Plots of some columns of these rows, a series per queue, with one legend."""
     if not rows:
         return ""
-    plots = [
-        _plot(f"Attempts that ended, per {stretch_text(every)}", rows, queues, "attempts", counts),
-        _plot("Wait from due to started, 95th percentile", rows, queues, "wait_p95", spans),
-        _plot("Run from started to ended, 95th percentile", rows, queues, "run_p95", spans),
-    ]
-    return _with_legend(answers, queues, plots)
-
-
-def _failure_plot(answers: Answers, queues: Sequence[str]) -> str:
-    def counts(title: str, series: dict[str, dict[float, float]]) -> str:
-        return bars(title, series, answers.every, brief)
-
-    rows = [
-        {**row, "wrong": row["failed"] + row["retries"] + row["lapses"]}
-        for row in answers.over_time
-    ]
-    rows = [row for row in rows if row["wrong"]]
-    if not rows:
-        return ""
-    title = f"Failed jobs, retries and lapses, per {stretch_text(answers.every)}"
-    return _with_legend(answers, queues, [_plot(title, rows, queues, "wrong", counts)])
-
-
-def _depth_plots(answers: Answers, queues: Sequence[str]) -> str:
-    def counts(title: str, series: dict[str, dict[float, float]]) -> str:
-        return lines(title, series, answers.every, brief)
-
-    def spans(title: str, series: dict[str, dict[float, float]]) -> str:
-        return lines(title, series, answers.every, seconds_text, seconds=True)
-
-    if not answers.depth:
-        return ""
-    plots = [
-        _plot("Jobs ready to run, most at a time", answers.depth, queues, "ready", counts),
-        _plot("How long the oldest ready job had waited", answers.depth, queues, "oldest", spans),
-    ]
-    return _with_legend(answers, queues, plots)
-
-
-def _with_legend(answers: Answers, queues: Sequence[str], plots: Sequence[str]) -> str:
-    known = {row["queue"] for row in (*answers.over_time, *answers.depth)}
+    parts: list[str] = []
+    for title, column, draw in plots:
+        series: dict[str, dict[float, float]] = {queue: {} for queue in queues}
+        for row in rows:
+            if row["queue"] in series and row[column] is not None:
+                series[row["queue"]][row["at"]] = row[column]
+        if svg := draw(title, series, data.every):
+            parts.append(f"<h3>{escape(title)}</h3>{svg}")
+    known = {row["queue"] for row in (*data.over_time, *data.depth)}
     left = len(known) - len(queues)
     more = f"<p>The {len(queues)} busiest queues; {left:,} more are in tables.</p>" if left else ""
-    return legend([f"queue {queue}" for queue in queues]) + more + "".join(plots)
+    return legend([f"queue {queue}" for queue in queues]) + more + "".join(parts)
+
+
+def _count_bars(title: str, series: Series, every: float) -> str:
+    return bars(title, series, every, brief)
+
+
+def _count_lines(title: str, series: Series, every: float) -> str:
+    return lines(title, series, every, brief)
+
+
+def _second_lines(title: str, series: Series, every: float) -> str:
+    return lines(title, series, every, seconds_text, seconds=True)
+
+
+def _load_plots(data: ReportData, queues: Sequence[str]) -> str:
+    per = interval_text(data.every)
+    plots: tuple[_Plot, ...] = (
+        (f"Attempts that ended, per {per}", "attempts", _count_bars),
+        ("Wait from due to started, 95th percentile", "wait_p95", _second_lines),
+        ("Run from started to ended, 95th percentile", "run_p95", _second_lines),
+    )
+    return _plots(data, queues, data.over_time, plots)
+
+
+def _failure_plot(data: ReportData, queues: Sequence[str]) -> str:
+    rows = [
+        {**row, "bad": row["failed"] + row["retries"] + row["lapses"]} for row in data.over_time
+    ]
+    title = f"Failed jobs, retries and lapses, per {interval_text(data.every)}"
+    plots = ((title, "bad", _count_bars),)
+    return _plots(data, queues, [row for row in rows if row["bad"]], plots)
+
+
+def _depth_plots(data: ReportData, queues: Sequence[str]) -> str:
+    plots: tuple[_Plot, ...] = (
+        ("Jobs ready to run, most at a time", "ready", _count_lines),
+        ("How long the oldest ready job had waited", "oldest", _second_lines),
+    )
+    return _plots(data, queues, data.depth, plots)

@@ -1,7 +1,4 @@
-"""The tables of a report: which questions, which columns, in which words.
-
-One description for the page and the terminal alike.
-"""
+"""The tables of a report: their headings, explanations and columns, for page and terminal alike."""
 
 from __future__ import annotations
 
@@ -17,17 +14,17 @@ from penstock.spark.pipelines.report.formatting import (
     seconds_text,
     share_text,
 )
-from penstock.spark.pipelines.report.queries import Answers, Row
+from penstock.spark.pipelines.report.queries import ReportData, Row
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column: its head, and what stands in it."""
+    """One column: its heading, and the text of a cell."""
 
     head: str
     text: Callable[[Row], str]
-    number: bool = True  # set to the right
-    part: Callable[[Row], float] | None = None  # of 1: on a page it is drawn as a bar as well
-    detail: bool = False  # left out where there is little room
+    number: bool = True  # aligned right
+    part: Callable[[Row], float] | None = None  # a fraction, drawn as a bar on the page
+    detail: bool = False  # left out in narrow terminals
 
 
 class Section(NamedTuple):
@@ -39,50 +36,50 @@ class Section(NamedTuple):
     rows: Sequence[Row]
 
 
-def sections(answers: Answers) -> dict[str, Section]:
-    """Every table of the report, by a short name."""
+def sections(data: ReportData) -> dict[str, Section]:
+    """Every table of the report, in the order of the page, by its name there."""
     return {
-        "tasks": _tasks(answers),
-        "failures": _failures(answers),
-        "depth": _depth(answers),
-        "open_jobs": _open_jobs(answers),
-        "flows": _flows(answers),
-        "steps": _steps(answers),
-        "schedules": _schedules(answers),
-        "tags": _tags(answers),
-        "workers": _workers(answers),
-        "forecast": _forecast(answers),
+        "load": _tasks(data),
+        "failures": _failures(data),
+        "depth": _depth(data),
+        "open_jobs": _open_jobs(data),
+        "flows": _flows(data),
+        "steps": _steps(data),
+        "forecast": _forecast(data),
+        "schedules": _schedules(data),
+        "tags": _tags(data),
+        "workers": _workers(data),
     }
 
 
-def _tasks(answers: Answers) -> Section:
+def _tasks(data: ReportData) -> Section:
     return Section(
         "How much, how long does it wait, how long does it run?",
-        "By task and version, those first that kept workers busiest. Wait: from due to started;"
-        " run: from started to ended; 50, 95 and 99 of 100 are shorter.",
+        "By task and version, the busiest first. Wait: from due to started; run: from started to"
+        " ended; p50, p95, p99: percentiles.",
         (
             _name("queue"),
             _name("task"),
             _count("version", detail=True),
             _count("jobs"),
             _count("attempts", detail=True),
-            *_ranks("wait"),
-            *_ranks("run"),
+            *_percentiles("wait"),
+            *_percentiles("run"),
             _seconds("busy", detail=True),
             _count("failed"),
             _count("retries"),
             _count("lapses", detail=True),
         ),
-        answers.tasks,
+        data.tasks,
     )
 
 
-def _failures(answers: Answers) -> Section:
-    all_of_them = sum(row["attempts"] for row in answers.failures) or 1
+def _failures(data: ReportData) -> Section:
+    total = sum(row["attempts"] for row in data.failures) or 1
     return Section(
         "What fails, and why?",
-        "Attempts that went wrong, by the headline of their error with numbers and quoted words"
-        " left out. Ended: those after which the job was failed for good.",
+        "Attempts that failed or lapsed, by the headline of their error without numbers and quoted"
+        " words. Ended: attempts after which the job was failed for good.",
         (
             _name("task"),
             _name("reason", detail=True),
@@ -90,20 +87,20 @@ def _failures(answers: Answers) -> Section:
             Column(
                 "attempts",
                 lambda row: count_text(row["attempts"]),
-                part=lambda row: row["attempts"] / all_of_them,
+                part=lambda row: row["attempts"] / total,
             ),
             _count("ended"),
             _moment("first_at", "first (UTC)", detail=True),
             _moment("last_at", "last (UTC)"),
             _name("example", "for example", detail=True),
         ),
-        answers.failures,
+        data.failures,
     )
 
 
-def _depth(answers: Answers) -> Section:
+def _depth(data: ReportData) -> Section:
     queues: dict[str, Row] = {}
-    for row in answers.depth:
+    for row in data.depth:
         queue = queues.setdefault(row["queue"], {"queue": row["queue"], "ready": 0, "oldest": None})
         if row["ready"] >= queue["ready"]:
             queue["ready"], queue["at"] = row["ready"], row["at"]
@@ -112,8 +109,8 @@ def _depth(answers: Answers) -> Section:
         queue["running"] = max(row["running"], queue.get("running", 0))
     return Section(
         "How deep was the queue?",
-        "The most jobs that were ready to run and had no worker, and how long the oldest of them"
-        " had waited, as counted every minute.",
+        "The highest number of jobs that were ready and had no worker, and how long the oldest of"
+        " them had waited, sampled every minute.",
         (
             _name("queue"),
             _count("ready", "most ready"),
@@ -125,14 +122,14 @@ def _depth(answers: Answers) -> Section:
     )
 
 
-def _open_jobs(answers: Answers) -> Section:
-    at = min((row["at"] for row in answers.open_jobs), default=None)
+def _open_jobs(data: ReportData) -> Section:
+    at = min((row["at"] for row in data.open_jobs), default=None)
     return Section(
         "What was open at the end?",
         "Jobs that had not ended"
         + ("" if at is None else f" at {moment_text(at)} UTC")
         + ". Ready: due, with no worker yet; scheduled: due later; waiting: for other jobs or a"
-        " signal. Oldest: how long the first of the ready ones had waited.",
+        " signal. Oldest ready: how long the oldest ready job had waited.",
         (
             _name("queue"),
             _count("ready"),
@@ -141,55 +138,54 @@ def _open_jobs(answers: Answers) -> Section:
             _count("running"),
             _seconds("oldest", "oldest ready"),
         ),
-        answers.open_jobs,
+        data.open_jobs,
     )
 
 
-def _flows(answers: Answers) -> Section:
+def _flows(data: ReportData) -> Section:
     return Section(
         "Which flows are slow?",
-        "By the task that a flow ends with; from the moment it was enqueued to its last end.",
+        "By the task of a flow's final job; from enqueued to the end of its last job.",
         (
             _name("kind", "flow"),
             _count("flows"),
-            _count("bad", "not well"),
+            _count("bad", "with failures"),
             _seconds("elapsed_p50", "p50"),
             _seconds("elapsed_p95", "p95"),
             _seconds("elapsed_longest", "longest"),
         ),
-        answers.flows,
+        data.flows,
     )
 
 
-def _steps(answers: Answers) -> Section:
-    kinds = list(dict.fromkeys(row["kind"] for row in answers.steps))
+def _steps(data: ReportData) -> Section:
+    kinds = list(dict.fromkeys(row["kind"] for row in data.steps))
     return Section(
         "On which step?",
-        "The steps that flows waited for to the end (the critical path): the mean time that a step"
-        " took there, with its retries, and the gap before it, in which it was due and no worker"
-        " took it.",
+        "The steps on the critical path of flows: mean run of a step with its retries, and mean gap"
+        " before it, in which it was due and no worker took it.",
         (
             _name("kind", "flow"),
             _name("task", "step"),
             _count("paths", "times"),
             _seconds("run", "mean run"),
             _seconds("gap", "mean gap"),
-            _count("again", "tried again"),
+            _count("again", "retries"),
             Column(
                 "share",
                 lambda row: share_text(row["share"], 1),
                 part=lambda row: row["share"],
             ),
         ),
-        # The kinds in the order of their longest step, the steps of each together.
-        sorted(answers.steps, key=lambda row: (kinds.index(row["kind"]), -row["spent"])),
+        # Grouped by kind of flow, the kind with the longest step first.
+        sorted(data.steps, key=lambda row: (kinds.index(row["kind"]), -row["spent"])),
     )
 
 
-def _schedules(answers: Answers) -> Section:
+def _schedules(data: ReportData) -> Section:
     return Section(
         "Are schedules on time?",
-        "From the nominal time of a slot to the first start of its job.",
+        "Delay from the nominal time of a slot to the first start of its job.",
         (
             _name("schedule"),
             _count("enqueued"),
@@ -198,11 +194,11 @@ def _schedules(answers: Answers) -> Section:
             _seconds("late_p99", "late p99"),
             _seconds("late_longest", "latest"),
         ),
-        answers.schedules,
+        data.schedules,
     )
 
 
-def _tags(answers: Answers) -> Section:
+def _tags(data: ReportData) -> Section:
     return Section(
         "Who is it for?",
         "By tag; an attempt with several tags counts under each.",
@@ -215,32 +211,31 @@ def _tags(answers: Answers) -> Section:
             _seconds("busy"),
             _count("failed"),
         ),
-        answers.tags,
+        data.tags,
     )
 
 
-def _workers(answers: Answers) -> Section:
+def _workers(data: ReportData) -> Section:
     return Section(
         "How busy are workers?",
-        "At a time: jobs that ran beside each other, in the busiest hour on average.",
+        "At a time: jobs that ran concurrently, on average over the busiest hour.",
         (
             _name("worker"),
             _count("attempts"),
             _seconds("busy"),
-            _count("hours", "hours at work"),
+            _count("hours", "busy hours"),
             Column("at a time", lambda row: f"{row['at_a_time']:.2f}"),
             _moment("last_at", "last hour (UTC)"),
         ),
-        answers.workers,
+        data.workers,
     )
 
 
-def _forecast(answers: Answers) -> Section:
+def _forecast(data: ReportData) -> Section:
     return Section(
         "What will next week need?",
-        "A straight line through the whole days there are (level, with fewer than seven of them)."
-        " Slots: jobs that must be able to run at a time in the busiest hour, with workers 70 %"
-        " busy.",
+        "A linear trend over the whole days of history (their mean, if fewer than seven). Slots:"
+        " jobs that must be able to run at a time in the busiest hour, with workers 70 % busy.",
         (
             _name("queue"),
             _count("days", "days of history"),
@@ -250,7 +245,7 @@ def _forecast(answers: Answers) -> Section:
             Column("peak at a time", lambda row: f"{row['peak_at_a_time']:.2f}"),
             _count("slots"),
         ),
-        answers.forecast,
+        data.forecast,
     )
 
 
@@ -270,7 +265,7 @@ def _moment(name: str, head: str, *, detail: bool = False) -> Column:
     return Column(head, lambda row: moment_text(row.get(name)), number=False, detail=detail)
 
 
-def _ranks(what: str) -> list[Column]:
+def _percentiles(what: str) -> list[Column]:
     return [
         _seconds(f"{what}_{rank}", f"{what} {rank}", detail=rank == "p99")
         for rank in ("p50", "p95", "p99")

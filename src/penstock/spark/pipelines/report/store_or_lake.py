@@ -1,7 +1,7 @@
-"""Where a report is answered from: the store while its history is small and whole, else the lake.
+"""Whether a report reads the store or the lake: the store while its history is small and complete.
 
-Measured: below a million attempts the store answers sooner than files do; and what was pruned from
-the store is in the lake alone.
+Measured: below a million attempts the store is faster than the files. What was pruned from the
+store is only in the lake.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ATTEMPTS = Selection(table="attempts")
 
 
 def from_store(broker: Broker, manifest: Manifest | None) -> bool:
-    """Whether the store can answer by itself, and soon."""
+    """Whether to read the store: it has all that the lake has, and not too much."""
     if manifest is None:
         return True
     if sum(file.rows for file in manifest.table("attempts").files) >= SMALL:
@@ -35,12 +35,12 @@ def from_store(broker: Broker, manifest: Manifest | None) -> bool:
     if any(file.shard != store for file in files):
         return False
     first = min((file.first for file in files), default=None)
-    # The last row up to the lake's first one is that row itself, unless it was pruned.
+    # The store's last row up to the lake's first position is that very row, unless it was pruned.
     return first is None or first == broker.reach(_ATTEMPTS, patience=0, until=first).position
 
 
 def store_frames(spark: SparkSession) -> Frames:
-    """The raw tables, and the open jobs, as the session's store has them."""
+    """The raw tables and the open jobs of the session's store."""
 
     def read(table: str) -> Any:
         return spark.read.format("penstock").option("table", table).load()
@@ -50,6 +50,6 @@ def store_frames(spark: SparkSession) -> Frames:
 
 
 def lake_frames(spark: SparkSession, lake: Lake) -> Frames:
-    """The raw tables as the lake has them, and the open jobs of its last run."""
+    """The raw tables of the lake, and the open jobs of its last run."""
     attempts, events, gauges = (read_raw(spark, lake, table) for table in RAW)
     return Frames(attempts, events, gauges, kept_open_jobs(spark, lake))

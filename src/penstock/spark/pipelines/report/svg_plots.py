@@ -1,8 +1,8 @@
-"""Plots over time as inline SVG: bars that stand on one another, and lines.
+"""Plots over time as inline SVG: stacked bars, and lines.
 
-Written by hand: a plotting library would be ten times all of this, and would not follow the
-reader's light or dark. Colours are classes (`c0` to `c7`) of the page's style sheet. Names of
-series stand in the legend above a plot, never inside it, so that nothing can overlap.
+Written by hand: a plotting library would be ten times this code, and would not follow the reader's
+light or dark mode. Colours are classes (`c0` to `c7`) of page.css. Names of series are in the
+legend above a plot, never inside it, so nothing can overlap.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from penstock.spark.pipelines.report.formatting import moment_text, seconds_text
 
 WIDTH, HEIGHT = 960, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 10, 26
-_TICK_WIDTH = 110  # a date, and air
-_WIDEST = 64  # a bar that fills the plot says nothing
+_TICK_WIDTH = 110  # of a date, with space around it
+_WIDEST = 64  # of a bar
 COLOURS = 8
 _STEPS = (60, 300, 900, 1800, 3600, 10800, 21600, 43200, *(86400 * n for n in (1, 2, 3, 7, 28)))
 
-Series = Mapping[str, Mapping[float, float]]  # name -> moment -> value
+Series = Mapping[str, Mapping[float, float]]  # name -> time -> value
 
 
 class Axes(NamedTuple):
-    """Where things are: time from left to right, values from below."""
+    """Coordinates: time from left to right, values from bottom to top."""
 
     first: float
     last: float
@@ -41,7 +41,7 @@ class Axes(NamedTuple):
 
 
 def bars(title: str, series: Series, every: float, text: Callable[[float], str]) -> str:
-    """A bar for every stretch of time, of the series one on the other."""
+    """Stacked bars: one per interval of `every` seconds, with a part for each series."""
     moments = sorted({at for values in series.values() for at in values})
     if not moments:
         return ""
@@ -57,10 +57,11 @@ def bars(title: str, series: Series, every: float, text: Callable[[float], str])
             value = values.get(at, 0)
             if value:
                 top, bottom = axes.y(under + value), axes.y(under)
-                told = escape(f"{name}: {text(value)}, {moment_text(at)}")
+                tooltip = escape(f"{name}: {text(value)}, {moment_text(at)}")
                 drawn.append(
                     f'<rect class="c{number % COLOURS}" x="{axes.x(at):.1f}" y="{top:.1f}"'
-                    f' width="{wide:.1f}" height="{bottom - top:.1f}"><title>{told}</title></rect>'
+                    f' width="{wide:.1f}" height="{bottom - top:.1f}">'
+                    f"<title>{tooltip}</title></rect>"
                 )
                 under += value
     return _svg(title, axes, marks, text, drawn)
@@ -80,7 +81,7 @@ def lines(
         return ""
     most = max(value for values in series.values() for value in values.values())
     marks = ticks(most, seconds=seconds)
-    # A stretch is drawn at its middle; a lone one where its time stands, as a lone bar is.
+    # A point is drawn at the middle of its interval; a single one at its start, as a single bar.
     middle = every / 2 if len(moments) > 1 else 0.0
     axes = Axes(moments[0], moments[-1] + every, marks[-1])
     drawn: list[str] = []
@@ -92,18 +93,18 @@ def lines(
                 path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
                 drawn.append(f'<polyline class="{colour}" points="{path}"/>')
             for at, (x, y) in zip(run, points, strict=True):
-                told = escape(f"{name}: {text(values[at])}, {moment_text(at)}")
+                tooltip = escape(f"{name}: {text(values[at])}, {moment_text(at)}")
                 shown = "" if len(points) > 1 else f" {colour}"
                 drawn.append(
                     f'<circle class="point{shown}" cx="{x:.1f}" cy="{y:.1f}" r="3">'
-                    f"<title>{told}</title></circle>"
+                    f"<title>{tooltip}</title></circle>"
                 )
 
-    # One unit along an axis: 1 h and 2 h, not 60 min and 2 h.
-    def marked(mark: float) -> str:
+    # The same unit along the whole axis: 1 h and 2 h, not 60 min and 2 h.
+    def mark_text(mark: float) -> str:
         return seconds_text(mark, marks[-1]) if seconds else text(mark)
 
-    return _svg(title, axes, marks, marked, drawn)
+    return _svg(title, axes, marks, mark_text, drawn)
 
 
 def legend(names: Sequence[str]) -> str:
@@ -116,7 +117,7 @@ def legend(names: Sequence[str]) -> str:
 
 
 def _runs(values: Mapping[float, float], every: float) -> list[list[float]]:
-    """The moments that follow on from one another."""
+    """The times in runs without a gap."""
     runs: list[list[float]] = []
     for at in sorted(values):
         if runs and at - runs[-1][-1] <= every * 1.01:
@@ -154,22 +155,22 @@ def _svg(
 
 
 def _time_marks(axes: Axes) -> list[tuple[float, str]]:
-    """Round moments, so far apart that their texts do not touch."""
+    """Round times, far enough apart that their texts do not touch."""
     fit = max((WIDTH - _LEFT - _RIGHT) // _TICK_WIDTH, 1)
     span = axes.last - axes.first
-    step = next((each for each in _STEPS if span / each <= fit), _STEPS[-1])
+    step = next((size for size in _STEPS if span / size <= fit), _STEPS[-1])
     at = axes.first - axes.first % step
     marks: list[tuple[float, str]] = []
     day = ""
     while at <= axes.last:
-        # A text is centred under its mark: half of it needs room on either side.
+        # A text is centred under its mark: it needs half its width on either side.
         if axes.x(at) >= _LEFT and axes.x(at) <= WIDTH - _TICK_WIDTH / 2:
             moment = datetime.fromtimestamp(at, UTC)
-            fresh = f"{moment:%b %d}"
-            shown = fresh if step >= 86400 else f"{moment:%H:%M}"
-            if step < 86400 and fresh != day:
-                shown = f"{fresh}, {shown}"
+            date = f"{moment:%b %d}"
+            shown = date if step >= 86400 else f"{moment:%H:%M}"
+            if step < 86400 and date != day:
+                shown = f"{date}, {shown}"
             marks.append((at, shown))
-            day = fresh
+            day = date
         at += step
     return marks

@@ -225,14 +225,16 @@ class SparkStory:
         from penstock.spark.pipelines.lake.lake import Lake
         from penstock.spark.pipelines.report.formatting import count_text, seconds_text
         from penstock.spark.pipelines.report.page import page
-        from penstock.spark.pipelines.report.queries import answer
+        from penstock.spark.pipelines.report.queries import query_report
         from penstock.spark.pipelines.report.store_or_lake import lake_frames
 
         narrator = self.narrator
         narrator.step("The report: one page with plots, and these figures among others.")
         began = time.monotonic()
         with narrator.busy("Spark works it out"):
-            answers = answer(lake_frames(spark, Lake(self.lake)), lambda _what, _number, _of: None)
+            answers = query_report(
+                lake_frames(spark, Lake(self.lake)), lambda _what, _number, _of: None
+            )
         answers.made_at, answers.source, answers.where = time.time(), "lake", str(self.lake)
         self.page.write_text(page(answers), encoding="utf-8")
         self._took("report", began)

@@ -17,9 +17,9 @@ from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.pipelines.lake.manifest import LakeGap, LakeTable
-from penstock.spark.pipelines.lake.marks import tell
+from penstock.spark.pipelines.lake.marks import put_mark
 from penstock.spark.pipelines.report.page import heading
-from penstock.spark.pipelines.report.queries import Answers
+from penstock.spark.pipelines.report.queries import ReportData
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import begun, claim, some_jobs
 
@@ -54,10 +54,10 @@ def run(store: Broker, lake: Lake, hold: float | None = None) -> list[LakeGap]:
     """All that an export does, but for taking rows."""
     reach = store.reach(Selection(table="attempts"))
     with lake.writing() as writing:
-        found = tell(store, writing, reach.store, hold)
+        found = put_mark(store, writing, reach.store, hold)
         reached = writing.manifest().reached
         writing.change(reached={**reached, reach.store: reach.position})
-        return found + tell(store, writing, reach.store)
+        return found + put_mark(store, writing, reach.store)
 
 
 def test_a_lake_is_known_by_its_id_wherever_it_is(store, lake, tmp_path):
@@ -118,7 +118,7 @@ def test_killed_before_the_store_heard_that_the_lake_knows_the_gap_is_told_again
     manifest = (lake.folder / "manifest.json").read_bytes()
     reach = store.reach(Selection(table="attempts"))
     with lake.writing() as writing, pytest.raises(KeyboardInterrupt):
-        tell(Dying(store), writing, reach.store)
+        put_mark(Dying(store), writing, reach.store)
     [known] = lake.manifest().gaps
     assert (lake.folder / "manifest.json").read_bytes() != manifest
     assert store.records(Mark)[0].gap is not None
@@ -155,7 +155,7 @@ def test_a_manifest_from_an_older_copy_sets_the_mark_back(store, lake):
     reach = store.reach(Selection(table="attempts"))
 
     with lake.writing() as writing:
-        assert tell(store, writing, reach.store) == []  # all of it is still in the store
+        assert put_mark(store, writing, reach.store) == []  # all of it is still in the store
 
     assert store.records(Mark)[0].position == reached
     store.prune(store.clock.now() + 1)
@@ -188,7 +188,7 @@ def test_what_is_not_known_to_be_in_the_lake_is_kept(store, lake):
         writing.change(id="", tables={"attempts": LakeTable(marks={store_id: last})})
 
     with lake.writing() as writing:
-        assert tell(store, writing, store_id) == []
+        assert put_mark(store, writing, store_id) == []
 
     [mark] = store.records(Mark)
     assert (mark.lake, mark.position) == (lake.manifest().id, BEGINNING)
@@ -206,13 +206,13 @@ def test_a_hold_that_is_not_said_stays(store, lake):
     ("rows", "says"),
     [
         ([], ""),
-        ([3], "Missing: 3 of its rows, which the store pruned"),
-        ([3, None], "Missing: at least 3 of its rows"),
-        ([None], "Missing: some of its rows"),
+        ([3], "Missing: 3 rows, which the store pruned"),
+        ([3, None], "Missing: at least 3 rows"),
+        ([None], "Missing: some rows"),
     ],
 )
 def test_a_report_names_what_its_lake_misses(rows, says):
-    answers = Answers(source="lake", where="lake", gaps=[{"rows": number} for number in rows])
+    answers = ReportData(source="lake", where="lake", gaps=[{"rows": number} for number in rows])
 
     for first in (None, 0.0):
         answers.first_at = answers.last_at = first
