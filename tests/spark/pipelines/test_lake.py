@@ -221,9 +221,9 @@ def test_a_folder_that_cannot_be_written_is_refused_in_a_sentence(tmp_path):
             Lake(place).writing().__enter__()
     with pytest.raises(Refused, match=r"cannot be written: .*Make the folder writable"):
         Lake("/proc/lake").writing().__enter__()
-    with pytest.raises(Refused, match="in a path for a pattern"):
+    with pytest.raises(Refused, match="in a path as a glob pattern"):
         Lake(tmp_path / "lake[1]")
-    with pytest.raises(Refused, match="a lake is a folder of this machine"):
+    with pytest.raises(Refused, match="a lake is a folder of a local file system"):
         Lake("s3://bucket/lake")
 
 
