@@ -63,7 +63,7 @@ def test_a_child_that_uses_the_store_does_not_disturb_the_parent(postgres_store_
 
     assert codes == [0, 0, 0]
     assert before <= sessions(postgres_store_url)
-    assert broker.store.listener.hears
+    assert broker.store.listener.receiving
     jobs = claim_for(broker, a_worker(), limit=10)
     assert len(jobs) == 4
     assert all(broker.settle([(job, succeeded()) for job in jobs]))

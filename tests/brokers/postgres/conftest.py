@@ -8,7 +8,7 @@ import pytest
 
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.connection import connect
-from penstock.brokers.postgres.doctor_checks import DoctorCheck
+from penstock.brokers.postgres.doctor_checks import CheckContext
 from penstock.brokers.postgres.migrating import read_meta
 from penstock.brokers.postgres.migration_steps import this_plan
 from tests.brokers.postgres.logins import Logins
@@ -34,6 +34,6 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def look(store: str) -> Iterator[DoctorCheck]:
+def look(store: str) -> Iterator[CheckContext]:
     with connect(store, prepare=False) as connection:
-        yield DoctorCheck(connection, store, False, read_meta(connection), this_plan())
+        yield CheckContext(connection, store, False, read_meta(connection), this_plan())

@@ -15,7 +15,7 @@ from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.connection import connect
 from penstock.brokers.postgres.doctor_checks import (
-    DoctorCheck,
+    CheckContext,
     open_transactions,
     server,
     wal_and_notify,
@@ -152,7 +152,7 @@ def test_a_prepared_transaction_is_named(own_postgres):
     run(url, "begin", "create table own (id integer)", "prepare transaction 'lost'")
 
     with connect(url, prepare=False) as connection:
-        look = DoctorCheck(connection, url, False, read_meta(connection), this_plan())
+        look = CheckContext(connection, url, False, read_meta(connection), this_plan())
         found = [
             each for each in open_transactions.horizon(look, long=0.0) if isinstance(each, Trouble)
         ]

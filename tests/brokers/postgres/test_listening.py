@@ -38,9 +38,9 @@ def test_news_for_a_thread_that_waits_no_more_do_not_pile_up(postgres_broker):
     postgres_broker.wait(None, 0)
     listener = postgres_broker.store.listener
     for number in range(1000):
-        listener._tell(str(number))
+        listener._announce(str(number))
     for _ in range(1000):
-        listener.ring()
+        listener.wake()
 
     assert all(box.qsize() <= 101 for box in listener._waiting.values())
     assert postgres_broker.wait(("default",), 0)
@@ -50,14 +50,14 @@ def test_news_for_a_thread_that_waits_no_more_do_not_pile_up(postgres_broker):
 def test_a_process_with_thousands_of_open_files_hears(postgres_store_url, many_descriptors):
     broker, other = PostgresBroker(postgres_store_url), PostgresBroker(postgres_store_url)
     broker.wait(None, 0)
-    assert broker.store.listener.hears
+    assert broker.store.listener.receiving
     broker.renew([a_worker()])
     before = broker.traits.rules_version()
 
     other.put(Rule(RuleKind.PAUSE, queue="mail"))
     broker.wait(None, 5)
 
-    assert broker.store.listener.hears
+    assert broker.store.listener.receiving
     assert broker.traits.rules_version() != before
     other.clear(Rule, rule_id(RuleKind.PAUSE, queue="mail"))
     broker.close()
@@ -67,13 +67,13 @@ def test_a_process_with_thousands_of_open_files_hears(postgres_store_url, many_d
 def test_a_close_that_did_not_wait_for_the_end_takes_nothing_away(postgres_broker, monkeypatch):
     postgres_broker.wait(None, 0)
     listener = postgres_broker.store.listener
-    thread, pipe = listener._thread, (listener._wake, listener._stop)
+    thread, pipe = listener._thread, (listener._pipe_out, listener._pipe_in)
     assert all(map(is_open, pipe))
     monkeypatch.setattr(listening, "_CLOSE_SECONDS", 0.0)
 
     with listener._lock:  # the thread cannot end
         listener._stopped = True
-        os.write(listener._stop, b"!")
+        os.write(listener._pipe_in, b"!")
         thread.join(timeout=0.2)
         assert thread.is_alive()
         assert all(map(is_open, pipe))
@@ -81,14 +81,17 @@ def test_a_close_that_did_not_wait_for_the_end_takes_nothing_away(postgres_broke
     thread.join(timeout=60)
 
     assert not thread.is_alive()
-    assert (listener._wake, listener._stop) == (-1, -1)
-    listener.doubt()
+    assert (listener._pipe_out, listener._pipe_in) == (-1, -1)
+    listener.check_connection()
 
 
-def test_a_fork_holds_nothing_of_its_parents_line_open(postgres_broker):
+def test_a_fork_keeps_no_file_of_its_parents_connection_open(postgres_broker):
     postgres_broker.wait(None, 0)
     listener = postgres_broker.store.listener
-    pipe, socket = (listener._wake, listener._stop), os.fstat(listener._connection.pgconn.socket)
+    pipe, socket = (
+        (listener._pipe_out, listener._pipe_in),
+        os.fstat(listener._connection.pgconn.socket),
+    )
 
     child = os.fork()
     if child == 0:
@@ -99,4 +102,4 @@ def test_a_fork_holds_nothing_of_its_parents_line_open(postgres_broker):
     _, status = os.waitpid(child, 0)
 
     assert os.waitstatus_to_exitcode(status) == 0
-    assert listener.hears
+    assert listener.receiving

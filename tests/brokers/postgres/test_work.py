@@ -13,7 +13,7 @@ import pytest
 from penstock import App
 from penstock.app.clock import ticks
 from penstock.brokers.postgres import PostgresBroker
-from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes, PostgresLaneOffer
+from penstock.brokers.postgres.claimable_lanes import PostgresCandidateLane, PostgresClaimableLanes
 from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock
 from penstock.errors import StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
@@ -134,7 +134,7 @@ def test_a_cancel_finds_a_job_however_often_its_parcel_is_cut(
 
 def test_offers_may_be_used_by_many_threads_at_once():
     """A worker's own thread claims, and so may a caller's."""
-    offers = PostgresClaimableLanes()
+    candidates = PostgresClaimableLanes()
     lanes = [Lane("mail", f"mail:{n}") for n in range(50)]
     rows = [[lane.hash.to_bytes(8, "big", signed=True), None, None, None, None] for lane in lanes]
     names = {lane.hash: lane for lane in lanes}
@@ -145,11 +145,11 @@ def test_offers_may_be_used_by_many_threads_at_once():
     def use() -> None:
         try:
             while time.monotonic() < until:
-                offers.forget(names)
-                offers.floors()
-                offers.learn(rows, names.__getitem__, 1.0, seconds=0.0, bottom=False)
-                for offer in offers.best(worker, None, None, 1.0):
-                    offers.exhausted(offer)
+                candidates.forget(names)
+                candidates.floors()
+                candidates.learn(rows, names.__getitem__, 1.0, seconds=0.0, bottom=False)
+                for candidate in candidates.best(worker, None, None, 1.0):
+                    candidates.exhausted(candidate)
         except Exception as error:
             errors.append(error)
 
@@ -168,17 +168,17 @@ def test_offers_may_be_used_by_many_threads_at_once():
 
 
 def test_a_look_that_was_slow_once_does_not_put_off_the_next_for_long():
-    offers = PostgresClaimableLanes()
-    offers.learn([], lambda _: Lane("mail", "mail:send"), 1.0, seconds=30.0, bottom=True)
+    candidates = PostgresClaimableLanes()
+    candidates.learn([], lambda _: Lane("mail", "mail:send"), 1.0, seconds=30.0, bottom=True)
 
-    assert offers._bottom_at - time.monotonic() <= 1.0
+    assert candidates._bottom_at - time.monotonic() <= 1.0
 
 
 def test_an_offer_knows_how_many_parcels_to_ask_for():
-    offer = PostgresLaneOffer(7, Lane("mail", "mail:send"))
-    offer.per_parcel = 100.0
+    candidate = PostgresCandidateLane(7, Lane("mail", "mail:send"))
+    candidate.per_parcel = 100.0
 
-    assert [offer.guess(want) for want in (1, 100, 250)] == [1, 2, 3]
+    assert [candidate.guess(want) for want in (1, 100, 250)] == [1, 2, 3]
 
 
 def test_an_answer_that_took_long_does_not_move_the_clock():
@@ -281,7 +281,7 @@ def test_a_database_that_begins_otherwise_is_worked_with_as_read_committed(postg
             f"alter database {name} set default_transaction_isolation = 'serializable'"
         )
     broker = PostgresBroker(postgres_url)
-    with broker.store.lend() as connection, broker.store.transaction(connection) as db:
+    with broker.store.connection() as connection, broker.store.transaction(connection) as db:
         [alone] = connection.execute("show default_transaction_isolation").fetchone()
         within = db.execute("show transaction_isolation").fetchone()["transaction_isolation"]
     broker.close()

@@ -1,7 +1,6 @@
-"""Arrays in PostgreSQL's binary form, written by hand: a tenth of a microsecond an element.
+"""Arrays in PostgreSQL's binary format, encoded by hand: 0.1 us an element.
 
-A driver's own way through a Python object for each element costs ten times that, and every job
-that ends is an element of seven arrays.
+psycopg needs ten times that, and every job that ends is an element of seven arrays.
 """
 
 from __future__ import annotations
@@ -22,37 +21,37 @@ _NULL = b"\xff\xff\xff\xff"
 _UUID, _FLOAT, _BYTES, _INT, _BIG = 2950, 701, 17, 23, 20
 
 
-def uuids(values: Sequence[bytes]) -> bytes:
+def uuid_array(values: Sequence[bytes]) -> bytes:
     if not values:
         return _empty(_UUID)
     return _head(_UUID, len(values)) + _SIZES[16] + _SIZES[16].join(values)
 
 
-def floats(values: Iterable[float]) -> bytes:
+def float8_array(values: Iterable[float]) -> bytes:
     return _numbers(_FLOAT, array("d", values))
 
 
-def ints(values: Iterable[int]) -> bytes:
+def int4_array(values: Iterable[int]) -> bytes:
     return _numbers(_INT, array("i", values))
 
 
-def bigs(values: Iterable[int]) -> bytes:
+def int8_array(values: Iterable[int]) -> bytes:
     return _numbers(_BIG, array("q", values))
 
 
-def floats_or_none(values: Sequence[float | None]) -> bytes | None:
-    """None stands for an array of nothing but nulls, as `unnest` fills it up."""
+def float8_array_or_null(values: Sequence[float | None]) -> bytes | None:
+    """None for an array of nothing but nulls: `unnest` of several arrays fills up with nulls."""
     nulls = values.count(None)
     if nulls == len(values):
         return None
     if not nulls:
-        return floats(cast("Sequence[float]", values))
+        return float8_array(cast("Sequence[float]", values))
     parts = [_NULL if value is None else _SIZES[8] + struct.pack(">d", value) for value in values]
     return _head(_FLOAT, len(values), nulls=1) + b"".join(parts)
 
 
-def blobs(values: Sequence[bytes | None]) -> bytes | None:
-    """As above."""
+def bytea_array(values: Sequence[bytes | None]) -> bytes | None:
+    """As float8_array_or_null."""
     nulls = values.count(None)
     if nulls == len(values):
         return None
@@ -82,7 +81,7 @@ def _numbers(element: int, values: array[int] | array[float]) -> bytes:
     if _LITTLE:
         values.byteswap()
     raw = values.tobytes()
-    # Each number after its length: byte by byte across all of them, which runs in C.
+    # Each number after its length. Slices copy the n-th byte of all numbers at once, in C.
     spread = bytearray((_SIZES[width] + bytes(width)) * count)
     step = 4 + width
     for byte in range(width):
@@ -91,7 +90,7 @@ def _numbers(element: int, values: array[int] | array[float]) -> bytes:
 
 
 class _Untyped(Dumper):
-    """Bytes whose type the statement decides: an id where it wants a uuid, a body elsewhere."""
+    """Bytes without a type: the server takes them for what the statement needs, uuid or bytea."""
 
     format = Format.BINARY
     oid = 0
@@ -101,7 +100,7 @@ class _Untyped(Dumper):
 
 
 class _Text(Dumper):
-    """Text; a NUL, which PostgreSQL cannot keep, becomes the sign for it."""
+    """Text; NUL, which PostgreSQL cannot store, becomes U+2400 (symbol for null)."""
 
     format = Format.BINARY
     oid = 25
@@ -111,7 +110,7 @@ class _Text(Dumper):
 
 
 class _Id(Loader):
-    """A uuid as its 16 bytes, which is how ids travel inside."""
+    """A uuid as its 16 bytes, as the rest of this package handles ids."""
 
     format = Format.BINARY
 
@@ -119,8 +118,8 @@ class _Id(Loader):
         return bytes(data)
 
 
-def adapters() -> AdaptersMap:
-    """How values go to the server and come back, on connections of this broker."""
+def psycopg_adapters() -> AdaptersMap:
+    """How psycopg converts values on connections of this broker."""
     made = AdaptersMap(default_adapters)
     made.register_dumper(bytes, _Untyped)
     made.register_dumper(str, _Text)

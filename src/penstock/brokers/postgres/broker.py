@@ -13,7 +13,7 @@ from penstock.broker.records import Records
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.postgres.claiming import PostgresClaims
 from penstock.brokers.postgres.enqueuing import PostgresIntake
-from penstock.brokers.postgres.errors import in_our_words
+from penstock.brokers.postgres.errors import as_penstock_errors
 from penstock.brokers.postgres.job_actions import PostgresJobActions
 from penstock.brokers.postgres.pruning import PostgresPruning
 from penstock.brokers.postgres.reading import PostgresLooks
@@ -68,7 +68,7 @@ class PostgresBroker:
         self.renew = PostgresRenewals(store, settlements.settle_within).renew
         self.note = retried(settlements.note)
         self.wait = claims.wait
-        self.wake = store.listener.ring
+        self.wake = store.listener.wake
         self.recover = retried(PostgresRecovery(store, claims, settlements.settle_within).recover)
         self.prune = PostgresPruning(store, marks, staging.discard).prune
         self.gauge = scans.gauge
@@ -107,7 +107,7 @@ class PostgresBroker:
 
     def begin(self) -> PostgresTransaction:
         """A transaction of the database that ends with a job: the capability "begins"."""
-        with in_our_words(self.store.where):
+        with as_penstock_errors(self.store.where):
             return PostgresTransaction(self.store, self._settle_within)
 
     def close(self) -> None:

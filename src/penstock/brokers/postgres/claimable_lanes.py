@@ -1,9 +1,9 @@
-"""What there is to claim: the lanes with work, best first, and where this worker is in each.
+"""Which lanes have work, best first, and how far this process has read in each.
 
-A worker goes on from where it was (the floor): what is dead before it, because some snapshot is
-open, costs it nothing. It looks around when it hears of a lane that it does not know; and from the
-bottom, which finds whatever was committed late or in another lane, when there was nothing and every
-50 ms, less often where that takes long.
+A process goes on from its floor in a lane: rows below it that are dead, and kept by somebody's open
+snapshot, are not read again. It looks around when it is notified of a lane that it does not know.
+Every 50 ms (less often where that takes long), and before it says that there is nothing, it looks
+from the bottom: that finds what was committed late, and lanes that nobody announced.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from penstock.job import Lane
 from penstock.rules.key_order import in_turn
 
 FRESH_SECONDS = 0.05
-_SHARE = 100  # looking from the bottom takes at most a hundredth of the time
-_LONGEST_SECONDS = 1.0  # one that was slow once must not hide other lanes for long
-AT_ONCE = 8  # lanes offered to one claim
+_SHARE = 100  # looks from the bottom take at most a hundredth of the time
+_LONGEST_SECONDS = 1.0  # but one slow look must not hide other lanes for long
+LANES_PER_CLAIM = 8
 _LOWEST = bytes(16)
-_ENDS = 10_000  # lanes whose end is remembered
+_MOST_ENDS = 10_000  # exhausted lanes whose floor is remembered
 
 
-class PostgresLaneOffer:
-    """One lane, as far as this worker knows it."""
+class PostgresCandidateLane:
+    """A lane that has work, as far as this process knows it."""
 
     __slots__ = (
         "floor",
@@ -48,77 +48,77 @@ class PostgresLaneOffer:
         self.lane = lane
         self.head = 0.0  # when its oldest job was due
         self.packed = False  # it has parcels
-        self.loose = False  # and rows of its own
+        self.loose = False  # it has rows
         self.floor = _LOWEST
         self.row_floor = 0.0
-        self.per_parcel = 1.0
+        self.per_parcel = 1.0  # jobs in a parcel, on average
         self.policy: str | None = None  # its queue is handed out by key
 
-    def guess(self, want: int) -> int:
+    def guess(self, jobs: int) -> int:
         """How many parcels hold so many jobs."""
-        return int(want / self.per_parcel) + 1
+        return int(jobs / self.per_parcel) + 1
 
     def rank(self, now: float) -> tuple[float, float, int]:
-        # Ageing: a minute of waiting is worth one step of priority. The least is the best.
+        """Sort key, best first; a minute of waiting is worth one step of priority."""
         return -(self.lane.priority + max(0.0, now - self.head) / 60), self.head, self.hash
 
 
 class PostgresClaimableLanes:
-    """The lanes that have work."""
+    """The lanes that have work; shared by all threads that claim from one broker."""
 
     def __init__(self) -> None:
-        self.lanes: dict[int, PostgresLaneOffer] = {}
-        self.next_due: float | None = None  # when the earliest job that waits for its time is due
+        self.lanes: dict[int, PostgresCandidateLane] = {}
+        self.next_due: float | None = None  # when the earliest scheduled job is due
         self._stale = True
-        self._looked = -1.0
-        self._bottom_at = -1.0  # when to look from the bottom again
+        self._looked_at = -1.0
+        self._bottom_at = -1.0  # monotonic: when to look from the bottom again
         self._floors: dict[int, tuple[bytes, float]] = {}  # of lanes that had work lately
-        self._ends: dict[int, tuple[bytes, float]] = {}  # and of those where nothing was left
-        self._heard: set[int] = set()
-        self._lock = threading.Lock()  # threads of one broker may claim at the same time
+        self._ends: dict[int, tuple[bytes, float]] = {}  # floors of lanes that were exhausted
+        self._announced: set[int] = set()
+        self._lock = threading.Lock()
 
     def forget(self, lanes: Iterable[int] = ()) -> None:
-        """There may be something new, in these lanes if that is known."""
+        """Look again before the next claim: there may be new work, in these lanes if known."""
         with self._lock:
             self._stale = True
-            self._heard.update(lanes)
+            self._announced.update(lanes)
 
-    def hear(self, lanes: Iterable[int] | None) -> None:
-        """Something came into these lanes, or anywhere; of those known here that is no news."""
+    def on_notification(self, lanes: Iterable[int] | None) -> None:
+        """Others stored jobs in these lanes, or in any; known lanes need no new look."""
         unknown = () if lanes is None else set(lanes).difference(self.lanes)
         if lanes is None or unknown:
             self.forget(unknown)
 
-    def free_at(self, at: float) -> None:
-        """A limit lets more start then."""
+    def limit_frees_at(self, at: float) -> None:
+        """A rate limit lets more jobs start at this time."""
         with self._lock:
             self.next_due = at if self.next_due is None else min(at, self.next_due)
 
-    def exhausted(self, offer: PostgresLaneOffer) -> None:
-        """Nothing more was found in there."""
+    def exhausted(self, candidate: PostgresCandidateLane) -> None:
+        """A claim found nothing more in this lane."""
         with self._lock:
-            if self.lanes.get(offer.hash) is offer:
-                del self.lanes[offer.hash]
-                if len(self._ends) >= _ENDS:
+            if self.lanes.get(candidate.hash) is candidate:
+                del self.lanes[candidate.hash]
+                if len(self._ends) >= _MOST_ENDS:
                     self._ends.clear()
-                self._ends[offer.hash] = offer.floor, offer.row_floor
+                self._ends[candidate.hash] = candidate.floor, candidate.row_floor
 
     def fresh(self, now: float) -> bool:
-        # `now` may be a test's; the other is not, so that a clock that stands still is no excuse.
-        return self._looked <= now and not self._stale and not self.bottom()
+        # `now` may be a test's clock that stands still; bottom_due always goes by real time.
+        return self._looked_at <= now and not self._stale and not self.bottom_due()
 
-    def bottom(self) -> bool:
+    def bottom_due(self) -> bool:
         """Whether it is time to look from the bottom."""
         return time.monotonic() >= self._bottom_at
 
     def floors(self) -> tuple[list[int], list[bytes], list[float]]:
         """The known lanes, and from where to look at each."""
         with self._lock:
-            for offer in self.lanes.values():
-                self._floors[offer.hash] = offer.floor, offer.row_floor
-            while self._heard:
-                number = self._heard.pop()
-                # What comes next comes after what was taken; all that is dead before is passed by.
+            for candidate in self.lanes.values():
+                self._floors[candidate.hash] = candidate.floor, candidate.row_floor
+            while self._announced:
+                number = self._announced.pop()
+                # New jobs come after those that were taken, which may be dead rows by now.
                 self._floors.setdefault(number, self._ends.get(number, (_LOWEST, 0.0)))
             known = list(self._floors.items())
         return (
@@ -136,40 +136,39 @@ class PostgresClaimableLanes:
         seconds: float,
         bottom: bool,
     ) -> None:
-        """Take over what a look found, and how long that took."""
-        known, found = self.lanes, dict[int, PostgresLaneOffer]()
+        """Take over what a look found; `seconds` is how long it took."""
+        known, found = self.lanes, dict[int, PostgresCandidateLane]()
         next_due: float | None = None
-        for lane, first, jobs, run_at, news in rows:
+        for lane, first, jobs, run_at, policy in rows:
             if lane is None:
                 continue
             number = to_int(lane)
-            offer = found.get(number)
-            if offer is None:
-                offer = found[number] = PostgresLaneOffer(number, lane_of(number))
-                offer.head = float("inf")
-            offer.policy = news.decode() if news else None
+            candidate = found.get(number)
+            if candidate is None:
+                candidate = found[number] = PostgresCandidateLane(number, lane_of(number))
+                candidate.head = float("inf")
+            candidate.policy = policy.decode() if policy else None
             before = known.get(number)
             if first is not None:
-                offer.packed = True
-                offer.floor = first
-                offer.head = min(offer.head, made_at(first))
-                offer.per_parcel = before.per_parcel if before else to_int(jobs or b"\x01")
+                candidate.packed = True
+                candidate.floor = first
+                candidate.head = min(candidate.head, made_at(first))
+                candidate.per_parcel = before.per_parcel if before else to_int(jobs or b"\x01")
             elif run_at is not None:
                 [due] = struct.unpack(">d", run_at)
-                offer.loose = True
-                offer.row_floor = due
-                offer.head = min(offer.head, due)
+                candidate.loose = True
+                candidate.row_floor = due
+                candidate.head = min(candidate.head, due)
                 if due > now and (next_due is None or due < next_due):
                     next_due = due
-        moment = time.monotonic()
         with self._lock:
-            self.lanes, self.next_due, self._looked = found, next_due, now
+            self.lanes, self.next_due, self._looked_at = found, next_due, now
             self._stale = False
             if bottom:
-                until = max(FRESH_SECONDS, seconds * _SHARE)
-                self._bottom_at = moment + min(until, _LONGEST_SECONDS)
+                pause = min(max(FRESH_SECONDS, seconds * _SHARE), _LONGEST_SECONDS)
+                self._bottom_at = time.monotonic() + pause
                 self._floors = {}
-                self._heard.clear()
+                self._announced.clear()
 
     def best(
         self,
@@ -177,19 +176,19 @@ class PostgresClaimableLanes:
         queues: Collection[str] | None,
         sizes: Mapping[str, int] | None,
         now: float,
-    ) -> list[PostgresLaneOffer]:
-        """The lanes to try next."""
+    ) -> list[PostgresCandidateLane]:
+        """The lanes to claim from next."""
         with self._lock:
             known = list(self.lanes.values())
-        offers = [
-            offer
-            for offer in known
-            if (offer.packed or offer.row_floor <= now)
-            and can_run(worker, queues, offer.lane)
-            and (sizes is None or sizes.get(offer.lane.task, 1) > 0)
+        candidates = [
+            candidate
+            for candidate in known
+            if (candidate.packed or candidate.row_floor <= now)
+            and can_run(worker, queues, candidate.lane)
+            and (sizes is None or sizes.get(candidate.lane.task, 1) > 0)
         ]
-        offers.sort(key=lambda offer: offer.rank(now))
-        policies = {offer.lane.queue: offer.policy for offer in offers if offer.policy}
+        candidates.sort(key=lambda candidate: candidate.rank(now))
+        policies = {lane.lane.queue: lane.policy for lane in candidates if lane.policy}
         if policies:
-            offers = in_turn(offers, policies, lambda offer: offer.lane)
-        return offers[:AT_ONCE]
+            candidates = in_turn(candidates, policies, lambda candidate: candidate.lane)
+        return candidates[:LANES_PER_CLAIM]

@@ -9,7 +9,7 @@ from penstock.app.settings import mask
 from penstock.brokers.condition import Fact, StoreCondition, Trouble
 from penstock.brokers.postgres.connection import connect
 from penstock.brokers.postgres.doctor_checks import (
-    DoctorCheck,
+    CheckContext,
     open_transactions,
     server,
     tables,
@@ -27,7 +27,7 @@ PROMISE = (
     "commit, unless its queue is relaxed); a full disk refuses new jobs and loses none"
 )
 
-_AT_THE_DOOR = {
+_LOGIN_REMEDIES = {
     "password authentication failed": "give the right user and password in the URL",
     "no password supplied": "give the password in the URL, or in PGPASSWORD or ~/.pgpass",
     "pg_hba.conf": "let this login in from here in pg_hba.conf, or use another --url",
@@ -50,7 +50,7 @@ def condition(url: str, *, thorough: bool = False) -> StoreCondition:
         with connect(conninfo, prepare=False) as connection:
             settings["postgresql"] = connection.info.parameter_status("server_version") or ""
             meta = read_meta(connection)
-            look = DoctorCheck(connection, conninfo, pooled, meta, plan)
+            look = CheckContext(connection, conninfo, pooled, meta, plan)
             if thorough:
                 found += take("server", look, server.server)
                 if meta:
@@ -89,7 +89,7 @@ def _unseen(error: psycopg.Error) -> Trouble:
             "prints",
         )
     # A refusal at the door has no code that libpq hands on, only the server's words.
-    for words, remedy in _AT_THE_DOOR.items():
+    for words, remedy in _LOGIN_REMEDIES.items():
         if words in message:
             return Trouble(f"it lets nobody in like this: {message}", remedy)
     return Trouble(
@@ -98,7 +98,7 @@ def _unseen(error: psycopg.Error) -> Trouble:
     )
 
 
-def examined(look: DoctorCheck) -> list[Trouble | Fact]:
+def examined(look: CheckContext) -> list[Trouble | Fact]:
     """Everything that there is to look at in a store, one after the other."""
     found: list[Trouble | Fact] = []
     marks: list[wal_and_notify.WalMark] = []

@@ -1,8 +1,8 @@
-"""One connection to PostgreSQL, on which no call waits for ever.
+"""One connection to PostgreSQL, on which every call has a deadline.
 
-A socket that is half open, a server that is stopped, a lock that is never let go: each call has a
-deadline on this side. Whatever cuts a call short, the deadline or an exception thrown into the
-thread, closes the connection: its answer may be on the way, and belongs to nobody.
+The deadline is on this side: it also ends a call on a half-open socket, to a stopped server, or
+behind a lock that is never released. A call that is cut short, by the deadline or by an exception
+thrown into the thread, closes the connection: a late answer would be read as that of the next call.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ import psycopg
 from psycopg import pq, waiting
 from psycopg.abc import PQGen
 
-from penstock.brokers.postgres.binary_arrays import adapters
+from penstock.brokers.postgres.binary_arrays import psycopg_adapters
 
 R = TypeVar("R")
 
 CALL_SECONDS = 30.0
-_MOMENT_SECONDS = 0.05
+_FRESH_SECONDS = 0.05  # an idle connection that was used so lately is not probed
 _POLL = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}
 
 
-class Overdue(psycopg.OperationalError):
-    """The server did not answer in time."""
+class CallTimeout(psycopg.OperationalError):
+    """The server did not answer within the connection's `call_seconds`."""
 
 
 class Connection(psycopg.Connection[Any]):
-    """As psycopg's, with `patience`: the most that one call may take, in seconds."""
+    """psycopg's, with `call_seconds`: the most that one call may take."""
 
-    patience: float = CALL_SECONDS
-    pid: int = 0
+    call_seconds: float = CALL_SECONDS
+    pid: int = 0  # the process that opened it
     prepares: bool = True
-    prepared: set[bytes]  # the calls that this session knows
-    rings: bool = False  # a notification was sent, and its answer is still to be read
-    used_at: float = 0.0  # monotonic: when it was last given back
+    prepared: set[bytes]  # names of the calls that this session has prepared
+    answer_unread: bool = False  # of `send_unawaited`
+    used_at: float = 0.0  # monotonic: when it was last returned to the store
 
     def wait(self, gen: PQGen[R], interval: float = 0.0, timeout: float | None = None) -> R:
-        """Run one exchange with the server, until the deadline."""
+        """What psycopg calls for every exchange with the server: run it, until the deadline."""
         del interval
-        patience = self.patience if timeout is None else timeout
-        until = time.monotonic() + patience
+        seconds = self.call_seconds if timeout is None else timeout
+        until = time.monotonic() + seconds
         poll = select.poll()
         number = self.pgconn.socket
         try:
@@ -54,14 +54,14 @@ class Connection(psycopg.Connection[Any]):
                 left = until - time.monotonic()
                 ready = poll.poll(max(0.0, left) * 1000)
                 if not ready and left <= 0:
-                    raise Overdue(f"no answer within {patience:.0f} s")
+                    raise CallTimeout(f"no answer within {seconds:.0f} s")
                 mask = ready[0][1] if ready else 0
-                # Trouble shows as readable: libpq then says what it is.
+                # An error on the socket counts as readable: libpq then reports it.
                 answer = (1 if mask & ~select.POLLOUT else 0) | (2 if mask & select.POLLOUT else 0)
                 state = gen.send(answer & state or state if ready else 0)
         except StopIteration as done:
             return done.value
-        except Overdue:
+        except CallTimeout:
             self.pgconn.finish()
             raise
         except psycopg.Error:
@@ -70,70 +70,75 @@ class Connection(psycopg.Connection[Any]):
             self.pgconn.finish()
             raise
 
-    def is_quiet(self) -> bool:
-        """Whether an idle connection is still there, as far as can be told without asking.
+    def wait_for_input(self, poll: select.poll, until: float) -> None:
+        """Wait until the server sent something and read it; CallTimeout after `until`."""
+        left = until - time.monotonic()
+        if not poll.poll(max(0.0, left) * 1000) and left <= 0:
+            self.pgconn.finish()
+            raise CallTimeout(f"no answer within {self.call_seconds:.0f} s")
+        self.pgconn.consume_input()
 
-        The answer of a notification that nobody waited for is read on the way. One that answered
-        a moment ago is taken at its word: a look at it would give up the interpreter, and whoever
-        takes it keeps it for milliseconds.
+    def is_usable(self) -> bool:
+        """Whether an idle connection is still open, as far as can be told without a round trip.
+
+        Reads the answer of `send_unawaited`, if one is pending. A connection that was in use a
+        moment ago is not probed: a poll would release the interpreter lock, and whoever takes it
+        keeps it for milliseconds.
         """
-        if not self.rings and time.monotonic() - self.used_at < _MOMENT_SECONDS:
+        if not self.answer_unread and time.monotonic() - self.used_at < _FRESH_SECONDS:
             return True
         try:
-            if self.rings:
-                self.rings = False
-                self.wait(_answers(self.pgconn))
+            if self.answer_unread:
+                self.answer_unread = False
+                self.wait(_discard_answer(self.pgconn))
             poll = select.poll()
             poll.register(self.pgconn.socket, select.POLLIN)
-            return not poll.poll(0)  # a server that was not asked speaks to say farewell
+            return not poll.poll(0)  # input without a question: the server closed the connection
         except psycopg.OperationalError:
             return False
 
-    def ring(self, statement: bytes) -> None:
-        """Send a statement whose answer nobody waits for: it is read before the next one."""
-        if self.pgconn.status != pq.ConnStatus.OK or self.rings:
+    def send_unawaited(self, statement: bytes) -> None:
+        """Send a statement without waiting; its answer is read before the connection's next use."""
+        if self.pgconn.status != pq.ConnStatus.OK or self.answer_unread:
             return
         self.pgconn.send_query(statement)
-        self.rings = True
+        self.answer_unread = True
         self.pgconn.flush()
 
     def __del__(self, *_: Any) -> None:
-        # A store that is let go of without being closed is in its right, and is not to be warned.
-        # After a fork it is the parent's, and must not be ended from here.
+        # Without psycopg's warning about unclosed connections: a store need not be closed.
+        # After a fork the session is the parent's, and must not be ended from here.
         if self.pid == os.getpid():
             with contextlib.suppress(Exception):
                 self.pgconn.finish()
 
     def disown(self) -> None:
-        """After a fork, in the child: the socket is the parent's, and must hear nothing from here.
+        """In a forked child: point the socket at /dev/null, since the session is the parent's.
 
-        Closing it would end the parent's session, and so would the collector.
+        To close the connection, or to have it garbage-collected, would end the parent's session.
         """
-        nothing = os.open(os.devnull, os.O_RDWR)
+        devnull = os.open(os.devnull, os.O_RDWR)
         try:
-            os.dup2(nothing, self.pgconn.socket)
+            os.dup2(devnull, self.pgconn.socket)
         finally:
-            os.close(nothing)
+            os.close(devnull)
 
 
-def _answers(connection: Any) -> PQGen[None]:
+def _discard_answer(wire: Any) -> PQGen[None]:
     while True:
-        connection.consume_input()
-        while not connection.is_busy():
-            if connection.get_result() is None:
+        wire.consume_input()
+        while not wire.is_busy():
+            if wire.get_result() is None:
                 return
         yield waiting.Wait.R
 
 
-ADAPTERS = adapters()
-
-
 def connect(conninfo: str, *, prepare: bool) -> Connection:
-    """A new connection in autocommit: transactions begin and end in plain sight."""
+    """A new connection in autocommit mode: we send `begin` and `commit` ourselves."""
     connection = Connection.connect(
         conninfo,
         autocommit=True,
-        prepare_threshold=None,  # it would forget our own prepared calls at every rollback
+        prepare_threshold=None,  # psycopg would drop our own prepared calls at every rollback
         context=_Context(),
     )
     connection.pid = os.getpid()
@@ -143,7 +148,7 @@ def connect(conninfo: str, *, prepare: bool) -> Connection:
 
 
 class _Context:
-    """What psycopg asks for how values travel."""
+    """psycopg's AdaptContext: how values are converted."""
 
-    adapters = ADAPTERS
+    adapters = psycopg_adapters()
     connection = None

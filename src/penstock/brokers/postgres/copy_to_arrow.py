@@ -1,7 +1,7 @@
-"""COPY out of the server, straight into Arrow: no row becomes an object of Python's.
+"""COPY from the server straight into Arrow, without a Python object per row.
 
-psycopg's own way costs some microseconds a row, most of it for waiting row by row; here rows are
-taken off the line as they lie there, and read some megabytes at a time.
+psycopg's copy costs some microseconds a row, most of it for waiting row by row; here whatever has
+arrived is taken at once, and parsed some megabytes at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from psycopg import errors, pq
 
 from penstock.broker.slice import HISTORY
 from penstock.brokers.arrow import EVENT_COLUMNS, JOB_COLUMNS, arrow, schema_of
-from penstock.brokers.postgres.connection import Connection, Overdue
+from penstock.brokers.postgres.connection import Connection
 
 CHUNK_BYTES = 4 * 1024 * 1024
 
@@ -25,8 +25,8 @@ CHUNK_BYTES = 4 * 1024 * 1024
 def copy_batches(
     connection: Connection, statement: str, parameters: Mapping[str, Any], table: str
 ) -> Iterator[Any]:
-    """What a `copy ... to stdout (format csv)` of a table's columns gives, as record batches."""
-    # COPY takes no parameters: they are written into it here, quoted by the driver.
+    """The rows of a `copy ... to stdout (format csv)` of a table's columns, as record batches."""
+    # COPY takes no parameters: psycopg quotes them and writes them into the statement.
     whole = psycopg.ClientCursor(connection).mogrify(statement.encode(), parameters)
     for chunk in _chunks(connection, whole.encode()):
         yield from _read(chunk, table)
@@ -41,12 +41,12 @@ def _read(chunk: bytes, table: str) -> Iterator[Any]:
     }
     read: Any = csv.read_csv(
         pa.BufferReader(chunk),
-        # In one block, however wide a row is.
+        # One block for the whole chunk: a row may be wider than a default block.
         read_options=csv.ReadOptions(
             column_names=list(kinds), block_size=len(chunk) + 1, use_threads=False
         ),
         parse_options=csv.ParseOptions(newlines_in_values=True),
-        # What is null is empty and without quotes; an empty text has them.
+        # In COPY's CSV null is empty without quotes, and an empty text is quoted.
         convert_options=csv.ConvertOptions(
             column_types=types,
             null_values=[""],
@@ -55,12 +55,12 @@ def _read(chunk: bytes, table: str) -> Iterator[Any]:
         ),
     )
     for batch in read.to_batches():
-        arrays = [column.cast(schema.field(place).type) for place, column in enumerate(batch)]
+        arrays = [column.cast(schema.field(index).type) for index, column in enumerate(batch)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _chunks(connection: Connection, statement: bytes) -> Iterator[bytes]:
-    """Whole rows, some megabytes at a time; whoever stops half-way leaves the line closed."""
+    """Whole rows, some megabytes at a time; a reader that stops early closes the connection."""
     wire: Any = connection.pgconn
     poll = select.poll()
     poll.register(wire.socket, select.POLLIN)
@@ -68,7 +68,9 @@ def _chunks(connection: Connection, statement: bytes) -> Iterator[bytes]:
     try:
         wire.send_query(statement)
         wire.flush()
-        _begin(connection, poll)
+        result = _next_result(connection, poll)
+        if result is None or result.status != pq.ExecStatus.COPY_OUT:
+            _finish(connection, poll, result)
         parts: list[bytes] = []
         size, take = 0, wire.get_copy_data
         while True:
@@ -86,42 +88,31 @@ def _chunks(connection: Connection, statement: bytes) -> Iterator[bytes]:
                 parts, size = [], 0
             if length < 0:
                 break
-        _end(connection, poll)
+        _finish(connection, poll)
         done = True
     except psycopg.Error:
         done = wire.status == pq.ConnStatus.OK
         raise
     finally:
         if not done:
-            wire.finish()  # the rest is on the way, and belongs to nobody
+            wire.finish()  # the rest of the rows would be read as the answer of the next call
 
 
-def _begin(connection: Connection, poll: Any) -> None:
+def _next_result(connection: Connection, poll: select.poll) -> Any:
     wire: Any = connection.pgconn
     while wire.is_busy():
         _wait(connection, poll)
-    result = wire.get_result()
-    if result is None or result.status != pq.ExecStatus.COPY_OUT:
-        _end(connection, poll, result)
+    return wire.get_result()
 
 
-def _end(connection: Connection, poll: Any, trouble: Any = None) -> None:
-    wire: Any = connection.pgconn
-    while True:
-        while wire.is_busy():
-            _wait(connection, poll)
-        result = wire.get_result()
-        if result is None:
-            break
+def _finish(connection: Connection, poll: select.poll, failed: Any = None) -> None:
+    """Read what is left of the answer; raise if the statement failed."""
+    while (result := _next_result(connection, poll)) is not None:
         if result.status == pq.ExecStatus.FATAL_ERROR:
-            trouble = result
-    if trouble is not None:
-        raise errors.error_from_result(trouble)
+            failed = result
+    if failed is not None:
+        raise errors.error_from_result(failed)
 
 
-def _wait(connection: Connection, poll: Any) -> None:
-    until = time.monotonic() + connection.patience
-    if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
-        connection.pgconn.finish()
-        raise Overdue(f"no answer within {connection.patience:.0f} s")
-    connection.pgconn.consume_input()
+def _wait(connection: Connection, poll: select.poll) -> None:
+    connection.wait_for_input(poll, time.monotonic() + connection.call_seconds)

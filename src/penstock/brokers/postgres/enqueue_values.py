@@ -1,4 +1,4 @@
-"""Jobs that are handed over, in the forms that the functions of this store take them."""
+"""New jobs, encoded as the SQL functions of this store take them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from penstock.job import Job, Lane, Parcel, State
 T = TypeVar("T", str, str | None)
 
 
-class Handed(NamedTuple):
-    """Jobs as they are stored: plain ones packed, the others one by one."""
+class NewJobs(NamedTuple):
+    """The jobs of one enqueue: plain ones packed into parcels, the others to be single rows."""
 
     parcels: list[Parcel]
     singles: list[Job[Any]]
@@ -35,19 +35,19 @@ class Handed(NamedTuple):
         return {parcel.lane for parcel in self.parcels} | {job.lane for job in self.singles}
 
 
-def shown(value: T) -> T:
-    """A text without NUL, which PostgreSQL cannot keep: it becomes the sign for it."""
+def without_nul(value: T) -> T:
+    """NUL, which PostgreSQL cannot store in a text, becomes U+2400 (symbol for null)."""
     return value.replace("\x00", "\N{SYMBOL FOR NULL}") if isinstance(value, str) else value
 
 
 def span_of(first: bytes, count: int) -> tuple[bytes, bytes, bytes]:
-    """The first id of a parcel, the first that its run could have, and its last."""
+    """A parcel's first id, the first id of its run of ids, and its last id."""
     last = int.from_bytes(first[14:], "big") + count - 1
     return first, run_of(first), first[:14] + last.to_bytes(2, "big")
 
 
 def job_values(singles: Sequence[Job[Any]]) -> list[dict[str, Any]]:
-    """As penstock.enqueue_jobs takes them."""
+    """The parameter of penstock.enqueue_jobs."""
     values: list[dict[str, Any]] = []
     for job in singles:
         raw = to_bytes(job.id)
@@ -62,13 +62,13 @@ def job_values(singles: Sequence[Job[Any]]) -> list[dict[str, Any]]:
                 "run_at": job.run_at,
                 "enqueued_at": time_of(job.id),
                 "at_most_once": job.at_most_once,
-                "key": shown(job.key),
-                "unique_key": shown(unique.key) if unique else None,
+                "key": without_nul(job.key),
+                "unique_key": without_nul(unique.key) if unique else None,
                 "unique_until": unique.until if unique else None,
                 "unique_seconds": unique.seconds if unique else None,
                 "expires_at": job.expires_at,
-                "tags": text_of({name: shown(value) for name, value in job.tags.items()}),
-                "search": text_of({name: shown(value) for name, value in job.search.items()}),
+                "tags": text_of({name: without_nul(value) for name, value in job.tags.items()}),
+                "search": text_of({name: without_nul(value) for name, value in job.search.items()}),
                 "body": job.body.decode(),
                 "names": names or None,
                 "state": job.state if job.state is State.WAITING else None,
@@ -78,7 +78,7 @@ def job_values(singles: Sequence[Job[Any]]) -> list[dict[str, Any]]:
 
 
 def flow_values(flow: Flow) -> dict[str, Any]:
-    """As penstock.enqueue_flow takes it."""
+    """The parameter of penstock.enqueue_flow."""
     nodes, needs, members = flow_rows(flow)
     values: dict[bytes, dict[str, Any]] = {
         node["id"]: {**node, "id": from_bytes(node["id"]), "flow": None, "needs": [], "members": []}
@@ -102,7 +102,7 @@ def flow_values(flow: Flow) -> dict[str, Any]:
 
 
 def parcel_values(parcels: Sequence[Parcel]) -> list[dict[str, Any]]:
-    """As penstock.enqueue_joined takes them."""
+    """The parcels in the parameter of penstock.enqueue_joined."""
     values: list[dict[str, Any]] = []
     for parcel in parcels:
         _, run, last = span_of(to_bytes(parcel.id), len(parcel.bodies))

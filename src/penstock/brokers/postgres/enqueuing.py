@@ -1,4 +1,4 @@
-"""Hand over: jobs into the store, each once however often it is sent."""
+"""Enqueue: each job is stored once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from psycopg import errors
 
 from penstock.broker.checks import check_age, check_batch, check_lane, check_whole_flow
 from penstock.broker.values import Batch, Enqueued
-from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
+from penstock.brokers.postgres.binary_arrays import bytea_array, int4_array, int8_array, uuid_array
 from penstock.brokers.postgres.caller_transaction import NotifyAfterCommit, PostgresJoin
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.enqueue_values import Handed, flow_values, job_values, span_of
-from penstock.brokers.postgres.errors import AnswerLost, refuse
+from penstock.brokers.postgres.enqueue_values import NewJobs, flow_values, job_values, span_of
+from penstock.brokers.postgres.errors import AnswerLost
 from penstock.brokers.postgres.function_calls import (
-    BIG,
-    BIGS,
-    BLOBS,
-    BYTES,
-    FLAG,
-    INT,
-    INTS,
+    BOOL,
+    BYTEA,
+    BYTEA_ARRAY,
+    INT4,
+    INT4_ARRAY,
+    INT8,
+    INT8_ARRAY,
     UUID,
-    UUIDS,
+    UUID_ARRAY,
     Call,
-    big,
+    boolean,
     call,
-    flag,
-    integer,
+    int4,
+    int8,
 )
 from penstock.brokers.postgres.retrying import retried, sent_again
 from penstock.brokers.postgres.statements import sql
@@ -50,22 +50,27 @@ from penstock.errors import StoreUnreachable, UnknownOutcome
 from penstock.flows.flow import Flow
 from penstock.job import Job, Lane, Parcel
 
-_ONE = Call("one", sql.send_one, (UUID, BIG, BYTES, BYTES))
-_PARCEL = Call("parcel", sql.send_parcel, (UUID, UUID, UUID, BIG, INT, BYTES, BYTES, FLAG))
-_PARCELS = Call("parcels", sql.send_parcels, (UUIDS, UUIDS, UUIDS, BIGS, INTS, BLOBS, BLOBS, FLAG))
-_NO_IDS = 12  # bytes of an array without elements
-LOCK_SECONDS = 2.0  # others wait behind an enqueue: it had better fail and be tried again
-_TRIES = 3  # two senders of one id at the same moment: the later one sees it at its second try
+_ONE = Call("one", sql.send_one, (UUID, INT8, BYTEA, BYTEA))
+_PARCEL = Call("parcel", sql.send_parcel, (UUID, UUID, UUID, INT8, INT4, BYTEA, BYTEA, BOOL))
+_PARCELS = Call(
+    "parcels",
+    sql.send_parcels,
+    (UUID_ARRAY, UUID_ARRAY, UUID_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY, BYTEA_ARRAY, BOOL),
+)
+_EMPTY_ARRAY = 12  # bytes
+LOCK_SECONDS = 2.0  # short: others wait behind the locks that a waiting enqueue holds
+_TRIES = 3  # of two senders of the same id, the second finds it stored when it tries again
+_Unsent = Sequence[tuple[bytes, Lane, Sequence[bytes]]]  # first id, lane and bodies of parcels
 
 
 class PostgresIntake:
-    """Enqueue; and how settlements, schedules and writes in parts store jobs."""
+    """Enqueue; also stores the jobs of settlements, schedules and staged writes."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
         self.clock = store.clock
-        self._bell = NotifyAfterCommit(store)
-        self.close = self._bell.close
+        self._notifier = NotifyAfterCommit(store)
+        self.close = self._notifier.close
 
     def enqueue(
         self,
@@ -80,24 +85,25 @@ class PostgresIntake:
             join = self.join(jobs, batch, flow)
             join.prepare()
             return hold(join.asks(caller), caller)
-        handed, now = self.handed(jobs, flow)
-        send = partial(retried(self._enqueue), handed, batch, now)
+        new_jobs, now = self.pack(jobs, flow)
+        send = partial(self._enqueue, new_jobs, batch, now)
         try:
-            # A batch counts its rows: sent twice, the second is refused.
+            # A batch counts its rows, so it is refused when it is sent a second time.
             return sent_again(send) if batch is None else send()
         except AnswerLost as error:
             raise UnknownOutcome(
                 f"{error}; whether the jobs are stored is not known. Sending them again is safe: "
                 "each is stored once",
-                [*handed.parcels, *handed.singles],
+                [*new_jobs.parcels, *new_jobs.singles],
             ) from error.__cause__
 
-    def handed(self, jobs: Sequence[Job[Any] | Parcel], flow: Flow | None) -> tuple[Handed, float]:
-        handed = Handed(*packed(jobs, flow), flow)
+    def pack(self, jobs: Sequence[Job[Any] | Parcel], flow: Flow | None) -> tuple[NewJobs, float]:
+        """Pack plain jobs into parcels and refuse ids that are too old; with the time now."""
+        new_jobs = NewJobs(*packed(jobs, flow), flow)
         now = self.clock.now()
-        for job in (*handed.parcels, *handed.singles):
+        for job in (*new_jobs.parcels, *new_jobs.singles):
             check_age(job.id, now, now - self.store.traits.retention)
-        return handed, now
+        return new_jobs, now
 
     def join(
         self,
@@ -105,88 +111,85 @@ class PostgresIntake:
         batch: Batch | None = None,
         flow: Flow | None = None,
     ) -> PostgresJoin:
-        """These jobs as a value, to be written on a connection of the caller's."""
-        handed, now = self.handed(jobs, flow)
+        """These jobs as a value that can be stored on a connection of the caller's."""
+        new_jobs, now = self.pack(jobs, flow)
         return PostgresJoin(
             self.store,
-            handed,
+            new_jobs,
             now,
-            prepare=partial(self.put_lanes, handed) if self._new_lanes(handed) else None,
-            bell=self._bell,
+            prepare=partial(self.put_lanes, new_jobs) if self._new_lanes(new_jobs) else None,
+            notifier=self._notifier,
             whole=frozenset(job.id for job in jobs if isinstance(job, Parcel)),
             batch=batch,
         )
 
-    def _enqueue(self, handed: Handed, batch: Batch | None, now: float) -> Enqueued:
-        lanes = self.put_lanes(handed)
-        with self.store.lend() as connection:
+    @retried
+    def _enqueue(self, new_jobs: NewJobs, batch: Batch | None, now: float) -> Enqueued:
+        lanes = self.put_lanes(new_jobs)
+        with self.store.connection() as connection:
             try:
-                if batch is handed.flow is None and not handed.singles and handed.parcels:
-                    known = self._enqueue_parcels(connection, handed.parcels)
+                if batch is new_jobs.flow is None and not new_jobs.singles and new_jobs.parcels:
+                    known = self._enqueue_parcels(connection, new_jobs.parcels)
                     answer = Enqueued(frozenset(known))
                 else:
                     with self.store.transaction(
                         connection,
-                        durable=durable(self.store, (lane.queue for lane in handed.lanes())),
-                        locks=LOCK_SECONDS,
+                        durable=durable(self.store, (lane.queue for lane in new_jobs.lanes())),
+                        lock_seconds=LOCK_SECONDS,
                     ) as db:
-                        answer = self._enqueue_all(db, handed, batch, now)
+                        answer = self._enqueue_all(db, new_jobs, batch, now)
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if connection.closed:
                     raise AnswerLost(
                         f"the store {self.store.where} did not answer: {str(error).strip()}"
                     ) from error
                 raise
-            except errors.RaiseException:
-                raise
-            except psycopg.Error as error:
-                refuse(error)
-                raise
             self.store.forget_claimable(lanes)
             self.store.notify_on(connection, lanes)
         return answer
 
     def _enqueue_all(
-        self, db: PostgresDb, handed: Handed, batch: Batch | None, now: float
+        self, db: PostgresDb, new_jobs: NewJobs, batch: Batch | None, now: float
     ) -> Enqueued:
-        flow = handed.flow
+        flow = new_jobs.flow
         if flow is not None:
             db.execute("savepoint flow")
-            # Its row first: whoever sends the same flow at this moment is waited for.
+            # The flow's row first: that waits for whoever sends the same flow at this moment.
             values = msgspec.json.encode(flow_values(flow)).decode()
             row = db.execute(sql.send_flow, (values, now)).fetchone()
             if row is None or not row["new"]:
-                return Enqueued(handed.ids())
-        stored = self._count_batch(db, batch, handed.rows, now) if batch else 0
+                return Enqueued(new_jobs.ids())
+        stored = self._count_batch(db, batch, new_jobs.rows, now) if batch else 0
         known: set[str] = set()
-        if handed.parcels:
+        if new_jobs.parcels:
             db.execute("savepoint parcels")
-            known = self._enqueue_parcels(db.connection, handed.parcels, within=True)
+            known = self._enqueue_parcels(db.connection, new_jobs.parcels, within=True)
         standing: dict[str, str] = {}
-        if handed.singles:
-            answer = enqueue_singles(db, handed.singles, now)
+        if new_jobs.singles:
+            answer = enqueue_singles(db, new_jobs.singles, now)
             known.update(answer["known"])
             standing = answer["standing"]
         if flow is not None and known:
             check_whole_flow(flow.id, flow.jobs, known)
-            db.execute("rollback to flow")  # it was forgotten before its jobs were
+            db.execute("rollback to flow")  # the flow was pruned, but its jobs are remembered
             return Enqueued(frozenset(known))
         return Enqueued(frozenset(known), standing, stored)
 
     def store_spawned(self, change: Change) -> None:
+        """Store what settled jobs spawned, in the transaction of the settlement."""
         db = cast("PostgresDb", change.db)
-        handed = Handed([], [])
+        new_jobs = NewJobs([], [])
         flows: list[tuple[str, bytes | None, float]] = []
-        for place, outcome in change.spawned:
+        for node, outcome in change.spawned:
             parcels, singles = packed(outcome.spawned, outcome.flow, check=False)
-            handed.parcels.extend(parcels)
-            handed.singles.extend(singles)
+            new_jobs.parcels.extend(parcels)
+            new_jobs.singles.extend(singles)
             if outcome.flow is not None:
                 values = msgspec.json.encode(flow_values(outcome.flow)).decode()
-                flows.append((values, None if place is None else place[1], change.now))
+                flows.append((values, None if node is None else node[1], change.now))
         change.spawned.clear()
-        change.woken.update(self.put_lanes(handed))
-        self._enqueue_all(db, handed, None, change.now)
+        change.woken.update(self.put_lanes(new_jobs))
+        self._enqueue_all(db, new_jobs, None, change.now)
         db.every(sql.spawn_flow, flows)
 
     def _count_batch(self, db: PostgresDb, batch: Batch, rows: int, now: float) -> int:
@@ -198,13 +201,13 @@ class PostgresIntake:
         db.execute(sql.put_batch, {"id": batch.id, "rows": stored + rows, "at": now})
         return stored + rows
 
-    def put_lanes(self, handed: Handed) -> list[int]:
-        """Write down lanes that are new, in a transaction of their own.
+    def put_lanes(self, new_jobs: NewJobs) -> list[int]:
+        """Store lanes that are new, in a transaction of their own; the hashes of all lanes.
 
-        Within a caller's, that lane's first user would keep all others waiting until the end.
+        Stored in the transaction of the jobs, a new lane would block others until that commits.
         """
-        new = self._new_lanes(handed)
-        lanes = handed.lanes()
+        new = self._new_lanes(new_jobs)
+        lanes = new_jobs.lanes()
         if new:
             with self.store.writing() as db:
                 db.executemany(sql.put_lane, sorted(new, key=lambda lane: lane["hash"]))
@@ -214,15 +217,15 @@ class PostgresIntake:
                     self.store.lane(db, lane.hash)
         return [lane.hash for lane in lanes]
 
-    def _new_lanes(self, handed: Handed) -> list[dict[str, Any]]:
-        fields = searched_fields(handed.parcels, handed.singles)
+    def _new_lanes(self, new_jobs: NewJobs) -> list[dict[str, Any]]:
+        fields = searched_fields(new_jobs.parcels, new_jobs.singles)
         new: list[dict[str, Any]] = []
         for lane, searched in fields.items():
             check_lane(lane)
             number, search = lane.hash, ",".join(sorted(searched))
             known = self.store.searched.get(number)
             if known is not None and (not known or known == search):
-                continue  # as most: nothing is indexed, or the same, and that is known
+                continue  # the usual case: the lane is stored, with the same indexed fields
             new.append(
                 {
                     "hash": number,
@@ -240,11 +243,9 @@ class PostgresIntake:
     def _enqueue_parcels(
         self, connection: Connection, parcels: Sequence[Parcel], *, within: bool = False
     ) -> set[str]:
-        """Store them, but for the ids that were sent before, which it returns."""
+        """Store parcels, without the ids that were sent before: those are returned."""
         known: set[str] = set()
-        left: list[tuple[bytes, Lane, Sequence[bytes]]] = [
-            (to_bytes(parcel.id), parcel.lane, parcel.bodies) for parcel in parcels
-        ]
+        left: _Unsent = [(to_bytes(parcel.id), parcel.lane, parcel.bodies) for parcel in parcels]
         tries = _TRIES
         while tries:
             try:
@@ -259,7 +260,7 @@ class PostgresIntake:
             left = self._unsent(connection, left, known)
             if not left:
                 return known
-            # As many as it takes while others store some of these: each time there are fewer left.
+            # A try counts only if nothing new was found: else there are fewer left each time.
             tries -= len(known) == before
         raise StoreUnreachable(
             f"the store {self.store.where}: others keep sending the same jobs; try again"
@@ -268,42 +269,43 @@ class PostgresIntake:
     def _send_parcels(
         self,
         connection: Connection,
-        parcels: Sequence[tuple[bytes, Lane, Sequence[bytes]]],
+        parcels: _Unsent,
         *,
         within: bool,
     ) -> bool:
-        # Within a transaction it was decided when that began.
+        """Store them; true if nothing was written because some ids were sent before."""
+        # In a transaction, whether the commit waits for the disk was decided when it began.
         relaxed = not within and not durable(self.store, (lane.queue for _, lane, _ in parcels))
         rows = [(*span_of(first, len(bodies)), lane, bodies) for first, lane, bodies in parcels]
         if len(rows) == 1:
             [(first, run, last, lane, bodies)] = rows
             if first == run == last and connection.prepares and not relaxed:
-                one = (first, big(lane.hash), lengths_of(bodies), bodies[0])
+                one = (first, int8(lane.hash), lengths_of(bodies), bodies[0])
                 if call(connection, _ONE, one):
                     return False
-            values = (first, run, last, big(lane.hash), integer(len(bodies)), lengths_of(bodies))
-            answer = call(connection, _PARCEL, (*values, b"".join(bodies), flag(relaxed)))
+            values = (first, run, last, int8(lane.hash), int4(len(bodies)), lengths_of(bodies))
+            answer = call(connection, _PARCEL, (*values, b"".join(bodies), boolean(relaxed)))
         else:
             values = (
-                uuids([row[0] for row in rows]),
-                uuids([row[1] for row in rows]),
-                uuids([row[2] for row in rows]),
-                bigs([row[3].hash for row in rows]),
-                ints([len(row[4]) for row in rows]),
-                blobs([lengths_of(row[4]) for row in rows]),
-                blobs([b"".join(row[4]) for row in rows]),
-                flag(relaxed),
+                uuid_array([row[0] for row in rows]),
+                uuid_array([row[1] for row in rows]),
+                uuid_array([row[2] for row in rows]),
+                int8_array([row[3].hash for row in rows]),
+                int4_array([len(row[4]) for row in rows]),
+                bytea_array([lengths_of(row[4]) for row in rows]),
+                bytea_array([b"".join(row[4]) for row in rows]),
+                boolean(relaxed),
             )
             answer = call(connection, _PARCELS, values)
-        return len(answer[0][0] or b"") > _NO_IDS
+        return len(answer[0][0] or b"") > _EMPTY_ARRAY
 
     def _unsent(
         self,
         connection: Connection,
-        parcels: Sequence[tuple[bytes, Lane, Sequence[bytes]]],
+        parcels: _Unsent,
         known: set[str],
-    ) -> list[tuple[bytes, Lane, Sequence[bytes]]]:
-        """What of these was not sent before; the others are added to `known`."""
+    ) -> _Unsent:
+        """The parts of these that were not sent before; ids of the others are added to `known`."""
         db = PostgresDb(connection)
         left: list[tuple[bytes, Lane, Sequence[bytes]]] = []
         for first, lane, bodies in parcels:
@@ -315,7 +317,7 @@ class PostgresIntake:
 
 
 def enqueue_singles(db: PostgresDb, singles: Sequence[Job[Any]], now: float) -> dict[str, Any]:
-    """Store jobs that need rows of their own; what was known, and what stands instead."""
+    """Store jobs as rows; which ids were known, and which jobs hold a unique key instead."""
     for attempt in range(_TRIES):
         db.execute("savepoint jobs")
         try:

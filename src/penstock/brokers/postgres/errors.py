@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL as errors of Penstock."""
+"""PostgreSQL's errors, translated into Penstock's own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors
 
-from penstock.errors import Refused, StoreFull, StoreUnreachable
+from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
 
 FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
+_REFUSED_BY_FUNCTION = "PN001"  # the SQLSTATE with which our SQL functions refuse a value
 
 
 class StoreBusy(StoreUnreachable):
-    """Another transaction keeps what this needs, for too long; nothing was written."""
+    """A lock timeout: another transaction holds what this one needs; nothing was written."""
 
 
 class Contended(StoreUnreachable):
@@ -25,52 +26,74 @@ class AnswerLost(StoreUnreachable):
     """The connection broke after the statement was sent: it may have been carried out."""
 
 
+# The first that fits counts.
+_TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[PenstockError], str], ...] = (
+    (
+        FULL,
+        StoreFull,
+        "no room left in the store {where} ({error}); nothing of this call was written",
+    ),
+    (
+        (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName),
+        StoreUnreachable,
+        (
+            "the store {where} lacks something that this Penstock needs ({error}); "
+            "bring it up to date with `penstock migrate up`"
+        ),
+    ),
+    (
+        (errors.LockNotAvailable,),
+        StoreBusy,
+        (
+            "lock timeout in the store {where}: another transaction holds the same job, or "
+            "a job with the same unique key. Nothing was written; try again"
+        ),
+    ),
+    (
+        (errors.DeadlockDetected, errors.SerializationFailure),
+        Contended,
+        "the store {where}: {error}; try again",
+    ),
+    (
+        (psycopg.DataError, errors.ProgramLimitExceeded),
+        Refused,
+        "PostgreSQL cannot keep this value: {error}; nothing was written",
+    ),
+    (
+        (errors.InsufficientPrivilege,),
+        Refused,
+        (
+            "this login lacks a privilege in the store {where}: {error}; `penstock migrate roles` "
+            "shows what to grant"
+        ),
+    ),
+    (
+        (psycopg.OperationalError, psycopg.InterfaceError),
+        StoreUnreachable,
+        "the store {where} does not answer: {error}",
+    ),
+    (
+        (errors.InternalError_, errors.DataCorrupted, errors.ReadOnlySqlTransaction),
+        StoreUnreachable,
+        "the store {where}: {error}",
+    ),
+)
+
+
 @contextmanager
-def in_our_words(where: str) -> Generator[None]:
-    """Errors of PostgreSQL as errors of Penstock."""
+def as_penstock_errors(where: str) -> Generator[None]:
+    """Raise psycopg's errors as errors of Penstock that name the store and the way out."""
     try:
         yield
-    except FULL as error:
-        message = (
-            f"no room left in the store {where} ({_said(error)}); nothing of this call was written"
-        )
-        raise StoreFull(message) from error
-    except (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName) as error:
-        message = (
-            f"the store {where} is not as this Penstock knows it ({_said(error)}); "
-            "bring it up to date with `penstock migrate up`"
-        )
-        raise StoreUnreachable(message) from error
-    except errors.LockNotAvailable as error:
-        raise StoreBusy(
-            f"the store {where}: another transaction holds what this needs, for too long: the same "
-            "job, or a job with the same unique key. Nothing was written; try again"
-        ) from error
-    except (errors.DeadlockDetected, errors.SerializationFailure) as error:
-        raise Contended(f"the store {where}: {_said(error)}; try again") from error
-    except (psycopg.DataError, errors.ProgramLimitExceeded) as error:
-        raise Refused(
-            f"PostgreSQL cannot keep this value: {_said(error)}; nothing was written"
-        ) from error
-    except errors.InsufficientPrivilege as error:
-        message = (
-            f"this login may not do that in the store {where}: {_said(error)}; "
-            "`penstock migrate roles` shows what to grant"
-        )
-        raise Refused(message) from error
-    except errors.RaiseException:
+    except psycopg.Error as error:
+        if error.sqlstate == _REFUSED_BY_FUNCTION:
+            raise Refused(f"{first_line(error)}; nothing was written") from error
+        for classes, translated, sentence in _TRANSLATIONS:
+            if isinstance(error, classes):
+                raise translated(sentence.format(where=where, error=first_line(error))) from error
         raise
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise StoreUnreachable(f"the store {where} does not answer: {_said(error)}") from error
-    except (errors.InternalError_, errors.DataCorrupted, errors.ReadOnlySqlTransaction) as error:
-        raise StoreUnreachable(f"the store {where}: {_said(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What went wrong, without the server's hints and context."""
     return str(error).strip().split("\n")[0]
-
-
-def refuse(error: psycopg.Error) -> None:
-    """Raise what a function of ours refused in our words; anything else is left alone."""
-    if error.sqlstate == "PN001":
-        raise Refused(f"{str(error).strip().splitlines()[0]}; nothing was written") from error

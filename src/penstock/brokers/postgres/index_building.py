@@ -17,7 +17,7 @@ from penstock.brokers.postgres.statements import sql
 
 logger = logging.getLogger("penstock.postgres")
 
-PATIENCE_SECONDS = 3600.0
+BUILD_SECONDS = 3600.0
 # Others are in the way, the login may not, or somebody without the lock was quicker.
 _LATER = (
     errors.LockNotAvailable,
@@ -42,7 +42,7 @@ def build_parts(connection: Connection, locks: str = "2s") -> bool:
     row = connection.execute(sql.lock_parts.encode(), {"locks": locks}).fetchone()
     if row is None or not row[0]:
         return False
-    patience, connection.patience = connection.patience, PATIENCE_SECONDS
+    call_seconds, connection.call_seconds = connection.call_seconds, BUILD_SECONDS
     try:
         for statements in connection.execute(sql.parts_to_build.encode()).fetchall():
             for statement in filter(None, statements):
@@ -52,13 +52,13 @@ def build_parts(connection: Connection, locks: str = "2s") -> bool:
         logger.warning("an index of the history is not whole yet, the next open goes on: %s", error)
         return False
     finally:
-        connection.patience = patience
+        connection.call_seconds = call_seconds
         if not connection.closed:
             connection.execute(sql.unlock_parts.encode())
     return True
 
 
 def building_sql() -> str:
-    """The same for psql, which runs each of the statements that it is handed."""
+    """The same for psql, which runs each of the statements that it is new_jobs."""
     question = sql.parts_to_build.rstrip().removesuffix(";")
     return f"{question}\n\\gexec\n{sql.parts_built}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.brokers.postgres.binary_arrays import uuids
+from penstock.brokers.postgres.binary_arrays import uuid_array
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
@@ -19,7 +19,7 @@ class PostgresJobActions(JobActions):
         change.db.execute(sql.keep_claims_out)
 
     def members_among(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Place]:
-        found = db.execute(sql.members_among, (uuids(wanted),)).fetchall() if wanted else ()
+        found = db.execute(sql.members_among, (uuid_array(wanted),)).fetchall() if wanted else ()
         places = {row["id"]: place_of(row["body"]) for row in found}
         return {raw: place for raw, place in places.items() if place is not None}
 

@@ -1,9 +1,9 @@
-"""Waking up: a notification says that something was committed; polling is the truth.
+"""LISTEN and NOTIFY: what is committed elsewhere wakes up who waits here.
 
-One thread per process listens, on a connection of its own, and hands on what it hears to those who
-wait. It finds out at the beginning whether it hears at all: behind a pooler that hands sessions
-around it does not. While nothing can be heard, whoever waits looks for itself more often, and the
-rules count as changed all the time.
+A notification is a hint; polling finds the same work a little later. One thread per process
+listens, on a connection of its own, and wakes the threads that wait. At the start it sends itself
+a notification, because behind a pooler in transaction mode none arrive. While none do, waiting
+threads poll more often, and the rules count as changed all the time.
 """
 
 from __future__ import annotations
@@ -28,77 +28,80 @@ from penstock.job import Lane
 if TYPE_CHECKING:
     from penstock.brokers.postgres.store import PostgresStore
 
-POLL_SECONDS = 2.0  # how long nobody need look for work while it can be heard of
-DEAF_SECONDS = 0.5  # and while it cannot
-_RULES_SECONDS = 0.004  # less than those who set a rule wait for hands that did not see it
+POLL_SECONDS = 2.0  # between two polls for work while notifications arrive
+DEAF_SECONDS = 0.5  # and while they do not
+_RULES_SECONDS = 0.004  # shorter than a pause waits for workers that get no notifications
 _ECHO_SECONDS = 0.1
-_HEARD_SECONDS = 1.0  # the longest that a pause waits for a worker to say that it heard
-_NAMES_AT_ONCE = 50  # a notification holds 8000 bytes
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-_LOOK_SECONDS = 30.0  # a connection that says nothing is asked whether it is still there
+_ACKNOWLEDGE_SECONDS = 1.0  # the longest that a pause waits for acknowledgements
+_NAMES_PER_PAYLOAD = 50  # a notification holds 8000 bytes
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # before the next attempt to connect
+_PING_SECONDS = 30.0  # a connection that was silent for so long is probed
 _CLOSE_SECONDS = 6.0
-_MOST_NEWS = 100  # kept for a thread that waited once, and may never do so again
+_MOST_NEWS = 100  # kept for one thread, which may never wait again
 
 log = logging.getLogger("penstock.store")
 
-News = frozenset[int] | None  # lanes; None: anything
+News = frozenset[int] | None  # lanes with new work; None: any lane
 
 
 class Listener:
-    """Hears what is committed elsewhere."""
+    """Receives this process's notifications; `receiving` says whether they arrive."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
-        self.hears = False
-        self.heard = 0  # changes of the rules
-        self._waiting: dict[int, queue.SimpleQueue[News]] = {}
+        self.receiving = False
+        self._rules_changes = 0  # notifications of changed rules so far
+        self._waiting: dict[int, queue.SimpleQueue[News]] = {}  # by thread
         self._thread: threading.Thread | None = None
         self._pid = 0
         self._stopped = False
-        self._wake, self._stop = -1, -1  # a pipe, open while the thread runs, which closes it
+        # A pipe that interrupts the thread's poll; the thread closes it at its end.
+        self._pipe_out, self._pipe_in = -1, -1
         self._connection: Connection | None = None
         self._lock = threading.Lock()
-        self._echo = ""
+        self._echo = ""  # what this process notifies itself with
         self._began = threading.Event()
-        self._rang = False
-        self.on_lanes: Callable[[News], None] = lambda _: None  # lanes that others announced
-        self.workers: Collection[str] = ()  # of this process: who is told of a rule, and says so
-        self._owes = False
+        self._woken = False
+        self.on_lanes: Callable[[News], None] = lambda _: None  # called with announced lanes
+        self.workers: Collection[str] = ()  # of this process, which acknowledge changed rules
+        self._acknowledgement_due = False
         _listeners.add(self)
 
     @property
     def poll_seconds(self) -> float:
-        """How long nobody need look for work."""
-        return POLL_SECONDS if self.hears else DEAF_SECONDS
+        """How long a worker may wait between two polls for work."""
+        return POLL_SECONDS if self.receiving else DEAF_SECONDS
 
     @property
-    def rules(self) -> int:
-        """A number that changes with the rules; one that does not last while it cannot hear."""
-        if self.hears:
-            return self.heard
+    def _current_rules(self) -> int:
+        if self.receiving:
+            return self._rules_changes
         return -int(time.monotonic() / _RULES_SECONDS)
 
     def rules_version(self) -> int:
-        """As `rules`, and begins to listen; asked before every job."""
-        if self.hears:
-            return self.heard
+        """A number that changes with the rules; all the time while no notifications arrive.
+
+        Asked for before every job starts; the first call starts the listener.
+        """
+        if self.receiving:
+            return self._rules_changes
         self.listen()
-        return self.rules
+        return self._current_rules
 
     def listen(self) -> None:
-        """Begin, if that has not been done in this process."""
+        """Start the thread, if this process has none; returns when it listens."""
         if self._pid == os.getpid() or self._store.pooled or self._stopped:
             return
         with self._lock:
             if self._pid == os.getpid():
                 return
             self._pid = os.getpid()
-            self.hears = False
+            self.receiving = False
             self._began = threading.Event()
-            self._wake, self._stop = os.pipe()
+            self._pipe_out, self._pipe_in = os.pipe()
             self._thread = threading.Thread(target=self._run, name="penstock-listen", daemon=True)
             self._thread.start()
-        self._began.wait(timeout=_LONGEST_PAUSE)  # what is announced from now on is heard
+        self._began.wait(timeout=_LONGEST_PAUSE)
 
     def wait(
         self,
@@ -107,141 +110,138 @@ class Listener:
         due_in: float | None,
         lane_of: Callable[[int], Lane | None],
     ) -> tuple[bool, frozenset[int]]:
-        """Until there may be something in these queues: whether, and in which lanes if known."""
+        """Wait until there may be work in these queues: whether, and in which lanes if known."""
         self.listen()
         me = threading.get_ident()
         box = self._waiting.get(me)
         if box is None:
             box = self._waiting[me] = queue.SimpleQueue()
-            if self._rang:
+            if self._woken:
                 box.put(None)
         longest = timeout
         if due_in is not None:
             longest = min(longest, max(0.0, due_in))
-        looks = longest < timeout  # then somebody has to: the time is not up
+        due_first = longest < timeout  # a scheduled job becomes due before the time is up
         until = time.monotonic() + longest
         while True:
             try:
                 news = box.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                return looks, frozenset()
+                return due_first, frozenset()
             if news is None or queues is None or any(_in(queues, lane_of(n)) for n in news):
                 lanes = set(news or ())
                 with contextlib.suppress(queue.Empty):
                     while True:
-                        lanes.update(box.get_nowait() or ())  # one look is enough for all of them
+                        lanes.update(box.get_nowait() or ())  # one claim will look at all of them
                 return True, frozenset(lanes)
 
     @contextmanager
-    def heard_rules(self) -> Generator[None]:
-        """Return once this process heard of the change itself, and so others may have, too."""
-        before = self.rules
+    def own_notification_of_rules(self) -> Generator[None]:
+        """At the end, wait until the notification sent inside has come back to this process."""
+        before = self._current_rules
         yield
         until = time.monotonic() + _ECHO_SECONDS
-        while self.hears and self.rules == before and time.monotonic() < until:
+        while self.receiving and self._current_rules == before and time.monotonic() < until:
             time.sleep(0.000_2)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """End every wait of this process, or the next one; safe in a signal handler."""
-        self._rang = True
+        self._woken = True
         for box in list(self._waiting.values()):
             _put(box, None)
 
     def _run(self) -> None:
+        pause = _FIRST_PAUSE
         try:
-            self._listen()
+            while not self._stopped:
+                try:
+                    with self._store.connect() as self._connection:
+                        self._listen_on(self._connection)
+                    pause = _FIRST_PAUSE
+                except Exception as error:
+                    if not self._stopped:
+                        log.debug("reconnecting the listener: %s", error)
+                if self.receiving:
+                    pause = _FIRST_PAUSE
+                self.receiving = False
+                self._assume_changes()
+                self._began.set()
+                if not self._stopped:
+                    self._drain_pipe(pause)
+                pause = min(_LONGEST_PAUSE, pause * 2)
         finally:
             with self._lock:
                 self._close_pipe()
 
-    def _listen(self) -> None:
-        pause = _FIRST_PAUSE
-        while not self._stopped:
-            try:
-                with self._store.connect() as self._connection:
-                    self._listen_on(self._connection)
-                pause = _FIRST_PAUSE
-            except Exception as error:
-                if not self._stopped:
-                    log.debug("listening is tried again: %s", error)
-            if self.hears:
-                pause = _FIRST_PAUSE
-            self.hears = False
-            self._missed()
-            self._began.set()
-            if not self._stopped:
-                self._rest(pause)
-            pause = min(_LONGEST_PAUSE, pause * 2)
+    def _drain_pipe(self, seconds: float) -> None:
+        if _readable(seconds, self._pipe_out):
+            os.read(self._pipe_out, 100)
 
-    def _rest(self, seconds: float) -> None:
-        if _readable(seconds, self._wake):
-            os.read(self._wake, 100)
+    def check_connection(self) -> None:
+        """Another connection broke: probe this one, too."""
+        if self.receiving and self._pid == os.getpid():
+            self._interrupt_poll()
 
-    def doubt(self) -> None:
-        """Another connection was cut off: see whether this one is still there."""
-        if self.hears and self._pid == os.getpid():
-            self._say(b"?")
-
-    def _say(self, what: bytes) -> None:
+    def _interrupt_poll(self) -> None:
         with self._lock:
-            if self._stop >= 0:
-                os.write(self._stop, what)
+            if self._pipe_in >= 0:
+                os.write(self._pipe_in, b"!")
 
     def _close_pipe(self) -> None:
-        for number in (self._stop, self._wake):
-            if number >= 0:
-                os.close(number)
-        self._wake, self._stop = -1, -1
+        for descriptor in (self._pipe_in, self._pipe_out):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._pipe_out, self._pipe_in = -1, -1
 
-    def _missed(self) -> None:
-        """Something may have been announced meanwhile, about jobs or about rules."""
-        self.heard += 1
-        self.ring()
+    def _assume_changes(self) -> None:
+        """The rules may have changed, and there may be work: read both."""
+        self._rules_changes += 1
+        self.wake()
 
     def _listen_on(self, connection: Connection) -> None:
-        connection.patience = 5.0
-        # Those that come with the answer of a statement; the others are read below.
-        connection.add_notify_handler(lambda notice: self._hear(notice.payload))
+        connection.call_seconds = 5.0
+        # For notifications that come with the answer of a statement; others are read below.
+        connection.add_notify_handler(lambda notice: self._handle(notice.payload))
         connection.execute(sql.listen.encode())
         self._echo = f"echo {uuid.uuid4()}"
-        connection.execute(sql.tell.encode(), (self._echo,))
-        self._heard(connection)
+        connection.execute(sql.notify.encode(), (self._echo,))
+        self._handle_all(connection)
         if self._began.is_set():
-            self._missed()  # while there was no connection
+            self._assume_changes()  # while there was no connection
         self._began.set()
         while not self._stopped:
-            ready = _readable(_LOOK_SECONDS, connection.pgconn.socket, self._wake)
+            ready = _readable(_PING_SECONDS, connection.pgconn.socket, self._pipe_out)
             if connection.pgconn.socket in ready:
                 connection.pgconn.consume_input()
             else:
-                self._rest(0)
-                connection.execute(sql.still_there.encode())
-            self._heard(connection)
-            if self._owes:
-                self._owes = False
-                self._say_so(connection)
+                self._drain_pipe(0)
+                connection.execute(sql.ping.encode())
+            self._handle_all(connection)
+            if self._acknowledgement_due:
+                self._acknowledgement_due = False
+                self._acknowledge(connection)
 
-    def _heard(self, connection: Connection) -> None:
+    def _handle_all(self, connection: Connection) -> None:
         while (notice := connection.pgconn.notifies()) is not None:
-            self._hear(notice.extra.decode("utf-8", "replace"))
+            self._handle(notice.extra.decode("utf-8", "replace"))
 
-    def _hear(self, payload: str) -> None:
+    def _handle(self, payload: str) -> None:
         if payload == self._echo:
-            self.hears = True
+            self.receiving = True
         elif payload == "rules":
-            self._missed()
-            self._owes = True
+            self._assume_changes()
+            self._acknowledgement_due = True
         elif not payload.startswith("echo"):
-            self._tell(payload)
+            self._announce(payload)
 
-    def _say_so(self, connection: Connection) -> None:
-        """Whoever set the rule waits for this: from now on nothing starts here that it covers."""
+    def _acknowledge(self, connection: Connection) -> None:
+        """Whoever set a rule waits for this: from now on nothing starts here that it covers."""
         names = list(self.workers)
-        for first in range(0, len(names), _NAMES_AT_ONCE):
-            payload = ",".join(names[first : first + _NAMES_AT_ONCE])
-            connection.execute(sql.tell_heard.encode(), (payload,))
+        for first in range(0, len(names), _NAMES_PER_PAYLOAD):
+            payload = ",".join(names[first : first + _NAMES_PER_PAYLOAD])
+            connection.execute(sql.acknowledge.encode(), (payload,))
 
-    def _tell(self, payload: str) -> None:
+    def _announce(self, payload: str) -> None:
         try:
             news: News = frozenset(map(_lane_number, payload.split(","))) if payload else None
         except ValueError:
@@ -251,7 +251,7 @@ class Listener:
             _put(box, news)
 
     def after_fork_in_child(self) -> None:
-        """The thread and its connection are the parent's; whoever waits here listens anew."""
+        """The thread and its connection are the parent's; the next wait here starts another."""
         self._lock = threading.Lock()
         self._pid = 0
         self._thread = None
@@ -259,28 +259,30 @@ class Listener:
         if self._connection is not None and not self._connection.closed:
             self._connection.disown()
         self._connection = None
-        self.hears = False
+        self.receiving = False
         self._waiting = {}
 
     def close(self) -> None:
         self._stopped = True
-        self.hears = False
+        self.receiving = False
         thread, self._thread = self._thread, None
         if self._pid == os.getpid() and thread is not None:
-            self._say(b"!")
+            self._interrupt_poll()
             thread.join(timeout=_CLOSE_SECONDS)
         self._waiting.clear()
 
 
-def await_heard(connection: Connection, waiting: set[str], heard: list[str]) -> None:
+def wait_for_acknowledgements(
+    connection: Connection, waiting: set[str], payloads: list[str]
+) -> None:
     """Wait a while until all of these workers have answered; `waiting` keeps the others."""
-    until = time.monotonic() + _HEARD_SECONDS
+    until = time.monotonic() + _ACKNOWLEDGE_SECONDS
     while True:
         while (notice := connection.pgconn.notifies()) is not None:
-            heard.append(notice.extra.decode("utf-8", "replace"))
-        for payload in heard:
+            payloads.append(notice.extra.decode("utf-8", "replace"))
+        for payload in payloads:
             waiting.difference_update(payload.split(","))
-        heard.clear()
+        payloads.clear()
         left = until - time.monotonic()
         if not waiting or left <= 0:
             return
@@ -289,19 +291,19 @@ def await_heard(connection: Connection, waiting: set[str], heard: list[str]) -> 
 
 
 def _lane_number(word: str) -> int:
-    """Anybody may notify: what is no lane's number is no number."""
+    """ValueError if it is none: any login of the database may send notifications."""
     number = int(word)
     if not -(2**63) <= number < 2**63:
         raise ValueError(word)
     return number
 
 
-def _readable(seconds: float, *numbers: int) -> set[int]:
-    """Which of these descriptors have something to say; not by select, which knows 1024."""
+def _readable(seconds: float, *descriptors: int) -> set[int]:
+    """Which of these can be read; by poll, since select knows only descriptors below 1024."""
     poll = select.poll()
-    for number in numbers:
-        poll.register(number, select.POLLIN)
-    return {number for number, _ in poll.poll(seconds * 1000)}
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
 
 
 def _put(box: queue.SimpleQueue[News], news: News) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.app.settings import mask
 from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.connection import connect
-from penstock.brokers.postgres.errors import in_our_words
+from penstock.brokers.postgres.errors import as_penstock_errors
 from penstock.brokers.postgres.index_building import are_parts_missing, build_parts
 from penstock.brokers.postgres.recovery import make_days
 from penstock.brokers.postgres.store import PostgresStore, conninfo_of
@@ -15,7 +15,7 @@ from penstock.errors import StoreUnreachable
 def migrate(url: str, *, post: bool) -> None:
     """Bring the store up to date; with `post`, also take away what only older workers used."""
     where = mask(url)
-    with in_our_words(where), connect(conninfo_of(url)[0], prepare=False) as connection:
+    with as_penstock_errors(where), connect(conninfo_of(url)[0], prepare=False) as connection:
         meta = migrating.migrate(connection, where, post=post)
         if are_parts_missing(meta) and not build_parts(connection, locks="1min"):
             raise StoreUnreachable(
@@ -32,5 +32,5 @@ def migrate(url: str, *, post: bool) -> None:
 
 def migration_sql(url: str, *, post: bool) -> str:
     """The text of what `migrate` would run now."""
-    with in_our_words(mask(url)), connect(conninfo_of(url)[0], prepare=False) as connection:
+    with as_penstock_errors(mask(url)), connect(conninfo_of(url)[0], prepare=False) as connection:
         return migrating.migration_sql(migrating.read_meta(connection), post=post)

@@ -24,7 +24,7 @@ from penstock.brokers.postgres.statements import sql
 from penstock.brokers.tables.unreleased import check_released
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
 
-PATIENCE_SECONDS = 3600.0
+MIGRATION_SECONDS = 3600.0
 _TRIES = 5
 _START_ANEW = (
     "run `drop schema penstock cascade` there as its owner, or name another database with --url"
@@ -69,7 +69,7 @@ def migrate(
 ) -> Meta:
     """Apply what is missing, one process at a time; returns what the store then says of itself."""
     plan = plan or this_plan()
-    patience, connection.patience = connection.patience, PATIENCE_SECONDS
+    call_seconds, connection.call_seconds = connection.call_seconds, MIGRATION_SECONDS
     try:
         for left in reversed(range(_TRIES)):
             try:
@@ -91,7 +91,7 @@ def migrate(
             "nothing was changed: rename or drop it, or name another database with --url"
         ) from error
     finally:
-        connection.patience = patience
+        connection.call_seconds = call_seconds
     raise AssertionError
 
 

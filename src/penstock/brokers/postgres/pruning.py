@@ -124,7 +124,7 @@ class PostgresPruning:
     def _drop_days(self, before: float, now: float) -> int:
         """Days that are over as a whole, where nothing is to be kept longer."""
         removed = 0
-        with self.store.lend(600.0) as connection:
+        with self.store.connection(600.0) as connection:
             db = PostgresDb(connection)
             times = {"before": before, "now": now}
             for row in db.execute(sql.old_days, times).fetchall():
@@ -134,7 +134,7 @@ class PostgresPruning:
     def _drop_day(self, connection: Connection, partition: str, times: dict[str, float]) -> int:
         for drop in (True, False):
             try:
-                with self.store.transaction(connection, locks=LOCK_SECONDS) as db:
+                with self.store.transaction(connection, lock_seconds=LOCK_SECONDS) as db:
                     db.execute(sql.share_marks)
                     # Anew, now that no mark is set: a lake that was restored may need it again.
                     old = (

@@ -51,7 +51,7 @@ class PostgresLooks(Looks[PostgresStore]):
 
 def on_disk(store: PostgresStore) -> None:
     """What was read must not vanish in a crash: a reader would skip what comes in its place."""
-    with store.lend() as connection:
+    with store.connection() as connection:
         db = PostgresDb(connection)
         written = db.execute(sql.written).fetchone()
         flushed = db.execute(sql.flushed, written).fetchone() if written else None

@@ -43,10 +43,10 @@ class PostgresRecovery:
         if dead is not None:
             self._claims.registered.pop(dead, None)  # a process may see many workers come and go
         if by is not None:
-            self._keep_house()
+            self._do_chores()
         return recovered
 
-    def _keep_house(self) -> None:
+    def _do_chores(self) -> None:
         """The chores that no caller waits for: counts are folded, the next days get partitions."""
         now = time.monotonic()
         if self._folded_at < 0:
@@ -69,10 +69,10 @@ def fold(store: PostgresStore) -> None:
 def make_days(store: PostgresStore) -> None:
     """Make the partitions of today and the coming week, where there are none."""
     today = int(store.clock.now() // _DAY)
-    with store.lend() as connection:
+    with store.connection() as connection:
         for day in range(today, today + AHEAD_DAYS + 1):
             try:
-                with store.transaction(connection, locks=LOCK_SECONDS) as db:
+                with store.transaction(connection, lock_seconds=LOCK_SECONDS) as db:
                     db.execute(sql.make_day, (day,))
             except (
                 errors.LockNotAvailable,

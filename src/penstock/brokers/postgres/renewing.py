@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.broker.values import Renewed
 from penstock.broker.views import WorkerRow
-from penstock.brokers.postgres.binary_arrays import floats, floats_or_none
+from penstock.brokers.postgres.binary_arrays import float8_array, float8_array_or_null
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
@@ -32,7 +32,7 @@ class PostgresRenewals:
     def renew(
         self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
     ) -> Renewed:
-        with self.store.lend(self.store.work_seconds) as connection:
+        with self.store.connection(self.store.work_seconds) as connection:
             if holding is None:
                 return self._renew_all(PostgresDb(connection), workers)
             with self.store.transaction(connection, durable=False) as db:
@@ -52,8 +52,8 @@ class PostgresRenewals:
     def _renew_all(self, db: PostgresDb, workers: Sequence[WorkerRow]) -> Renewed:
         values = (
             [worker.id for worker in workers],
-            floats([worker.lease for worker in workers]),
-            floats_or_none([worker.claimed_at for worker in workers]),
+            float8_array([worker.lease for worker in workers]),
+            float8_array_or_null([worker.claimed_at for worker in workers]),
             [msgspec.json.encode(worker).decode() for worker in workers],
             self.store.lease_time(),
         )

@@ -33,11 +33,11 @@ class PostgresRules(RuleRows):
 
     def all(self) -> list[Rule]:
         # One statement: a worker that cannot hear of rules reads them before every start.
-        with self._store.lend(self._store.work_seconds) as connection:
+        with self._store.connection(self._store.work_seconds) as connection:
             return rules_in_force(self._store, PostgresDb(connection), self.clock.now())
 
     def _may_block(self, verb: str) -> None:
-        with self._store.lend() as connection:
+        with self._store.connection() as connection:
             row = PostgresDb(connection).execute(sql.may_block).fetchone()
         if not row or not row["allowed"]:
             who = connection.info.user

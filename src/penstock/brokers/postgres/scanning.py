@@ -54,7 +54,7 @@ class PostgresScans:
 
     def gauge(self) -> int:
         # One statement for all who come too late, or to an empty store: hundreds may ask.
-        with self.store.lend() as connection:
+        with self.store.connection() as connection:
             row = PostgresDb(connection).execute(sql.gauged).fetchone()
         due = row is not None and is_due(row, self.clock.now())
         return gauge(self.store, self._count) if due else 0
@@ -92,7 +92,7 @@ class PostgresScans:
         until = time.monotonic() + patience
         asked = 0
         while True:
-            with self.store.lend() as connection:
+            with self.store.connection() as connection:
                 row = PostgresDb(connection).execute(sql.writers).fetchone()
             oldest, following = (row["oldest"], row["next"]) if row else (0, 0)
             asked = asked or following
@@ -134,7 +134,7 @@ class PostgresScans:
         begin = "begin isolation level repeatable read read only"
         table = part.selection.table
         with (
-            self.store.lend(_READ_SECONDS) as connection,
+            self.store.connection(_READ_SECONDS) as connection,
             self.store.transaction(connection, begin=begin) as db,
         ):
             parameters = parameters_of(self.store, db, part)

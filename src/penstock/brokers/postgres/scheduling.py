@@ -21,10 +21,10 @@ class PostgresSchedules(ScheduleRows[PostgresStore]):
 
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
         jobs = [decision.job for decision in decisions if decision.job is not None]
-        handed, now = self._intake.handed(jobs, None)
-        lanes = self._intake.put_lanes(handed)
+        new_jobs, now = self._intake.pack(jobs, None)
+        lanes = self._intake.put_lanes(new_jobs)
         with self.store.writing() as db:
-            store_jobs = partial(enqueue_singles, db, handed.singles, now)
+            store_jobs = partial(enqueue_singles, db, new_jobs.singles, now)
             held = self.decide(db, schedule, decisions, store_jobs)
         if held:
             self.store.forget_claimable(lanes)
@@ -33,5 +33,5 @@ class PostgresSchedules(ScheduleRows[PostgresStore]):
 
     def all(self) -> list[Schedule]:
         # One statement and no transaction around it: every worker asks, again and again.
-        with self.store.lend() as connection:
+        with self.store.connection() as connection:
             return self.within(PostgresDb(connection))

@@ -1,4 +1,4 @@
-"""Settle: what succeeded goes in one call for each lease, whatever is rarer row by row."""
+"""Settle: successes in one call for each lease, all other outcomes row by row."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from typing import cast
 
 from penstock.broker.settlement import kept_until
 from penstock.broker.values import Settlement
-from penstock.brokers.postgres.binary_arrays import blobs, floats, floats_or_none, ints, uuids
+from penstock.brokers.postgres.binary_arrays import (
+    bytea_array,
+    float8_array,
+    float8_array_or_null,
+    int4_array,
+    uuid_array,
+)
 from penstock.brokers.postgres.connection import Connection
-from penstock.brokers.postgres.errors import in_our_words
+from penstock.brokers.postgres.errors import as_penstock_errors
 from penstock.brokers.postgres.function_calls import (
-    BIG,
-    BLOBS,
-    FLAG,
-    FLOAT,
-    FLOATS,
-    INTS,
+    BOOL,
+    BYTEA_ARRAY,
+    FLOAT8,
+    FLOAT8_ARRAY,
+    INT4_ARRAY,
+    INT8,
     TEXT,
-    UUIDS,
+    UUID_ARRAY,
     Call,
-    big,
+    boolean,
     call,
-    flag,
-    number,
+    float8,
+    int8,
     text,
     to_ids,
 )
@@ -39,47 +45,59 @@ from penstock.enqueue.ids import to_bytes
 from penstock.enqueue.secrets import redact
 from penstock.job import State
 
-SETTLED = (BIG, FLOAT, INTS, UUIDS, FLOATS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS, FLAG)
+Encoded = tuple[bytes | None, ...]
+SETTLED = (
+    INT8,
+    FLOAT8,
+    INT4_ARRAY,
+    UUID_ARRAY,
+    FLOAT8_ARRAY,
+    FLOAT8_ARRAY,
+    FLOAT8_ARRAY,
+    BYTEA_ARRAY,
+    BYTEA_ARRAY,
+    FLOAT8_ARRAY,
+    BOOL,
+)
 _SUCCEED = Call("succeed", sql.succeed, (TEXT, *SETTLED))
 _SUCCEED_ROWS = Call(
-    "succeed_rows", sql.succeed_rows, (UUIDS, INTS, FLOATS, FLOATS, FLOATS, BLOBS, BLOBS, FLOATS)
+    "succeed_rows",
+    sql.succeed_rows,
+    (
+        UUID_ARRAY,
+        INT4_ARRAY,
+        FLOAT8_ARRAY,
+        FLOAT8_ARRAY,
+        FLOAT8_ARRAY,
+        BYTEA_ARRAY,
+        BYTEA_ARRAY,
+        FLOAT8_ARRAY,
+    ),
 )
 
 
 class PostgresSettlements(Settlements[PostgresStore]):
-    """Settle: as every store in tables, but successes are one call for each lease."""
-
-    def settle(self, pairs: Sequence[Settlement]) -> list[bool]:
-        if not pairs:
-            return []
-        with self.store.lend(self.store.work_seconds) as connection:
-            accepted, woken = self.settle_on(connection, pairs)
-            if any(outcome.state is State.READY for _, outcome in pairs):
-                self.store.notify_on(connection, ())
-            elif woken:
-                self.store.notify_on(connection, woken)
-        return accepted
+    """Settle, as every store in tables does; but successes are one call for each lease."""
 
     def settle_on(
         self, connection: Connection, pairs: Sequence[Settlement]
     ) -> tuple[list[bool], Collection[int]]:
-        """Apply outcomes: successes by a call for each lease, whatever is rarer row by row.
+        """Apply outcomes: which were accepted, and the lanes in which jobs became ready.
 
-        Answers the lanes as well that have something ready because of it, to be rung for when the
-        connection is not needed any more.
+        The caller notifies workers of those lanes once it does not need the connection any more.
         """
-        if (values := self.successes(pairs)) is not None:
-            return self._succeed(connection, (text(pairs[0][0].worker), *values)), ()
-        return self._settle_in_one(connection, pairs)
+        if (values := self.plain_successes(pairs)) is not None:
+            return _succeed(connection, pairs[0][0].worker, values), ()
+        return self._settle_in_transaction(connection, pairs)
 
     @retried
-    def _settle_in_one(
+    def _settle_in_transaction(
         self, connection: Connection, pairs: Sequence[Settlement]
     ) -> tuple[list[bool], Collection[int]]:
-        waits = durable(self.store, (job.queue for job, _ in pairs))
+        flushed = durable(self.store, (job.queue for job, _ in pairs))
         with (
-            in_our_words(self.store.where),
-            self.store.transaction(connection, durable=waits) as db,
+            as_penstock_errors(self.store.where),  # inside of `retried`, which goes by our errors
+            self.store.transaction(connection, durable=flushed) as db,
         ):
             change = Change(self.store, db, self.clock.now())
             accepted = self.settle_within(change, pairs)
@@ -90,41 +108,42 @@ class PostgresSettlements(Settlements[PostgresStore]):
     def _apply(self, change: Change, pairs: Sequence[Settlement]) -> list[bool]:
         connection = cast("PostgresDb", change.db).connection
         # Whether the commit waits for the disk was decided when the transaction began.
-        values = successes(pairs, change.now, relaxed=False)
+        values = encode_successes(pairs, change.now, relaxed=False)
         if values is not None:
-            accepted = self._succeed(connection, (text(pairs[0][0].worker), *values))
+            accepted = _succeed(connection, pairs[0][0].worker, values)
         else:
-            accepted = self._apply_once(change, connection, pairs)
-        good = [
+            accepted = self._apply_first_of_each(change, connection, pairs)
+        succeeded = [
             pair
             for taken, pair in zip(accepted, pairs, strict=True)
             if taken and pair[1].state is State.SUCCEEDED
         ]
-        change.members_succeeded([job.body for job, _ in good])
-        for job, outcome in good:
+        change.members_succeeded([job.body for job, _ in succeeded])
+        for job, outcome in succeeded:
             if outcome.spawned:
                 change.spawn(job.body, outcome)
         return accepted
 
-    def _apply_once(
+    def _apply_first_of_each(
         self, change: Change, connection: Connection, pairs: Sequence[Settlement]
     ) -> list[bool]:
-        """Settle each job once: of two outcomes for one attempt, the first counts."""
+        """Of two outcomes for the same attempt, apply the first and reject the second."""
         first: dict[tuple[str, int, float | None], int] = {}
         for index, (job, _) in enumerate(pairs):
             first.setdefault((job.id, job.attempt, job.claimed_at), index)
         accepted = [False] * len(pairs)
-        some = [pairs[index] for index in first.values()]
-        applied = self._apply_each_kind(change, connection, some)
+        applied = self._apply_by_kind(
+            change, connection, [pairs[index] for index in first.values()]
+        )
         for index, taken in zip(first.values(), applied, strict=True):
             accepted[index] = taken
         return accepted
 
-    def _apply_each_kind(
+    def _apply_by_kind(
         self, change: Change, connection: Connection, pairs: Sequence[Settlement]
     ) -> list[bool]:
         accepted = [False] * len(pairs)
-        leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place -> index
+        leases: dict[tuple[int, str, float], dict[int, int]] = {}  # place in the lease -> index
         rows: list[int] = []
         others: list[int] = []
         for index, (job, outcome) in enumerate(pairs):
@@ -137,8 +156,8 @@ class PostgresSettlements(Settlements[PostgresStore]):
                 leases.setdefault(lease, {})[job.lease[1]] = index
         for (_, worker, _), places in sorted(leases.items()):
             some = [pairs[index] for index in places.values()]
-            values = successes(some, change.now, relaxed=False) or ()
-            marks = self._succeed(connection, (text(worker), *values))
+            values = encode_successes(some, change.now, relaxed=False) or ()
+            marks = _succeed(connection, worker, values)
             for index, mark in zip(places.values(), marks, strict=True):
                 accepted[index] = mark
         if rows:
@@ -152,28 +171,24 @@ class PostgresSettlements(Settlements[PostgresStore]):
                 accepted[index] = taken
         return accepted
 
-    def _succeed(self, connection: Connection, values: Sequence[bytes | None]) -> list[bool]:
-        [[marks]] = call(connection, _SUCCEED, values)
-        return [bool(mark) for mark in marks or b""]
-
-    def successes(self, pairs: Sequence[Settlement]) -> tuple[bytes | None, ...] | None:
-        """As the function below; None for flow members and for jobs that spawned others."""
+    def plain_successes(self, pairs: Sequence[Settlement]) -> Encoded | None:
+        """See encode_successes; None for flow members and for jobs that spawned others."""
         if any(b'"flow":' in job.body or outcome.spawned for job, outcome in pairs):
             return None
         relaxed = not durable(self.store, (job.queue for job, _ in pairs))
-        return successes(pairs, self.clock.now(), relaxed=relaxed)
+        return encode_successes(pairs, self.clock.now(), relaxed=relaxed)
 
-    def members(
+    def node_successes(
         self, pairs: Sequence[Settlement]
-    ) -> tuple[Place, tuple[bytes | None, ...]] | tuple[None, None]:
-        """As `successes`, of jobs that are all of one node and spawned nothing; with the node."""
+    ) -> tuple[Place, Encoded] | tuple[None, None]:
+        """See encode_successes; only for jobs that are all of one node and spawned none."""
         if any(outcome.spawned for _, outcome in pairs):
             return None, None
         places = list(places_of([job.body for job, _ in pairs]))
         if len(places) != 1 or places[0][1] != len(pairs):
             return None, None
         relaxed = not durable(self.store, (job.queue for job, _ in pairs))
-        settled = successes(pairs, self.clock.now(), relaxed=relaxed)
+        settled = encode_successes(pairs, self.clock.now(), relaxed=relaxed)
         return (None, None) if settled is None else (places[0][0], settled)
 
     def _succeed_rows(self, connection: Connection, pairs: Sequence[Settlement]) -> set[bytes]:
@@ -181,19 +196,19 @@ class PostgresSettlements(Settlements[PostgresStore]):
         ended = [now if outcome.ended_at is None else outcome.ended_at for _, outcome in pairs]
         kept = [outcome.keep for _, outcome in pairs]
         values = (
-            uuids([to_bytes(job.id) for job, _ in pairs]),
-            ints([job.attempt for job, _ in pairs]),
-            floats([job.claimed_at or 0.0 for job, _ in pairs]),
-            floats(ended),
-            floats_or_none([outcome.started_at for _, outcome in pairs]),
-            blobs(
+            uuid_array([to_bytes(job.id) for job, _ in pairs]),
+            int4_array([job.attempt for job, _ in pairs]),
+            float8_array([job.claimed_at or 0.0 for job, _ in pairs]),
+            float8_array(ended),
+            float8_array_or_null([outcome.started_at for _, outcome in pairs]),
+            bytea_array(
                 [
                     redact(job.body) if keep else None
                     for (job, _), keep in zip(pairs, kept, strict=True)
                 ]
             ),
-            blobs([outcome.result if outcome.keep else None for _, outcome in pairs]),
-            floats_or_none(
+            bytea_array([outcome.result if outcome.keep else None for _, outcome in pairs]),
+            float8_array_or_null(
                 [kept_until(outcome, at) for (_, outcome), at in zip(pairs, ended, strict=True)]
             ),
         )
@@ -201,12 +216,15 @@ class PostgresSettlements(Settlements[PostgresStore]):
         return set(to_ids(done or b""))
 
 
-def successes(
-    pairs: Sequence[Settlement], now: float, *, relaxed: bool
-) -> tuple[bytes | None, ...] | None:
-    """As penstock.succeed takes them after the worker: jobs of one lease that succeeded.
+def _succeed(connection: Connection, worker: str | None, values: Encoded) -> list[bool]:
+    [[marks]] = call(connection, _SUCCEED, (text(worker), *values))
+    return [bool(mark) for mark in marks or b""]
 
-    None if some did not, or are of another lease, or if one is told twice.
+
+def encode_successes(pairs: Sequence[Settlement], now: float, *, relaxed: bool) -> Encoded | None:
+    """The parameters of penstock.succeed after the worker, for jobs of one lease that succeeded.
+
+    None if some did not succeed, are of another lease, or are in there twice.
     """
     if not pairs or pairs[0][0].lease is None:
         return None
@@ -221,8 +239,8 @@ def successes(
         held: Held | None = job.lease
         if outcome.state is not success or held is None or job.claimed_at != claimed_at:
             return None
-        its, place, raw = held
-        if its != lease:
+        lease_of_job, place, raw = held
+        if lease_of_job != lease:
             return None
         places.append(place)
         ids.append(raw)
@@ -240,15 +258,15 @@ def successes(
     if len(set(places)) < len(places):
         return None
     return (
-        big(lease),
-        number(claimed_at or 0.0),
-        ints(places),
-        uuids(ids),
-        floats(ended),
-        floats([job.enqueued_at for job, _ in pairs]),
-        floats_or_none([outcome.started_at for _, outcome in pairs]),
-        blobs(bodies),
-        blobs(results),
-        floats_or_none(keep),
-        flag(relaxed),
+        int8(lease),
+        float8(claimed_at or 0.0),
+        int4_array(places),
+        uuid_array(ids),
+        float8_array(ended),
+        float8_array([job.enqueued_at for job, _ in pairs]),
+        float8_array_or_null([outcome.started_at for _, outcome in pairs]),
+        bytea_array(bodies),
+        bytea_array(results),
+        float8_array_or_null(keep),
+        boolean(relaxed),
     )

@@ -1,8 +1,8 @@
-"""Writes in parts: jobs that no other verb sees, until their write is published.
+"""Staged writes: jobs that no other verb sees until their write is committed.
 
-Parcels are stored at once, where all parcels are, in a lane that is never offered: to publish one
-changes its lane. Nothing staged has to be on the disk: publish counts what is there, and its own
-commit carries it.
+Parcels are stored at once in the table of all parcels, in a lane that no claim looks at: to commit
+the write changes their lane. Staging does not wait for the disk: the commit of the write counts
+what is there, and flushes it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import psycopg
 from psycopg import errors
 
 from penstock.broker.checks import check_stage, check_staged
-from penstock.brokers.postgres.binary_arrays import bigs, blobs, ints, uuids
-from penstock.brokers.postgres.enqueue_values import Handed, job_values
+from penstock.brokers.postgres.binary_arrays import bytea_array, int4_array, int8_array, uuid_array
+from penstock.brokers.postgres.enqueue_values import NewJobs, job_values
 from penstock.brokers.postgres.enqueuing import PostgresIntake
-from penstock.brokers.postgres.errors import Contended, StoreBusy, refuse
+from penstock.brokers.postgres.errors import Contended, StoreBusy
 from penstock.brokers.postgres.retrying import retried
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, PostgresStore
@@ -28,16 +27,17 @@ from penstock.enqueue.ids import to_bytes
 from penstock.errors import StoreUnreachable, UnknownOutcome
 from penstock.job import Job, Parcel
 
-PATIENCE_SECONDS = 3600.0  # a publish of many millions
+COMMIT_SECONDS = 3600.0  # a write may have many millions of jobs
 _HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
-_LANE = struct.pack(">hiqi", 5, 8, -(2**63), 16)  # five columns; penstock.lane_staged(); an id
+# Five columns; the first has 8 bytes, penstock.lane_staged(); the second has 16, an id.
+_LANE = struct.pack(">hiqi", 5, 8, -(2**63), 16)
 _JOBS = struct.Struct(">iii").pack
 _SIZE = struct.Struct(">i").pack
-_ROWS = 500  # staged with one statement: up to 32 MB of parcels
+_ROWS_PER_CALL = 500  # up to 32 MB of parcels
 
 
 class PostgresStaging:
-    """Stage, commit and discard writes in parts."""
+    """Stage, commit and discard writes."""
 
     def __init__(self, store: PostgresStore, intake: PostgresIntake) -> None:
         self.store = store
@@ -46,47 +46,49 @@ class PostgresStaging:
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
         check_stage(write, part)
-        handed, now = self._intake.handed(jobs, None)
-        self._intake.put_lanes(handed)
-        for start in range(0, max(len(handed.parcels), len(handed.singles)), _ROWS):
-            some = slice(start, start + _ROWS)
-            self._stage(write, part, Handed(handed.parcels[some], handed.singles[some]), now)
+        new_jobs, now = self._intake.pack(jobs, None)
+        self._intake.put_lanes(new_jobs)
+        for start in range(0, max(len(new_jobs.parcels), len(new_jobs.singles)), _ROWS_PER_CALL):
+            page = slice(start, start + _ROWS_PER_CALL)
+            self._stage(write, part, NewJobs(new_jobs.parcels[page], new_jobs.singles[page]), now)
 
     @retried
-    def _stage(self, write: str, part: str, handed: Handed, now: float) -> None:
-        place = {"write": write, "part": part, "now": now}
+    def _stage(self, write: str, part: str, new_jobs: NewJobs, now: float) -> None:
+        staged_in = {"write": write, "part": part, "now": now}
         with self.store.writing(durable=False) as db:
-            singles = [*handed.singles, *self._stage_parcels(db, place, handed.parcels)]
+            singles = [*new_jobs.singles, *self._stage_parcels(db, staged_in, new_jobs.parcels)]
             if singles:
-                ids = uuids([to_bytes(job.id) for job in singles])
-                lanes = bigs([job.lane.hash for job in singles])
-                bodies = blobs([msgspec.json.encode(value) for value in job_values(singles)])
-                db.execute(sql.stage_jobs, {**place, "ids": ids, "lanes": lanes, "bodies": bodies})
+                ids = uuid_array([to_bytes(job.id) for job in singles])
+                lanes = int8_array([job.lane.hash for job in singles])
+                bodies = bytea_array([msgspec.json.encode(value) for value in job_values(singles)])
+                db.execute(
+                    sql.stage_jobs, {**staged_in, "ids": ids, "lanes": lanes, "bodies": bodies}
+                )
 
     def _stage_parcels(
-        self, db: PostgresDb, place: dict[str, Any], parcels: Sequence[Parcel]
+        self, db: PostgresDb, staged_in: dict[str, Any], parcels: Sequence[Parcel]
     ) -> list[Job[Any]]:
-        """Stage them; answers the jobs of those that another part, or another write, holds."""
+        """Stage them; returns the jobs of parcels that another part or write has staged already."""
         if not parcels:
             return []
         firsts = [to_bytes(parcel.id) for parcel in parcels]
         lengths = [lengths_of(parcel.bodies) for parcel in parcels]
         bodies = [b"".join(parcel.bodies) for parcel in parcels]
         parameters = {
-            **place,
-            "ids": uuids(firsts),
-            "lanes": bigs([parcel.lane.hash for parcel in parcels]),
-            "jobs": ints([len(parcel.bodies) for parcel in parcels]),
+            **staged_in,
+            "ids": uuid_array(firsts),
+            "lanes": int8_array([parcel.lane.hash for parcel in parcels]),
+            "jobs": int4_array([len(parcel.bodies) for parcel in parcels]),
         }
         db.execute("savepoint parcels")
         try:
-            with db.connection.cursor().copy(sql.stage_parcels.encode()) as lines:
-                lines.write(_lines(firsts, lengths, bodies))
+            with db.connection.cursor().copy(sql.stage_parcels.encode()) as copy:
+                copy.write(_copy_rows(firsts, lengths, bodies))
             db.execute(sql.stage, parameters)
             return []
         except errors.UniqueViolation:
             db.execute("rollback to parcels")
-        parameters |= {"lengths": blobs(lengths), "bodies": blobs(bodies)}
+        parameters |= {"lengths": bytea_array(lengths), "bodies": bytea_array(bodies)}
         db.execute(sql.stage_again, parameters)
         held = {row["id"] for row in db.execute(sql.staged_among, parameters)}
         return [
@@ -103,7 +105,7 @@ class PostgresStaging:
         except StoreBusy:
             raise
         except StoreUnreachable:
-            # It may be committed, and the answer lost: whoever asks again is told.
+            # It may be committed and only the answer lost: sent again, it answers the same.
             jobs = self._commit_again(write, parts)
         self.store.forget_claimable()
         self.store.notify()
@@ -122,10 +124,10 @@ class PostgresStaging:
     @retried
     def _commit_write(self, write: str, parts: Mapping[str, int]) -> int:
         now, jobs = self.clock.now(), sum(parts.values())
-        with self.store.lend(PATIENCE_SECONDS) as connection:
+        with self.store.connection(COMMIT_SECONDS) as connection:
             try:
                 with self.store.transaction(connection) as db:
-                    # First of all: another who publishes the same write is waited for.
+                    # First of all: this waits for whoever commits the same write at this moment.
                     named = {"write": write, "jobs": jobs, "now": now}
                     if db.execute(sql.publish, named).rowcount:
                         staged = db.execute(sql.staged, (write,)).fetchall()
@@ -141,22 +143,19 @@ class PostgresStaging:
                     f"the store {self.store.where}: others enqueue the very jobs of write "
                     f"{write!r} at this moment; try again"
                 ) from error
-            except psycopg.Error as error:
-                refuse(error)
-                raise
         return jobs
 
     def discard(self, write: str) -> None:
         check_stage(write)
         with (
-            self.store.lend(PATIENCE_SECONDS) as connection,
+            self.store.connection(COMMIT_SECONDS) as connection,
             self.store.transaction(connection, durable=False) as db,
         ):
             db.execute(sql.discard, (write,))
 
 
-def _lines(firsts: Sequence[bytes], lengths: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
-    """Parcels in PostgreSQL's binary form of COPY."""
+def _copy_rows(firsts: Sequence[bytes], lengths: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:
+    """Parcels in the binary format of COPY."""
     parts = [_HEAD]
     for first, sizes, packed in zip(firsts, lengths, bodies, strict=True):
         parts += (_LANE, first, _JOBS(4, len(sizes) // 4, len(sizes)), sizes)

@@ -99,9 +99,9 @@ class PostgresStatements(Statements):
     # rules.sql
     may_block: str
     listeners: str
-    listen_heard: str
-    tell_heard: str
-    unlisten_heard: str
+    listen_acknowledged: str
+    acknowledge: str
+    unlisten_acknowledged: str
     # scan.sql
     reach: str
     writers: str
@@ -130,8 +130,8 @@ class PostgresStatements(Statements):
     discard: str
     # wait.sql
     listen: str
-    tell: str
-    still_there: str
+    notify: str
+    ping: str
     clock: str
 
 

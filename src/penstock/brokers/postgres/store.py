@@ -1,8 +1,8 @@
-"""The database behind the broker: connections, transactions, time, and errors in our words.
+"""The database behind the broker: a pool of connections, transactions, and the server's time.
 
-Connections are lent: whoever needs one takes an idle one or opens another, so a thread that waits
-for the server keeps no other from it. Nothing is set per session: behind a pooler the session
-belongs to everybody. A connection that was cut short is never lent again.
+The pool has no upper limit: a caller takes an idle connection or opens another one, so no thread
+waits for another's. Nothing is set per session: behind a pooler, sessions are shared with other
+programs. A connection on which a call was cut short is closed.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from penstock.broker.read_budget import LONGEST_QUESTION, Spent, current_share
 from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.postgres import migrating
-from penstock.brokers.postgres.binary_arrays import bigs
+from penstock.brokers.postgres.binary_arrays import int8_array
 from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes
 from penstock.brokers.postgres.clock import StoreClock
 from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
-from penstock.brokers.postgres.errors import in_our_words
-from penstock.brokers.postgres.listening import Listener, await_heard
+from penstock.brokers.postgres.errors import as_penstock_errors
+from penstock.brokers.postgres.listening import Listener, wait_for_acknowledgements
 from penstock.brokers.postgres.statements import sql
 from penstock.errors import PenstockError, Refused, StoreUnreachable
 from penstock.job import Lane
 
 CONNECT_SECONDS = 5
-_AT_ONCE = 5000
-IDLE_CONNECTIONS = 8  # more are closed when they come back
-RING_SECONDS = 0.005  # at most one notification in this time
+_ROWS_PER_CALL = 5000
+IDLE_CONNECTIONS = 8  # more are closed when they are returned
+NOTIFY_SECONDS = 0.005  # at most one notification in this time
+NOTIFIED_LANES = 50  # of more lanes, none is named: a notification holds 8000 bytes
 CHANNEL = "penstock"
-STARTING_SECONDS = 0.005
-_READ_ONLY = (errors.ReadOnlySqlTransaction,)
-_UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+_RULES_SECONDS = 0.005  # so often a worker that gets no notifications reads the rules
+_NOT_PREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
 
 class PostgresDb:
-    """One transaction on a connection of ours: rows as dicts, ids as bytes."""
+    """Statements on one of our connections: rows as dicts, ids as bytes."""
 
     __slots__ = ("connection",)
 
@@ -61,9 +61,9 @@ class PostgresDb:
 
     def executemany(self, statement: str, parameters: Iterable[Any]) -> None:
         sets = list(parameters)
-        # A page at a time: all of them are one call, and a call may take only so long.
-        for start in range(0, len(sets), _AT_ONCE):
-            page = sets[start : start + _AT_ONCE]
+        # Page by page: psycopg sends all of them as one call, and a call has a deadline.
+        for start in range(0, len(sets), _ROWS_PER_CALL):
+            page = sets[start : start + _ROWS_PER_CALL]
             self.connection.cursor().executemany(statement.encode(), page)
 
     def each(self, statement: str, parameters: Iterable[Any]) -> Sequence[Mapping[str, Any] | None]:
@@ -77,11 +77,11 @@ class PostgresDb:
             return [self.execute(statement, one).fetchall() for one in sets]
         cursor = self.connection.cursor(binary=True, row_factory=dict_row)
         cursor.executemany(statement.encode(), sets, returning=True)
-        found: list[Sequence[Mapping[str, Any]]] = []
+        answers: list[Sequence[Mapping[str, Any]]] = []
         while True:
-            found.append(cursor.fetchall())
+            answers.append(cursor.fetchall())
             if not cursor.nextset():
-                return found
+                return answers
 
     def insert(self, statement: str, width: int, values: Sequence[Any]) -> None:
         rows = [values[start : start + width] for start in range(0, len(values), width)]
@@ -89,7 +89,7 @@ class PostgresDb:
 
 
 class _MeteredDb(PostgresDb):
-    """One that says what the server took for its statements."""
+    """Adds up how long the server took, for the rate limit of dashboard reads."""
 
     __slots__ = ("_spent",)
 
@@ -106,11 +106,11 @@ class _MeteredDb(PostgresDb):
 
 
 class PostgresStore:
-    """A schema in a database. `create=False` refuses where there is none, instead of making it."""
+    """The schema `penstock` in a database; with `create=False` it must be there already."""
 
     sql = sql
     boot = ""
-    work_seconds = 5.0  # for a worker's own calls: it had better try again than wait
+    work_seconds = 5.0  # deadline of a worker's own calls: it tries again rather than wait
 
     def __init__(
         self,
@@ -132,10 +132,10 @@ class PostgresStore:
         self._create = create
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
-        self._rang_at = 0.0
+        self._notified_at = 0.0
         self.claimable = PostgresClaimableLanes()
         self.listener = Listener(self)
-        self.listener.on_lanes = self.claimable.hear
+        self.listener.on_lanes = self.claimable.on_notification
         self.traits = Traits(
             name="PostgreSQL",
             capabilities=frozenset({*ONE_PLACE, "joins", "joins later", "begins", "roles"}),
@@ -145,7 +145,7 @@ class PostgresStore:
             rules_version=self.listener.rules_version,
         )
         try:
-            with self.lend() as connection:
+            with self.connection() as connection:
                 self.store_id = migrating.open_schema(connection, self.where, create=create)
         except BaseException:
             self.close_connections()
@@ -153,86 +153,82 @@ class PostgresStore:
         _stores.add(self)
 
     def lease_time(self) -> float:
-        # The server's time as well; a clock of somebody else's has one that does not jump.
+        # The server's time, which does not jump; a test's clock has a monotonic time for that.
         if self.clock is self.store_clock:
             return self.clock.now()
         return self.clock.monotonic()
 
     def follow(self) -> None:
-        """Nothing can take the place of a server unseen: its connections break."""
+        """Nothing to do: if another server takes the place of this one, connections break."""
 
     @contextmanager
-    def lend(self, patience: float = CALL_SECONDS) -> Generator[Connection]:
-        """A connection for one call or one transaction; its errors in our words."""
-        with in_our_words(self.where):
-            connection = self._take(patience)
+    def connection(self, call_seconds: float = CALL_SECONDS) -> Generator[Connection]:
+        """A connection for one call or one transaction; its errors are raised as Penstock's."""
+        with as_penstock_errors(self.where):
+            connection = self._idle_or_new(call_seconds)
             try:
                 if self.store_clock.stale():
-                    self._ask_time(connection)
+                    self._measure_time(connection)
                 yield connection
-            except _UNPREPARED as error:
+            except _NOT_PREPARED as error:
                 self._prepare = False
                 connection.close()
                 raise StoreUnreachable(
-                    f"the store {self.where} is behind a pooler that hands its sessions around; "
-                    "statements are not prepared from now on (add ?pooler=true to the URL)"
+                    f"the store {self.where} is behind a pooler in transaction mode; statements "
+                    "are not prepared from now on (add ?pooler=true to the URL)"
                 ) from error
-            except _READ_ONLY:
-                connection.close()  # a primary no more: the next connection may find the new one
+            except errors.ReadOnlySqlTransaction:
+                connection.close()  # a standby now: the next connection may reach the new primary
                 raise
             finally:
-                self._give_back(connection)
+                self._put_back(connection)
 
-    def _take(self, patience: float) -> Connection:
-        """An idle connection that is as it was left, or a new one."""
+    def _idle_or_new(self, call_seconds: float) -> Connection:
         while True:
             with self._lock:
                 if not self._idle:
                     break
                 connection = self._idle.pop()
-            connection.patience = patience
-            if connection.is_quiet():
+            connection.call_seconds = call_seconds
+            if connection.is_usable():
                 return connection
-            # The server, or what stands in between, has hung up. Nothing was sent, so nothing is
-            # lost, and whoever asks is not told.
+            # Closed by the server or on the way. Nothing was sent on it, so another will do.
             connection.close()
         connection = self.connect()
-        connection.patience = patience
+        connection.call_seconds = call_seconds
         return connection
 
     def connect(self) -> Connection:
-        """A new connection."""
         return connect(self.conninfo, prepare=self._prepare)
 
-    def _give_back(self, connection: Connection) -> None:
+    def _put_back(self, connection: Connection) -> None:
         if connection.closed:
-            # What cut this one off may have cut off the others too, without a word on their lines.
+            # What broke this connection may have broken the idle ones too, unnoticed so far.
             with self._lock:
-                doubtful, self._idle = self._idle, []
-            for other in doubtful:
+                idle, self._idle = self._idle, []
+            for other in idle:
                 other.close()
-            self.listener.doubt()
+            self.listener.check_connection()
             return
-        if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE and (
-            not connection.rings
-            or connection.pgconn.transaction_status != pq.TransactionStatus.ACTIVE
-        ):
-            connection.close()
-            return
+        status = connection.pgconn.transaction_status
+        between_calls = status == pq.TransactionStatus.IDLE or (
+            connection.answer_unread and status == pq.TransactionStatus.ACTIVE
+        )
         with self._lock:
-            if len(self._idle) < IDLE_CONNECTIONS and connection.pid == os.getpid():
+            room = len(self._idle) < IDLE_CONNECTIONS
+            if between_calls and room and connection.pid == os.getpid():
                 connection.used_at = time.monotonic()
                 self._idle.append(connection)
                 return
         connection.close()
 
     def _refresh_time(self) -> None:
-        # To lend is to ask, where the last answer is old.
-        with suppress(PenstockError), self.lend(self.work_seconds):
+        # Taking a connection measures the time, if the last measurement is old.
+        with suppress(PenstockError), self.connection(self.work_seconds):
             pass
 
-    def _ask_time(self, connection: Connection) -> None:
-        # The quickest of three answers: what a busy machine adds to the way is not half of it.
+    def _measure_time(self, connection: Connection) -> None:
+        # The quickest of three answers: a delay on one way only would shift the result.
         best: tuple[float, float, float] | None = None
         for _ in range(3):
             asked_at = ticks()
@@ -245,8 +241,8 @@ class PostgresStore:
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Generator[PostgresDb]:
-        """A transaction that writes; all of it is kept, or nothing."""
-        with self.lend() as connection, self.transaction(connection, durable=durable) as db:
+        """A transaction that writes; all of it is committed, or nothing."""
+        with self.connection() as connection, self.transaction(connection, durable=durable) as db:
             yield db
 
     @contextmanager
@@ -256,14 +252,14 @@ class PostgresStore:
         *,
         durable: bool = True,
         begin: str = "begin isolation level read committed",
-        locks: float | None = None,  # seconds to wait for one; None: nearly as long as for the call
+        lock_seconds: float | None = None,  # None: a bit less than the deadline of a call
     ) -> Generator[PostgresDb]:
         """On this connection; what is not durable may be lost if the server crashes."""
-        # A plan that is kept from when a table was empty must not scan it once it is full.
+        # A cached plan, made when a table was empty, must not scan it once it is full.
         local = "; set local enable_seqscan = off; set local jit = off"
         local += "" if durable else "; set local synchronous_commit = off"
-        # A session that nobody waits for any more must not go on waiting, with its locks.
-        seconds = connection.patience * 0.8 if locks is None else locks
+        # Else the server would wait for a lock, holding others, after our deadline has passed.
+        seconds = connection.call_seconds * 0.8 if lock_seconds is None else lock_seconds
         local += f"; set local lock_timeout = {int(seconds * 1000)}"
         connection.execute(f"{begin}{local}".encode())
         try:
@@ -276,99 +272,97 @@ class PostgresStore:
 
     @contextmanager
     def reading(self) -> Generator[PostgresDb]:
-        """One consistent look at the store, with one processor of the server."""
+        """A read-only snapshot of the store; takes at most one CPU of the server."""
         begin = "begin isolation level repeatable read read only"
         begin += "; set local max_parallel_workers_per_gather = 0"
-        # Of a day that was not analysed yet the planner takes every kind for rare: it would read
-        # and sort the whole day, where the last rows are at the end of an index.
+        # Before a day's partition is analysed, the planner takes every kind of event for rare: it
+        # would read and sort the whole day, where the last rows are at the end of an index.
         begin += "; set local enable_bitmapscan = off"
         share = current_share.get()
         if share is None:
-            with self.lend() as connection, self.transaction(connection, begin=begin) as db:
+            with self.connection() as connection, self.transaction(connection, begin=begin) as db:
                 yield db
             return
         begin += f"; set local statement_timeout = {int(LONGEST_QUESTION * 1000)}"
         with (
             share.look() as spent,
-            self.lend() as connection,
+            self.connection() as connection,
             self.transaction(connection, begin=begin),
         ):
             yield _MeteredDb(connection, spent)
 
     def lane(self, db: Any, number: int) -> Lane:
-        """The words behind a lane's hash."""
+        """The lane of a hash, read once and then remembered."""
         if number not in self.lanes:
             row = db.execute(sql.lane, (number,)).fetchone()
-            if row is None:  # damaged: a task that no worker knows, so that the others flow
+            if row is None:  # a damaged store: no worker knows this task, and other lanes go on
                 return Lane("unknown", f"lane:{number}")
-            self._know_lane(number, row)
+            self._remember_lane(number, row)
         return self.lanes[number]
 
-    def know_lanes(self, connection: Connection, numbers: Iterable[int]) -> None:
-        """Read the words of all of these that are not known yet, in one go."""
+    def load_lanes(self, connection: Connection, numbers: Iterable[int]) -> None:
+        """Read all of these lanes that are not known yet, in one round trip."""
         unknown = [number for number in numbers if number not in self.lanes]
         if len(unknown) > 1:
-            for row in PostgresDb(connection).execute(sql.lanes_of, (bigs(unknown),)):
-                self._know_lane(row["hash"], row)
+            for row in PostgresDb(connection).execute(sql.lanes_of, (int8_array(unknown),)):
+                self._remember_lane(row["hash"], row)
 
-    def _know_lane(self, number: int, row: Mapping[str, Any]) -> None:
+    def _remember_lane(self, number: int, row: Mapping[str, Any]) -> None:
         runs_on = tuple(row["runs_on"].split(",")) if row["runs_on"] else ()
         names = (row["queue"], row["task"], row["version"], row["priority"])
         self.searched[number] = row["search"]
         self.lanes[number] = Lane(*names, runs_on, row["app"])
 
     def rules_changed(self, *, stop: bool) -> None:
-        with self.lend() as connection, self.listener.heard_rules():
-            told = time.monotonic()
+        with self.connection() as connection, self.listener.own_notification_of_rules():
+            notified_at = time.monotonic()
             if not stop or self.pooled:
-                connection.execute(sql.tell.encode(), ("rules",))
-                silent = self.pooled
+                connection.execute(sql.notify.encode(), ("rules",))
+                some_poll = self.pooled
             else:
-                silent = self._tell_workers(connection)
-        if stop and silent:
-            # Those who look at the rules for themselves do so every few milliseconds.
-            time.sleep(max(0.0, told + STARTING_SECONDS - time.monotonic()))
+                some_poll = self._notify_workers_of_rules(connection)
+        if stop and some_poll:
+            time.sleep(max(0.0, notified_at + _RULES_SECONDS - time.monotonic()))
 
-    def _tell_workers(self, connection: Connection) -> bool:
-        """Tell every worker, and wait a while for those who listen; whether others are about."""
+    def _notify_workers_of_rules(self, connection: Connection) -> bool:
+        """Notify all workers and wait for acknowledgements; whether some did not send theirs."""
         rows = PostgresDb(connection).execute(sql.listeners, (self.lease_time(),)).fetchall()
         waiting = {row["id"] for row in rows if row["listens"]}
         if not waiting:
-            connection.execute(sql.tell.encode(), ("rules",))
+            connection.execute(sql.notify.encode(), ("rules",))
             return bool(rows)
-        heard: list[str] = []
+        payloads: list[str] = []
 
-        def hear(notice: psycopg.Notify) -> None:
-            heard.append(notice.payload)
+        def keep(notice: psycopg.Notify) -> None:
+            payloads.append(notice.payload)
 
-        connection.add_notify_handler(hear)
-        connection.execute(sql.listen_heard.encode())
-        connection.execute(sql.tell.encode(), ("rules",))
-        await_heard(connection, waiting, heard)
-        connection.execute(sql.unlisten_heard.encode())
-        connection.remove_notify_handler(hear)
+        connection.add_notify_handler(keep)
+        connection.execute(sql.listen_acknowledged.encode())
+        connection.execute(sql.notify.encode(), ("rules",))
+        wait_for_acknowledgements(connection, waiting, payloads)
+        connection.execute(sql.unlisten_acknowledged.encode())
+        connection.remove_notify_handler(keep)
         return bool(waiting) or any(not row["listens"] for row in rows)
 
     def forget_claimable(self, lanes: Collection[int] = ()) -> None:
         self.claimable.forget(lanes)
 
     def notify(self, lanes: Collection[int] = ()) -> None:
-        with self.lend() as connection:
+        with self.connection() as connection:
             self.notify_on(connection, lanes)
 
     def notify_on(self, connection: Connection, lanes: Iterable[int]) -> None:
-        """After a commit: tell those who wait, unless they were told a moment ago.
+        """After a commit: notify who waits for work, unless that was done a moment ago.
 
-        Not within the transaction: a notification holds a lock of the whole server from before the
-        commit until it is on the disk. And not waited for.
+        Not within the transaction: a NOTIFY takes a lock of the whole server until the commit is
+        on the disk. Its answer is not waited for.
         """
         now = time.monotonic()
-        if now - self._rang_at < RING_SECONDS or connection.closed:
+        if now - self._notified_at < NOTIFY_SECONDS or connection.closed:
             return
-        self._rang_at = now
-        numbers = list(dict.fromkeys(lanes))
-        payload = ",".join(map(str, numbers)) if len(numbers) <= 50 else ""
-        connection.ring(
+        self._notified_at = now
+        payload = lanes_payload(set(lanes))
+        connection.send_unawaited(
             f"set local synchronous_commit = off; notify {CHANNEL}, '{payload}'".encode()
         )
 
@@ -381,7 +375,7 @@ class PostgresStore:
                 connection.close()
 
     def after_fork_in_child(self) -> None:
-        """The connections are the parent's; whoever uses the store here opens others."""
+        """The connections are the parent's; this process opens its own."""
         self._lock = threading.Lock()
         for connection in self._idle:
             connection.disown()
@@ -399,8 +393,13 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+def lanes_payload(lanes: Collection[int]) -> str:
+    """The payload of a notification about these lanes; empty: some lane."""
+    return ",".join(map(str, lanes)) if len(lanes) <= NOTIFIED_LANES else ""
+
+
 def conninfo_of(url: str) -> tuple[str, bool, bool]:
-    """What libpq is told; whether there is a pooler in between; whether joined callers notify."""
+    """The connection string for libpq, and the URL's `pooler` and `notify_in_transaction`."""
     options = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
     flags = {"pooler": False, "notify_in_transaction": True}
     for name, default in flags.items():
@@ -416,16 +415,17 @@ def conninfo_of(url: str) -> tuple[str, bool, bool]:
         "keepalives_count": "3",
         "tcp_user_timeout": "20000",
     }
-    if not flags["pooler"]:  # which would not take it, or hand it on to others
+    if not flags["pooler"]:  # a pooler refuses options, or applies them to sessions of others
         defaults["options"] = r"-c default_transaction_isolation=read\ committed -c lock_timeout=2s"
-    # Not by urlunsplit, which drops the slashes of a URL without a host: one of a local socket.
+    # Not by urlunsplit: it drops the slashes of a URL without a host (a Unix socket).
     plain = f"{url.partition('?')[0]}?{urlencode({**defaults, **options}, quote_via=quote)}"
     authority, _, path = url.partition("?")[0].partition("://")[2].partition("/")
-    readable = authority.count("@") < 2 and "@" not in path  # else part of a password is a host
+    # Another @ is that of an unescaped password, and libpq would take part of it for the host.
+    readable = authority.count("@") < 2 and "@" not in path
     with suppress(psycopg.ProgrammingError):
         if readable and conninfo_to_dict(plain):
             return plain, flags["pooler"], flags["notify_in_transaction"]
-    # Without what libpq says: it quotes what it cannot read, and that may be the password.
+    # libpq's own message is left out: it quotes what it cannot parse, perhaps the password.
     raise Refused(
         f"{mask(url)} is not postgresql://user:password@host:port/database; in a password write "
         "%40, %2F, %3A, %3F and %25 for @, /, :, ? and %"

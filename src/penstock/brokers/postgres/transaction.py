@@ -1,6 +1,6 @@
 """A job's effects and its end, committed together in one transaction of the same database.
 
-The task is handed psycopg's own connection over a session that is ours: what it commits is kept,
+The task is new_jobs psycopg's own connection over a session that is ours: what it commits is kept,
 and what it rolls back is undone, by savepoints, so that SQLAlchemy too can be bound to it. The one
 commit is that of the job's end.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from penstock.brokers.postgres.errors import FULL, in_our_words
+from penstock.brokers.postgres.errors import FULL, as_penstock_errors
 from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.recovery import SettleWithin
@@ -61,7 +61,7 @@ class PostgresTransaction:
                     f"the task of job {job.id} ended its transaction() itself: leave commit and "
                     "rollback out, it is committed when the task has returned"
                 )
-            with in_our_words(self._store.where):
+            with as_penstock_errors(self._store.where):
                 [accepted] = self._settle_within(change, [(job, outcome)])
                 if accepted:
                     self._own.execute("commit")

@@ -17,10 +17,10 @@ from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.migration_steps import Meta, MigrationPlan
 
-Found = Iterator[Trouble | Fact]
+Findings = Iterator[Trouble | Fact]
 
 
-class DoctorCheck(NamedTuple):
+class CheckContext(NamedTuple):
     """One store, as it is looked at."""
 
     connection: Connection
@@ -38,7 +38,7 @@ class DoctorCheck(NamedTuple):
 
 
 def take(
-    name: str, look: DoctorCheck, found: Callable[[DoctorCheck], Found]
+    name: str, look: CheckContext, found: Callable[[CheckContext], Findings]
 ) -> list[Trouble | Fact]:
     """What one look found; what it may not see is a fact as well."""
     seen: list[Trouble | Fact] = []

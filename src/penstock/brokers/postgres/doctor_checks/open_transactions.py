@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.brokers.condition import Fact, Trouble
-from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
+from penstock.brokers.postgres.doctor_checks import CheckContext, Findings
 from penstock.brokers.postgres.statements import sql
 from penstock.operate.time_text import duration_text
 
@@ -18,7 +18,7 @@ LONG_SECONDS = 60.0
 _NAME = "horizon"
 
 
-def horizon(look: DoctorCheck, long: float = LONG_SECONDS) -> Found:
+def horizon(look: CheckContext, long: float = LONG_SECONDS) -> Findings:
     """The oldest open transactions, prepared ones, and replication slots."""
     rows = look.rows(sql.look_horizon)
     for row in rows:
@@ -62,7 +62,7 @@ def _who(row: Mapping[str, Any]) -> str:
     )
 
 
-def _prepared(look: DoctorCheck, long: float) -> Found:
+def _prepared(look: CheckContext, long: float) -> Findings:
     for row in look.rows(sql.look_prepared):
         if row["seconds"] >= long:
             yield Trouble(
@@ -75,7 +75,7 @@ def _prepared(look: DoctorCheck, long: float) -> Found:
             )
 
 
-def _slots(look: DoctorCheck) -> Found:
+def _slots(look: CheckContext) -> Findings:
     for row in look.rows(sql.look_slots):
         if row["active"]:
             continue

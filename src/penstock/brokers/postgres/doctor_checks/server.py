@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.brokers.condition import Fact, Trouble
-from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
+from penstock.brokers.postgres.doctor_checks import CheckContext, Findings
 from penstock.brokers.postgres.statements import sql
 
 OLDEST = 14
@@ -21,7 +21,7 @@ _MUST_BE_ON = {
 }
 
 
-def server(look: DoctorCheck) -> Found:
+def server(look: CheckContext) -> Findings:
     """Version, standby and settings."""
     yield from version(look.connection.info.server_version)
     if look.row(sql.look_standby)["standby"]:
@@ -60,7 +60,7 @@ def server(look: DoctorCheck) -> Found:
         )
 
 
-def version(number: int) -> Found:
+def version(number: int) -> Findings:
     """Whether it is one that Penstock is made for."""
     if number // 10000 < OLDEST:
         yield Trouble(
@@ -70,7 +70,7 @@ def version(number: int) -> Found:
         )
 
 
-def connections(look: DoctorCheck) -> Found:
+def connections(look: CheckContext) -> Findings:
     """Whether all workers find one."""
     row = look.row(sql.look_connections)
     most, used, workers = row["most"], row["used"], row["workers"]

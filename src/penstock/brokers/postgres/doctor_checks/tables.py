@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.brokers.condition import Fact, Trouble
-from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
+from penstock.brokers.postgres.doctor_checks import CheckContext, Findings
 from penstock.brokers.postgres.statements import sql
 from penstock.operate.time_text import duration_text
 
@@ -13,7 +13,7 @@ COMING_DAYS = 3
 _MOST_COUNTED = 10_000
 
 
-def dead_rows(look: DoctorCheck) -> Found:
+def dead_rows(look: CheckContext) -> Findings:
     """Rows that are gone and still take room, against those that are there."""
     rows = look.rows(sql.look_dead)
     for row in rows:
@@ -36,7 +36,7 @@ def _vacuumed(seconds: float | None) -> str:
     return "never vacuumed" if seconds is None else f"last vacuumed {duration_text(seconds)} ago"
 
 
-def partitions(look: DoctorCheck) -> Found:
+def partitions(look: CheckContext) -> Findings:
     """Whether the coming days have partitions, and whether rows lie beside them."""
     missing = [row["day"] for row in look.rows(sql.look_days, {"days": COMING_DAYS})]
     if missing:
@@ -61,7 +61,7 @@ def partitions(look: DoctorCheck) -> Found:
             )
 
 
-def counts(look: DoctorCheck) -> Found:
+def counts(look: CheckContext) -> Findings:
     """Whether somebody adds up what each transaction adds to the counts."""
     left = look.row(sql.look_tally)["unfolded"]
     if left > MANY_UNFOLDED:
@@ -75,7 +75,7 @@ def counts(look: DoctorCheck) -> Found:
         yield Fact("counts", f"{left:,} to be added up")
 
 
-def positions(look: DoctorCheck) -> Found:
+def positions(look: CheckContext) -> Findings:
     """Whether the history counts by the transactions of this server."""
     row = look.row(sql.look_positions)
     if row["newest"] >= row["next"]:

@@ -9,14 +9,14 @@ import msgspec
 
 from penstock.app.version import age_order
 from penstock.brokers.condition import Fact, Trouble
-from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
+from penstock.brokers.postgres.doctor_checks import CheckContext, Findings
 from penstock.brokers.postgres.statements import sql
 
 _MADE = re.compile(r"^create (table|index|sequence) (?:penstock\.)?(\w+)", re.MULTILINE)
 _FUNCTION = re.compile(r"^create or replace function penstock\.(\w+)", re.MULTILINE)
 
 
-def missing(look: DoctorCheck) -> Found:
+def missing(look: CheckContext) -> Findings:
     """What the schema should have and somebody took away."""
     if look.plan.pending(look.meta) or int(look.meta["schema"]) > look.plan.newest:
         return  # it is another release's, and may have other tables
@@ -41,7 +41,7 @@ def missing(look: DoctorCheck) -> Found:
         )
 
 
-def functions(look: DoctorCheck) -> Found:
+def functions(look: CheckContext) -> Findings:
     """Whose functions the store has."""
     by, _, digest = look.meta.get("functions", "").partition(" ")
     here = look.plan.release
@@ -63,7 +63,7 @@ def functions(look: DoctorCheck) -> Found:
         )
 
 
-def post_steps(look: DoctorCheck) -> Found:
+def post_steps(look: CheckContext) -> Findings:
     """What waits until the older workers are gone."""
     if names := [step.name for step in look.plan.pending_post(look.meta)]:
         yield Trouble(
@@ -74,7 +74,7 @@ def post_steps(look: DoctorCheck) -> Found:
         )
 
 
-def releases(look: DoctorCheck) -> Found:
+def releases(look: CheckContext) -> Findings:
     """Whether all live workers are of this release."""
     alive: dict[str, list[str]] = defaultdict(list)
     for row in look.rows(sql.look_workers):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import psycopg
 
 from penstock.brokers.condition import Fact, Trouble
-from penstock.brokers.postgres.doctor_checks import DoctorCheck, Found
+from penstock.brokers.postgres.doctor_checks import CheckContext, Findings
 from penstock.brokers.postgres.statements import sql
 
 MUCH_WAL = 10_000
@@ -27,12 +27,12 @@ class WalMark(NamedTuple):
     position: int
 
 
-def mark(look: DoctorCheck) -> WalMark:
+def mark(look: CheckContext) -> WalMark:
     row = look.row(sql.look_wal)
     return WalMark(time.monotonic(), row["wal"], row["full_pages"], row["position"])
 
 
-def wal_per_job(look: DoctorCheck, before: WalMark) -> Found:
+def wal_per_job(look: CheckContext, before: WalMark) -> Findings:
     """Bytes of WAL since `before`, of the whole server, for each attempt that ended since.
 
     Two looks, and not totals: those would count what the server did before there were jobs.
@@ -63,7 +63,7 @@ def wal_per_job(look: DoctorCheck, before: WalMark) -> Found:
         yield Fact("wal", says)
 
 
-def echo(look: DoctorCheck) -> Found:
+def echo(look: CheckContext) -> Findings:
     """Whether what is notified is heard on the same line."""
     if look.pooled:
         yield Fact("notifications", "a pooler is in between, as the URL says: workers poll")

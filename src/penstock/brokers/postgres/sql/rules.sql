@@ -48,17 +48,17 @@ delete from penstock.rule
 select penstock.may_block() as allowed;
 
 -- name: listeners
--- The workers that are alive, and whether they will say when they heard of it.
+-- Serves put: the workers that are alive, and whether they acknowledge a change of the rules.
 select id, listens from penstock.worker where gone = 0 and alive_until > %s;
 
--- name: listen_heard
--- Who heard of the change.
+-- name: listen_acknowledged
+-- Serves put: receive the acknowledgements of workers.
 listen penstock_heard;
 
--- name: tell_heard
--- These workers heard of the change, and start nothing that it keeps back.
+-- name: acknowledge
+-- These workers were notified of changed rules, and start nothing that those hold back.
 select set_config('synchronous_commit', 'off', true), pg_notify('penstock_heard', %s);
 
--- name: unlisten_heard
--- Serves set_rule: the end of listen_heard.
+-- name: unlisten_acknowledged
+-- Serves put: the end of listen_acknowledged.
 unlisten penstock_heard;

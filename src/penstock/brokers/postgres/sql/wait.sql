@@ -1,17 +1,17 @@
--- Tell others that there is something to claim, and listen for it.
+-- Notify other processes of new work and of changed rules, and listen for that.
 
 -- name: listen
--- Serves wait and rules_version: hear what `tell` sends.
+-- Serves wait and rules_version: receive what `notify` sends.
 listen penstock;
 
--- name: tell
--- Serves wait and rules_version: what the others are to hear. A hint need not be on the disk.
+-- name: notify
+-- Serves wait and rules_version. Without waiting for the disk: a notification is only a hint.
 select set_config('synchronous_commit', 'off', true), pg_notify('penstock', %s);
 
--- name: still_there
--- Whether a connection that says nothing is still there.
+-- name: ping
+-- Whether a connection that has been silent for a while is still open.
 select 1;
 
 -- name: clock
--- Serves every connection now and then: what time it is by the server.
+-- The server's time.
 select extract(epoch from clock_timestamp())::double precision;
