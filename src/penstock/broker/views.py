@@ -1,4 +1,4 @@
-"""What a store shows: rows of its history, counts, pages of jobs, and why one is where it is.
+"""What a store shows: rows of its history, counts, pages of jobs, workers, notes, explanations.
 
 Plain values, the same from every broker; people and pipelines read them.
 """
@@ -17,7 +17,7 @@ from penstock.errors import Refused
 from penstock.job import Job, State
 
 LEASE_SECONDS = 15.0
-# What people do that has a row of history only because somebody says so.
+# Kinds of history rows that only `audit` writes.
 RECORDED = ("enqueue", "backfill", "operation")
 QUEUED = b'{"name":"queued","value":{}}'  # data of the event with which a detached job begins
 
@@ -103,9 +103,9 @@ def by_task(counts: Sequence[Count]) -> list[Count]:
     for count in counts:
         tasks.setdefault(count.task, []).append(count)
     sums = (
-        msgspec.structs.replace(each, task=task)
-        for task, some in tasks.items()
-        for each in by_queue(some)
+        msgspec.structs.replace(count, task=task)
+        for task, of_task in tasks.items()
+        for count in by_queue(of_task)
     )
     return sorted(sums, key=lambda count: (count.queue, count.task))
 
@@ -177,14 +177,16 @@ class Note(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
-def recorded(kind: str, author: str, reason: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the row of such a deed holds."""
+def audit_data(
+    kind: str, author: str, reason: str, data: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The data of the history row that `audit` writes."""
     if kind not in RECORDED:
         raise Refused(f"{kind!r} is not recorded by itself; there are {', '.join(RECORDED)}")
     return {**(data or {}), "author": legible(author), "reason": legible(reason)}
 
 
-def who_and_why(author: str, reason: str, part_of: str | None = None) -> dict[str, str]:
-    """What the row of a job says of an act on it; `part_of`: a flow, or a deed on record."""
-    told = {"author": legible(author), "reason": legible(reason)}
-    return told | ({"part_of": part_of} if part_of else {})
+def author_and_reason(author: str, reason: str, part_of: str | None = None) -> dict[str, str]:
+    """The data of the history row of an action; `part_of`: a flow, or a recorded operation."""
+    data = {"author": legible(author), "reason": legible(reason)}
+    return data | ({"part_of": part_of} if part_of else {})

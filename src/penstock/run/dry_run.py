@@ -19,7 +19,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.records import R, Record
 from penstock.broker.traits import begins
 from penstock.broker.values import Action, Batch, Enqueued, Transaction
-from penstock.broker.views import Note, who_and_why
+from penstock.broker.views import Note, author_and_reason
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowRow, member_of
 from penstock.flows.state import merged
@@ -142,7 +142,7 @@ class WithholdingBroker:
         part_of: str | None = None,
     ) -> list[str]:
         whom = f"flow {flow}" if flow is not None else ", ".join(ids)
-        data = {"jobs": list(ids), "flow": flow, **who_and_why(author, reason, part_of)}
+        data = {"jobs": list(ids), "flow": flow, **author_and_reason(author, reason, part_of)}
         self._withhold(action, f"{_DONE[action]} {whom}", data)
         return list(ids)
 

@@ -30,7 +30,16 @@ from penstock.broker.values import (
     Settlement,
     Wanted,
 )
-from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow, recorded, who_and_why
+from penstock.broker.views import (
+    Count,
+    Event,
+    Note,
+    Page,
+    Why,
+    WorkerRow,
+    audit_data,
+    author_and_reason,
+)
 from penstock.broker.worker_lease import can_run, recovered
 from penstock.brokers.memory.containers import lane_of
 from penstock.brokers.memory.job_actions import Act, MemoryJobActions
@@ -285,7 +294,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         part_of: str | None = None,
     ) -> list[str]:
         check_action(action)
-        asked = who_and_why(author, reason, flow or part_of)
+        asked = author_and_reason(author, reason, flow or part_of)
         with self._lock:
             done = self._actions[action](ids, asked, flow)
             self._lock.notify_all()
@@ -320,7 +329,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
     ) -> None:
         with self._lock:
-            self._store.record(kind, data=recorded(kind, author, reason, data))
+            self._store.record(kind, data=audit_data(kind, author, reason, data))
 
     # Look
 

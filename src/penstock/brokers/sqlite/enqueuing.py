@@ -240,7 +240,7 @@ class SqliteIntake:
             change.tally[lane, job.state, minute] += 1
             if job.detached:
                 queued_job = msgspec.structs.replace(job, run_at=run_at, enqueued_at=enqueued_at)
-                change.happened("event", QUEUED, queued_job, lane)
+                change.add_event("event", QUEUED, queued_job, lane)
         return standing
 
     def _put_tags(self, db: Db, job: Job[Any], raw: bytes) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from penstock.brokers.sqlite.claimable_lanes import ClaimableLane
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteDb, SqliteStore
-from penstock.brokers.tables.key_order import Lines
+from penstock.brokers.tables.key_order import KeyOrder
 
 Place = tuple[float, bytes]
 Room = Callable[[ClaimableLane, int, str], int]
@@ -52,7 +52,7 @@ class KeyTurns:
         self._now = now
         self._room = room  # how many jobs of a key may start, rules and limits considered
         self._ruled = ruled  # some rule is about tags
-        self._lines = Lines(store, db)
+        self._lines = KeyOrder(store, db)
 
     def pick(
         self, offer: ClaimableLane, policy: str, want: int, packed: int, cursors: dict[int, str]

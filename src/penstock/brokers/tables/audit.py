@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.views import recorded
+from penstock.broker.views import audit_data
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import TableStore
 
@@ -20,8 +20,8 @@ def audit(
     data: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a history row of this kind."""
-    encoded = msgspec.json.encode(recorded(kind, author, reason, data))
+    encoded = msgspec.json.encode(audit_data(kind, author, reason, data))
     with store.writing() as db:
         change = Change(store, db, store.clock.now())
-        change.happened(kind, encoded, None, None)
+        change.add_event(kind, encoded, None, None)
         change.finish()

@@ -1,8 +1,8 @@
-"""One transaction's change: what it writes at its end, each kind of it at once.
+"""The writes of one transaction, collected and sent together at its end, one statement per kind.
 
-A change is collected and not written piece by piece because a round trip may cost as much as the
-work. So nothing may be read back before `finish`: whoever needs to (a claim, after jobs expired)
-finishes first; it may go on with the same change.
+Collected because a round trip may cost as much as the work. So nothing may be read back before
+`finish`; a verb that has to (a claim, after jobs expired) finishes first and may then go on with
+the same change.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Change:
         self.successes: list[Any] = []  # and of succeed.sql: the hot path binds half as many
         self.moved: list[dict[str, Any]] = []  # rows of jobs, as `settle` takes them
         self.rows: list[dict[str, Any]] = []  # new ones, for `enqueue`
-        self.deleted: list[tuple[bytes]] = []  # and those that go
+        self.deleted: list[tuple[bytes]] = []  # ids of rows to delete
         self.freed: list[dict[str, Any]] = []  # unique keys
         self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them
-        self.ended: list[tuple[int]] = []  # and those of which nothing is
+        self.ended: list[tuple[int]] = []  # leases of which nothing is left
         self.ends: flow_needs.Ends = {}  # jobs of flows that ended, by their nodes
         self.lost: set[flow_needs.Place] = set()  # where jobs that ended without success are gone
         # What ended, or runs again, spawned: its place in a flow, and the outcome that says so.
@@ -76,12 +76,12 @@ class Change:
         self.readied = False  # once finished, whether anything is ready that was not
 
     def free(self, job: Job[Any], raw: bytes, until: str) -> None:
-        """Give back the job's unique key, if it has one until then."""
+        """Release the job's unique key, if it is held until this."""
         if job.unique is not None:
             self.freed.append({"key": job.unique.key, "job": raw, "until": until})
 
     def take_unique(self, job: Job[Any], raw: bytes) -> bool:
-        """Whether the job has its unique key now; another may have been quicker."""
+        """Take the job's unique key; False if another job holds it."""
         unique = job.unique
         if unique is None:
             return True
@@ -98,25 +98,25 @@ class Change:
         return taken.rowcount > 0
 
     def member_ended(self, body: bytes, *, good: bool) -> None:
-        """A job ended; if it is one of a flow, whoever needs it may go on."""
+        """A job ended; if it is in a flow, its node is counted when the change is finished."""
         place = flow_needs.place_of(body)
         if place is not None:
             jobs, bad = self.ends.get(place, (0, 0))
             self.ends[place] = jobs + 1, bad + (not good)
 
     def members_succeeded(self, bodies: Sequence[bytes]) -> None:
-        """As above, of many jobs that succeeded; most are in no flow, or all in the same node."""
+        """The same for many jobs that succeeded; mostly none is in a flow, or all in one node."""
         for place, jobs in flow_needs.places_of(bodies):
             before, bad = self.ends.get(place, (0, 0))
             self.ends[place] = before + jobs, bad
 
     def spawn(self, body: bytes, outcome: Outcome) -> None:
-        """The job of this body is to be followed by what it spawned."""
+        """Store what the job of this body spawned, when the change is finished."""
         if outcome.spawned:
             self.spawned.append((flow_needs.place_of(body), outcome))
 
-    def happened(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
-        """One of the rarer events: who asked for what, how far a job got."""
+    def add_event(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
+        """A history row that is not an attempt: an action and its author, or progress of a job."""
         if job is None:
             self.events += EventRow(kind, self.now, data=data)
         else:
@@ -144,7 +144,7 @@ class Change:
         self.events += EventRow("flow", self.now, job=flow, data=data)
 
     def write_places(self) -> None:
-        """Write where jobs are, so that it can be read."""
+        """Write rows of jobs, unique keys and leases, so that they can be read."""
         sql, db = self.sql, self.db
         for statement, parameters in (
             (sql.settle, self.moved),
@@ -159,7 +159,7 @@ class Change:
                 parameters.clear()
 
     def finish(self) -> None:
-        """Write it all: places, the history, and the counts, one per lane, state and minute."""
+        """Write everything: rows, flows, history, and a count per lane, state and minute."""
         sql, db = self.sql, self.db
         self.write_places()
         if self.lost:

@@ -1,4 +1,4 @@
-"""What the shared verbs ask of a store: a transaction to execute statements in, and rows by name.
+"""What the shared verbs need of a store: transactions to execute statements in, rows by name.
 
 Rows are read by name alone: one store's are tuples, another's are dicts. Statements are in
 the store's own dialect; parameters are a tuple or, for named ones, a mapping.
@@ -67,11 +67,11 @@ class TableStore(Protocol):
 
     @property
     def boot(self) -> str:
-        """What leases are valid within: the time they are kept in starts anew with another one."""
+        """The boot of the machine that leases are of: lease time starts at zero with each boot."""
         ...
 
     def lease_time(self) -> float:
-        """The time that leases run in; no jump of a wall clock moves it."""
+        """Monotonic time for leases; changes of the wall clock do not move it."""
         ...
 
     def writing(self, *, durable: bool = True) -> AbstractContextManager[Db]:
@@ -79,30 +79,30 @@ class TableStore(Protocol):
         ...
 
     def reading(self) -> AbstractContextManager[Db]:
-        """One consistent look at the store."""
+        """A read transaction: one consistent view of the store."""
         ...
 
     def lane(self, db: Db, number: int) -> Lane:
-        """The words behind a lane's hash."""
+        """The lane of this hash."""
         ...
 
     def rules_changed(self, *, stop: bool) -> None:
-        """Committed: every worker is to look at the rules again before it starts anything.
+        """After a commit: every worker reads the rules again before it starts another job.
 
-        `stop`: return when those who looked at them before have begun what they begin.
+        `stop`: return only when workers that read the old rules have started their jobs.
         """
         ...
 
     def follow(self) -> None:
-        """Go over to another database that took the place of this one, where that can be."""
+        """Reopen if another database took the place of this one (a replaced file)."""
         ...
 
     def forget_claimable(self, lanes: Collection[int] = ()) -> None:
-        """Jobs became ready: what this process remembers about lanes to claim from is outdated."""
+        """Jobs became ready: drop what this process remembers about lanes with work."""
         ...
 
     def notify(self, lanes: Collection[int] = ()) -> None:
-        """After a commit: wake waiting workers, since there may be work in these lanes."""
+        """After a commit: wake waiting workers; there may be work in these lanes."""
         ...
 
 

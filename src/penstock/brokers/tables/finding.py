@@ -1,7 +1,7 @@
 """Find: jobs out of all places where jobs are, merged, newest first.
 
-Every place is read from its newest end, a page at a time and no further than somebody looks. Jobs
-with derived ids have places of their own: those ids hold no time to go by.
+Each table is read from its newest end, in pages, and no further than the caller reads. Jobs with
+derived ids are read by statements of their own: those ids hold no time to sort by.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _ENDED_STATES = frozenset({State.FAILED, State.CANCELLED})
 _BYTES = 16
 
 
-class _Place(NamedTuple):
-    """Where a merge is in one source; without a job, that what follows is not newer than this."""
+class _Entry(NamedTuple):
+    """An item of a source to merge; without a job, a bound: nothing that follows is newer."""
 
     made: MadeAt
     job: Job[Any] | None = None
 
 
-class Newest:
+class NewestFirst:
     """The jobs of one read transaction."""
 
     def __init__(self, store: TableStore, db: Db) -> None:
         self._store, self._db = store, db
 
     def jobs(self, filter: Filter, older: Below) -> Iterator[Job[Any]]:
-        """Those that may match, newest first; `filter.matches` has the last word."""
+        """Jobs that may match, newest first; the caller checks `filter.matches`."""
         sources = list(self._sources(filter, older))
         for place in heapq.merge(*sources, key=lambda place: place.made, reverse=True):
             if place.job is not None:
                 yield place.job
 
-    def _sources(self, filter: Filter, older: Below) -> Iterator[Iterator[_Place]]:
+    def _sources(self, filter: Filter, older: Below) -> Iterator[Iterator[_Entry]]:
         lanes: list[Row] = []
         by_lane = bool(filter.task or filter.queue or filter.app)
         if by_lane or filter.args:
@@ -96,7 +96,7 @@ class Newest:
 
     def _with_time(
         self, wanted: frozenset[State], parameters: Mapping[str, Any], *, packed: bool
-    ) -> Iterator[Iterator[_Place]]:
+    ) -> Iterator[Iterator[_Entry]]:
         sql = self._store.sql
         if packed:
             yield _placed(self._from_parcels(parameters))
@@ -111,7 +111,7 @@ class Newest:
 
     def _derived(
         self, wanted: frozenset[State], parameters: Mapping[str, Any]
-    ) -> Iterator[Iterator[_Place]]:
+    ) -> Iterator[Iterator[_Entry]]:
         sql = self._store.sql
         if wanted & _ROW_STATES:
             yield _placed(self._from_rows(sql.find_derived, parameters, _by_time_and_id))
@@ -160,7 +160,7 @@ class Newest:
         for row in self._pages(statement, parameters, key):
             yield succeeded_job(self._store.lane(self._db, row["lane"]), row)
 
-    def _from_leases(self, below: bytes) -> Iterator[Iterator[_Place]]:
+    def _from_leases(self, below: bytes) -> Iterator[Iterator[_Entry]]:
         for row in self._db.execute(self._store.sql.find_leases).fetchall():
             ids = row["ids"]
             starts = (ids[at : at + _BYTES] for at in range(0, len(ids), _BYTES))
@@ -168,9 +168,9 @@ class Newest:
             ends = [_end_of_run(start) for start in starts]
             yield self._from_lease(row["id"], max(ends, default=b""), below)
 
-    def _from_lease(self, lease: int, newest: bytes, below: bytes) -> Iterator[_Place]:
-        """A lease is large, and mostly older than what one looks for: it is opened in its turn."""
-        yield _Place(MadeAt(from_bytes(newest)))
+    def _from_lease(self, lease: int, newest: bytes, below: bytes) -> Iterator[_Entry]:
+        """Leases are large and mostly too old: each is decoded only when the merge reaches it."""
+        yield _Entry(MadeAt(from_bytes(newest)))
         row = self._db.execute(self._store.sql.lease, (lease,)).fetchone()
         jobs = [job for _, job in leased_jobs(self._store.lane(self._db, row["lane"]), row)]
         older = [job for job in jobs if to_bytes(job.id) < below]
@@ -203,8 +203,8 @@ _by_time_and_id: _Key = {"at": "enqueued_at", "derived": "id"}
 _by_time_and_job: _Key = {"at": "enqueued_at", "derived": "job"}
 
 
-def _placed(jobs: Iterable[Job[Any]]) -> Iterator[_Place]:
-    return (_Place(made(job), job) for job in jobs)
+def _placed(jobs: Iterable[Job[Any]]) -> Iterator[_Entry]:
+    return (_Entry(made(job), job) for job in jobs)
 
 
 def _end_of_run(raw: bytes) -> bytes:

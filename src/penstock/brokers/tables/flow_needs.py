@@ -1,10 +1,10 @@
-"""Flows in tables: what a job's end, or its retry, changes for those who need it.
+"""Flows in tables: what the end or the retry of a job changes for the nodes that need it.
 
-A change tells what ended, node by node; here the nodes are counted down together, however many jobs
-that were, and whoever needs them is freed or cancelled, level by level. A flow's own row is counted
-first: it is the lock for all of its nodes, taken in the order of ids, so that two who settle the
-last jobs at once free what follows once, and do not wait for each other. Places (rows of jobs) must
-be written before: what still seems to wait would be counted twice.
+A change collects the ends per node. Here nodes are counted down, a statement per node however many
+jobs ended, and nodes that need them are freed or cancelled, level by level. A flow's own row is
+updated first: it is the lock for all of its nodes. Locked in id order, so that two settlements
+cannot deadlock, and free what follows once. Rows of jobs must be written before: one that still
+looks like waiting would be counted twice.
 """
 
 from __future__ import annotations
@@ -76,19 +76,19 @@ def _stored(member: Member | None) -> Place | None:
 
 
 def count_ends(change: Change) -> None:
-    """All that ended is counted, and whoever waited for the last of it goes on, or ends as well."""
+    """Count ended jobs; nodes whose last need ended become ready, or are cancelled and counted."""
     while change.ends:
         ends, change.ends = change.ends, {}
         left = _count_flows(change, ends)
         counted = _count_nodes(change, {place: ends[place] for place in ends if place[0] in left})
-        _tell_ended(change, [flow for flow, jobs in left.items() if not jobs])
+        _record_ended(change, [flow for flow, jobs in left.items() if not jobs])
         decided = _needs_ended(change, [row["id"] for row in counted if row["jobs_left"] == 0])
         _free(change, [row for row in decided if row["freed"]])
         _cancel(change, [row for row in decided if not row["freed"]])
         change.write_places()
 
 
-def _tell_ended(change: Change, flows: Sequence[bytes]) -> None:
+def _record_ended(change: Change, flows: Sequence[bytes]) -> None:
     found = change.db.each(change.sql.flow_end, [{"id": flow} for flow in flows])
     for flow, row in zip(flows, found, strict=True):
         if row is not None:
@@ -98,7 +98,7 @@ def _tell_ended(change: Change, flows: Sequence[bytes]) -> None:
 
 
 def give_up(change: Change) -> None:
-    """Whoever waits until a job is retried that is gone by now is decided without."""
+    """Decide nodes that wait for the retry of a job that was deleted since."""
     places, change.lost = change.lost, set()
     nodes = nodes_at(change, places)
     decided = _needs_ended(change, [raw for raw, row in nodes.items() if row["jobs_left"] == 0])
@@ -107,8 +107,8 @@ def give_up(change: Change) -> None:
     change.write_places()
 
 
-def hopeless(change: Change, flow: bytes) -> set[bytes]:
-    """The nodes that were cancelled because of jobs that are gone, and cannot be retried."""
+def unretryable_nodes(change: Change, flow: bytes) -> set[bytes]:
+    """Nodes that were cancelled because of jobs that no longer exist, and so cannot be retried."""
     db, sql = change.db, change.sql
     nodes = {row["id"]: row for row in db.execute(sql.nodes, (flow,)).fetchall()}
     kept = {row["node"]: row["jobs"] for row in db.execute(sql.kept_bad, (flow,)).fetchall()}
@@ -128,7 +128,7 @@ def hopeless(change: Change, flow: bytes) -> set[bytes]:
 
 
 def _count_flows(change: Change, ends: Ends) -> dict[bytes, int]:
-    """Count flows as a whole, which locks them; answers the jobs left of those that are there."""
+    """Count down and lock flows; returns the jobs left of each that exists."""
     jobs: Counter[bytes] = Counter()
     for (flow, _), (ended, _) in ends.items():
         jobs[flow] += ended
@@ -148,7 +148,7 @@ def _count_nodes(change: Change, ends: Ends) -> list[Row]:
 
 
 def _needs_ended(change: Change, nodes: Sequence[bytes]) -> list[Row]:
-    """These nodes ended; answers those for which it was the last need."""
+    """These nodes ended; returns the nodes whose last need it was."""
     wanted = change.db.every(change.sql.meet_need, [{"need": node} for node in nodes])
     met = Counter(row["node"] for rows in wanted for row in rows)
     return [row for row in _count_needs(change, met) if row["needs_left"] == 0]
@@ -180,16 +180,16 @@ def _cancel(change: Change, nodes: Sequence[Row]) -> None:
             change.moved.append(moved(ended, 0))
             change.tally[lane, State.WAITING, 0] -= 1
             change.tally[lane, State.CANCELLED, 0] += 1
-            change.happened("cancel", b"{}", ended, lane)
+            change.add_event("cancel", b"{}", ended, lane)
         if rows:
             change.ends[node["flow"], node["id"]] = len(rows), len(rows)
 
 
 def lock_flows(db: Db, sql: Statements, places: Iterable[Place]) -> None:
-    """Nobody else counts in these flows until the end of the transaction.
+    """Lock these flows until the end of the transaction.
 
-    Whoever is to change rows of jobs that wait, or that a retry could revive, asks for this before
-    the rows, and after those of jobs that run: in this order a settlement takes them.
+    Order of locks, as a settlement takes them: rows of running jobs, flows, then rows of jobs that
+    wait or that a retry could revive. Any other order can deadlock.
     """
     flows = sorted({flow for flow, _ in places})
     if flows:
@@ -204,10 +204,10 @@ def nodes_at(change: Change, places: Collection[Place]) -> dict[bytes, Row]:
 
 
 def take_back_ends(change: Change, ends: Ends) -> dict[bytes, tuple[Job[Any], int]]:
-    """Ended jobs are to run again, and their rows say so; what was cancelled because of them waits.
+    """Undo the counting of ended jobs that are retried; jobs cancelled because of them wait again.
 
-    Answers those, as they are now, with their lanes. One that was retried alone, while its needs
-    stay as bad as they were, waits for these.
+    Returns those, as they are now, with their lanes. A job that is retried alone waits for its
+    needs that did not succeed.
     """
     revived: dict[bytes, tuple[Job[Any], int]] = {}
     first = True
@@ -218,7 +218,7 @@ def take_back_ends(change: Change, ends: Ends) -> dict[bytes, tuple[Job[Any], in
             change, {place: (-jobs, -bad) for place, (jobs, bad) in there.items()}
         )
         if first:
-            _blame(change, [row["id"] for row in counted if cancelled_by_needs(row)])
+            _wait_for_bad_needs(change, [row["id"] for row in counted if cancelled_by_needs(row)])
         jobs = {node: jobs for (_, node), (jobs, _) in there.items()}
         reopened = [row["id"] for row in counted if row["jobs_left"] == jobs[row["id"]]]
         ends = _wait_again(change, reopened, revived)
@@ -231,7 +231,7 @@ def cancelled_by_needs(node: Row) -> bool:
     return not node["freed"] and node["needs_left"] == 0
 
 
-def _blame(change: Change, nodes: Sequence[bytes]) -> None:
+def _wait_for_bad_needs(change: Change, nodes: Sequence[bytes]) -> None:
     blamed = change.db.every(change.sql.unmeet_bad, [{"node": node} for node in nodes])
     needs = {node: -len(rows) for node, rows in zip(nodes, blamed, strict=True)}
     _free(change, [row for row in _count_needs(change, needs) if row["freed"]])
@@ -240,7 +240,7 @@ def _blame(change: Change, nodes: Sequence[bytes]) -> None:
 def _wait_again(
     change: Change, reopened: Sequence[bytes], revived: dict[bytes, tuple[Job[Any], int]]
 ) -> Ends:
-    """Nodes that had ended are open: those who need them, and were not freed, wait for them."""
+    """Nodes that had ended have jobs again: nodes that need them, unless freed, wait for them."""
     needs = [{"need": node} for node in reopened]
     unmet = Counter(
         row["node"] for rows in change.db.every(change.sql.unmeet_need, needs) for row in rows
@@ -292,12 +292,12 @@ def last_of(flow: Flow) -> list[bytes]:
 
 
 def found_keys(flow: Flow) -> list[bytes]:
-    """What stands for the flow's properties in the index."""
+    """The index keys of the flow's properties."""
     return [key_of(flow.name, *pair) for pair in properties(flow.find)]
 
 
 def queued(flow: Flow) -> bytes:
-    """What the history says of a flow that is stored."""
+    """The data of the history row of a new flow."""
     return event_of("queued", flow.jobs, flow.name, flow.find)
 
 

@@ -35,7 +35,7 @@ def gauge(store: TableStore, count: Callable[[], list[Count]]) -> int:
             return 0
         change = Change(store, db, minute * MINUTE)
         for each in gauges:
-            change.happened("gauge", msgspec.json.encode(each), None, None)
+            change.add_event("gauge", msgspec.json.encode(each), None, None)
         change.finish()
     return len(gauges)
 

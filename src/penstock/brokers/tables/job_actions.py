@@ -16,12 +16,12 @@ from penstock.brokers.tables.flow_needs import (
     Ends,
     Place,
     cancelled_by_needs,
-    hopeless,
     lock_flows,
     nodes_at,
     place_of,
     revived_job,
     take_back_ends,
+    unretryable_nodes,
 )
 from penstock.brokers.tables.job_places import leased_job, leases_of
 from penstock.brokers.tables.rows import (
@@ -64,7 +64,7 @@ class JobActions:
             touched = self._actions[action](change, list(wanted.values()))
             done = [job_id for job_id, raw in wanted.items() if raw in touched]
             for job, lane in touched.values():
-                change.happened(action, data, job, lane)
+                change.add_event(action, data, job, lane)
             change.finish()
         if done:
             self.store.forget_claimable()
@@ -93,7 +93,7 @@ class JobActions:
         return touched | self.cancel_rows(change, self._in_order(change.db, left))
 
     def _cancel_still(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        """Those that wait in a flow: their locks come last."""
+        """Cancel jobs that wait in a flow: their rows are locked last."""
         waiting = self.members_among(change.db, wanted)
         return self.cancel_rows(change, self.locked_rows(change.db, list(waiting)))
 
@@ -102,11 +102,11 @@ class JobActions:
         return [raw for raw in wanted if raw not in still]
 
     def members_among(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Place]:  # noqa: ARG002
-        """Those that a settlement in their flow may change; none where one writes at a time."""
+        """Jobs that a settlement in their flow may change at this moment; none with one writer."""
         return {}
 
     def keep_claims_out(self, change: Change) -> None:
-        """No claim is under way until the end of the transaction; with one writer, none ever is."""
+        """Block claims until the end of the transaction; nothing to do with one writer."""
 
     def cancel_unpacked(
         self, change: Change, unpacked: Mapping[bytes, Touched]
@@ -142,9 +142,9 @@ class JobActions:
         ended = [row for row in rows.values() if row["state"] in _BAD]
         places = {row["id"]: place for row in ended if (place := place_of(row["body"]))}
         nodes = nodes_at(change, set(places.values())) if places else {}
-        # Nobody asks for those who need somebody that is gone: they would wait for ever.
+        # A job that needs a deleted one is not retried: it would wait for ever.
         undecided = {row["flow"] for row in nodes.values() if cancelled_by_needs(row)}
-        left = {node for flow in undecided for node in hopeless(change, flow)}
+        left = {node for flow in undecided for node in unretryable_nodes(change, flow)}
         again = {
             raw: row
             for raw, row in rows.items()
@@ -248,7 +248,7 @@ class JobActions:
         return {raw: row for raw, row in rows if row is not None}
 
     def _unpack(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        """Take jobs out of their parcels; what stood between them become parcels."""
+        """Take jobs out of their parcels; the jobs between them become parcels of their own."""
         db, sql = change.db, self.store.sql
         in_order = sorted(wanted)
         parcels = db.each(sql.locked_parcel, [(run_of(raw), raw) for raw in in_order])
@@ -263,7 +263,7 @@ class JobActions:
     def take_out(
         self, change: Change, found: Mapping[bytes, Row], leaving: Mapping[bytes, Sequence[bytes]]
     ) -> dict[bytes, Touched]:
-        """Of these parcels, the jobs that are leaving, in order; the rest is written anew."""
+        """Take the leaving jobs out of these parcels, and store the rest as new parcels."""
         db, sql = change.db, self.store.sql
         unpacked: dict[bytes, Touched] = {}
         rest: list[tuple[bytes, int, int, bytes, bytes]] = []

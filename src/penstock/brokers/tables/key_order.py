@@ -13,7 +13,7 @@ from penstock.rules.key_order import policies
 from penstock.rules.rule import Rule
 
 
-class Lines:
+class KeyOrder:
     """The lines of a store's ordered queues, one for each key."""
 
     def __init__(self, store: TableStore, db: Db) -> None:
@@ -42,4 +42,4 @@ def behind(store: TableStore, db: Db, rules: list[Rule], job: Job[Any]) -> bytes
     policy = policies(rules).get(job.queue)
     if policy in {None, "fair"} or not job.key or job.state is not State.READY:
         return None
-    return Lines(store, db).behind(job.queue, job.key, to_bytes(job.id), policy or "")
+    return KeyOrder(store, db).behind(job.queue, job.key, to_bytes(job.id), policy or "")

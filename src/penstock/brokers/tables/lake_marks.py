@@ -1,7 +1,7 @@
 """Marks of lakes in a table: a row for each, and what prune owes them.
 
-Who prunes names in a mark's gap what the lake will miss, in a transaction before the one in which
-it goes: killed in between, a lake may be told of too much, never of too little.
+Prune writes into a mark's gap what the lake will miss, in a transaction before the one that deletes
+it: killed in between, a gap may name too much, never too little.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MarkRows:
     def _put(self, db: Db, mark: Mark) -> Mark:
         sql, now = self.store.sql, self.clock.now()
         check_mark(mark, position_text(db.execute(sql.newest).fetchone()["newest"]), number_of)
-        # Whoever sets or prunes at the same moment comes before all of this, or after it.
+        # Serialises with other puts, and with prune.
         db.execute(sql.lock_marks)
         row = db.execute(sql.mark, (mark.lake,)).fetchone()
         kept = None if row is None else _mark(row)
@@ -77,7 +77,7 @@ class MarkRows:
         return sorted((_mark(row) for row in rows), key=lambda mark: mark.lake)
 
     def write_gaps(self, change: Change, before: float) -> None:
-        """Name what a prune takes away from lakes that have it not yet."""
+        """Write into the marks' gaps what this prune deletes before their lakes have it."""
         db, sql = change.db, self.store.sql
         if not self.within(db):
             return
@@ -110,7 +110,7 @@ class MarkRows:
         self, change: Change, says: str, mark: Mark, author: str = "", reason: str = ""
     ) -> None:
         data = msgspec.json.encode(mark_data(says, mark, author, reason))
-        change.happened("lake", data, None, None)
+        change.add_event("lake", data, None, None)
         change.finish()
 
 

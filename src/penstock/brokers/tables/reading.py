@@ -16,7 +16,7 @@ from penstock.broker.slice import check_last
 from penstock.broker.views import PLACES, Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.positions import FARTHEST_POSITION, number_of, position_text
 from penstock.brokers.tables.db import Db, Row
-from penstock.brokers.tables.finding import Newest
+from penstock.brokers.tables.finding import NewestFirst
 from penstock.brokers.tables.flow_needs import ids_between, names_between, node_row, place_of
 from penstock.brokers.tables.job_places import get_job, parcel_of
 from penstock.brokers.tables.key_order import behind
@@ -62,7 +62,7 @@ class Looks(Generic[StoreT]):
         examined = 0
         last: Job[Any] | None = None
         with self.store.reading() as db:
-            for job in Newest(self.store, db).jobs(filter, older):
+            for job in NewestFirst(self.store, db).jobs(filter, older):
                 if last is not None and (len(found) == limit or examined == MOST_EXAMINED):
                     return Page(found, str(made(last)), examined)
                 examined += 1

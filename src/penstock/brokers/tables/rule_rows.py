@@ -43,7 +43,7 @@ class RuleRows:
                 check_same_policy(rule.queue, made["policy"], rule.policy)
             rule = msgspec.structs.replace(rule, created_at=made["created_at"])
             change = Change(self.store, db, now)
-            change.happened("rule", _rule_data(rule, in_force=True), None, None)
+            change.add_event("rule", _rule_data(rule, in_force=True), None, None)
             change.finish()
         holds = rule.kind in {RuleKind.PAUSE, RuleKind.BLOCK}
         self.store.rules_changed(stop=holds)
@@ -63,7 +63,7 @@ class RuleRows:
                 rule = msgspec.structs.replace(found[0], author=author, reason=reason)
                 data = _rule_data(rule, in_force=False)
                 change = Change(self.store, db, now)
-                change.happened("rule", data, None, None)
+                change.add_event("rule", data, None, None)
                 change.finish()
         if cleared:
             self.store.rules_changed(stop=False)

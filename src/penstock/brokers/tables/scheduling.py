@@ -89,14 +89,14 @@ class ScheduleRows(Generic[StoreT]):
                 author_and_reason = {"author": f"schedule {schedule.name}", "reason": "overlap"}
                 data = msgspec.json.encode(author_and_reason)
                 for job, lane in self._jobs.cancel(change, [to_bytes(decision.cancels)]).values():
-                    change.happened("cancel", data, job, lane)
+                    change.add_event("cancel", data, job, lane)
                 change.finish()
         if any(decision.job is not None for decision in decisions):
             store_jobs()
         for decision in decisions:
             data = msgspec.json.encode(event_data(schedule.name, decision, now))
             lane = None if decision.job is None else decision.job.lane.hash
-            change.happened("schedule", data, decision.job, lane)
+            change.add_event("schedule", data, decision.job, lane)
         change.finish()
         db.execute(self.store.sql.change_schedule, _values(decided(stored, decisions, now)))
         return True
@@ -104,7 +104,7 @@ class ScheduleRows(Generic[StoreT]):
     def _record(self, change: Change, name: str, says: str, asked: tuple[str, str]) -> None:
         author, reason = map(legible, asked)
         data = event_data(name, Decision(says=says, author=author, reason=reason), change.now)
-        change.happened("schedule", msgspec.json.encode(data), None, None)
+        change.add_event("schedule", msgspec.json.encode(data), None, None)
         change.finish()
 
 

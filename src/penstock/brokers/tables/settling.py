@@ -1,4 +1,4 @@
-"""Settle: attempts end, jobs move on, and the history says so, in one transaction."""
+"""Settle: outcomes are applied to claimed jobs, with their history rows, in one transaction."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Settlements(Generic[StoreT]):
         """Within a transaction; all of it is written when this returns."""
         accepted = self._apply(change, pairs)
         if change.spawned:
-            # All flows at once, and before anything is counted: so nobody is freed too early.
+            # Lock all flows at once, and before anything is counted: so no node is freed too early.
             places = [place for place in (*change.ends, *spawned_places(change)) if place]
             lock_flows(change.db, change.sql, places)
             self._store_spawned(change)
@@ -169,7 +169,7 @@ class Settlements(Generic[StoreT]):
         rows = dict(zip(in_order, found, strict=True))
         accepted: list[bool] = []
         for place, (_, outcome) in zip(wanted, pairs, strict=True):
-            row = rows.pop(place, None)  # each once: told twice, the second is stale
+            row = rows.pop(place, None)  # of two outcomes for one attempt the second is stale
             accepted.append(row is not None)
             if row is not None:
                 self._settle_row(change, row, place[0], outcome)
@@ -228,12 +228,12 @@ class Settlements(Generic[StoreT]):
                 )
             if note.kind in {"event", "progress"}:
                 change = Change(self.store, db, at)
-                change.happened(note.kind, noted(note), job, lane)
+                change.add_event(note.kind, noted(note), job, lane)
                 change.finish()
         return True
 
     def _merge(self, db: Db, job: Job[Any], patch: bytes) -> bool:
-        """Merge into the state of the job's flow, which is locked from here on."""
+        """Merge into the state of the job's flow, and lock that flow."""
         place = place_of(job.body)
         row = None
         if place is not None:
@@ -246,9 +246,9 @@ class Settlements(Generic[StoreT]):
 
 
 def _same_claim(found: Row, job: Job[Any]) -> bool:
-    """Whether this lease is the job's own: a crash may take one back, and its number is used again.
+    """Whether this lease is the job's own.
 
-    Claims are not waited for until they are on the disk.
+    Claims are not durable: after a power cut, the number of a lost lease may be used again.
     """
     return found["worker"] == job.worker and found["claimed_at"] == job.claimed_at
 

@@ -1,7 +1,7 @@
-"""Signal: jobs that wait for a word from outside succeed with it, in one transaction.
+"""Signal: jobs that wait for a signal succeed with its value, in one transaction.
 
-Their rows are locked as those that a cancel ends: flows first, in the order of ids, then the rows.
-So a signal, an expiry and a cancel of the same job come one after the other, and the first stands.
+Locks are taken as a cancel takes them: flows first, in id order, then the rows. So of a signal, an
+expiry and a cancel of one job the first wins.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Signals:
                     ended.append(job.id)
             if ended:
                 sent = msgspec.json.encode({**event_data, "jobs": len(ended)})
-                change.happened("signal", sent, None, None)
+                change.add_event("signal", sent, None, None)
             change.finish()
         change.after_commit()
         return ended
 
     def _succeed_at_once(self, change: Change, job: Job[None], lane: int, data: bytes) -> None:
-        """A job that nobody ran: its row goes, and the history has the one it lives in from now."""
+        """End a job that no worker ran: its row is deleted, its history row has the result."""
         raw = to_bytes(job.id)
         change.deleted.append((raw,))
         change.tally[lane, State.WAITING, 0] -= 1

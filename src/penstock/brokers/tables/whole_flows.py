@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.broker.checks import check_action
 from penstock.broker.values import Action
-from penstock.broker.views import who_and_why
+from penstock.broker.views import author_and_reason
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, TableStore
 from penstock.brokers.tables.flow_needs import ids_between, lock_flows, node_row
@@ -68,9 +68,9 @@ class WholeFlows:
     ) -> list[str]:
         check_action(action)
         if flow is None:
-            data = msgspec.json.encode(who_and_why(author, reason, part_of))
+            data = msgspec.json.encode(author_and_reason(author, reason, part_of))
             return self._jobs.act(action, ids, data)
-        return self._act_on_flow(action, flow, who_and_why(author, reason))
+        return self._act_on_flow(action, flow, author_and_reason(author, reason))
 
     def _act_on_flow(self, action: Action, flow: str, asked: Mapping[str, str]) -> list[str]:
         """Do it to every job of a flow that it applies to, and write down who asked."""
@@ -86,7 +86,7 @@ class WholeFlows:
             if touched and action == "cancel":
                 change.flow_event(raw, flow_data)  # before the flow ends because of it
             for job, lane in touched.values():
-                change.happened(action, data, job, lane)
+                change.add_event(action, data, job, lane)
             if action == "delete" or (touched and action == "retry"):
                 change.flow_event(raw, flow_data)
             change.finish()

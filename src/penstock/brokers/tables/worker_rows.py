@@ -43,7 +43,7 @@ def expire(change: Change) -> None:
         rows += [row for row in locked if row is not None and row["state"] == State.WAITING]
     for row in rows:
         ended = cancel_row(change, row, "expired")
-        change.happened("cancel", b"{}", ended, row["lane"])
+        change.add_event("cancel", b"{}", ended, row["lane"])
     if rows:
         change.finish()  # what is claimed next must not be among them
         if change.woken:
