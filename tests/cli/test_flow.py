@@ -91,7 +91,7 @@ def test_what_failed_is_shown_with_what_it_said(flows):
 
     text = flows("flow", handle.id).stdout
 
-    assert "all of its 4 jobs ended, 2 of them without success" in text
+    assert "all 4 jobs ended, 2 of them without success" in text
     assert "2 of 2 ended, 1 without success" in text
     assert "ValueError: no such platform" in text
     assert [line.split()[1] for line in text.splitlines()[1:]] == [

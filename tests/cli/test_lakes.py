@@ -57,7 +57,7 @@ def test_a_lake_is_given_up_by_its_folder_or_its_id_also_when_its_files_are_gone
     assert [row.kind for row in store.history()].count("lake") == 6
 
     said = cli("pipeline", "forget", "--lake", "other", code=2).stderr
-    assert "keeps nothing for a lake other; it knows: none" in said
+    assert "keeps no history for a lake other; its lakes are: none" in said
 
 
 def test_only_run_says_how_long_a_store_waits(cli, store):

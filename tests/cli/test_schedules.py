@@ -46,7 +46,7 @@ def test_one_shows_its_next_slots_with_the_offset_of_its_zone(kept):
     """D61."""
     shown = kept("schedules", "nightly", "--next", "10").stdout.splitlines()
 
-    assert "at 02:15 every day, by the clocks of Europe/Paris" in shown
+    assert "at 02:15 every day, in the time zone Europe/Paris" in shown
     slots = [line for line in shown if " 02:15:00+" in line]
     assert len(slots) == 10
     assert all(line.rstrip().endswith(("CET", "CEST")) or "clocks" in line for line in slots)
@@ -90,7 +90,7 @@ def test_pause_resume_run_now_and_remove(kept):
         (["nothing"], "there is no schedule nothing; there are: nightly, often"),
         (["nothing", "--remove"], "there is no schedule nothing"),
         (["--pause"], "name the schedule"),
-        (["often", "--pause", "--resume"], "at a time"),
+        (["often", "--pause", "--resume"], "give only one of"),
     ],
 )
 def test_what_makes_no_sense_is_refused(kept, words, sentence):
