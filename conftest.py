@@ -22,7 +22,13 @@ from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, drop_database
 from tests import in_memory, leftovers, quick
 from tests.dealing import InGroups
-from tests.postgres_store import CopiedServer, PostgresStore, copy_data, copy_database
+from tests.postgres_store import (
+    CopiedServer,
+    PostgresStore,
+    copy_data,
+    copy_database,
+    sessions_kept_open,
+)
 from tests.quick_java import in_common
 
 if TYPE_CHECKING:
@@ -178,7 +184,8 @@ def migrated_postgres(postgres_server_url: str) -> Iterator[PostgresStore]:
     url = copy_database(postgres_server_url)
     PostgresBroker(url).close()
     store = PostgresStore(url)
-    yield store
+    with sessions_kept_open(url):
+        yield store
     store.close()
     drop_database(postgres_server_url, url)
 
