@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -57,6 +58,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     for plugin in (in_memory, leftovers, quick):
         config.pluginmanager.register(plugin)
+    gc.disable()  # collecting 12,000 tests makes a million objects, and no garbage
+
+
+def pytest_collection_finish() -> None:
+    """The tests that were collected stay until the end: no collection of garbage looks at them."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)  # a run in one process may leave the plugin out
