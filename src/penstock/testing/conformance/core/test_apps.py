@@ -118,9 +118,9 @@ def test_workers_say_of_which_app_they_are(broker: Broker):
 @pytest.mark.parametrize(
     ("app", "other", "says"),
     [
-        ("shop", "media", "a job of the app 'shop', and no live worker is of it; .*'media'"),
-        ("shop", "", "the app 'shop'.* those alive are of a program without a name"),
-        ("", "media", "a job of a program without a name, .* of the app 'media'"),
+        ("shop", "media", "a job of the app 'shop', and no live worker belongs to that; .*'media'"),
+        ("shop", "", "the app 'shop'.* live workers belong to a program without a name"),
+        ("", "media", "a job of a program without a name, .* belong to the app 'media'"),
     ],
 )
 def test_why_names_an_app_that_has_no_live_worker(
