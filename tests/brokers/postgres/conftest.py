@@ -34,6 +34,6 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def look(store: str) -> Iterator[CheckContext]:
+def context(store: str) -> Iterator[CheckContext]:
     with connect(store, prepare=False) as connection:
         yield CheckContext(connection, store, False, read_meta(connection), this_plan())

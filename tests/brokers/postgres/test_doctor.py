@@ -38,7 +38,7 @@ def test_a_healthy_store_is_green_and_everything_was_looked_at(own_postgres):
     found = findings(url)
 
     assert {each.colour for each in found} == {Colour.GREEN}
-    assert not [each for each in found if "not looked at" in each.says]
+    assert not [each for each in found if "not checked" in each.says]
     names = {each.name for each in found}
     assert names >= {"horizon", "vacuum", "wal", "settings", "clock", "schema", "functions"}
     assert names >= {"connections", "partitions", "counts", "notifications"}
@@ -106,28 +106,32 @@ def test_a_standby_is_red(own_postgres):
 
 
 @pytest.mark.usefixtures("own_postgres")
-def test_the_session_that_holds_the_horizon_is_named(look, store):
+def test_the_session_that_holds_the_horizon_is_named(context, store):
     with psycopg.connect(store, application_name="nightly-report") as reader:
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute("select count(*) from penstock.meta")
 
         [held] = [
-            each for each in open_transactions.horizon(look, long=0.0) if isinstance(each, Trouble)
+            each
+            for each in open_transactions.horizon(context, long=0.0)
+            if isinstance(each, Trouble)
         ]
 
         pid = reader.info.backend_pid
-    assert f"pid {pid} (nightly-report) of {look.connection.info.user}" in held.says
+    assert f"pid {pid} (nightly-report) of {context.connection.info.user}" in held.says
     assert "idle in transaction, open for" in held.says
-    assert "dead rows behind its snapshot stay" in held.says
+    assert "vacuum cannot remove rows that its snapshot may still see" in held.says
     assert f"pg_terminate_backend({pid})" in held.remedy
 
 
-def test_a_writer_that_freezes_the_history_is_told_apart(look, store):
+def test_a_writer_that_freezes_the_history_is_told_apart(context, store):
     with psycopg.connect(store) as writer:
         writer.execute("create table own (id integer)")
 
         [held] = [
-            each for each in open_transactions.horizon(look, long=0.0) if isinstance(each, Trouble)
+            each
+            for each in open_transactions.horizon(context, long=0.0)
+            if isinstance(each, Trouble)
         ]
 
     assert "readers of the history by position wait for it" in held.says
@@ -152,9 +156,11 @@ def test_a_prepared_transaction_is_named(own_postgres):
     run(url, "begin", "create table own (id integer)", "prepare transaction 'lost'")
 
     with connect(url, prepare=False) as connection:
-        look = CheckContext(connection, url, False, read_meta(connection), this_plan())
+        context = CheckContext(connection, url, False, read_meta(connection), this_plan())
         found = [
-            each for each in open_transactions.horizon(look, long=0.0) if isinstance(each, Trouble)
+            each
+            for each in open_transactions.horizon(context, long=0.0)
+            if isinstance(each, Trouble)
         ]
 
     [prepared] = found
@@ -169,26 +175,26 @@ def test_a_replication_slot_that_nobody_reads_is_named(own_postgres):
 
     slot = bad(url, "horizon")
 
-    assert "nobody uses the replication slot forgotten, which keeps" in slot.says
+    assert "the replication slot forgotten has no reader; it keeps" in slot.says
     assert "pg_drop_replication_slot('forgotten')" in slot.remedy
 
 
 @pytest.mark.usefixtures("own_postgres")
-def test_wal_for_each_job_is_measured_between_two_looks(look, store):
+def test_wal_for_each_job_is_measured_between_two_looks(context, store):
     broker = PostgresBroker(store)
-    before = wal_and_notify.mark(look)
+    before = wal_and_notify.mark(context)
     _work_off(broker, 200, size=100)
 
-    [small] = wal_and_notify.wal_per_job(look, before)
+    [small] = wal_and_notify.wal_per_job(context, before)
 
-    before = wal_and_notify.mark(look)
+    before = wal_and_notify.mark(context)
     _work_off(broker, 200, size=30_000)
-    [large] = wal_and_notify.wal_per_job(look, before)
+    [large] = wal_and_notify.wal_per_job(context, before)
     broker.close()
 
     assert isinstance(small, Fact)
-    assert "bytes of WAL a job: all that the server wrote in" in small.says
-    assert "by the 200 jobs that ended" in small.says
+    assert "bytes of WAL per job: all that the server wrote in" in small.says
+    assert "divided by the 200 jobs that ended" in small.says
     assert isinstance(large, Trouble)
     assert "max_wal_size" in large.remedy
 
@@ -216,7 +222,7 @@ def test_too_few_connections_for_the_live_workers_are_named(own_postgres):
         full = bad(url, "connections")
 
     assert few.colour is Colour.YELLOW
-    assert "5 live workers use up to 20 connections, and there are 17" in few.says
+    assert "5 live workers use up to 20 connections, and max_connections leaves 17" in few.says
     assert full.colour is Colour.RED
     assert "16 of 17 connections are in use" in full.says
     assert "max_connections" in full.remedy

@@ -16,10 +16,10 @@ def test_a_pooler_that_the_url_does_not_name_is_found_out(store):
         found = bad(pooler.url, "notifications")
         [named] = findings(f"{pooler.url}?pooler=true", "notifications")
 
-    assert "a pooler that hands sessions around is in between" in found.says
+    assert "a pooler in transaction mode" in found.says
     assert "?pooler=true" in found.remedy
     assert named.colour is Colour.GREEN
-    assert "as the URL says" in named.says
+    assert "the URL says pooler=true" in named.says
 
 
 def test_a_plain_login_is_told_what_it_could_not_look_at(store, logins: Logins):
@@ -33,7 +33,7 @@ def test_a_plain_login_is_told_what_it_could_not_look_at(store, logins: Logins):
     [hidden] = [each for each in found if "not to be seen" in each.says]
     assert f"grant pg_read_all_stats to {name}" in hidden.remedy
     assert {each.name for each in found} >= {"vacuum", "partitions", "connections", "wal"}
-    assert not [each for each in found if each.says.startswith("not looked at: syntax")]
+    assert not [each for each in found if each.says.startswith("not checked: syntax")]
 
 
 def only(url: str) -> Finding:

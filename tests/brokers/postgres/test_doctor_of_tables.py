@@ -52,21 +52,21 @@ def test_a_schema_that_has_only_grown_is_worth_knowing_and_one_that_lacks_someth
         ("99.0", "the functions are those of Penstock 99.0, newer than"),
     ],
 )
-def test_functions_of_another_release_are_named(look, by, says):
-    meta = {**look.meta, "functions": f"{by} 0123"}
+def test_functions_of_another_release_are_named(context, by, says):
+    meta = {**context.meta, "functions": f"{by} 0123"}
 
-    [trouble] = version_skew.functions(look._replace(meta=meta))
+    [trouble] = version_skew.functions(context._replace(meta=meta))
 
     assert isinstance(trouble, Trouble)
     assert trouble.says.startswith(says)
     assert trouble.remedy
 
 
-def test_post_steps_that_wait_are_named(look):
+def test_post_steps_that_wait_are_named(context):
     post = MigrationStep(2, "0002_colour.post.sql", True, "select 1;")
-    plan = replace(look.plan, steps=(*look.plan.steps, post))
+    plan = replace(context.plan, steps=(*context.plan.steps, post))
 
-    [trouble] = version_skew.post_steps(look._replace(plan=plan))
+    [trouble] = version_skew.post_steps(context._replace(plan=plan))
 
     assert "0002_colour.post.sql still to be applied" in trouble.says
     assert "penstock migrate up --post" in trouble.remedy
@@ -107,7 +107,7 @@ def test_rows_beside_the_partitions_are_named(store):
 
     beside = bad(store, "partitions")
 
-    assert "2 rows lie in penstock.history_other" in beside.says
+    assert "2 rows are in penstock.history_other" in beside.says
 
 
 def test_counts_that_nobody_adds_up_are_named(store):
@@ -120,7 +120,7 @@ def test_counts_that_nobody_adds_up_are_named(store):
 
     counts = bad(store, "counts")
 
-    assert f"{left:,} counts are not added up" in counts.says
+    assert f"{left:,} rows of penstock.tally are not folded" in counts.says
     assert "start a worker" in counts.remedy
 
 
@@ -146,19 +146,19 @@ def test_functions_that_are_missing_come_back_as_the_remedy_says(store):
     assert all(each.colour is Colour.GREEN for each in findings(store, "schema"))
 
 
-def test_a_store_that_is_whole_lacks_nothing(look):
-    assert list(version_skew.missing(look)) == []
-    assert list(tables.positions(look)) == []
+def test_a_store_that_is_whole_lacks_nothing(context):
+    assert list(version_skew.missing(context)) == []
+    assert list(tables.positions(context)) == []
 
 
-def test_a_history_of_another_server_is_to_be_renumbered(store, look):
+def test_a_history_of_another_server_is_to_be_renumbered(store, context):
     run(
         store,
         "insert into penstock.history (position, kind, at) values"
         " ((10 * pg_current_xact_id()::text::bigint) << 20, 'event', 0)",
     )
 
-    [found] = tables.positions(look)
+    [found] = tables.positions(context)
 
     assert "dump of another" in found.says
     assert "examples/renumber_history.sql" in found.remedy

@@ -279,7 +279,7 @@ def test_a_table_in_use_is_not_waited_for_long_and_nothing_is_changed(
     with psycopg.connect(postgres_url) as reader:
         reader.execute("select * from penstock.batch")
 
-        with pytest.raises(StoreUnreachable, match=r"was not migrated, and is as it was"):
+        with pytest.raises(StoreUnreachable, match=r"was not migrated, and is unchanged"):
             migrating.migrate(connection, "here", plan=next_release(ADD))
 
     assert "colour" not in columns(connection, "batch")

@@ -333,7 +333,7 @@ def test_a_plain_role_cannot_bring_a_store_forward_and_is_told_who_can(plain, lo
     with pytest.raises(Refused) as refusal:
         PostgresBroker(plain)
 
-    assert "is behind this Penstock (its functions)" in str(refusal.value)
+    assert "is older than this Penstock (it lacks its functions)" in str(refusal.value)
     assert "have the owner of schema penstock run `penstock migrate up`" in str(refusal.value)
 
 

@@ -1,7 +1,7 @@
-"""PostgresBroker: the parts that a database's store is made of, and which of them does each verb.
+"""PostgresBroker: its parts, and which of them does each verb.
 
-`retried` is around every verb that takes locks in an order the server may not like: what it rolled
-back because of a deadlock is tried again. `retrying` has the three cases.
+`retried` is around every verb that may deadlock with another: what the server rolled back is tried
+again. retrying.py has the three cases.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class PostgresBroker:
         self.join = intake.join
 
     def begin(self) -> PostgresTransaction:
-        """A transaction of the database that ends with a job: the capability "begins"."""
+        """A transaction that is committed together with a job's end: the capability "begins"."""
         with as_penstock_errors(self.store.where):
             return PostgresTransaction(self.store, self._settle_within)
 

@@ -1,8 +1,8 @@
-"""Indexes of a history that has rows: built a partition at a time, while others write.
+"""New indexes of the history, built concurrently, one partition after the other.
 
-A migration makes such an index of nothing and says so in `meta`; it is of use from its first part
-on, and nothing is wrong without it. Whoever is killed at this leaves a part that the next one
-builds anew.
+A migration only declares such an index, and notes in `meta` that its parts are to be built.
+Queries are right without it, and use each part once it is there. A process that is killed
+meanwhile leaves an invalid part, which the next one drops and builds again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.brokers.postgres.statements import sql
 logger = logging.getLogger("penstock.postgres")
 
 BUILD_SECONDS = 3600.0
-# Others are in the way, the login may not, or somebody without the lock was quicker.
+# A lock timeout, a missing privilege, or somebody who built a part by hand.
 _LATER = (
     errors.LockNotAvailable,
     errors.DeadlockDetected,
@@ -30,14 +30,14 @@ _LATER = (
 
 
 def are_parts_missing(meta: Meta) -> bool:
-    """Whether a migration has left something to build."""
+    """Whether a migration left index parts to build."""
     return "parts" in meta
 
 
 def build_parts(connection: Connection, locks: str = "2s") -> bool:
-    """Build what is missing, unless another process does; whether nothing is left.
+    """Build the missing parts, unless another process does; whether none is left.
 
-    `locks`: how long transactions of others are waited for. Nobody waits behind one who builds.
+    `locks` is the lock_timeout while building, which blocks no writer.
     """
     row = connection.execute(sql.lock_parts.encode(), {"locks": locks}).fetchone()
     if row is None or not row[0]:
@@ -49,7 +49,11 @@ def build_parts(connection: Connection, locks: str = "2s") -> bool:
                 connection.execute(statement.encode())
         connection.execute(sql.parts_built.encode())
     except _LATER as error:
-        logger.warning("an index of the history is not whole yet, the next open goes on: %s", error)
+        logger.warning(
+            "an index of the history is not complete; the next process that opens the store "
+            "continues: %s",
+            error,
+        )
         return False
     finally:
         connection.call_seconds = call_seconds
@@ -59,6 +63,6 @@ def build_parts(connection: Connection, locks: str = "2s") -> bool:
 
 
 def building_sql() -> str:
-    """The same for psql, which runs each of the statements that it is new_jobs."""
-    question = sql.parts_to_build.rstrip().removesuffix(";")
-    return f"{question}\n\\gexec\n{sql.parts_built}"
+    """The same for psql, whose gexec runs each statement that the query returns."""
+    query = sql.parts_to_build.rstrip().removesuffix(";")
+    return f"{query}\n\\gexec\n{sql.parts_built}"

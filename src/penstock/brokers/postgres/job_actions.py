@@ -1,4 +1,4 @@
-"""Acts on jobs beside claims that run at the same time."""
+"""Cancel, retry and delete, while other processes claim from the same parcels."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from penstock.brokers.tables.job_actions import ActOnJobs, JobActions, Touched
 
 
 class PostgresJobActions(JobActions):
-    """Cancel, retry and delete, where others write at the same time."""
+    """As in every store in tables, with a second look for jobs that a claim moved meanwhile."""
 
     def keep_claims_out(self, change: Change) -> None:
         change.db.execute(sql.keep_claims_out)
 
     def members_among(self, db: Db, wanted: Sequence[bytes]) -> dict[bytes, Place]:
-        found = db.execute(sql.members_among, (uuid_array(wanted),)).fetchall() if wanted else ()
-        places = {row["id"]: place_of(row["body"]) for row in found}
-        return {raw: place for raw, place in places.items() if place is not None}
+        rows = db.execute(sql.members_among, (uuid_array(wanted),)).fetchall() if wanted else ()
+        nodes = {row["id"]: place_of(row["body"]) for row in rows}
+        return {raw: node for raw, node in nodes.items() if node is not None}
 
     def _cancel_moving(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        return self._twice(super()._cancel_moving, change, wanted)
+        return self._then_without_claims(super()._cancel_moving, change, wanted)
 
     def _delete(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        return self._twice(super()._delete, change, wanted)
+        return self._then_without_claims(super()._delete, change, wanted)
 
-    def _twice(
+    def _then_without_claims(
         self, act: ActOnJobs, change: Change, wanted: Sequence[bytes]
     ) -> dict[bytes, Touched]:
-        """Look again for what was not found, with claims kept out.
+        """Act; then again, with claims locked out, on jobs that were not found.
 
-        A parcel that a claim cuts meanwhile is another row by then, and may be cut again.
+        A claim may have cut their parcel meanwhile: the rest of it is another row.
         """
         touched = act(change, wanted)
         if left := [raw for raw in wanted if raw not in touched]:
-            change.write_places()  # nothing is counted yet: locks of flows come last
+            change.write_places()  # counts nothing in flows yet: their locks come last
             self.keep_claims_out(change)
             touched |= act(change, left)
         return touched

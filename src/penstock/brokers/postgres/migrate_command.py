@@ -13,24 +13,24 @@ from penstock.errors import StoreUnreachable
 
 
 def migrate(url: str, *, post: bool) -> None:
-    """Bring the store up to date; with `post`, also take away what only older workers used."""
+    """Migrate the store; with `post`, also drop what only older workers used."""
     where = mask(url)
     with as_penstock_errors(where), connect(conninfo_of(url)[0], prepare=False) as connection:
         meta = migrating.migrate(connection, where, post=post)
         if are_parts_missing(meta) and not build_parts(connection, locks="1min"):
             raise StoreUnreachable(
-                f"the store {where} is migrated, but an index of its history is not built: another "
-                "process builds it, or a transaction stays open (`penstock doctor` names it); "
-                "run `penstock migrate up` again"
+                f"the store {where} is migrated, but an index of its history is not complete: "
+                "another process builds it, or a transaction stays open (`penstock doctor` names "
+                "it); run `penstock migrate up` again"
             )
     store = PostgresStore(url)
     try:
-        make_days(store)  # where no worker owns the tables, this is who makes them
+        make_days(store)  # workers whose login does not own the tables cannot create them
     finally:
         store.close_connections()
 
 
 def migration_sql(url: str, *, post: bool) -> str:
-    """The text of what `migrate` would run now."""
+    """The script that `migrate` would run now."""
     with as_penstock_errors(mask(url)), connect(conninfo_of(url)[0], prepare=False) as connection:
         return migrating.migration_sql(migrating.read_meta(connection), post=post)

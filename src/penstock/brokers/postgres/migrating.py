@@ -1,8 +1,7 @@
-"""Bringing a database up to date: numbered steps, then the functions, under one lock.
+"""Migrate a database: numbered steps, then the functions, under one lock, in one transaction.
 
-All of it is one transaction: a migration that is killed leaves nothing behind. Only indexes of a
-history that has rows are built after it (`building`). What `up` runs is the very text that
-`penstock migrate sql` prints.
+Only new indexes of the history are built after it (index_building.py). `penstock migrate sql`
+prints the same text that `migrate up` runs.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from psycopg import sql as compose
 
 from penstock.app.version import age_order
 from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.errors import first_line
 from penstock.brokers.postgres.index_building import are_parts_missing, build_parts, building_sql
 from penstock.brokers.postgres.migration_steps import Meta, MigrationPlan, this_plan
 from penstock.brokers.postgres.statements import sql
@@ -29,34 +29,34 @@ _TRIES = 5
 _START_ANEW = (
     "run `drop schema penstock cascade` there as its owner, or name another database with --url"
 )
-_PAUSE_SECONDS = 0.5  # between two tries; whoever waits behind our lock gets a turn
+_PAUSE_SECONDS = 0.5  # between two tries, so that those who wait behind our locks can go on
 
 
 def open_schema(
     connection: Connection, where: str, *, create: bool, plan: MigrationPlan | None = None
 ) -> str:
-    """The store's id; the schema is made or brought forward if need be.
+    """Create or migrate the schema if need be; returns the store's id.
 
-    A newer one is refused once it lacks what this release needs.
+    A store of a newer release is refused if it lacks what this release needs.
     """
     plan = plan or this_plan()
     meta = read_meta(connection)
     if not meta and not create:
         raise StoreUnreachable(
-            f"there is no store in {where} yet; a worker or the first enqueue makes it, as does "
-            "`penstock migrate up`; or name another one with --url"
+            f"there is no store in {where} yet; a worker, the first enqueue or `penstock migrate "
+            "up` creates it; or name another one with --url"
         )
     check_known(meta, where, plan)
     if not plan.is_current(meta):
         meta = migrate(connection, where, plan=plan)
-    # A pooler would hand the lock of whoever builds to somebody else.
+    # Not behind a pooler: the advisory lock belongs to a session, which others would share.
     if are_parts_missing(meta) and connection.prepares:
         build_parts(connection)
     return meta["store"]
 
 
 def check_known(meta: Meta, where: str, plan: MigrationPlan) -> None:
-    """Refuse a store that a newer Penstock has moved on from what this one needs."""
+    """Refuse a store in which a newer Penstock dropped what this one needs."""
     if not plan.knows(meta):
         raise SchemaTooNew(
             f"the store {where} has schema {meta['post']}, this Penstock knows {plan.newest}; "
@@ -67,7 +67,7 @@ def check_known(meta: Meta, where: str, plan: MigrationPlan) -> None:
 def migrate(
     connection: Connection, where: str, *, plan: MigrationPlan | None = None, post: bool = False
 ) -> Meta:
-    """Apply what is missing, one process at a time; returns what the store then says of itself."""
+    """Apply what is missing, one process at a time; returns the rows of meta afterwards."""
     plan = plan or this_plan()
     call_seconds, connection.call_seconds = connection.call_seconds, MIGRATION_SECONDS
     try:
@@ -77,17 +77,17 @@ def migrate(
             except errors.LockNotAvailable as error:
                 if not left:
                     raise StoreUnreachable(
-                        f"the store {where} was not migrated, and is as it was: others hold its "
-                        "tables or migrate it (`penstock doctor` names open transactions); "
-                        "try again"
+                        f"the store {where} was not migrated, and is unchanged: lock timeout, "
+                        "another transaction uses its tables or migrates it (`penstock doctor` "
+                        "names open transactions); try again"
                     ) from error
             time.sleep(_PAUSE_SECONDS)
     except errors.InsufficientPrivilege as error:
-        raise Refused(_no_right(read_meta(connection), where, plan)) from error
+        raise Refused(_lacks_privilege(read_meta(connection), where, plan)) from error
     except (errors.DuplicateTable, errors.DuplicateObject, errors.DuplicateFunction) as error:
-        message = str(error).strip().split("\n")[0]
         raise Refused(
-            f"the schema penstock in {where} holds something that is not Penstock's ({message}); "
+            f"the schema penstock in {where} holds something that is not Penstock's "
+            f"({first_line(error)}); "
             "nothing was changed: rename or drop it, or name another database with --url"
         ) from error
     finally:
@@ -99,7 +99,7 @@ def _migrate(connection: Connection, where: str, plan: MigrationPlan, *, post: b
     connection.execute("begin")
     try:
         connection.execute(sql.migrate_lock.encode())
-        meta = read_meta(connection)  # another process may have been quicker
+        meta = read_meta(connection)  # another process may have migrated meanwhile
         check_known(meta, where, plan)
         if post and plan.pending_post(meta):
             _check_workers(connection, plan)
@@ -115,16 +115,15 @@ def _migrate(connection: Connection, where: str, plan: MigrationPlan, *, post: b
 
 
 def migration_sql(meta: Meta, *, plan: MigrationPlan | None = None, post: bool = False) -> str:
-    """What `migrate` would run, fit to be run by hand with psql: all of it, or nothing."""
+    """What `migrate` would run, as a script for psql: one transaction."""
     plan = plan or this_plan()
     parts = list(_parts(meta, plan, post=post))
     if not parts:
-        return "-- Nothing to do: the store is as this Penstock wants it.\n"
-    stands = _filled(sql.migrate_from, schema=meta.get("schema", ""), post=meta.get("post", ""))
-    guard = stands if meta else ""
-    # Only psql reads this; it stops at the first error instead of going on without a transaction.
+        return "-- Nothing to do: the store is up to date.\n"
+    guard = _filled(sql.migrate_from, schema=meta.get("schema", ""), post=meta.get("post", ""))
+    # ON_ERROR_STOP: else psql would go on after an error, outside of the transaction.
     begin = f"\\set ON_ERROR_STOP on\nbegin;\n{sql.migrate_lock}"
-    return "\n".join([begin, guard, *parts, "commit;\n", building_sql()])
+    return "\n".join([begin, guard if meta else "", *parts, "commit;\n", building_sql()])
 
 
 def _parts(meta: Meta, plan: MigrationPlan, *, post: bool) -> Iterator[str]:
@@ -134,7 +133,7 @@ def _parts(meta: Meta, plan: MigrationPlan, *, post: bool) -> Iterator[str]:
         yield _put_meta("post" if step.post else "schema", str(step.number))
     if "store" not in meta:
         yield sql.put_store
-    if plan.brings_functions(meta):
+    if plan.replaces_functions(meta):
         yield plan.functions
         yield _put_meta("functions", f"{plan.release} {plan.digest}")
     if "store" not in meta:
@@ -153,12 +152,12 @@ def _filled(statement: str, **values: str) -> str:
 
 
 def _check_workers(connection: Connection, plan: MigrationPlan) -> None:
-    """Refuse while a worker is alive that may need what is to go."""
-    rows = connection.execute(sql.look_workers.encode()).fetchall()
+    """Refuse while a worker is alive that may need what a post step drops."""
+    rows = connection.execute(sql.doctor_workers.encode()).fetchall()
     older = [
-        f"{name} ({host}, pid {pid}, {f'Penstock {by}' if by else 'an older Penstock'})"
-        for name, host, pid, by in rows
-        if age_order(by or "") < age_order(plan.release)
+        f"{name} ({host}, pid {pid}, {f'Penstock {release}' if release else 'an older Penstock'})"
+        for name, host, pid, release in rows
+        if age_order(release or "") < age_order(plan.release)
     ]
     if older:
         raise Refused(
@@ -167,21 +166,21 @@ def _check_workers(connection: Connection, plan: MigrationPlan) -> None:
         )
 
 
-def _no_right(meta: Meta, where: str, plan: MigrationPlan) -> str:
+def _lacks_privilege(meta: Meta, where: str, plan: MigrationPlan) -> str:
     if not meta:
         return (
-            f"there is no store in {where}, and this login may not make one: have the database's "
+            f"there is no store in {where}, and this login may not create one: have the database's "
             "owner run `penstock migrate up`, then the output of `penstock migrate roles`"
         )
     lacks = [step.name for step in plan.pending(meta)] or ["its functions"]
     return (
-        f"the store {where} is behind this Penstock ({', '.join(lacks)}), and this login may not "
-        "bring it forward: have the owner of schema penstock run `penstock migrate up`"
+        f"the store {where} is older than this Penstock (it lacks {', '.join(lacks)}), and this "
+        "login may not migrate it: have the owner of schema penstock run `penstock migrate up`"
     )
 
 
 def read_meta(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """What the store says of itself; nothing if there is none."""
+    """The rows of penstock.meta; empty if there is no store."""
     row = connection.execute(sql.has_meta.encode()).fetchone()
     if row is None or not row[0]:
         return {}
@@ -199,16 +198,16 @@ def read_meta(connection: psycopg.Connection[Any]) -> dict[str, str]:
     return meta
 
 
-def _foreign(connection: psycopg.Connection[Any], says: str) -> Refused:
+def _foreign(connection: psycopg.Connection[Any], what: str) -> Refused:
     return Refused(
-        f"the table penstock.meta in database {connection.info.dbname} {says}: no Penstock left it "
-        "like that. Restore it if it was one's, else rename or drop the schema penstock, or name "
+        f"the table penstock.meta in database {connection.info.dbname} {what}: it is damaged, or "
+        "not Penstock's. Restore it from a backup, or rename or drop the schema penstock, or name "
         "another database with --url"
     )
 
 
 def roles_sql(logins: list[str], admins: list[str]) -> str:
-    """The roles and what they may do, fit to be run by hand; `logins` and `admins` get theirs."""
+    """The two roles and their privileges, as a script for psql; grants them to these logins."""
     lines = [sql.roles]
     for role, names in (("penstock_user", logins), ("penstock_admin", admins)):
         for name in names:

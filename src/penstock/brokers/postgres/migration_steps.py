@@ -1,9 +1,9 @@
-"""What this Penstock brings into a database: numbered steps, and the functions of the hot path.
+"""The migrations of this release: numbered steps, and the SQL functions.
 
-A step comes in up to two parts. `0002_name.sql` (or `.pre.sql`) adds what workers of the release
-before can live with; `0002_name.post.sql` takes away what only they used. The functions are
-replaced as a set, so one whose parameters or answer change gets a new name, and the old one goes
-with a later post step: workers of the release before go on calling it.
+A step has up to two parts. `0002_name.sql` (or `.pre.sql`) adds what is new, and workers of the
+previous release must be able to run beside it; `0002_name.post.sql` drops what only they used.
+The functions are replaced as a set. One whose parameters or answer change gets a new name: workers
+of the previous release go on calling the old one, which a later post step drops.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from penstock.app.version import age_order, release
 from penstock.brokers.postgres.statements import functions, sql
 
 _FOLDER = Path(__file__).parent / "migrations"
-Meta = Mapping[str, str]  # what a store says of itself
+Meta = Mapping[str, str]  # the rows of penstock.meta
 
 
 class MigrationStep(NamedTuple):
     number: int
-    name: str  # the file's
+    name: str  # of its file
     post: bool
     script: str
 
@@ -44,40 +44,40 @@ class MigrationPlan:
 
     @property
     def digest(self) -> str:
-        """Tells one set of functions from another."""
+        """A hash of the functions."""
         return hashlib.sha256(self.functions.encode()).hexdigest()[:16]
 
     def pending(self, meta: Meta) -> list[MigrationStep]:
-        """What an open applies: in a store that is new, everything in order."""
+        """The steps that opening the store applies; in a new store, all of them."""
         if "schema" not in meta:
             return list(self.steps)
-        found = int(meta["schema"])
-        return [step for step in self.steps if not step.post and step.number > found]
+        applied = int(meta["schema"])
+        return [step for step in self.steps if not step.post and step.number > applied]
 
     def pending_post(self, meta: Meta) -> list[MigrationStep]:
-        """What is to be applied once the workers of the release before are gone."""
+        """The post steps to apply once no worker of the previous release runs."""
         if "schema" not in meta:
             return []
-        found = int(meta.get("post", 0))
-        return [step for step in self.steps if step.post and step.number > found]
+        applied = int(meta.get("post", 0))
+        return [step for step in self.steps if step.post and step.number > applied]
 
-    def brings_functions(self, meta: Meta) -> bool:
-        """Whether the store's functions are to be replaced: never by those of an older release."""
+    def replaces_functions(self, meta: Meta) -> bool:
+        """Whether the store's functions differ from ours, and are not of a newer release."""
         by, _, digest = meta.get("functions", "").partition(" ")
         return digest != self.digest and age_order(by) <= age_order(self.release)
 
     def knows(self, meta: Meta) -> bool:
-        """Whether nothing was taken away that this release needs."""
+        """Whether no post step of a newer release dropped what this one needs."""
         return int(meta.get("post", 0)) <= self.newest
 
     def is_current(self, meta: Meta) -> bool:
-        """Whether an open has nothing to apply."""
-        return not self.pending(meta) and not self.brings_functions(meta)
+        """Whether opening the store has nothing to apply."""
+        return not self.pending(meta) and not self.replaces_functions(meta)
 
 
 def steps_in(folder: Path) -> tuple[MigrationStep, ...]:
     """The steps of a folder, in order."""
-    found = [
+    steps = [
         MigrationStep(
             int(path.name[:4]),
             path.name,
@@ -86,11 +86,11 @@ def steps_in(folder: Path) -> tuple[MigrationStep, ...]:
         )
         for path in folder.glob("[0-9]*.sql")
     ]
-    return tuple(sorted(found, key=lambda step: (step.number, step.post)))
+    return tuple(sorted(steps, key=lambda step: (step.number, step.post)))
 
 
 @cache
 def this_plan() -> MigrationPlan:
-    """What this Penstock brings; until the first release the schema is its only step."""
+    """The plan of this release; before the first release, schema.sql is the only step."""
     steps = steps_in(_FOLDER) or (MigrationStep(1, "schema.sql", False, sql.schema),)
     return MigrationPlan(steps, functions(), release())

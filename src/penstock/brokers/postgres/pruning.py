@@ -1,8 +1,7 @@
-"""Prune and fold: what ended long ago goes a day at a time, and counts are added up.
+"""Prune: old days of history and sent ids are dropped as partitions, the rest page by page.
 
-History and sent ids are partitioned by day. A day that is over and holds nothing to be kept longer
-is dropped as a whole; everything else goes page by page. No lock is waited for longer than a
-moment: what is in use is pruned the next time.
+A partition is dropped if all of its day is old and nothing in it is to be kept longer. No lock is
+waited for longer than a moment: what is in use is pruned the next time.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from penstock.brokers.tables.lake_marks import MarkRows
 from penstock.brokers.tables.worker_rows import expire
 from penstock.job import State
 
-PRUNED_AT_ONCE = 1000
+PAGE_ROWS = 1000
 
 
 class PostgresPruning:
-    """Prune."""
+    """Prune; each page is a transaction of its own."""
 
     def __init__(
         self, store: PostgresStore, marks: MarkRows, discard: Callable[[str], None]
@@ -43,14 +42,14 @@ class PostgresPruning:
         with self.store.writing() as db:
             change = Change(self.store, db, now)
             expire(change)
-            # First of all: from now on ids from before are refused, and need not be remembered.
+            # First: once ids from before are refused, they need not be remembered any more.
             db.execute(sql.put_pruned, {"before": before})
             change.finish()
             self._marks.write_gaps(change, before)
         change.after_commit()
         removed = self._drop_days(before, now)
         removed += self._prune_jobs(before, now)
-        parameters: dict[str, Any] = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
+        parameters: dict[str, Any] = {"before": before, "now": now, "most": PAGE_ROWS}
         removed += self._prune_history(parameters)
         removed += self._pages(sql.prune_sent, parameters)
         removed += self._pages(sql.prune_derived, parameters)
@@ -74,14 +73,14 @@ class PostgresPruning:
             with self.store.writing() as db:
                 gone = db.execute(statement, parameters).rowcount
             removed += gone
-            if gone < PRUNED_AT_ONCE:
+            if gone < PAGE_ROWS:
                 return removed
 
     def _prune_history(self, parameters: dict[str, Any]) -> int:
         removed = 0
         for statement in (sql.prune, sql.prune_past):
-            gone = PRUNED_AT_ONCE
-            while gone == PRUNED_AT_ONCE:
+            gone = PAGE_ROWS
+            while gone == PAGE_ROWS:
                 with self.store.writing() as db:
                     db.execute(sql.share_marks)
                     marks = self._marks.within(db)
@@ -99,30 +98,30 @@ class PostgresPruning:
         while True:
             with self.store.writing() as db:
                 change = Change(self.store, db, now)
-                parameters = {"before": before, "now": now, "most": PRUNED_AT_ONCE}
+                parameters = {"before": before, "now": now, "most": PAGE_ROWS}
                 rows = db.execute(sql.prune_jobs, parameters).fetchall()
                 for row in rows:
                     change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
                     change.deleted.append((row["id"],))
                 change.finish()
-            self._give_up(
-                {place for row in rows if row["body"] and (place := place_of(row["body"]))}
+            self._count_as_lost(
+                {node for row in rows if row["body"] and (node := place_of(row["body"]))}
             )
             removed += len(rows)
-            if len(rows) < PRUNED_AT_ONCE:
+            if len(rows) < PAGE_ROWS:
                 return removed
 
-    def _give_up(self, places: set[Place]) -> None:
-        # In a transaction of its own: the lock of a flow comes before those of its jobs that ended.
-        if places:
+    def _count_as_lost(self, nodes: set[Place]) -> None:
+        # A transaction of its own: the lock of a flow must come before those of its ended jobs.
+        if nodes:
             with self.store.writing() as db:
                 change = Change(self.store, db, self.clock.now())
-                change.lost |= places
+                change.lost |= nodes
                 change.finish()
             change.after_commit()
 
     def _drop_days(self, before: float, now: float) -> int:
-        """Days that are over as a whole, where nothing is to be kept longer."""
+        """Drop the partitions of old days; how many rows that were."""
         removed = 0
         with self.store.connection(600.0) as connection:
             db = PostgresDb(connection)
@@ -136,18 +135,15 @@ class PostgresPruning:
             try:
                 with self.store.transaction(connection, lock_seconds=LOCK_SECONDS) as db:
                     db.execute(sql.share_marks)
-                    # Anew, now that no mark is set: a lake that was restored may need it again.
-                    old = (
-                        db.execute(sql.old_days, times).fetchall()
-                        if self._marks.within(db)
-                        else None
-                    )
-                    if old is not None and partition not in {each["partition"] for each in old}:
-                        return 0
+                    # Again under the lock: a lake that was restored may need this day once more.
+                    if self._marks.within(db):
+                        old = db.execute(sql.old_days, times).fetchall()
+                        if partition not in {row["partition"] for row in old}:
+                            return 0
                     row = db.execute(sql.drop_day, (partition, drop)).fetchone()
                     return row["rows"] if row else 0
             except (errors.LockNotAvailable, errors.InsufficientPrivilege):
                 continue
             except errors.UndefinedTable:
-                return 0  # another prune was quicker
+                return 0  # another process dropped it
         return 0

@@ -1,4 +1,4 @@
-"""History as readers need it: what is read stays below transactions that may still commit."""
+"""Look: readers of the history never see a row before all rows with lower positions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.reading import Looks
 
-_SETTLE_SECONDS = 0.5  # how long a reader waits for writers that are about to commit
-_LOOK_SECONDS = 0.005
+_WAIT_SECONDS = 0.5  # how long a reader waits for open transactions
+_PAUSE_SECONDS = 0.005
 
 
 class PostgresLooks(Looks[PostgresStore]):
-    """Look, as every store in tables; but history waits for those who commit at this moment."""
+    """Look, as every store in tables does; but history waits for transactions that may commit."""
 
     def history(
         self,
@@ -32,7 +32,7 @@ class PostgresLooks(Looks[PostgresStore]):
         if job is not None or after is None:
             return super().history(after, limit, job, kind=kind, before=before)
         check_last(after, job, kind, before)
-        until = time.monotonic() + _SETTLE_SECONDS
+        until = time.monotonic() + _WAIT_SECONDS
         parameters = {"after": number_of(after), "limit": limit}
         while True:
             with self.store.reading() as db:
@@ -43,14 +43,18 @@ class PostgresLooks(Looks[PostgresStore]):
                 if len(safe) == len(rows) or time.monotonic() > until:
                     events = [self.event(db, row) for row in safe]
                     break
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_PAUSE_SECONDS)
         if events:
-            on_disk(self.store)
+            flush_wal(self.store)
         return events
 
 
-def on_disk(store: PostgresStore) -> None:
-    """What was read must not vanish in a crash: a reader would skip what comes in its place."""
+def flush_wal(store: PostgresStore) -> None:
+    """Make what was read durable.
+
+    Commits of relaxed queues may be lost in a crash; other rows would then get positions that
+    the reader has passed already.
+    """
     with store.connection() as connection:
         db = PostgresDb(connection)
         written = db.execute(sql.written).fetchone()

@@ -1,4 +1,4 @@
-"""Recover, and the chores that a worker's regular look does on the way."""
+"""Recover the jobs of lapsed workers; on the way, fold counts and create partitions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.brokers.tables.recovery import Recovery, SettleWithin
 
 AHEAD_DAYS = 7
 FOLD_SECONDS = 5.0
-LOCK_SECONDS = 0.1  # no chore waits longer for a lock
+LOCK_SECONDS = 0.1  # so long a chore waits for a lock
 _DAY = 86400
 
 
 class PostgresRecovery:
-    """Recover, fold counts, and make the partitions of the coming days."""
+    """Recover; and the chores that come with a worker's regular call of it."""
 
     def __init__(
         self, store: PostgresStore, claims: PostgresClaims, settle_within: SettleWithin
@@ -41,16 +41,16 @@ class PostgresRecovery:
         if dead is not None or by is None or not self._claims.nobody_lapsed():
             recovered = self._recover(by, dead, started)
         if dead is not None:
-            self._claims.registered.pop(dead, None)  # a process may see many workers come and go
+            self._claims.registered.pop(dead, None)  # else a supervisor's list grows for ever
         if by is not None:
             self._do_chores()
         return recovered
 
     def _do_chores(self) -> None:
-        """The chores that no caller waits for: counts are folded, the next days get partitions."""
+        """Fold the counts every few seconds; create partitions once a day."""
         now = time.monotonic()
         if self._folded_at < 0:
-            self._folded_at = now  # a worker that just came has nothing to fold
+            self._folded_at = now  # a new worker has nothing to fold yet
         elif now - self._folded_at >= FOLD_SECONDS and self._claims.moved:
             self._folded_at, self._claims.moved = now, False
             fold(self.store)
@@ -61,13 +61,13 @@ class PostgresRecovery:
 
 
 def fold(store: PostgresStore) -> None:
-    """Add up what every transaction added to the counts."""
+    """Replace the rows that transactions added to the counts by their sums."""
     with store.writing(durable=False) as db:
         db.execute(sql.fold)
 
 
 def make_days(store: PostgresStore) -> None:
-    """Make the partitions of today and the coming week, where there are none."""
+    """Create the missing partitions of today and the coming week."""
     today = int(store.clock.now() // _DAY)
     with store.connection() as connection:
         for day in range(today, today + AHEAD_DAYS + 1):
@@ -79,4 +79,4 @@ def make_days(store: PostgresStore) -> None:
                 errors.CheckViolation,
                 errors.InsufficientPrivilege,
             ):
-                continue  # its rows go to the partition for all others, and from there by row
+                continue  # rows of that day go to the default partition and are pruned row by row

@@ -1,6 +1,6 @@
 """Renew: one call for all children of a supervisor.
 
-It has a short deadline: a heartbeat that waits for a line that is dead is none.
+Its deadline is short: on a dead connection, the heartbeat must try another one within the lease.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.job import put_back
 
 
 class PostgresRenewals:
-    """Renew."""
+    """Renew, and put back what the workers do not hold."""
 
     def __init__(self, store: PostgresStore, settle_within: SettleWithin) -> None:
         self.store = store

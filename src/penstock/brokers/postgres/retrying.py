@@ -1,13 +1,13 @@
-"""Trying again: there are three cases.
+"""Trying again after an error of the server: there are three cases.
 
-Deadlock or serialization failure: the server rolled back, so the call is made again, up to `_TRIES`
-times, and once more for its error. See `retried`.
+Deadlock or serialization failure: the server rolled back, so the call is made again, up to three
+times; the error of the last try is raised. See `retried`.
 
-The answer was lost: it may have been carried out. What is safe to repeat is sent once more, and if
-that fails too, `UnknownOutcome` says so. See `sent_again`.
+The answer was lost: the statement may have been carried out. What is safe to repeat is sent once
+more; if that fails too, the caller gets `UnknownOutcome`. See `sent_again`.
 
-The store is away: raised at once. Whoever called knows how long to wait: `penstock.app.store_retry`
-for running jobs, the worker for itself.
+The store does not answer: raised at once. The caller decides how long to wait:
+`penstock.app.store_retry` for running jobs, the worker for itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRIES = 3
 
 
 def retried(verb: Callable[P, R]) -> Callable[P, R]:
-    """The verb, made again if the server rolled it back because others were in its way."""
+    """The verb, called again if the server rolled it back (deadlock, serialization failure)."""
 
     @wraps(verb)
     def trying(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -40,9 +40,9 @@ def retried(verb: Callable[P, R]) -> Callable[P, R]:
 
 
 def sent_again(send: Callable[[], R]) -> R:
-    """Send what is stored once however often it is sent; if the answer is lost, once more.
+    """Call `send`, which must be safe to repeat; if its answer is lost, call it once more.
 
-    Raises AnswerLost if that failed too: then nobody knows whether the first was stored.
+    Raises AnswerLost if that failed too: then it is not known whether the first was stored.
     """
     try:
         return send()
@@ -50,5 +50,5 @@ def sent_again(send: Callable[[], R]) -> R:
         pass
     try:
         return send()
-    except PenstockError as error:  # whatever it is, the first time it may have been stored
+    except PenstockError as error:  # any error: the first call may have stored them
         raise AnswerLost(str(error)) from error

@@ -1,7 +1,7 @@
-"""Rules: a block is for those who were given the right to it in the database itself.
+"""Rules; only members of the database role penstock_admin may block and unblock.
 
-Row level security keeps everybody else from it, whatever they send; asking first is what makes a
-sentence of it. A delete would otherwise find nothing, and say that nothing was blocked.
+Row-level security enforces that, whatever a client sends. The check here is for the error message:
+without the role, a delete would find no row and report that nothing was blocked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.rules.rule import Rule, RuleKind
 
 
 class PostgresRules(RuleRows):
-    """Put and clear rules, blocks only by those who may; list them in one statement."""
+    """As in every store in tables, with the check of who may block."""
 
     def __init__(self, store: PostgresStore) -> None:
         super().__init__(store)
@@ -23,25 +23,25 @@ class PostgresRules(RuleRows):
 
     def put(self, rule: Rule, author: str = "", reason: str = "") -> Rule:
         if rule.kind is RuleKind.BLOCK:
-            self._may_block("block")
+            self._check_may_block("block")
         return super().put(rule, author, reason)
 
     def clear(self, rule_id: str, author: str = "", reason: str = "") -> bool:
         if any(rule.kind is RuleKind.BLOCK and rule.id == rule_id for rule in self.all()):
-            self._may_block("unblock")
+            self._check_may_block("unblock")
         return super().clear(rule_id, author, reason)
 
     def all(self) -> list[Rule]:
-        # One statement: a worker that cannot hear of rules reads them before every start.
+        # One statement: a worker that gets no notifications reads the rules before every start.
         with self._store.connection(self._store.work_seconds) as connection:
             return rules_in_force(self._store, PostgresDb(connection), self.clock.now())
 
-    def _may_block(self, verb: str) -> None:
+    def _check_may_block(self, verb: str) -> None:
         with self._store.connection() as connection:
             row = PostgresDb(connection).execute(sql.may_block).fetchone()
         if not row or not row["allowed"]:
-            who = connection.info.user
+            login = connection.info.user
             raise Refused(
-                f"{who} may not {verb} in the store {self._store.where}: that takes the role "
-                f"penstock_admin, which `penstock migrate roles --admin {who}` shows how to give"
+                f"{login} may not {verb} in the store {self._store.where}: that needs the role "
+                f"penstock_admin; `penstock migrate roles --admin {login}` prints how to grant it"
             )

@@ -1,7 +1,7 @@
-"""Gauges, and bulk reading: what is read stays below the oldest transaction that is still open.
+"""Gauges, and bulk reading of history and jobs, below the oldest open transaction.
 
-A position holds the number of its transaction. So once every transaction below a number has ended,
-nothing can come to be there any more, and a reader that stops short of it misses nobody.
+A position begins with the number of its transaction. Once all transactions below a number have
+ended, no more rows can appear below it: a reader that stops there misses none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.brokers.positions import (
 )
 from penstock.brokers.postgres.connection import Connection
 from penstock.brokers.postgres.copy_to_arrow import copy_batches
-from penstock.brokers.postgres.reading import on_disk
+from penstock.brokers.postgres.reading import flush_wal
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.gauging import gauge, is_due
@@ -38,9 +38,9 @@ from penstock.brokers.tables.scanning import (
 )
 from penstock.job import State
 
-_LOOK_SECONDS = 0.005
+_PAUSE_SECONDS = 0.005
 _SAMPLE_PAGES = 400
-_ENOUGH = 50  # rows seen for each part, to go by them
+_ENOUGH = 50  # sampled rows per slice, to cut by them
 _READ_SECONDS = 600.0  # the most that the server may take for the next rows
 
 
@@ -53,7 +53,7 @@ class PostgresScans:
         self._count = count
 
     def gauge(self) -> int:
-        # One statement for all who come too late, or to an empty store: hundreds may ask.
+        # One cheap statement first: hundreds of workers ask, and one of them does it.
         with self.store.connection() as connection:
             row = PostgresDb(connection).execute(sql.gauged).fetchone()
         due = row is not None and is_due(row, self.clock.now())
@@ -83,22 +83,22 @@ class PostgresScans:
         full: int | None = None if row is None else row["full"]
         last: int | None = None if row is None else full or row["last"]
         if last:
-            on_disk(self.store)
+            flush_wal(self.store)
         position = position_text(last) if last else after
         return Reach(self.store.store_id, position, full=full is not None)
 
     def _safe(self, patience: float) -> tuple[int, int]:
-        """A position that nobody writes below any more, and one that nobody has come to."""
+        """A position below which no row can appear any more, and one above all rows."""
         until = time.monotonic() + patience
-        asked = 0
+        first_next = 0  # the transaction that was next when this was called
         while True:
             with self.store.connection() as connection:
                 row = PostgresDb(connection).execute(sql.writers).fetchone()
             oldest, following = (row["oldest"], row["next"]) if row else (0, 0)
-            asked = asked or following
-            if oldest >= asked or time.monotonic() >= until:
+            first_next = first_next or following
+            if oldest >= first_next or time.monotonic() >= until:
                 return oldest << 20, following << 20
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_PAUSE_SECONDS)
 
     def slices(
         self,
@@ -117,11 +117,11 @@ class PostgresScans:
                 row = db.execute(sql.pages).fetchone()
                 pages = row["pages"] if row else 0
                 if pages > _SAMPLE_PAGES:
-                    seen = {**span, "percent": 100.0 * _SAMPLE_PAGES / pages}
-                    rows = db.execute(sql.bounds_seen, seen).fetchall()
+                    sample = {**span, "percent": 100.0 * _SAMPLE_PAGES / pages}
+                    rows = db.execute(sql.bounds_sampled, sample).fetchall()
                     if rows and rows[0]["total"] >= _ENOUGH * at_most:
                         bounds = [row["position"] for row in rows]
-                if not bounds:  # little of it was seen, so it is little
+                if not bounds:  # few rows: read them all
                     rows = db.execute(sql.bounds, span).fetchall()
                     bounds = [row["position"] for row in rows]
         return slices_between(selection, low, high, bounds[: at_most - 1])
@@ -147,15 +147,15 @@ class PostgresScans:
     def _jobs(
         self, connection: Connection, part: Slice, parameters: dict[str, Any]
     ) -> Iterator[Any]:
-        table, wanted = part.selection.table, wanted_states(part.selection)
+        table, states = part.selection.table, wanted_states(part.selection)
         parameters |= {
             "after": str(uuid.UUID(int=id_number(part.after))),
             "until": str(uuid.UUID(int=id_number(part.until))),
-            "states": msgspec.json.encode(sorted(wanted)).decode(),
+            "states": msgspec.json.encode(sorted(states)).decode(),
         }
-        if wanted - {State.SUCCEEDED}:
+        if states - {State.SUCCEEDED}:
             for batch in copy_batches(connection, sql.scan_jobs, parameters, table):
                 yield hidden(batch)
-        if State.SUCCEEDED in wanted:
+        if State.SUCCEEDED in states:
             yield from copy_batches(connection, sql.scan_succeeded, parameters, table)
         yield from job_batches(table, packed_in(self.store, PostgresDb(connection), part))

@@ -13,7 +13,7 @@ from penstock.schedules.schedule import Decision, Schedule
 
 
 class PostgresSchedules(ScheduleRows[PostgresStore]):
-    """Decide and list, beside what every store in tables does."""
+    """As in every store in tables; its jobs are stored by the intake."""
 
     def __init__(self, store: PostgresStore, jobs: JobActions, intake: PostgresIntake) -> None:
         super().__init__(store, jobs)
@@ -32,6 +32,6 @@ class PostgresSchedules(ScheduleRows[PostgresStore]):
         return held
 
     def all(self) -> list[Schedule]:
-        # One statement and no transaction around it: every worker asks, again and again.
+        # One statement without a transaction: every worker calls this again and again.
         with self.store.connection() as connection:
             return self.within(PostgresDb(connection))

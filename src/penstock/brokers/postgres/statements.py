@@ -1,4 +1,4 @@
-"""The statements of this broker, and the functions that it brings into a database."""
+"""The statements of this broker, and the SQL functions that migrations create."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FOLDER = Path(__file__).parent
 
 
 class PostgresStatements(Statements):
-    """What this store has besides."""
+    """The statements of sql/, beside those that every store in tables has."""
 
     # cancel.sql
     keep_claims_out: str
@@ -21,24 +21,24 @@ class PostgresStatements(Statements):
     claimed_rows: str
     lanes_of: str
     # doctor.sql
-    look_settings: str
-    look_standby: str
-    look_connections: str
-    look_workers: str
-    look_missing: str
-    look_days: str
-    look_other: str
-    look_dead: str
-    look_tally: str
-    look_positions: str
-    look_horizon: str
-    look_hidden: str
-    look_prepared: str
-    look_slots: str
-    look_listen: str
-    look_notify: str
-    look_wal: str
-    look_ended: str
+    doctor_settings: str
+    doctor_standby: str
+    doctor_connections: str
+    doctor_workers: str
+    doctor_missing: str
+    doctor_days: str
+    doctor_other: str
+    doctor_dead: str
+    doctor_tally: str
+    doctor_positions: str
+    doctor_horizon: str
+    doctor_hidden: str
+    doctor_prepared: str
+    doctor_slots: str
+    doctor_listen: str
+    doctor_notify: str
+    doctor_wal: str
+    doctor_ended: str
     # enqueue.sql
     send_one: str
     send_jobs: str
@@ -107,7 +107,7 @@ class PostgresStatements(Statements):
     writers: str
     pages: str
     bounds: str
-    bounds_seen: str
+    bounds_sampled: str
     scan_events: str
     scan_jobs: str
     scan_succeeded: str
@@ -139,7 +139,7 @@ sql = PostgresStatements(_FOLDER / "sql")
 
 
 def functions() -> str:
-    """All functions, made or replaced; those that others call come first."""
-    paths = sorted((_FOLDER / "functions").glob("*.sql"), key=lambda path: path.stem)
+    """The text of all functions; packed.sql first, which others call while they are created."""
+    paths = sorted((_FOLDER / "functions").glob("*.sql"))
     paths.sort(key=lambda path: path.stem != "packed")
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)

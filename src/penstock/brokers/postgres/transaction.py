@@ -1,8 +1,7 @@
 """A job's effects and its end, committed together in one transaction of the same database.
 
-The task is new_jobs psycopg's own connection over a session that is ours: what it commits is kept,
-and what it rolls back is undone, by savepoints, so that SQLAlchemy too can be bound to it. The one
-commit is that of the job's end.
+The task gets a psycopg connection whose commit and rollback work on a savepoint, so that
+SQLAlchemy can be bound to it, too. The only real commit is that of the job's end.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from penstock.job import Job, Outcome
 
 
 class EffectsConnection(psycopg.Connection[Any]):
-    """psycopg's connection, inside of a job's transaction.
+    """The connection that a task gets, inside of its job's transaction.
 
     `commit` keeps what was done so far, to be committed with the job's end; `rollback` undoes what
-    was done since; `close` leaves it open. Values go and come as they do in psycopg.
+    was done since; `close` leaves it open. Values are converted as psycopg does by default.
     """
 
     def commit(self) -> None:
@@ -38,7 +37,7 @@ class EffectsConnection(psycopg.Connection[Any]):
 
 
 class PostgresTransaction:
-    """One transaction on a session of its own: nothing a task sets there outlives it."""
+    """One transaction on a session of its own: no setting of the task outlives it."""
 
     def __init__(self, store: PostgresStore, settle_within: SettleWithin) -> None:
         self._store = store
@@ -50,7 +49,7 @@ class PostgresTransaction:
             own.close()
             raise
         self.connection = EffectsConnection(own.pgconn)
-        # By number, and so under the names that the other connection of this session uses.
+        # Its automatic names for prepared statements would clash with those of `own`.
         self.connection.prepare_threshold = None
 
     def settle(self, job: Job[Any], outcome: Outcome) -> bool:

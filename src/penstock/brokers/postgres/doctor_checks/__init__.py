@@ -1,7 +1,6 @@
-"""What the doctor looks at in a PostgreSQL store: a file for each kind of trouble.
+"""The doctor's checks of a PostgreSQL store, a file for each subject.
 
-A look changes nothing and is denied nothing: what this login may not see is said, and the other
-looks go on.
+Checks are read-only. What this login may not read is reported as such, and the other checks go on.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from psycopg.rows import dict_row
 
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres.connection import Connection
+from penstock.brokers.postgres.errors import first_line
 from penstock.brokers.postgres.migration_steps import Meta, MigrationPlan
 
 Findings = Iterator[Trouble | Fact]
 
 
 class CheckContext(NamedTuple):
-    """One store, as it is looked at."""
+    """The store that is checked."""
 
     connection: Connection
     conninfo: str
@@ -37,19 +37,17 @@ class CheckContext(NamedTuple):
         return self.rows(statement, parameters)[0]
 
 
-def take(
-    name: str, look: CheckContext, found: Callable[[CheckContext], Findings]
+def run_check(
+    name: str, context: CheckContext, check: Callable[[CheckContext], Findings]
 ) -> list[Trouble | Fact]:
-    """What one look found; what it may not see is a fact as well."""
-    seen: list[Trouble | Fact] = []
+    """The findings of one check; if it could not be made, that is a fact of this name."""
+    findings: list[Trouble | Fact] = []
     try:
-        seen.extend(found(look))
+        findings.extend(check(context))
     except errors.InsufficientPrivilege as error:
-        user = look.connection.info.user
-        message = str(error).strip().split("\n")[0]
-        seen.append(
-            Fact(name, f"not looked at: {message}", f"grant pg_monitor to {user}, or be the owner")
-        )
+        user = context.connection.info.user
+        hint = f"grant pg_monitor to {user}, or run doctor as the owner of schema penstock"
+        findings.append(Fact(name, f"not checked: {first_line(error)}", hint))
     except psycopg.Error as error:
-        seen.append(Fact(name, f"not looked at: {str(error).strip().split(chr(10))[0]}"))
-    return seen
+        findings.append(Fact(name, f"not checked: {first_line(error)}"))
+    return findings

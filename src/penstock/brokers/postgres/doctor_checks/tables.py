@@ -1,4 +1,4 @@
-"""Our tables: dead rows, partitions of the coming days, and counts that nobody has added up."""
+"""Penstock's tables: dead rows, partitions of the coming days, unfolded counts, positions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ COMING_DAYS = 3
 _MOST_COUNTED = 10_000
 
 
-def dead_rows(look: CheckContext) -> Findings:
-    """Rows that are gone and still take room, against those that are there."""
-    rows = look.rows(sql.look_dead)
+def dead_rows(context: CheckContext) -> Findings:
+    """Whether vacuum keeps up with dead rows."""
+    rows = context.rows(sql.doctor_dead)
     for row in rows:
         if row["dead"] > max(MANY_DEAD, row["live"]):
             yield Trouble(
                 f"penstock.{row['name']} has {row['dead']:,} dead rows and {row['live']:,} live "
-                f"ones; {_vacuumed(row['seconds'])}",
-                f"vacuum penstock.{row['name']}; if they stay, look at the horizon and at "
-                "autovacuum's settings",
+                f"ones; {_vacuumed(row['seconds'])}: queries get slower",
+                f"vacuum penstock.{row['name']}; if the dead rows stay, see `horizon` and the "
+                "settings of autovacuum",
                 grave=False,
                 name="vacuum",
             )
@@ -36,53 +36,55 @@ def _vacuumed(seconds: float | None) -> str:
     return "never vacuumed" if seconds is None else f"last vacuumed {duration_text(seconds)} ago"
 
 
-def partitions(look: CheckContext) -> Findings:
-    """Whether the coming days have partitions, and whether rows lie beside them."""
-    missing = [row["day"] for row in look.rows(sql.look_days, {"days": COMING_DAYS})]
+def partitions(context: CheckContext) -> Findings:
+    """Whether the coming days have partitions, and whether the default ones are empty."""
+    missing = [row["day"] for row in context.rows(sql.doctor_days, {"days": COMING_DAYS})]
     if missing:
         yield Trouble(
-            f"there are no partitions for {', '.join(missing)}: their rows go where they are "
-            "pruned one by one",
-            "penstock migrate up, or start a worker: either makes them",
+            f"there are no partitions for {', '.join(missing)}: rows of these days go to the "
+            "default partition, where prune deletes them one by one",
+            "penstock migrate up, or start a worker: both create them",
             grave=False,
             name="partitions",
         )
     else:
-        yield Fact("partitions", f"made for today and the next {COMING_DAYS} days")
-    for row in look.rows(sql.look_other, {"most": _MOST_COUNTED}):
+        yield Fact("partitions", f"created for today and the next {COMING_DAYS} days")
+    for row in context.rows(sql.doctor_other, {"most": _MOST_COUNTED}):
         if row["rows"]:
             many = f"over {_MOST_COUNTED:,}" if row["rows"] > _MOST_COUNTED else f"{row['rows']:,}"
             yield Trouble(
-                f"{many} rows lie in penstock.{row['name']}, beside the partitions by day",
-                "they are pruned one by one when their time comes; penstock migrate up makes "
-                "partitions for what comes next",
+                f"{many} rows are in penstock.{row['name']}, the default partition, where prune "
+                "deletes them one by one",
+                "nothing to do for these; penstock migrate up creates the partitions of the coming "
+                "days",
                 grave=False,
                 name="partitions",
             )
 
 
-def counts(look: CheckContext) -> Findings:
-    """Whether somebody adds up what each transaction adds to the counts."""
-    left = look.row(sql.look_tally)["unfolded"]
+def counts(context: CheckContext) -> Findings:
+    """Whether some worker folds the counts."""
+    left = context.row(sql.doctor_tally)["unfolded"]
     if left > MANY_UNFOLDED:
         yield Trouble(
-            f"{left:,} counts are not added up: `penstock count` gets slower",
-            "start a worker: it adds them up every few seconds",
+            f"{left:,} rows of penstock.tally are not folded: `penstock count` gets slower",
+            "start a worker: it folds them every few seconds",
             grave=False,
             name="counts",
         )
     else:
-        yield Fact("counts", f"{left:,} to be added up")
+        yield Fact("counts", f"{left:,} rows to be folded")
 
 
-def positions(look: CheckContext) -> Findings:
-    """Whether the history counts by the transactions of this server."""
-    row = look.row(sql.look_positions)
+def positions(context: CheckContext) -> Findings:
+    """Whether the positions of the history are transaction numbers of this server."""
+    row = context.row(sql.doctor_positions)
     if row["newest"] >= row["next"]:
         yield Trouble(
-            f"the history goes up to transaction {row['newest']:,} and this server is at "
-            f"{row['next']:,}: it is a dump of another one, and whoever reads the history by "
-            "position misses what happens from now on",
-            "stop the workers, then run examples/renumber_history.sql; readers begin anew at 0",
+            f"the history has rows of transaction {row['newest']:,} and this server is only at "
+            f"{row['next']:,}: it was restored from a dump of another server, and readers of the "
+            "history by position miss what happens from now on",
+            "stop the workers and run examples/renumber_history.sql; readers start again from the "
+            "beginning",
             name="history",
         )

@@ -1,4 +1,4 @@
-"""Releases side by side: schema, functions and workers of another Penstock than this one."""
+"""Schema, functions and workers of another Penstock release than this one."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ _MADE = re.compile(r"^create (table|index|sequence) (?:penstock\.)?(\w+)", re.MU
 _FUNCTION = re.compile(r"^create or replace function penstock\.(\w+)", re.MULTILINE)
 
 
-def missing(look: CheckContext) -> Findings:
-    """What the schema should have and somebody took away."""
-    if look.plan.pending(look.meta) or int(look.meta["schema"]) > look.plan.newest:
-        return  # it is another release's, and may have other tables
+def missing(context: CheckContext) -> Findings:
+    """Tables, indexes, sequences and functions that somebody dropped."""
+    if context.plan.pending(context.meta) or int(context.meta["schema"]) > context.plan.newest:
+        return  # a schema of another release may have other tables
     expected = [{"kind": kind, "name": name} for kind, name in _MADE.findall(sql.schema)]
-    if look.meta.get("functions", "").partition(" ")[2] == look.plan.digest:
-        made = dict.fromkeys(_FUNCTION.findall(look.plan.functions))
-        expected += [{"kind": "function", "name": name} for name in made]
-    gone = look.rows(sql.look_missing, {"expected": msgspec.json.encode(expected).decode()})
+    if context.meta.get("functions", "").partition(" ")[2] == context.plan.digest:
+        functions = dict.fromkeys(_FUNCTION.findall(context.plan.functions))
+        expected += [{"kind": "function", "name": name} for name in functions]
+    gone = context.rows(sql.doctor_missing, {"expected": msgspec.json.encode(expected).decode()})
     if names := [row["name"] for row in gone if row["kind"] == "function"]:
         yield Trouble(
-            f"functions of schema penstock are missing: {', '.join(names)}",
+            f"calls will fail, functions of schema penstock are missing: {', '.join(names)}",
             "as the owner: delete from penstock.meta where name = 'functions'; then penstock "
             "migrate up",
             name="schema",
         )
     if names := [f"{row['kind']} {row['name']}" for row in gone if row["kind"] != "function"]:
         yield Trouble(
-            f"the schema penstock is not whole, there is no {', '.join(names)}",
-            "restore it from a backup, or make it as `penstock migrate sql` prints it for an empty "
-            "database",
+            f"the schema penstock is incomplete, there is no {', '.join(names)}",
+            "restore it from a backup, or create it as `penstock migrate sql` prints it for an "
+            "empty database",
             name="schema",
         )
 
 
-def functions(look: CheckContext) -> Findings:
-    """Whose functions the store has."""
-    by, _, digest = look.meta.get("functions", "").partition(" ")
-    here = look.plan.release
-    if digest == look.plan.digest:
+def functions(context: CheckContext) -> Findings:
+    """Which release the store's functions are of."""
+    by, _, digest = context.meta.get("functions", "").partition(" ")
+    here = context.plan.release
+    if digest == context.plan.digest:
         yield Fact("functions", f"those of Penstock {here}")
-    elif look.plan.brings_functions(look.meta):
+    elif context.plan.replaces_functions(context.meta):
         yield Trouble(
-            f"the functions are those of Penstock {by or 'unknown'}, this is {here}",
-            "penstock migrate up, or the next worker that starts",
+            f"the functions are those of Penstock {by or 'unknown'}, this is {here}: they "
+            "lack what is new in it",
+            "penstock migrate up; the next worker that starts does it, too",
             grave=False,
             name="functions",
         )
@@ -63,31 +64,32 @@ def functions(look: CheckContext) -> Findings:
         )
 
 
-def post_steps(look: CheckContext) -> Findings:
-    """What waits until the older workers are gone."""
-    if names := [step.name for step in look.plan.pending_post(look.meta)]:
+def post_steps(context: CheckContext) -> Findings:
+    """Post steps that wait until no older worker runs."""
+    if names := [step.name for step in context.plan.pending_post(context.meta)]:
         yield Trouble(
-            f"{', '.join(names)} still to be applied: what only older workers used is still there",
-            "penstock migrate up --post, once none of them runs",
+            f"{', '.join(names)} still to be applied: the schema keeps what only older workers use",
+            "penstock migrate up --post, once no older worker runs",
             grave=False,
             name="schema",
         )
 
 
-def releases(look: CheckContext) -> Findings:
+def releases(context: CheckContext) -> Findings:
     """Whether all live workers are of this release."""
     alive: dict[str, list[str]] = defaultdict(list)
-    for row in look.rows(sql.look_workers):
+    for row in context.rows(sql.doctor_workers):
         alive[row["penstock"] or "unknown"].append(f"{row['id']} ({row['host']}, pid {row['pid']})")
-    if not set(alive) - {look.plan.release}:
+    if not set(alive) - {context.plan.release}:
         return
     releases = "; ".join(
         f"{by}: {', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
         for by, names in sorted(alive.items(), key=lambda item: age_order(item[0]))
     )
     yield Trouble(
-        f"workers of other releases than {look.plan.release} are alive: {releases}",
-        "go on with the rollout; a job may meet either of them until it is done",
+        f"workers of other releases than {context.plan.release} are alive, and a job may run on "
+        f"any of them: {releases}",
+        "finish the rollout",
         grave=False,
         name="releases",
     )

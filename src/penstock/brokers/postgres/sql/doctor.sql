@@ -1,6 +1,6 @@
 -- What `penstock doctor` looks at.
 
--- name: look_settings
+-- name: doctor_settings
 -- As they hold for this login in this database. The isolation is what was set for them, since a
 -- session of ours sets its own.
 select name, setting
@@ -15,11 +15,11 @@ select split_part(each, '=', 1), split_part(each, '=', 2)
    and s.setrole in (0, (select oid from pg_roles where rolname = current_user))
    and split_part(each, '=', 1) = 'default_transaction_isolation';
 
--- name: look_standby
+-- name: doctor_standby
 -- Whether this server is a standby.
 select pg_is_in_recovery() as standby;
 
--- name: look_connections
+-- name: doctor_connections
 -- Connections for clients, those that are taken, and who will want some.
 select current_setting('max_connections')::integer
        - current_setting('superuser_reserved_connections')::integer as most,
@@ -29,7 +29,7 @@ select current_setting('max_connections')::integer
          where w.gone = 0
            and w.alive_until > extract(epoch from clock_timestamp())) as workers;
 
--- name: look_workers
+-- name: doctor_workers
 -- Serves doctor and migrate: live workers and their releases.
 select w.id, w.declared::jsonb ->> 'host' as host, w.declared::jsonb ->> 'pid' as pid,
        w.declared::jsonb ->> 'penstock' as penstock
@@ -38,7 +38,7 @@ select w.id, w.declared::jsonb ->> 'host' as host, w.declared::jsonb ->> 'pid' a
    and w.alive_until > extract(epoch from clock_timestamp())
  order by w.id;
 
--- name: look_missing
+-- name: doctor_missing
 -- What the schema should have and does not, by the rows of the catalog.
 select kind, name
   from jsonb_to_recordset(%(expected)s::jsonb) as e (kind text, name text)
@@ -58,7 +58,7 @@ select kind, name
  )
  order by kind, name;
 
--- name: look_days
+-- name: doctor_days
 -- Days to come that lack a partition.
 select to_char(d, 'YYYY-MM-DD') as day
   from generate_series((now() at time zone 'UTC')::date,
@@ -67,7 +67,7 @@ select to_char(d, 'YYYY-MM-DD') as day
     or to_regclass('penstock.history_' || to_char(d, 'YYYYMMDD')) is null
  order by d;
 
--- name: look_other
+-- name: doctor_other
 -- Rows for which there was no partition; counted no further than worth saying.
 select 'history_other' as name,
        (select count(*) from (select 1 from penstock.history_other limit %(most)s + 1) as few) as rows
@@ -75,7 +75,7 @@ select 'history_other' as name,
 select 'sent_other',
        (select count(*) from (select 1 from penstock.sent_other limit %(most)s + 1) as few);
 
--- name: look_dead
+-- name: doctor_dead
 -- Dead and live rows of each table, and how long ago it was vacuumed.
 select relname as name, n_dead_tup as dead, n_live_tup as live,
        extract(epoch from clock_timestamp() - greatest(last_autovacuum, last_vacuum))::double precision as seconds
@@ -83,18 +83,18 @@ select relname as name, n_dead_tup as dead, n_live_tup as live,
  where schemaname = 'penstock'
  order by n_dead_tup desc;
 
--- name: look_tally
+-- name: doctor_tally
 -- Rows that a fold would take away; no more are looked at than worth saying.
 select count(*) - count(distinct (lane, state, minute)) as unfolded
   from (select lane, state, minute from penstock.tally limit 200000) as few;
 
--- name: look_positions
+-- name: doctor_positions
 -- The newest transaction that the history names, and the next one of this server.
 select coalesce(max(position), 0) >> 20 as newest,
        pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next
   from penstock.history;
 
--- name: look_horizon
+-- name: doctor_horizon
 -- The oldest open transactions. One that writes is in everybody's way, one that only reads in that
 -- of its own database.
 select a.pid, a.usename, a.application_name, a.datname, a.state,
@@ -108,14 +108,14 @@ select a.pid, a.usename, a.application_name, a.datname, a.state,
  order by a.xact_start
  limit 5;
 
--- name: look_hidden
+-- name: doctor_hidden
 -- Sessions of which this login sees only that they are there.
 select count(*) as sessions
   from pg_stat_activity
  where backend_type is null and query = '<insufficient privilege>'
     or query = '<insufficient privilege>' and usename is distinct from current_user;
 
--- name: look_prepared
+-- name: doctor_prepared
 -- Transactions that were prepared and forgotten.
 select gid, owner, database,
        extract(epoch from clock_timestamp() - prepared)::double precision as seconds
@@ -123,7 +123,7 @@ select gid, owner, database,
  order by prepared
  limit 5;
 
--- name: look_slots
+-- name: doctor_slots
 -- What replication keeps back.
 select slot_name, active, greatest(age(xmin), 0) as pinned,
        pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
@@ -131,21 +131,21 @@ select slot_name, active, greatest(age(xmin), 0) as pinned,
   from pg_replication_slots
  order by slot_name;
 
--- name: look_listen
--- Hear what look_notify sends.
+-- name: doctor_listen
+-- Hear what doctor_notify sends.
 listen penstock_doctor;
 
--- name: look_notify
+-- name: doctor_notify
 -- A notification to ourselves: whether it arrives.
 select pg_notify('penstock_doctor', %s);
 
--- name: look_wal
+-- name: doctor_wal
 -- Where the WAL and the history stand.
 select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint as wal,
        (select wal_fpi from pg_stat_wal) as full_pages,
        (select coalesce(max(position), 0) from penstock.history) as position;
 
--- name: look_ended
+-- name: doctor_ended
 -- Attempts that ended since.
 select count(*) as jobs
   from penstock.history

@@ -44,7 +44,7 @@ select s.position
            and h.position <= %(until)s) as s
  where s.place * %(parts)s / s.total > (s.place - 1) * %(parts)s / s.total;
 
--- name: bounds_seen
+-- name: bounds_sampled
 -- Serves slices of much: positions that cut a span of the history into parts of about as many rows. A
 -- few hundred pages, chosen by chance, say where: to count all rows takes a tenth as long as to read.
 with seen as (
