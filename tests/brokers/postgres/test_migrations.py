@@ -306,7 +306,7 @@ def test_what_sql_prints_for_one_state_is_refused_by_another(connection, postgre
 
     assert first.returncode == 0, first.stderr
     assert again.returncode != 0
-    assert "has moved on since this was printed" in again.stderr
+    assert "was migrated since this script was printed" in again.stderr
     assert migrating.read_meta(connection)["post"] == str(NEXT)
     assert migrating.migrate(connection, "here", plan=plan) == migrating.read_meta(connection)
 

@@ -67,11 +67,8 @@ _WANTED = (
     FLOAT8,
 )
 _CLAIM = Call("claim", sql.claim, _WANTED)
-_SETTLE_AND_CLAIM = Call("settle_and_claim", sql.settle_and_claim, (*SETTLED, *_WANTED))
-_SETTLE_MEMBERS_AND_CLAIM = Call(
-    "settle_members_and_claim", sql.settle_members_and_claim, (*SETTLED, *_WANTED, UUID, UUID)
-)
-_LAST_OF_NODE = "PN003"  # the SQLSTATE of settle_members_and_claim
+_SETTLE_AND_CLAIM = Call("settle_and_claim", sql.settle_and_claim, (*SETTLED, *_WANTED, UUID, UUID))
+_LAST_OF_NODE = "PN003"  # SQLSTATE
 _LOOK = Call("look", sql.look, (FLOAT8, FLOAT8, INT8_ARRAY, UUID_ARRAY, FLOAT8_ARRAY))
 _RENEW_AT = 1 / 3  # of its lease: a claim renews the worker as well
 _RENEW_IDLE_AT = 0.6  # of its lease: a worker renews itself though there is nothing to claim
@@ -111,12 +108,9 @@ class ClaimRoundTrips:
         With `node`, the jobs are all of one node of a flow; see `LastOfNode`.
         """
         candidates = self._candidates()
-        values = (*settled, *self._parameters(candidates))
+        values = (*settled, *self._parameters(candidates), *(node or (None, None)))
         try:
-            if node is None:
-                rows = call(self.connection, _SETTLE_AND_CLAIM, values)
-            else:
-                rows = call(self.connection, _SETTLE_MEMBERS_AND_CLAIM, (*values, *node))
+            rows = call(self.connection, _SETTLE_AND_CLAIM, values)
         except psycopg.Error as error:
             if error.sqlstate != _LAST_OF_NODE:
                 raise

@@ -116,7 +116,6 @@ class PostgresStatements(Statements):
     # settle.sql
     succeed_rows: str
     settle_and_claim: str
-    settle_members_and_claim: str
     # stage.sql
     stage: str
     stage_again: str

@@ -1,26 +1,29 @@
 -- Hand due jobs of these lanes, best first, to a worker: parcels move into one lease per lane, rows
--- become running. Answers one row per lane that gave something; a row without a lane carries news:
--- `unknown` (the worker is not registered, or was given up: nothing was taken), `expired` (ready
--- jobs whose time is over wait to be cancelled), `lapsed` (a worker's lease ran out), `limited` (limits
--- cover some of these lanes), `ordered` (so does an order per key) and `free=` seconds (so long one of them lets nothing start). In the row of
--- a lane under a rate the news are the seconds in which its jobs are to begin, and `turn` if its queue is
--- handed out by key.
--- The settings keep a plan made for an empty table from scanning a full one; and no plan is compiled:
--- what they turn off, where there is no other way, costs so much on paper that it would be, for seconds.
+-- become running. Answers one row per lane that gave jobs. In it, `news` is the number of seconds within
+-- which its jobs must start, if a rate limit covers the lane, and the word `turn`, if its queue is handed
+-- out by key. In a row without a lane, `news` are words:
+--   unknown    the worker is not registered, or was given up; nothing was claimed
+--   expired    jobs whose time to start is over are to be cancelled
+--   lapsed     some worker's lease has run out
+--   limited    limits cover some of these lanes
+--   ordered    jobs of some lanes hold back others of their key
+--   free=SECONDS   so long until a limit lets more jobs start
+-- The settings keep a cached plan, made when a table was empty, from scanning a full one. jit is off: a
+-- plan that uses a disabled node all the same has so high a cost that it would be compiled, for seconds.
 create or replace function penstock.claim(
     p_worker text,
-    p_declared text,             -- null: it is registered and need not be renewed
+    p_declared text,             -- its row as JSON; null: it is registered and not to be renewed
     p_lease double precision,
-    p_listens boolean,           -- it will say when it heard of a rule
+    p_listens boolean,           -- it acknowledges changes of the rules
     p_lanes bigint[],
-    p_tasks integer[],           -- which of the sizes a lane counts on
-    p_sizes integer[],           -- of each task at most
-    p_guesses integer[],         -- parcels to look at for that
-    p_floors uuid[],             -- where this worker is in the lane: a hint
-    p_row_floors double precision[],  -- and in its rows; null: it has none
+    p_tasks integer[],           -- of each lane, the index of its task in p_sizes
+    p_sizes integer[],           -- the most jobs of each task
+    p_guesses integer[],         -- of each lane, how many parcels to read
+    p_floors uuid[],             -- of each lane, where to go on among its parcels
+    p_row_floors double precision[],  -- and among its rows; null: it has none
     p_limit integer,
     p_now double precision,
-    p_lease_time double precision  -- the time that leases run in
+    p_lease_time double precision  -- now, in the time of leases
 ) returns table (
     lane bigint, lease bigint, firsts bytea, counts bytea, lengths bytea, bodies bytea,
     job_rows uuid[], news text
@@ -33,23 +36,23 @@ set enable_bitmapscan = off
 set enable_sort = off
 as $$
 declare
-    v_found record;
+    v_taken_parcels record;
     v_left integer := p_limit;
     v_want integer;
     v_rows uuid[];
-    v_parcels integer;
+    v_from_parcels integer;
     v_taken integer;
     v_news text;
     v_rules boolean;
-    v_burned boolean := false;
+    v_at_most_once boolean := false;
     v_limits boolean := false;
-    v_by_job boolean := false;  -- some rule or limit is about single jobs
+    v_row_rules boolean := false;  -- some rule goes by key or tag
     v_room record;
-    v_only uuid[];
+    v_only_rows uuid[];
     v_orders boolean := false;  -- some queue is handed out by key
     v_policy text;
-    v_first uuid[];  -- rows that were picked, in their order
-    v_free double precision;
+    v_first_rows uuid[];  -- rows that were picked by key, in this order
+    v_free_in double precision;
 begin
     if p_declared is not null then
         insert into penstock.worker as w (id, alive_since, alive_until, lease, claimed_at, listens, declared)
@@ -71,11 +74,11 @@ begin
             return;
         end if;
     end if;
-    -- Held shared until the commit: whoever sets a rule waits for the claims that did not see it.
+    -- Shared, until the commit: whoever puts a rule waits for claims that began without it.
     perform pg_advisory_xact_lock_shared(4855284201);
     v_rules := exists (select 1 from penstock.rule r where r.until is null or r.until > p_now);
     v_limits := v_rules and penstock.lock_limits(p_lanes, p_now, p_lease_time);
-    v_by_job := v_rules and exists (
+    v_row_rules := v_rules and exists (
         select 1 from penstock.rule r where r.per_key or r.key <> '' or r.tag <> ''
     );
     v_orders := v_rules and exists (select 1 from penstock.rule r where r.kind = 'order');
@@ -88,41 +91,41 @@ begin
             select * into v_room from penstock.room(p_lanes[i], v_want, null, p_now, p_lease_time);
             v_want := v_room.jobs;
             if v_want <= 0 then
-                v_free := least(v_free, v_room.free_in);
+                v_free_in := least(v_free_in, v_room.free_in);
                 continue;
             end if;
         end if;
-        v_only := null;  -- all that are due
-        v_first := '{}';
+        v_only_rows := null;  -- any due row
+        v_first_rows := '{}';
         v_policy := null;
         if v_orders then
             v_policy := penstock.policy_of(p_lanes[i]);
         end if;
         if v_policy is not null and p_row_floors[i] is not null then
             if v_policy <> 'fair' then
-                v_news := ' limited ordered';  -- what ends here lets its key go
+                v_news := ' limited ordered';  -- the end of these jobs lets others of their key start
             end if;
             select t.ids, t.loose, t.plain, t.free_in into v_room
               from penstock.turns(p_lanes[i], v_policy, v_want, p_floors[i], p_guesses[i], p_now, p_lease_time) t;
-            v_first := v_room.ids;
-            v_only := v_room.loose;
+            v_first_rows := v_room.ids;
+            v_only_rows := v_room.loose;
             v_want := v_room.plain;
-            v_free := least(v_free, v_room.free_in);
-        elsif v_by_job and p_row_floors[i] is not null and penstock.picks(p_lanes[i], p_now) then
+            v_free_in := least(v_free_in, v_room.free_in);
+        elsif v_row_rules and p_row_floors[i] is not null and penstock.picks(p_lanes[i], p_now) then
             select p.ids, p.free_in into v_room
               from penstock.picked(p_lanes[i], v_want, p_row_floors[i], p_now, p_lease_time) p;
-            v_only := v_room.ids;
-            v_free := least(v_free, v_room.free_in);
+            v_only_rows := v_room.ids;
+            v_free_in := least(v_free_in, v_room.free_in);
         end if;
         lane := p_lanes[i];
         job_rows := null;
-        v_parcels := v_want;  -- jobs to take from parcels
+        v_from_parcels := v_want;  -- jobs to take from parcels
         if p_row_floors[i] is not null then
-            -- Rows and parcels merged: which come first is decided by when they were due.
+            -- Merge rows and parcels by when their jobs were due: rows beyond v_want are left.
             with any_due as materialized (
                 select j.id, j.run_at
                   from penstock.job j
-                 where v_only is null
+                 where v_only_rows is null
                    and j.lane = p_lanes[i]
                    and j.state = 'ready'
                    and j.run_at >= p_row_floors[i]
@@ -135,7 +138,7 @@ begin
             picked_due as materialized (
                 select j.id, j.run_at
                   from penstock.job j
-                 where j.id = any(v_only)
+                 where j.id = any(v_only_rows)
                    and j.state = 'ready'
                    for update skip locked
             ),
@@ -158,8 +161,8 @@ begin
             select array_agg(ranked.id order by ranked.run_at, ranked.id) into v_rows
               from ranked
              where place <= v_want;
-            v_parcels := v_want - coalesce(array_length(v_rows, 1), 0);
-            v_rows := nullif(v_first || coalesce(v_rows, '{}'), '{}');
+            v_from_parcels := v_want - coalesce(array_length(v_rows, 1), 0);
+            v_rows := nullif(v_first_rows || coalesce(v_rows, '{}'), '{}');
             if v_rows is not null then
                 update penstock.job j
                    set state = 'running', attempt = j.attempt + 1, worker = p_worker,
@@ -176,7 +179,7 @@ begin
                 insert into penstock.tally (lane, state, minute, jobs)
                 select p_lanes[i], 'ready', j.minute, -count(*)
                   from penstock.job j where j.id = any(v_rows) group by j.minute;
-                v_burned := v_burned or exists (
+                v_at_most_once := v_at_most_once or exists (
                     select 1 from penstock.job j where j.id = any(v_rows) and j.at_most_once
                 );
                 job_rows := v_rows;
@@ -184,7 +187,7 @@ begin
         end if;
         v_taken := coalesce(array_length(job_rows, 1), 0);
         lease := null;
-        if v_parcels > 0 then
+        if v_from_parcels > 0 then
             with picked as materialized (
                 select p.id, p.jobs, p.lengths, p.bodies
                   from penstock.parcel p
@@ -199,20 +202,20 @@ begin
             ),
             chosen as materialized (
                 select s.id, s.jobs, s.lengths, s.bodies,
-                       least(s.jobs, v_parcels - s.before)::integer as take,
-                       case when s.jobs <= v_parcels - s.before then length(s.bodies)
-                            else penstock.total_of(s.lengths, (v_parcels - s.before)::integer)
+                       least(s.jobs, v_from_parcels - s.before)::integer as take,
+                       case when s.jobs <= v_from_parcels - s.before then length(s.bodies)
+                            else penstock.total_of(s.lengths, (v_from_parcels - s.before)::integer)
                        end as size
                   from summed s
-                 where s.before < v_parcels
+                 where s.before < v_from_parcels
             ),
             gone as (
-                -- By array: joined, a planner that takes the table for empty reads the whole lane.
+                -- By array: for a join, a plan made for an empty table reads the whole lane.
                 delete from penstock.parcel p
                  where p.lane = p_lanes[i] and p.id = any(array(select c.id from chosen c))
             ),
-            -- Written anew, not updated: a claim that waited for nothing and sees the old row would
-            -- take the new one's jobs without being able to delete it.
+            -- The rest of a cut parcel is a new row, not an update: a concurrent claim whose snapshot
+            -- has the old row would lock the updated one and take its jobs, but could not delete it.
             rest as (
                 insert into penstock.parcel (lane, id, jobs, lengths, bodies)
                 select p_lanes[i], penstock.id_after(c.id, c.take), c.jobs - c.take,
@@ -225,20 +228,20 @@ begin
                    string_agg(case when c.take < c.jobs then substr(c.lengths, 1, 4 * c.take) else c.lengths end, ''::bytea order by c.id) as lengths,
                    string_agg(case when c.take < c.jobs then substr(c.bodies, 1, c.size) else c.bodies end, ''::bytea order by c.id) as bodies,
                    sum(c.take)::integer as jobs
-              into v_found
+              into v_taken_parcels
               from chosen c;
-            if v_found.jobs is not null then
+            if v_taken_parcels.jobs is not null then
                 insert into penstock.lease as l (worker, lane, claimed_at, firsts, counts, lengths, bodies, marks)
-                values (p_worker, p_lanes[i], p_now, v_found.firsts, v_found.counts, v_found.lengths,
-                        v_found.bodies, decode(repeat('00', v_found.jobs), 'hex'))
+                values (p_worker, p_lanes[i], p_now, v_taken_parcels.firsts, v_taken_parcels.counts, v_taken_parcels.lengths,
+                        v_taken_parcels.bodies, decode(repeat('00', v_taken_parcels.jobs), 'hex'))
                 returning l.id into lease;
                 insert into penstock.tally (lane, state, minute, jobs)
-                values (p_lanes[i], 'ready', 0, -v_found.jobs);
-                firsts := v_found.firsts;
-                counts := v_found.counts;
-                lengths := v_found.lengths;
-                bodies := v_found.bodies;
-                v_taken := v_taken + v_found.jobs;
+                values (p_lanes[i], 'ready', 0, -v_taken_parcels.jobs);
+                firsts := v_taken_parcels.firsts;
+                counts := v_taken_parcels.counts;
+                lengths := v_taken_parcels.lengths;
+                bodies := v_taken_parcels.bodies;
+                v_taken := v_taken + v_taken_parcels.jobs;
             end if;
         end if;
         if v_taken > 0 then
@@ -248,7 +251,7 @@ begin
             p_sizes[p_tasks[i]] := p_sizes[p_tasks[i]] - v_taken;
             news := null;
             if v_limits then
-                -- How long after its claim a job may begin, if a rate says so.
+                -- How many seconds after its claim a job may start, if a rate covers it.
                 news := penstock.put_starts(p_lanes[i], v_taken, job_rows, p_now, p_lease_time);
             end if;
             if v_policy is not null then
@@ -261,16 +264,17 @@ begin
     if v_limits then
         v_news := v_news || ' limited';
     end if;
-    if v_free < 'infinity' then
-        v_news := v_news || ' free=' || v_free;
+    if v_free_in < 'infinity' then
+        v_news := v_news || ' free=' || v_free_in;
     end if;
     if v_news <> '' then
         lane := null;
         news := v_news;
         return next;
     end if;
-    -- A claim that is lost in a crash of the server is made again; at most once means never.
-    if v_burned then
+    -- The commit of a claim need not wait for the disk: lost in a crash, it is made again. That of an
+    -- at_most_once job must: it would run twice.
+    if v_at_most_once then
         perform set_config('synchronous_commit', case when s.reset_val = 'off' then 'on' else s.reset_val end, true)
            from pg_settings s
           where s.name = 'synchronous_commit';

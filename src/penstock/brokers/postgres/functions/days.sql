@@ -1,6 +1,6 @@
--- Partitions by day: of what was sent, whose ids begin with their time, and of the history. Made as
--- the owner, whoever asks: a worker's login need not own anything. Only days about now: each is two
--- tables that every look has to know of.
+-- Create the partitions of one day, of penstock.sent (whose ids begin with their time) and of the history.
+-- Security definer: a worker's login need not own the tables. Refuses days that are not about now, since
+-- every partition makes planning slower.
 create or replace function penstock.make_day(p_day integer) returns void
 language plpgsql
 security definer
@@ -17,7 +17,7 @@ begin
        and to_regclass('penstock.history_' || v_name) is not null then
         return;
     end if;
-    -- All workers come at midnight.
+    -- At midnight all workers call this: one at a time.
     perform pg_advisory_xact_lock(4855284203);
     if to_regclass('penstock.sent_' || v_name) is null then
         execute format(
@@ -36,7 +36,7 @@ $$;
 
 revoke all on function penstock.make_day(integer) from public;
 
--- The day of a partition's name, counted from the epoch; null for those that are no day.
+-- The day in a partition's name, counted from the epoch; null if it has none.
 create or replace function penstock.day_of(p_name text) returns integer
 language sql immutable strict
 as $$

@@ -1,7 +1,7 @@
--- Detached jobs, for people who ask in SQL: the queue and the history in one list. A plain read by
--- indexes: it takes no lock that anybody waits for, and `locked` is the row of the job's process,
--- alive or not, not a look at a lock. Columns are only ever added, at the end; a migration that
--- changes a column below drops the view first, and this makes it anew.
+-- Detached jobs, for people who query in SQL: waiting, running and ended ones in one list. `locked` says
+-- whether the lease of the job's process has not run out; no lock is taken or tested. Columns are only
+-- ever added, at the end; a migration that changes a column of a table below drops the view first, and
+-- this creates it again.
 create or replace view penstock.detached as
 select t.job as id,
        l.task,
@@ -24,7 +24,7 @@ select t.job as id,
        a.value ->> 'master' as master
   from penstock.tag t
   left join penstock.job j on j.id = t.job
-  -- What succeeded has no row any more.
+  -- Jobs that succeeded have no row in penstock.job, only one in the history.
   left join lateral (
       select h.lane, h.state, h.reason, h.attempt, h.failures, h.lapses, h.enqueued_at, h.started_at, h.at,
              h.error

@@ -1,8 +1,9 @@
--- Store a flow and its nodes; its jobs are stored beside it. {"id", "name", "find", "state", "jobs",
--- "nodes": [{id, place, task, jobs, on_failure, needs: [ids], members: [[first, last]]}],
--- "last": [the nodes that no other of these needs], "found": [hashes of what it is found by],
--- "queued": what the history says}. Answers whether it is new: whoever sends it at
--- the same moment waits for the other, and is told so.
+-- Store a flow and its nodes; the caller stores its jobs in the same transaction. Takes
+-- {"id", "name", "find", "state", "jobs",
+--  "nodes": [{id, place, task, jobs, on_failure, needs: [ids], members: [[first, last]]}],
+--  "last": [nodes that no other of these needs], "found": [hashes of its properties],
+--  "queued": the data of its first event}.
+-- Answers whether it is new. Of two senders at the same moment, the second waits for the first.
 create or replace function penstock.enqueue_flow(p_flow jsonb, p_now double precision)
 returns boolean
 language plpgsql
@@ -24,8 +25,8 @@ begin
 end
 $$;
 
--- Nodes that a job spawned are added to its flow, or are one. Whoever needs the node of that job, and
--- still waits, needs the last of these as well.
+-- Add the nodes that a job spawned to its flow, or store them as a new one. Nodes that need the node of
+-- that job, and still wait, now need the last of these as well.
 create or replace function penstock.spawn_flow(p_flow jsonb, p_parent uuid, p_now double precision)
 returns void
 language plpgsql
@@ -70,7 +71,7 @@ begin
 end
 $$;
 
--- What a new flow is found by, and the event that says so.
+-- The properties of a new flow, and its first event.
 create or replace function penstock.put_found(p_flow jsonb, p_now double precision) returns void
 language sql
 as $$
@@ -79,10 +80,10 @@ as $$
       from jsonb_array_elements_text(p_flow -> 'found') as p (property);
     insert into penstock.history (kind, at, job, data)
     select 'flow', p_now, (p_flow ->> 'id')::uuid, convert_to(p_flow ->> 'queued', 'UTF8')
-     where p_flow ? 'queued';  -- a worker of the release before says nothing
+     where p_flow ? 'queued';
 $$;
 
--- The nodes of a flow, from this place on, with what they need and their members.
+-- The nodes of a flow, numbered from p_place on, with their needs and members.
 create or replace function penstock.put_nodes(p_flow jsonb, p_place integer) returns void
 language sql
 as $$

@@ -1,5 +1,6 @@
--- Store jobs that need rows of their own, all or none; each as a JSON object with the columns of
--- penstock.job; of the states only 'waiting' is told, for jobs of a flow. Answers {"known": [ids sent before], "standing": {id: the job that holds its key}}.
+-- Store jobs that need rows of their own, all or none. Each is a JSON object with the columns of
+-- penstock.job; `state` is given only for jobs of a flow that are 'waiting'. Answers
+-- {"known": [ids sent before], "standing": {id: the job that holds its unique key}}.
 create or replace function penstock.enqueue_jobs(p_jobs jsonb, p_now double precision)
 returns jsonb
 language plpgsql
@@ -16,7 +17,7 @@ declare
     v_run_at double precision;
     v_minute integer;
     v_state text;
-    v_lanes bigint[] := '{}';     -- of the jobs stored, and their places: counted together
+    v_lanes bigint[] := '{}';     -- of the stored jobs; with the next two, for one row of tally each
     v_states text[] := '{}';
     v_minutes integer[] := '{}';
 begin
@@ -26,8 +27,8 @@ begin
          where o.job ->> 'run' <> o.job ->> 'id'
            and o.job ->> 'enqueued_at' is not null
     ));
-    -- By unique key, or else by id, so that two callers wait for one another in the same order; the
-    -- first of equals stands.
+    -- In the order of unique keys, then of ids, so that two callers cannot deadlock; of two jobs with the
+    -- same unique key, the first in the call gets it.
     for v_job in
         select t.*, o.place
           from jsonb_array_elements(p_jobs) with ordinality as o (job, place),
@@ -55,7 +56,7 @@ begin
             v_holder := penstock.take_key(
                 v_job.unique_key, v_job.id, v_job.unique_until, p_now + v_job.unique_seconds, p_now
             );
-            if v_holder = v_job.id then  -- its other sender was quicker by a moment
+            if v_holder = v_job.id then  -- another sender of the same job has just stored it
                 v_known := v_known || to_jsonb(v_job.id);
                 continue;
             elsif v_holder is not null then
@@ -66,12 +67,12 @@ begin
         insert into penstock.sent (id, jobs, lane, at)
         values (v_job.id, 1, v_job.lane, case when v_job.enqueued_at is null then p_now end)
             on conflict do nothing;
-        if not found then  -- as above; an error would end the transaction of a caller that we join
+        if not found then  -- the same; without an error, which would abort a caller's transaction
             v_known := v_known || to_jsonb(v_job.id);
             delete from penstock.unique_key u where u.key = v_job.unique_key and u.job = v_job.id;
             continue;
         end if;
-        -- An id may be a few ticks ahead of the clock: at once means now, not then.
+        -- The time of an id may be slightly ahead of p_now: a job without run_at is due now.
         v_run_at := coalesce(v_job.run_at, least(v_job.enqueued_at, p_now), p_now);
         v_state := coalesce(v_job.state, 'ready');
         v_minute := case when v_run_at > p_now and v_state = 'ready' then floor(v_run_at / 60) else 0 end;
@@ -88,7 +89,7 @@ begin
             insert into penstock.tag (name, value, job)
             select distinct n.pair ->> 0, n.pair ->> 1, v_job.id
               from jsonb_array_elements(v_job.names) as n (pair);
-            -- The history of a detached job begins before any worker is there.
+            -- The history of a detached job begins when it is queued.
             if v_job.names @> '[["detached", "yes"]]' then
                 insert into penstock.history (
                     kind, at, job, lane, attempt, state, key, enqueued_at, run_at, tags, data
@@ -111,9 +112,9 @@ begin
 end
 $$;
 
--- Take a unique key that is free, or whose time is over; else answers the job that holds it. That
--- one is only looked at: a lock would last until the end of a transaction that may be somebody
--- else's, and the end of the job that holds the key would have to wait for it.
+-- Take a unique key that is free or has expired: null; else the job that holds it. Its row is read
+-- without a lock: that would last until the end of a caller's transaction, and the settlement of the
+-- job that holds the key would wait for it.
 create or replace function penstock.take_key(
     p_key text,
     p_job uuid,
@@ -144,7 +145,7 @@ begin
         if found then
             return null;
         end if;
-        -- Another was quicker, and is seen by now.
+        -- Another transaction took it meanwhile, and has committed.
     end loop;
 end
 $$;

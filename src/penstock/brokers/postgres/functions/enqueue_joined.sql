@@ -1,10 +1,10 @@
--- Store jobs in a transaction that belongs to somebody else: one parameter, so that every driver
--- can send it, and nothing in here fails that can be foreseen, because an error would end that
--- transaction. What is refused comes back as a word, and then nothing was written.
+-- Store jobs in a caller's transaction. One parameter, so that every driver can send it. What can be
+-- refused is answered, not raised: an error would abort the caller's transaction. Then nothing was written.
+-- Takes
 -- {"store", "now", "notify", "batch": {id, count, rows} or null,
---  "parcels": [{id, run, last, lane, jobs, lengths, bodies, cut}], "jobs": [as enqueue_jobs takes
--- them], "flow": as enqueue_flow takes it, if these are its jobs}; lengths and bodies in base64; cut,
--- that it may be cut differently if it is sent again.
+--  "parcels": [{id, run, last, lane, jobs, lengths, bodies, cut}],
+--  "jobs": [as enqueue_jobs takes them], "flow": as enqueue_flow takes it, or null};
+-- lengths and bodies in base64; `cut`: sent again, its jobs may be packed into other parcels.
 -- Answers {"known": [ids], "standing": {id: job}, "batch": rows} or
 -- {"refused": "store" | "old" | "batch" | "flow", "id", "rows"}.
 create or replace function penstock.enqueue_joined(p_sent jsonb) returns jsonb
@@ -83,7 +83,7 @@ begin
 end
 $$;
 
--- A flow and its jobs: all are stored now, or all were before, and anything else is refused.
+-- A flow and its jobs: either all are new, or all were sent before; anything else is refused.
 create or replace function penstock.enqueue_joined_flow(p_flow jsonb, p_sent jsonb) returns jsonb
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -92,7 +92,7 @@ declare
     v_answer jsonb;
     v_new boolean;
 begin
-    -- Its row first: who sends the same flow at this moment is waited for.
+    -- The flow's row first: that waits for whoever sends the same flow at this moment.
     if p_sent ->> 'store' = (select value from penstock.meta where name = 'store') then
         v_new := penstock.enqueue_flow(p_flow, (p_sent ->> 'now')::double precision);
     end if;
@@ -100,7 +100,7 @@ begin
     if v_answer ? 'refused' then
         raise exception using errcode = 'PN002', message = v_answer;
     elsif jsonb_array_length(v_answer -> 'known') = (p_flow ->> 'jobs')::bigint then
-        if v_new then  -- it was forgotten before its jobs were
+        if v_new then  -- the flow was pruned, but its jobs are remembered
             raise exception using errcode = 'PN002', message = v_answer;
         end if;
     elsif jsonb_array_length(v_answer -> 'known') > 0 or not v_new then
@@ -110,13 +110,13 @@ begin
     end if;
     return v_answer;
 exception
-    when sqlstate 'PN002' then  -- nothing is left of it, and the caller's transaction goes on
+    when sqlstate 'PN002' then  -- rolled back to the begin above; the caller's transaction goes on
         return sqlerrm::jsonb;
 end
 $$;
 
--- A parcel, but for the jobs in it that were sent before: answers their ids. Those that are left
--- of one that comes again are stored one by one: it is rare, and they are few.
+-- Store a parcel without the jobs in it that were sent before; answers the ids of those. If there are
+-- any, which is rare, the others are stored one by one.
 create or replace function penstock.enqueue_unsent(
     p_id uuid,
     p_run uuid,
@@ -143,7 +143,7 @@ begin
      order by s.id desc
      limit 1;
     if not found or penstock.id_after(v_sent.id, v_sent.jobs - 1) < p_id then
-        -- Waits for whoever sends the same at this moment, and then finds it there.
+        -- This waits for another sender of the same id, and then does nothing.
         insert into penstock.sent (id, jobs, lane) values (p_id, p_jobs, p_lane)
             on conflict do nothing;
         if found then

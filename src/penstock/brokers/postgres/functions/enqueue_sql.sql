@@ -1,5 +1,5 @@
--- Enqueue from SQL: triggers, psql, programs in other languages. What is refused in Python is refused
--- here, as invalid_parameter_value (22023), in a sentence that names the value.
+-- Enqueue from SQL: for triggers, psql, and programs in other languages. Refuses what Python refuses, as
+-- invalid_parameter_value (22023), in a sentence that names the value.
 
 create or replace function penstock.refuse(p_sentence text) returns void
 language plpgsql
@@ -22,7 +22,7 @@ begin
 end
 $$;
 
--- A task that is named like a file is refused: whoever took the name for code would import it.
+-- A task named like a file is refused: it must never be taken for code to import.
 create or replace function penstock.check_task(p_name text) returns void
 language plpgsql
 as $$
@@ -84,7 +84,7 @@ begin
 end
 $$;
 
--- The first thing below a value that does not come back everywhere as it was; null if there is none.
+-- The first part of a value that some JSON readers would not read back unchanged; null if there is none.
 create or replace function penstock.fault_in(p_value jsonb, p_path text, p_depth integer) returns text
 language plpgsql immutable
 as $$
@@ -123,7 +123,7 @@ begin
 end
 $$;
 
--- The bucket of all jobs that this text decides for, as bucket_for in ids.py: ten bits of its hash.
+-- The bucket of this text, as bucket_for in enqueue/ids.py: ten bits of its hash.
 create or replace function penstock.bucket_for(p_text text) returns integer
 language sql immutable strict
 as $$
@@ -131,8 +131,8 @@ as $$
       from (select sha256(convert_to(p_text, 'UTF8'))) as h (hash)
 $$;
 
--- An id as callers make them: milliseconds, the fraction of one, the bucket (any, where no text
--- decides), 40 random bits, 12 that are 0.
+-- A new id, as in enqueue/ids.py: milliseconds, 12 bits of a fraction of one, the bucket (of p_decides, or
+-- random), 40 random bits, 12 bits that are 0.
 create or replace function penstock.new_id(p_now double precision, p_decides text) returns uuid
 language sql volatile
 as $$
@@ -145,7 +145,7 @@ as $$
       from (select replace(gen_random_uuid()::text, '-', '')) as r (random)
 $$;
 
--- The lane of these words, written down if it is new.
+-- The hash of a lane, which is stored if it is new.
 create or replace function penstock.lane_of(
     p_app text, p_queue text, p_task text, p_version integer, p_priority integer, p_runs_on text[]
 ) returns bigint
@@ -159,7 +159,7 @@ begin
      where l.app = p_app and l.task = p_task and l.queue = p_queue and l.version = p_version
        and l.priority = p_priority and l.runs_on = array_to_string(p_runs_on, ',');
     if not found then
-        -- As Lane.hash does: the first eight bytes, the big end first, signed.
+        -- As Lane.hash in job.py: the first eight bytes, big-endian, signed.
         v_hash := ('x' || encode(substring(sha256(convert_to(format(
             '["%s","%s","%s",%s,%s,[%s]]', p_app, p_queue, p_task, p_version, p_priority,
             (select string_agg('"' || r.tag || '"', ',' order by r.place)
@@ -173,8 +173,8 @@ begin
 end
 $$;
 
--- The argument fields that every job of this lane has indexed, of this one. Where it lacks one, or
--- holds something else than a word or a number, the lane has that one indexed no more.
+-- The values of the argument fields that are indexed for all jobs of a lane. A field that this job lacks,
+-- or whose value is no text, number or boolean, is taken off the lane: not all its jobs have it indexed.
 create or replace function penstock.searched_in(p_lane bigint, p_args jsonb) returns jsonb
 language plpgsql
 as $$
@@ -202,8 +202,8 @@ begin
 end
 $$;
 
--- Store a job of a task, in the caller's transaction; answers its id, or that of the job that holds
--- its unique key. With the rights of whoever made the store: execute is all that a caller needs.
+-- Store a job in the caller's transaction; answers its id, or that of the job that holds its unique key.
+-- Security definer: a caller needs nothing but the right to execute this.
 create or replace function penstock.enqueue(
     task text,
     args jsonb default '{}',
@@ -305,7 +305,7 @@ begin
     if length(v_bytes) > 262144 then
         perform penstock.refuse(format('the arguments take %s bytes, the limit is 262144: store the data elsewhere and hand over where it is', length(v_bytes)));
     end if;
-    -- Only now: looking through a value of any size would take any time.
+    -- Only after the size was checked: this reads the whole value.
     select penstock.fault_in(e.value, 'argument ' || e.key, 0) into v_fault
       from jsonb_each(enqueue.args) as e
      where penstock.fault_in(e.value, 'argument ' || e.key, 0) is not null

@@ -1,7 +1,7 @@
--- Limits: how many jobs of a lane may start now, of any key. Counted by leases and rows, lapsed ones
--- until they are recovered, and by what was started in the last window; a claim does this while it
--- holds the limits' locks (see lock_limits), a look without. `free_in`: with nothing left, seconds
--- until more may start, infinity if something has to end first.
+-- Limits: how many jobs of a lane may start now, of one key or (p_key null) in all. What runs is counted
+-- by leases and rows, those of lapsed workers until they are recovered; rates by the starts of the last
+-- window. A claim counts under the limits' locks (see lock_limits), a look without them. `free_in`: if
+-- none may start, the seconds until some may; infinity, if a job has to end first.
 create or replace function penstock.room(
     p_lane bigint, p_want integer, p_key text, p_now double precision, p_lease_time double precision,
     out jobs integer, out free_in double precision
@@ -63,16 +63,16 @@ begin
 end
 $$;
 
--- As penstock.rule.slack_of in Python: how long after its claim a job may begin. A claim counts for
--- its window and this much more, so that no window of the starts themselves holds too many.
+-- As slack_of in rules/rule.py: how many seconds after its claim a job may start. A claim counts for the
+-- window and this much longer, so that the starts themselves never exceed the rate in any window.
 create or replace function penstock.slack_of(p_seconds double precision) returns double precision
 language sql immutable
 as $$
     select least(1.0, greatest(0.05, p_seconds / 10))
 $$;
 
--- How many jobs of a limit's queue and task, and of this key if there is one, are held by workers.
--- There are as many rows as claims in flight.
+-- How many jobs of a limit's queue and task (and of one key) run. penstock.lease has a row per claim in
+-- flight; a byte of `marks` that is 1 is a settled job, so those are subtracted.
 create or replace function penstock.running_under(p_queue text, p_task text, p_key text) returns integer
 language sql stable
 as $$
@@ -92,8 +92,8 @@ as $$
            )::integer
 $$;
 
--- One claim at a time under each of the limits that cover these lanes, until the commit; in one order,
--- so that no two wait for each other. Whether there are any.
+-- Lock each limit that covers these lanes until the commit: one claim at a time counts under it. In the
+-- order of lock numbers, so that two claims cannot deadlock. Answers whether there are any.
 create or replace function penstock.lock_limits(
     p_lanes bigint[], p_now double precision, p_lease_time double precision
 ) returns boolean
@@ -116,15 +116,15 @@ begin
         v_found := true;
     end loop;
     if v_found then
-        -- Of before a clock was set back: counted from now on, and not until it has caught up.
+        -- Starts in the future, from before a clock was set back: else they would count until then.
         update penstock.start s set at = p_lease_time where s.at > p_lease_time + 1;
     end if;
     return v_found;
 end
 $$;
 
--- Jobs of a lane start now: written down for the rates that cover it, and what no longer counts goes.
--- Answers how many seconds after its claim a job may begin; null: no rate says.
+-- Record that jobs of a lane start now, for each rate that covers it, and delete starts that no longer
+-- count. Answers how many seconds after its claim a job may start; null: no rate covers the lane.
 create or replace function penstock.put_starts(
     p_lane bigint, p_jobs integer, p_rows uuid[], p_now double precision, p_lease_time double precision
 ) returns double precision
@@ -166,7 +166,7 @@ begin
 end
 $$;
 
--- Whether rules or limits are about single jobs of this lane: then its rows are picked one by one.
+-- Whether some rule covers a lane by key or tag: then its rows are picked one by one.
 create or replace function penstock.picks(p_lane bigint, p_now double precision) returns boolean
 language sql stable
 as $$
@@ -182,8 +182,8 @@ as $$
     )
 $$;
 
--- The first due rows of a lane that no rule keeps back and whose keys have room; not locked yet. Found
--- one at a time: rows of a key that has just become full are passed by within the next statement.
+-- The first due rows of a lane that no rule holds back and whose keys have room under their limits; not
+-- locked. One at a time: the next lookup skips all rows of a key that has just become full.
 create or replace function penstock.picked(
     p_lane bigint, p_want integer, p_floor double precision, p_now double precision,
     p_lease_time double precision, out ids uuid[], out free_in double precision
@@ -200,24 +200,11 @@ declare
     v_room record;
     v_left jsonb := '{}';
     v_full text[] := '{}';
-    v_names record;
-    v_ruled boolean;
+    v_tag_rules boolean;
 begin
     ids := '{}';
-    select l.queue, l.task, l.version into v_names from penstock.lane l where l.hash = p_lane;
-    v_ruled := exists (select 1 from penstock.rule r where r.kind in ('block', 'pause') and r.tag <> '');
-    -- A key that is paused is full from the start.
-    v_full := array(
-        select r.key
-          from penstock.rule r
-         where r.kind in ('block', 'pause')
-           and r.key <> ''
-           and r.tag = ''
-           and r.queue in ('', v_names.queue)
-           and r.task in ('', v_names.task)
-           and r.version in (-1, v_names.version)
-           and (r.until is null or r.until > p_now)
-    );
+    v_tag_rules := exists (select 1 from penstock.rule r where r.kind in ('block', 'pause') and r.tag <> '');
+    v_full := penstock.paused_keys(p_lane, p_now);  -- a paused key has no room
     while cardinality(ids) < p_want loop
         select j.run_at, j.id, j.key into v_at, v_id, v_key
           from penstock.job j
@@ -227,20 +214,7 @@ begin
            and (j.run_at, j.id) > (v_at, v_id)
            and (j.expires_at is null or j.expires_at > p_now)
            and (j.key is null or j.key <> all(v_full))
-           and (not v_ruled
-                or not exists (
-                    select 1
-                      from penstock.rule r
-                     where r.kind in ('block', 'pause')
-                       and r.tag <> ''
-                       and r.queue in ('', v_names.queue)
-                       and r.task in ('', v_names.task)
-                       and r.version in (-1, v_names.version)
-                       and r.key in ('', j.key)
-                       and exists (select 1 from penstock.tag t
-                                    where t.name = r.tag and t.value = r.tag_value and t.job = j.id)
-                       and (r.until is null or r.until > p_now)
-                ))
+           and (not v_tag_rules or not penstock.kept_by_tag(j.id, j.lane, j.key, p_now))
          order by j.run_at, j.id
          limit 1;
         exit when not found;

@@ -1,10 +1,9 @@
--- What there is to claim: the lanes that have anything ready, with their oldest parcel and their
--- earliest row; its queue's policy, if it is handed out by key, in `news`; and, in a row without a lane,
--- the news that claim has too. Skips from lane to lane:
--- the cost is that of the lanes, however many jobs are in them.
+-- The lanes that have ready jobs, with their oldest parcel and their earliest row. In the row of a lane,
+-- `news` is the policy of its queue, if that is handed out by key; in a row without a lane, the words
+-- that claim answers, too. A skip scan from lane to lane: it costs by the number of lanes, not of jobs.
 --
--- With lanes it looks only there, and from where the caller was: what is dead before that, because
--- some snapshot is open, costs nothing. Whatever was committed late is found from the bottom.
+-- With p_lanes it looks only there, and only above the caller's floors: dead rows below them, which an
+-- open snapshot keeps, cost nothing. What was committed late below a floor is found from the bottom.
 create or replace function penstock.busy_lanes(
     p_now double precision,
     p_lease_time double precision,
@@ -28,14 +27,14 @@ declare
         select 1 from penstock.rule r where r.kind = 'limit' and (r.until is null or r.until > p_now)
     );
     v_orders boolean := v_rules and exists (select 1 from penstock.rule r where r.kind = 'order');
-    v_held double precision;
-    v_free double precision;
+    v_held_for double precision;
+    v_free_in double precision;
 begin
     for i in 1 .. coalesce(array_length(p_lanes, 1), 0) loop
         if v_rules then
-            v_held := penstock.held(p_lanes[i], v_limits, p_now, p_lease_time);
-            v_free := least(v_free, v_held);
-            continue when v_held is not null;
+            v_held_for := penstock.held(p_lanes[i], v_limits, p_now, p_lease_time);
+            v_free_in := least(v_free_in, v_held_for);
+            continue when v_held_for is not null;
         end if;
         lane := p_lanes[i];
         run_at := null;
@@ -67,10 +66,10 @@ begin
           from penstock.parcel p where p.lane > penstock.lane_staged() order by p.lane, p.id limit 1;
         while v_lane is not null loop
             if v_rules then
-                v_held := penstock.held(v_lane, v_limits, p_now, p_lease_time);
-                v_free := least(v_free, v_held);
+                v_held_for := penstock.held(v_lane, v_limits, p_now, p_lease_time);
+                v_free_in := least(v_free_in, v_held_for);
             end if;
-            if v_held is null then
+            if v_held_for is null then
                 lane := v_lane;
                 if v_orders then
                     news := penstock.policy_of(lane);
@@ -86,10 +85,10 @@ begin
           from penstock.job j where j.state = 'ready' order by j.lane, j.run_at limit 1;
         while v_lane is not null loop
             if v_rules then
-                v_held := penstock.held(v_lane, v_limits, p_now, p_lease_time);
-                v_free := least(v_free, v_held);
+                v_held_for := penstock.held(v_lane, v_limits, p_now, p_lease_time);
+                v_free_in := least(v_free_in, v_held_for);
             end if;
-            if v_held is null then
+            if v_held_for is null then
                 lane := v_lane;
                 if v_orders then
                     news := penstock.policy_of(lane);
@@ -109,11 +108,11 @@ begin
     if p_lanes is null and news !~ 'lapsed' and penstock.stranded() then
         news := news || 'lapsed';
     end if;
-    if v_limits and v_free is not null then
+    if v_limits and v_free_in is not null then
         news := news || ' limited';
     end if;
-    if v_free < 'infinity' then
-        news := news || ' free=' || v_free;
+    if v_free_in < 'infinity' then
+        news := news || ' free=' || v_free_in;
     end if;
     if news <> '' then
         return next;
@@ -121,8 +120,8 @@ begin
 end
 $$;
 
--- Whether a rule covers this whole lane: one of the eight ways to name it, so that a thousand rules
--- cost no more than one.
+-- Whether a pause or block covers the whole lane. A rule names its queue, task and version, or leaves them
+-- open: eight lookups in the primary key, however many rules there are.
 create or replace function penstock.kept_back(p_lane bigint, p_now double precision) returns boolean
 language plpgsql stable
 set enable_seqscan = off
@@ -145,8 +144,8 @@ begin
 end
 $$;
 
--- Null: jobs of this lane may be handed out. Else in how many seconds that may be, as far as that is
--- known: infinity under a pause, a block, or a limit whose room is taken by jobs that run.
+-- Null if jobs of this lane may start; else in how many seconds they may: infinity under a pause, a block,
+-- or a limit of running jobs.
 create or replace function penstock.held(
     p_lane bigint, p_limits boolean, p_now double precision, p_lease_time double precision
 ) returns double precision
@@ -169,13 +168,13 @@ begin
 end
 $$;
 
--- `expired`: jobs whose time to start is over wait to be cancelled; `lapsed`: a worker's lease ran out.
+-- The words `expired` and `lapsed`, where they apply; see claim.
 create or replace function penstock.news(p_now double precision, p_lease_time double precision)
 returns text
 language sql stable
 as $$
-    -- Ordered, with sorting off in whoever calls: a planner that takes the table for empty might
-    -- otherwise go through all that are ready.
+    -- Ordered, and the callers have enable_sort off: that makes a plan for an empty table use the index
+    -- of expires_at, and not read all ready jobs.
     select case when coalesce(
                     (select j.expires_at
                        from penstock.job j
@@ -193,9 +192,9 @@ as $$
                 then 'lapsed' else '' end
 $$;
 
--- Whether anything is held by a worker that is not there: it was given up while its claim was under
--- way. There are as many rows as claims in flight; a worker each is looked up by its key, whatever
--- the planner thinks of those tables.
+-- Whether some job is held by a worker that was given up: that happened while its claim was under way.
+-- Reads a row per claim in flight and running row; each worker by a subquery, which uses the primary
+-- key even with a plan for an empty table.
 create or replace function penstock.stranded() returns boolean
 language sql stable
 as $$
@@ -212,7 +211,7 @@ as $$
            )
 $$;
 
--- Ready jobs whose time to start is over, locked; some of them, if there are many.
+-- Up to 1,000 ready jobs whose time to start is over, locked.
 create or replace function penstock.expired(p_now double precision) returns setof penstock.job
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
--- The arithmetic of parcels, for the other functions.
+-- Arithmetic on ids and parcels, for the other functions.
 
--- The id that comes so many places after one, within its run.
+-- The id that is so many places after this one, in the same run of ids.
 create or replace function penstock.id_after(p_id uuid, p_places integer) returns uuid
 language sql immutable strict parallel safe
 as $$
@@ -11,7 +11,8 @@ as $$
     )::uuid
 $$;
 
--- How many bytes the first bodies of a parcel take; of a damaged one at most what a value can hold.
+-- How many bytes the first p_jobs bodies of a parcel have; capped at 1 GB, the largest value, since the
+-- lengths of a damaged parcel may be anything.
 create or replace function penstock.total_of(p_lengths bytea, p_jobs integer) returns integer
 language sql immutable strict parallel safe
 as $$
@@ -22,7 +23,7 @@ as $$
       from generate_series(0, p_jobs - 1) as i
 $$;
 
--- When an id was made, in seconds since the epoch.
+-- The time in an id, in seconds since the epoch.
 create or replace function penstock.made_at(p_id uuid) returns double precision
 language sql immutable strict parallel safe
 as $$
@@ -30,7 +31,7 @@ as $$
          + ('x' || substr(replace(p_id::text, '-', ''), 14, 3))::bit(12)::integer / 4096000.0::double precision
 $$;
 
--- The smallest id that was made at this time.
+-- The smallest id of this time.
 create or replace function penstock.first_id(p_at double precision) returns uuid
 language sql immutable strict parallel safe
 as $$
@@ -49,7 +50,7 @@ as $$
            generate_series(0, (get_byte(p_counts, 2 * i) << 8) + get_byte(p_counts, 2 * i + 1) - 1) as o
 $$;
 
--- The lane of parcels that are staged: no hash is as small, but for one in 2^64.
+-- The lane of staged parcels: the smallest bigint, which the hash of a real lane is once in 2^64.
 create or replace function penstock.lane_staged() returns bigint
 language sql immutable parallel safe
 as $$

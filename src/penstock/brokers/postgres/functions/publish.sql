@@ -1,11 +1,11 @@
--- Store what these parts of a write hold, as jobs; ids that were sent before are left as they are.
+-- Commit a staged write: turn what these parts hold into jobs, without ids that were sent before.
 --
--- Runs of ids are not locked, as enqueue_parcels does: what is staged was made for this write, and
--- whoever sends the very same parcels meets it at the key of penstock.sent.
+-- Unlike enqueue_parcels this locks no runs of ids: staged parcels were packed for this write, so another
+-- sender of the same parcels waits at the primary key of penstock.sent.
 create or replace function penstock.publish_parts(
     p_write text,
     p_parts text[],
-    p_oldest double precision,  -- ids from before are refused
+    p_oldest double precision,  -- older ids are refused
     p_now double precision
 ) returns void
 language plpgsql
@@ -18,7 +18,7 @@ declare
     v_last uuid;
     v_row record;
     v_sent record;
-    v_known uuid[] := '{}';  -- parcels of which some ids were sent before, or come twice
+    v_known uuid[] := '{}';  -- parcels with ids that were sent before, or are staged twice
     v_page jsonb;
 begin
     select s.id into v_first
@@ -38,8 +38,8 @@ begin
      order by s.id desc
      limit 1;
 
-    -- Mostly nobody sent anything meanwhile; else one by one, as the planner would read every
-    -- partition of a join.
+    -- Mostly no id in the range was sent. Else parcel by parcel: for a join, the planner reads every
+    -- partition.
     perform 1 from penstock.sent s where s.id between penstock.run_of(v_first) and v_last limit 1;
     if found then
         for v_row in
@@ -70,7 +70,7 @@ begin
 
     perform penstock.publish_parcels(p_write, p_parts, v_known);
 
-    -- What is left: jobs of their own, and those of the parcels that cannot be taken whole.
+    -- The rest: single jobs, and the jobs of parcels that cannot be taken as they are; in pages of 200.
     for v_page in
         select jsonb_agg(t.job)
           from (
@@ -97,8 +97,8 @@ begin
 end
 $$;
 
--- Serves publish_parts: all parcels but those. Hashed, whatever the planner remembers of the tables:
--- it has seen them empty, and would go through all parcels once for each.
+-- Serves publish_parts: move all parcels but p_not into their lanes. enable_nestloop is off to force a
+-- hash join: with statistics of empty tables the planner would scan all parcels once for each.
 create or replace function penstock.publish_parcels(p_write text, p_parts text[], p_not uuid[]) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -127,7 +127,7 @@ begin
 end
 $$;
 
--- Forget what is staged of a write.
+-- Delete what is staged of a write.
 create or replace function penstock.discard(p_write text) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -144,7 +144,7 @@ begin
 end
 $$;
 
--- The first id that the run of this one could have.
+-- The first id of a run of ids.
 create or replace function penstock.run_of(p_id uuid) returns uuid
 language sql immutable strict parallel safe
 as $$

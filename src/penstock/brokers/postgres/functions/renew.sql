@@ -1,5 +1,5 @@
--- Keep workers alive for another lease, all children of a supervisor in one go. Answers which of
--- them had been given up, and which jobs of theirs are to be cancelled.
+-- Renew the leases of workers, all children of a supervisor in one call. Answers which of them had been
+-- given up, and which of their jobs somebody asked to cancel.
 create or replace function penstock.renew(
     p_workers text[],
     p_leases double precision[],
@@ -13,7 +13,7 @@ set jit = off
 set lock_timeout = '4s'
 as $$
 begin
-    -- In the order of ids, as everybody locks them.
+    -- Locked in id order, so that two renewals cannot deadlock.
     return query
     with locked as materialized (
         select w.id, w.gone from penstock.worker w where w.id = any(p_workers) order by w.id for update
@@ -40,7 +40,7 @@ begin
      where l.worker = any(p_workers)
        and position('\x02'::bytea in l.marks) > 0
        and get_byte(l.marks, place) = 2;
-    -- A renewal that is lost in a crash of the server is made again.
+    -- Without waiting for the disk: a renewal that is lost in a crash is made again.
     perform set_config('synchronous_commit', 'off', true);
 end
 $$;

@@ -1,6 +1,6 @@
--- Packed jobs of one lease succeeded: marks them, and writes their history. Answers which of them
--- this worker still held, as a byte each; the others are stale, and nothing of them is written.
--- The settings keep a plan made for an empty table from scanning a full one.
+-- Packed jobs of one lease succeeded: mark them as settled and write their history. Answers a byte for
+-- each job, 1 if this worker still held it; for the others nothing is written.
+-- The settings keep a cached plan, made when a table was empty, from scanning a full one.
 create or replace function penstock.succeed(
     p_worker text,
     p_lease bigint,
@@ -32,7 +32,8 @@ begin
     else
         perform set_config('penstock.settled', 'yes', true);
     end if;
-    -- The worker and the time tell apart leases that got the same number after a crash.
+    -- Mostly all jobs of the lease end together. Worker and time are compared as well: after a crash of
+    -- the server, two leases may have got the same id.
     delete from penstock.lease l
      where l.id = p_lease and l.worker = p_worker and l.claimed_at = p_claimed_at
        and l.marks = decode(repeat('00', v_jobs), 'hex')
@@ -85,11 +86,12 @@ begin
 end
 $$;
 
--- Jobs with rows of their own succeeded; as above.
+-- Jobs with rows of their own succeeded: move them to the history. Answers the ids of those that this
+-- attempt still held.
 create or replace function penstock.succeed_rows(
     p_ids uuid[],
     p_attempts integer[],
-    p_claimed_at double precision[],  -- tells apart claims that got the same number after a crash
+    p_claimed_at double precision[],  -- fences as well: a claim lost in a crash may be made again
     p_ended double precision[],
     p_started double precision[],
     p_bodies bytea[],      -- null: not to be kept
@@ -106,8 +108,8 @@ declare
     v_done uuid[];
 begin
     perform set_config('penstock.settled', 'yes', true);
-    -- In the order of ids, as everybody locks them. By id alone: a planner that takes the table for
-    -- empty would go through all that run, or all there are.
+    -- Locked in id order, so that two settlements cannot deadlock. By id alone: with further conditions,
+    -- a plan made for an empty table would use the index of running jobs and read all of them.
     with locked as materialized (
         select j.id, j.attempt, j.claimed_at, j.state
           from penstock.job j
@@ -128,7 +130,7 @@ begin
         returning j.*, t.ended, t.started, t.body as kept, t.result, t.keep_until as kept_until
     ),
     freed as (
-        -- Whoever is taking an expired key over at this moment is not waited for.
+        -- Skip a key that another job is just taking over because it expired.
         delete from penstock.unique_key u
          where u.key in (
             select k.key

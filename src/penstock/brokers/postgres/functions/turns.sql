@@ -1,8 +1,10 @@
--- Whose turn it is in a lane whose queue is handed out by key: rows to take in the order of their
--- turns (`ids`, locked), rows without a key (`loose`) and how many of those and of parcels (`plain`),
--- which are one line. Keys go by the hash that their index has; the claims of a connection go on after
--- the key that had the last turn. Skips from key to key, however many jobs are in them; after 1,000 keys
--- that have nothing to give it stops, and the next claim goes on there, in half a second if not before.
+-- Pick jobs in a lane whose queue is handed out by key: first one job of each key, round robin, then
+-- more of each. Answers rows with a key in the order of their turns (`ids`, locked), rows without a key
+-- (`loose`), and how many jobs of those and of parcels to take together (`plain`): all jobs without a
+-- key share one turn. Keys go by their hash, as in the index job_turn. A session remembers whose turn
+-- was last and goes on after it. Each step is one lookup in the index, however many jobs a key has;
+-- after 1,000 keys that have nothing to give it stops, and the next claim goes on there, after half a
+-- second at the latest (`free_in`).
 create or replace function penstock.turns(
     p_lane bigint, p_policy text, p_want integer, p_floor uuid, p_guess integer,
     p_now double precision, p_lease_time double precision,
@@ -19,26 +21,26 @@ declare
     v_start bigint := coalesce(nullif(current_setting(v_setting, true), '')::bigint,
                                ((random() * 2 - 1) * 9e18)::bigint);
     v_turn bigint := v_start;
-    v_last bigint;
+    v_last_turn bigint;
     v_next record;
     v_wrapped boolean := false;
-    v_keyless boolean := false;  -- that line had its turn
-    v_looked integer := 0;
-    v_packed integer;
+    v_no_key_done boolean := false;  -- jobs without a key had their turn
+    v_keys_read integer := 0;
+    v_in_parcels integer;
     v_queue text;
     v_lanes bigint[];
-    v_full text[];  -- keys that a rule keeps back
-    v_ruled boolean;
-    v_limited boolean;  -- some limit counts each key
+    v_held_keys text[];  -- keys that are paused or blocked
+    v_tag_rules boolean;
+    v_key_limits boolean;  -- some limit counts each key on its own
     v_room record;
     v_share integer;
-    v_got integer;
-    -- The lines that may have more: how far each was read, and how many of it may start.
-    v_turns bigint[] := '{}';
-    v_ats double precision[] := '{}';
-    v_ends uuid[] := '{}';
-    v_lefts integer[] := '{}';
-    v_line record;
+    v_taken integer;
+    -- Keys that may have more jobs: where each was read to, and how many more of it may start.
+    v_keys bigint[] := '{}';
+    v_read_to double precision[] := '{}';
+    v_read_ids uuid[] := '{}';
+    v_room_left integer[] := '{}';
+    v_batch record;
     v_head uuid;
     v_most integer;
 begin
@@ -47,25 +49,13 @@ begin
     plain := 0;
     select l.queue into v_queue from penstock.lane l where l.hash = p_lane;
     v_lanes := array(select l.hash from penstock.lane l where l.queue = v_queue);
-    v_ruled := exists (select 1 from penstock.rule r where r.kind in ('block', 'pause') and r.tag <> '');
-    v_limited := exists (select 1 from penstock.rule r where r.kind = 'limit' and r.per_key);
-    v_full := array(
-        select r.key
-          from penstock.lane l
-          join penstock.rule r
-            on r.kind in ('block', 'pause')
-           and r.key <> ''
-           and r.tag = ''
-           and r.queue in ('', l.queue)
-           and r.task in ('', l.task)
-           and r.version in (-1, l.version)
-         where l.hash = p_lane
-           and (r.until is null or r.until > p_now)
-    );
-    select coalesce(sum(p.jobs), 0) into v_packed
+    v_tag_rules := exists (select 1 from penstock.rule r where r.kind in ('block', 'pause') and r.tag <> '');
+    v_key_limits := exists (select 1 from penstock.rule r where r.kind = 'limit' and r.per_key);
+    v_held_keys := penstock.paused_keys(p_lane, p_now);
+    select coalesce(sum(p.jobs), 0) into v_in_parcels
       from (select parcel.jobs from penstock.parcel
              where parcel.lane = p_lane and parcel.id >= p_floor order by parcel.id limit p_guess) p;
-    -- One of each key.
+    -- One job of each key.
     while cardinality(ids) + plain < p_want loop
         select coalesce(hashtextextended(nullif(j.key, ''), 0), 0) as turn, j.key, j.run_at into v_next
           from penstock.job j
@@ -74,8 +64,8 @@ begin
            and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) > v_turn
          order by coalesce(hashtextextended(nullif(j.key, ''), 0), 0), j.run_at, j.id
          limit 1;
-        if v_packed > 0 and not v_keyless and v_turn < 0 and coalesce(v_next.turn > 0, true) then
-            select 0::bigint as turn, null::text as key, p_now as run_at into v_next;  -- parcels alone
+        if v_in_parcels > 0 and not v_no_key_done and v_turn < 0 and coalesce(v_next.turn > 0, true) then
+            select 0::bigint as turn, null::text as key, p_now as run_at into v_next;  -- there are only parcels
         end if;
         if v_next.turn is null or (v_wrapped and v_next.turn > v_start) then
             exit when v_wrapped;
@@ -84,16 +74,16 @@ begin
             continue;
         end if;
         v_turn := v_next.turn;
-        v_looked := v_looked + 1;
-        if v_looked - cardinality(ids) - plain > 1000 then
-            v_last := v_turn;
+        v_keys_read := v_keys_read + 1;
+        if v_keys_read - cardinality(ids) - plain > 1000 then
+            v_last_turn := v_turn;
             free_in := 0.5;
             exit;
         end if;
-        v_keyless := v_keyless or v_turn = 0;
-        continue when v_next.run_at > p_now or v_next.key = any(v_full);
+        v_no_key_done := v_no_key_done or v_turn = 0;
+        continue when v_next.run_at > p_now or v_next.key = any(v_held_keys);
         v_most := p_want;
-        if v_limited and v_next.key <> '' then
+        if v_key_limits and v_next.key <> '' then
             select * into v_room from penstock.room(p_lane, p_want, v_next.key, p_now, p_lease_time);
             v_most := v_room.jobs;
             if v_most <= 0 then
@@ -102,69 +92,69 @@ begin
             end if;
         end if;
         if p_policy <> 'fair' and v_turn <> 0 then
-            v_head := penstock.head_of(v_lanes, p_lane, v_turn, v_queue, p_policy = 'wait', v_ruled, p_now);
+            v_head := penstock.head_of(v_lanes, p_lane, v_turn, v_queue, p_policy = 'wait', v_tag_rules, p_now);
             if v_head is not null then
                 ids := ids || v_head;
-                v_last := v_turn;
+                v_last_turn := v_turn;
             end if;
             continue;
         end if;
-        v_line := penstock.line_rows(p_lane, v_turn, 1, '-infinity', null, v_ruled, p_now);
-        v_got := cardinality(v_line.ids);
+        v_batch := penstock.line_rows(p_lane, v_turn, 1, '-infinity', null, v_tag_rules, p_now);
+        v_taken := cardinality(v_batch.ids);
         if v_turn = 0 then
-            loose := v_line.ids;
-            plain := least(1, v_got + v_packed);
-            v_got := plain;
+            loose := v_batch.ids;
+            plain := least(1, v_taken + v_in_parcels);
+            v_taken := plain;
         else
-            ids := ids || v_line.ids;
+            ids := ids || v_batch.ids;
         end if;
-        if v_got > 0 then
-            v_last := v_turn;
-            v_turns := v_turns || v_turn;
-            v_ats := v_ats || coalesce(v_line.run_at, '-infinity');
-            v_ends := v_ends || v_line.id;
-            v_lefts := v_lefts || (v_most - v_got);
+        if v_taken > 0 then
+            v_last_turn := v_turn;
+            v_keys := v_keys || v_turn;
+            v_read_to := v_read_to || coalesce(v_batch.run_at, '-infinity');
+            v_read_ids := v_read_ids || v_batch.id;
+            v_room_left := v_room_left || (v_most - v_taken);
         end if;
     end loop;
-    if v_last is not null then
-        perform set_config(v_setting, v_last::text, false);
+    if v_last_turn is not null then
+        perform set_config(v_setting, v_last_turn::text, false);
     end if;
-    -- Then the same of each, until there is enough or nothing left.
-    while cardinality(v_turns) > 0 and cardinality(ids) + plain < p_want loop
-        v_share := greatest(1, (p_want - cardinality(ids) - plain) / cardinality(v_turns));
-        for i in reverse cardinality(v_turns) .. 1 loop
-            v_most := least(v_share, v_lefts[i], p_want - cardinality(ids) - plain);
+    -- Then as many of each key, until there are enough or none are left.
+    while cardinality(v_keys) > 0 and cardinality(ids) + plain < p_want loop
+        v_share := greatest(1, (p_want - cardinality(ids) - plain) / cardinality(v_keys));
+        for i in reverse cardinality(v_keys) .. 1 loop
+            v_most := least(v_share, v_room_left[i], p_want - cardinality(ids) - plain);
             exit when cardinality(ids) + plain >= p_want;
-            v_got := 0;
+            v_taken := 0;
             if v_most > 0 then
-                v_line := penstock.line_rows(p_lane, v_turns[i], v_most, v_ats[i], v_ends[i], v_ruled, p_now);
-                v_got := cardinality(v_line.ids);
-                if v_got > 0 then
-                    v_ats[i] := v_line.run_at;
-                    v_ends[i] := v_line.id;
+                v_batch := penstock.line_rows(p_lane, v_keys[i], v_most, v_read_to[i], v_read_ids[i], v_tag_rules, p_now);
+                v_taken := cardinality(v_batch.ids);
+                if v_taken > 0 then
+                    v_read_to[i] := v_batch.run_at;
+                    v_read_ids[i] := v_batch.id;
                 end if;
-                if v_turns[i] = 0 then
-                    loose := loose || v_line.ids;
-                    v_got := least(plain + v_most, cardinality(loose) + v_packed) - plain;
-                    plain := plain + v_got;
+                if v_keys[i] = 0 then
+                    loose := loose || v_batch.ids;
+                    v_taken := least(plain + v_most, cardinality(loose) + v_in_parcels) - plain;
+                    plain := plain + v_taken;
                 else
-                    ids := ids || v_line.ids;
+                    ids := ids || v_batch.ids;
                 end if;
-                v_lefts[i] := v_lefts[i] - v_got;
+                v_room_left[i] := v_room_left[i] - v_taken;
             end if;
-            if v_got = 0 then
-                v_turns := v_turns[:i - 1] || v_turns[i + 1:];
-                v_ats := v_ats[:i - 1] || v_ats[i + 1:];
-                v_ends := v_ends[:i - 1] || v_ends[i + 1:];
-                v_lefts := v_lefts[:i - 1] || v_lefts[i + 1:];
+            if v_taken = 0 then
+                v_keys := v_keys[:i - 1] || v_keys[i + 1:];
+                v_read_to := v_read_to[:i - 1] || v_read_to[i + 1:];
+                v_read_ids := v_read_ids[:i - 1] || v_read_ids[i + 1:];
+                v_room_left := v_room_left[:i - 1] || v_room_left[i + 1:];
             end if;
         end loop;
     end loop;
 end
 $$;
 
--- Due rows of one line after a place, locked, with the place of the last. Locked by others means that
--- they are being taken: their claims and this one go on together.
+-- Due rows of one key after (p_at, p_after), locked, and where the last of them is. Rows that are locked
+-- by another claim are skipped: that claim takes them.
 create or replace function penstock.line_rows(
     p_lane bigint, p_turn bigint, p_limit integer, p_at double precision, p_after uuid,
     p_ruled boolean, p_now double precision,
@@ -193,10 +183,10 @@ begin
 end
 $$;
 
--- The first ready job of a line in this lane, locked, if it is due and nothing stands before it in any
--- lane of its queue; else null. A lock on the line, until the commit: two claims that see different
--- heads, because one was stored late, would otherwise take both. Looked at again under the lock, for
--- what was committed before it was given.
+-- The first ready job of a key in this lane, locked, if it is due and no job of the key comes before it
+-- in any lane of its queue; else null. An advisory lock on the key, until the commit: two claims may
+-- see different first jobs, because one was committed late, and would both take theirs. Checked again
+-- under the lock, for what was committed before the lock was given.
 create or replace function penstock.head_of(
     p_lanes bigint[], p_lane bigint, p_turn bigint, p_queue text, p_wait boolean, p_ruled boolean,
     p_now double precision
@@ -224,9 +214,9 @@ begin
 end
 $$;
 
--- The first job of a line in a lane that is in this state; null if there is none. Ordered by state as
--- well, which is asked for as a range: no index but that of the line has this order, whatever the
--- statistics say, so that neither the ids of all jobs nor all that failed are gone through.
+-- The first job of a key in a lane that is in this state; null if there is none. The state is compared
+-- as a range and ordered by: only the index job_order has that order, so the planner takes it, whatever
+-- the statistics say, and does not scan by id or through all failed jobs.
 create or replace function penstock.first_in_line(p_lane bigint, p_turn bigint, p_state text)
 returns uuid
 language plpgsql stable
@@ -246,8 +236,8 @@ begin
 end
 $$;
 
--- Whether a job of the line runs, or one that comes before this one is ready (or failed, where that
--- keeps the line back). Lane by lane, so that each is one step in the index.
+-- Whether a job of the key runs, or one that comes before this one is ready (or failed, where that
+-- holds the key back). Lane by lane, so that each is one lookup in the index.
 create or replace function penstock.is_behind(p_lanes bigint[], p_turn bigint, p_id uuid, p_wait boolean)
 returns boolean
 language plpgsql
@@ -263,7 +253,26 @@ begin
 end
 $$;
 
--- Whether a rule by tag keeps a job back.
+-- The keys that are paused or blocked in a lane.
+create or replace function penstock.paused_keys(p_lane bigint, p_now double precision) returns text[]
+language sql stable
+as $$
+    select array(
+        select r.key
+          from penstock.lane l
+          join penstock.rule r
+            on r.kind in ('block', 'pause')
+           and r.key <> ''
+           and r.tag = ''
+           and r.queue in ('', l.queue)
+           and r.task in ('', l.task)
+           and r.version in (-1, l.version)
+         where l.hash = p_lane
+           and (r.until is null or r.until > p_now)
+    )
+$$;
+
+-- Whether a pause or block by tag covers a job.
 create or replace function penstock.kept_by_tag(p_id uuid, p_lane bigint, p_key text, p_now double precision)
 returns boolean
 language plpgsql
@@ -287,7 +296,7 @@ begin
 end
 $$;
 
--- How the queue of a lane is handed out by key; null: it is like any other.
+-- The policy of a lane's queue (fair, wait or skip); null: it is not handed out by key.
 create or replace function penstock.policy_of(p_lane bigint) returns text
 language sql stable
 as $$

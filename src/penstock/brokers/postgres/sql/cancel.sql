@@ -1,16 +1,16 @@
--- Cancel jobs; and find what retry and delete change as well.
+-- Cancel jobs; and lock the rows that cancel, retry and delete change.
 
 -- name: ask_cancel
--- A running job is told; its worker hears of it when it renews.
+-- Ask a running job to end: its worker reads this when it renews.
 update penstock.job set cancelled = true where id = %s;
 
 -- name: locked_row
--- Serves cancel, retry and delete: the job's own row, about to be changed.
+-- Serves cancel, retry and delete: the job's own row, locked.
 select * from penstock.job where id = %s for update;
 
 -- name: locked_leases
--- Serves cancel and delete: the leases that may hold jobs of a run of ids, about to be marked. The
--- ids of a run begin with the same 14 bytes; the caller checks.
+-- Serves cancel and delete: the leases that may hold jobs of a run of ids, locked in id order. The ids of
+-- a run have the same first 14 bytes; the caller checks the rest.
 select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks
   from penstock.lease
  where position(substr(%s::bytea, 1, 14) in firsts) > 0
@@ -18,7 +18,7 @@ select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, len
    for update;
 
 -- name: locked_parcel
--- Serves cancel and delete: the parcel that would hold an id, about to be unpacked; as parcel_before.
+-- Serves cancel and delete: as parcel_before, locked.
 with wanted as materialized (select %s::uuid as run, %s::uuid as id),
 sent as materialized (
     select s.lane
@@ -27,7 +27,7 @@ sent as materialized (
      order by s.id desc
      limit 1
 ),
-lanes as (  -- of a job that waits for longer than ids are remembered, any
+lanes as (  -- all of them for a job that waits for longer than ids are remembered
     select lane from sent
      union all
     select l.hash from penstock.lane l where not exists (select 1 from sent)
@@ -47,7 +47,7 @@ select held.*
  limit 1;
 
 -- name: keep_claims_out
--- Serves cancel and delete: no claim is under way until the end of the transaction.
+-- Serves cancel and delete: wait for claims that are under way, and keep others out until the commit.
 select pg_advisory_xact_lock(4855284201);
 
 -- name: members_of
@@ -59,8 +59,8 @@ select m.first, m.last
  order by m.first;
 
 -- name: members_among
--- Serves cancel, retry and delete: those of these jobs that stand still in a flow, and may be freed,
--- cancelled or revived by whoever has locked it.
+-- Serves cancel, retry and delete: which of these jobs are members of flows and do not run: a settlement
+-- that has locked the flow may change them.
 select j.id, j.body
   from penstock.job j
  where j.id = any(%s)
@@ -68,7 +68,7 @@ select j.id, j.body
    and position('"flow":'::bytea in j.body) > 0;
 
 -- name: rows_between
--- Serves cancel, retry and delete of a whole flow: the rows of a range of jobs, about to be changed.
+-- Serves cancel, retry and delete of a whole flow: the rows of a range of ids, locked in id order.
 select *
   from penstock.job
  where id between %(first)s and %(last)s
@@ -77,12 +77,12 @@ select *
    for update;
 
 -- name: parcels_between
--- Serves cancel and delete of a whole flow: the parcels that hold jobs of a range, about to be
--- unpacked. The first may begin before it, within its run of ids; what was sent says in which lanes.
+-- Serves cancel and delete of a whole flow: the parcels that hold jobs of a range, locked. The first may
+-- begin before the range, in the same run of ids; penstock.sent has their lanes.
 with sent as materialized (
     select distinct s.lane from penstock.sent s where s.id between %(run)s and %(last)s
 ),
-lanes as (  -- of jobs that wait for longer than ids are remembered, any
+lanes as (  -- all of them for jobs that wait for longer than ids are remembered
     select lane from sent
      union all
     select l.hash from penstock.lane l where not exists (select 1 from sent)

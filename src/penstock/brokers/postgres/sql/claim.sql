@@ -6,29 +6,30 @@ select lane, lease, firsts, counts, lengths, bodies, job_rows, news
   from penstock.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 
 -- name: look
--- The lanes with work; see functions/look.sql.
+-- The lanes that have ready jobs; see functions/look.sql.
 select lane, first, jobs, run_at, news from penstock.busy_lanes($1, $2, $3, $4, $5);
 
 -- name: claimed_rows
--- The rows that it handed out.
+-- The rows that a claim handed out.
 select * from penstock.job where id = any(%s);
 
 -- name: lanes_of
--- The words behind the hashes of lanes.
+-- Lanes by their hashes.
 select hash, app, queue, task, version, priority, runs_on, search
   from penstock.lane
  where hash = any(%s);
 
 -- name: take_parcel
--- Serves claim, cancel and delete: the whole parcel is leaving.
+-- Serves cancel and delete: remove a parcel; what is left of it is stored again.
 delete from penstock.parcel where lane = %(lane)s and id = %(id)s;
 
 -- name: running_leases
--- Serves workers, and claim, count and why under a limit: what is held out of parcels, a row per claim in flight.
+-- Serves workers, and count and why under a limit: what is running out of parcels, a row per claim in
+-- flight.
 select lane, worker, marks from penstock.lease;
 
 -- name: running_rows
--- Serves claim, count and why under a limit: the rows that run, by who holds them and by key.
+-- Serves count and why under a limit: how many rows run, by worker and key.
 select lane, worker, key, count(*) as jobs
   from penstock.job
  where state = 'running'
@@ -36,7 +37,7 @@ select lane, worker, key, count(*) as jobs
  group by lane, worker, key;
 
 -- name: starts
--- Serves claim, count and why under a rate: what was started lately, of a limit and a key.
+-- Serves count and why under a rate limit: the starts that it counts, of one key.
 select id, boot, at, made_at, jobs
   from penstock.start
  where queue = %(queue)s
@@ -49,8 +50,8 @@ select id, boot, at, made_at, jobs
 select * from penstock.expired(%(now)s);
 
 -- name: expire_waiting
--- Serves claim, recover and prune: jobs of flows whose time to start is over while they wait. Not
--- locked: that comes after the locks of their flows.
+-- Serves claim, recover and prune: jobs of flows that wait and whose time to start is over. Not locked
+-- yet: their flows must be locked first.
 select j.id, j.body
   from penstock.job j
  where j.state = 'waiting'

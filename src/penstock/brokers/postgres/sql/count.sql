@@ -1,14 +1,14 @@
--- Count jobs by where they stand.
+-- Count jobs by lane and state.
 
 -- name: count
--- How many jobs stand where, by lane, state and the minute they are due.
+-- Jobs by lane, state and the minute they are due.
 select lane, state, minute, sum(jobs)::bigint as jobs
   from penstock.tally
  group by lane, state, minute
 having sum(jobs) <> 0;
 
 -- name: count_later
--- Of the minute that is now, those not due yet.
+-- The jobs of the current minute that are not due yet.
 select count(*) as jobs
   from penstock.job
  where lane = %(lane)s
@@ -17,7 +17,7 @@ select count(*) as jobs
    and run_at > %(now)s;
 
 -- name: count_held
--- Serves count where a rule is about single jobs: how many due rows of each lane it keeps back.
+-- Serves count under a pause or block by key or tag: how many due rows of each lane it holds back.
 select j.lane, count(*) as jobs
   from penstock.job j
   join penstock.lane l on l.hash = j.lane

@@ -1,22 +1,22 @@
--- Forget jobs and flows before their time.
+-- Delete jobs and flows.
 
 -- name: delete
--- Forget a job's row: it succeeded, or is not to be kept.
+-- Delete a job's row: it succeeded, or is not to be kept.
 delete from penstock.job where id = %s;
 
 -- name: forget_bodies
--- Arguments and results of a range of jobs go, the record that they ran stays.
+-- Delete arguments and results of a range of jobs; that they ran stays recorded.
 update penstock.history
    set body = null, result = null
  where job between %(first)s and %(last)s
    and (body is not null or result is not null);
 
 -- name: forget_notes
--- The notes of a range of jobs.
+-- Delete the notes of a range of jobs.
 delete from penstock.note where job between %(first)s and %(last)s;
 
 -- name: succeeded_between
--- As succeeded, of a range of jobs.
+-- As succeeded (get.sql), for a range of jobs.
 select *
   from penstock.history
  where job between %(first)s and %(last)s
@@ -26,23 +26,23 @@ select *
  order by job;
 
 -- name: forget_flow
--- A flow, after all that belongs to it.
+-- Delete a flow, after everything that belongs to it.
 delete from penstock.flow where id = %s;
 
 -- name: forget_found
--- What a flow is found by.
+-- Delete the properties of a flow.
 delete from penstock.find where flow = %s;
 
 -- name: forget_members
--- Of a flow as a whole.
+-- Delete the members of all nodes of a flow.
 delete from penstock.member
  where node in (select id from penstock.node where flow = %s);
 
 -- name: forget_needs
--- Of a flow as a whole.
+-- Delete the needs of all nodes of a flow.
 delete from penstock.need
  where node in (select id from penstock.node where flow = %s);
 
 -- name: forget_nodes
--- Of a flow as a whole.
+-- Delete the nodes of a flow.
 delete from penstock.node where flow = %s;

@@ -1,26 +1,26 @@
--- What `penstock doctor` looks at.
+-- What `penstock doctor` reads.
 
 -- name: doctor_settings
--- As they hold for this login in this database. The isolation is what was set for them, since a
--- session of ours sets its own.
+-- Settings as they are in effect for this login in this database; the isolation level from what was set
+-- for database and login, since our own sessions override it.
 select name, setting
   from pg_settings
  where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'track_counts',
                 'idle_in_transaction_session_timeout', 'default_transaction_read_only')
  union all
-select split_part(each, '=', 1), split_part(each, '=', 2)
+select split_part(entry, '=', 1), split_part(entry, '=', 2)
   from pg_db_role_setting s,
-       unnest(s.setconfig) as each
+       unnest(s.setconfig) as entry
  where s.setdatabase in (0, (select oid from pg_database where datname = current_database()))
    and s.setrole in (0, (select oid from pg_roles where rolname = current_user))
-   and split_part(each, '=', 1) = 'default_transaction_isolation';
+   and split_part(entry, '=', 1) = 'default_transaction_isolation';
 
 -- name: doctor_standby
 -- Whether this server is a standby.
 select pg_is_in_recovery() as standby;
 
 -- name: doctor_connections
--- Connections for clients, those that are taken, and who will want some.
+-- Connections that clients may open, those in use, and the live workers.
 select current_setting('max_connections')::integer
        - current_setting('superuser_reserved_connections')::integer as most,
        (select count(*) from pg_stat_activity where backend_type = 'client backend') as used,
@@ -39,7 +39,7 @@ select w.id, w.declared::jsonb ->> 'host' as host, w.declared::jsonb ->> 'pid' a
  order by w.id;
 
 -- name: doctor_missing
--- What the schema should have and does not, by the rows of the catalog.
+-- Which of the expected tables, indexes, sequences and functions are not in the catalog.
 select kind, name
   from jsonb_to_recordset(%(expected)s::jsonb) as e (kind text, name text)
  where not exists (
@@ -59,7 +59,7 @@ select kind, name
  order by kind, name;
 
 -- name: doctor_days
--- Days to come that lack a partition.
+-- The coming days that have no partition.
 select to_char(d, 'YYYY-MM-DD') as day
   from generate_series((now() at time zone 'UTC')::date,
                        (now() at time zone 'UTC')::date + %(days)s::integer, interval '1 day') as d
@@ -68,7 +68,7 @@ select to_char(d, 'YYYY-MM-DD') as day
  order by d;
 
 -- name: doctor_other
--- Rows for which there was no partition; counted no further than worth saying.
+-- Rows in the default partitions; counted only up to `most`.
 select 'history_other' as name,
        (select count(*) from (select 1 from penstock.history_other limit %(most)s + 1) as few) as rows
  union all
@@ -84,19 +84,19 @@ select relname as name, n_dead_tup as dead, n_live_tup as live,
  order by n_dead_tup desc;
 
 -- name: doctor_tally
--- Rows that a fold would take away; no more are looked at than worth saying.
+-- How many rows a fold would remove; at most 200,000 are read.
 select count(*) - count(distinct (lane, state, minute)) as unfolded
   from (select lane, state, minute from penstock.tally limit 200000) as few;
 
 -- name: doctor_positions
--- The newest transaction that the history names, and the next one of this server.
+-- The newest transaction in the positions of the history, and the next one of this server.
 select coalesce(max(position), 0) >> 20 as newest,
        pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next
   from penstock.history;
 
 -- name: doctor_horizon
--- The oldest open transactions. One that writes is in everybody's way, one that only reads in that
--- of its own database.
+-- The oldest open transactions that hold the horizon. One that has written counts for every database, one
+-- that only reads for its own.
 select a.pid, a.usename, a.application_name, a.datname, a.state,
        a.backend_xid is not null as writes,
        extract(epoch from clock_timestamp() - a.xact_start)::double precision as seconds
@@ -109,14 +109,14 @@ select a.pid, a.usename, a.application_name, a.datname, a.state,
  limit 5;
 
 -- name: doctor_hidden
--- Sessions of which this login sees only that they are there.
+-- How many sessions are hidden from this login.
 select count(*) as sessions
   from pg_stat_activity
  where backend_type is null and query = '<insufficient privilege>'
     or query = '<insufficient privilege>' and usename is distinct from current_user;
 
 -- name: doctor_prepared
--- Transactions that were prepared and forgotten.
+-- Prepared transactions, oldest first.
 select gid, owner, database,
        extract(epoch from clock_timestamp() - prepared)::double precision as seconds
   from pg_prepared_xacts
@@ -124,7 +124,7 @@ select gid, owner, database,
  limit 5;
 
 -- name: doctor_slots
--- What replication keeps back.
+-- How far replication slots hold back the horizon and the WAL.
 select slot_name, active, greatest(age(xmin), 0) as pinned,
        pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
                             else pg_current_wal_insert_lsn() end, restart_lsn)::bigint as kept
@@ -132,21 +132,21 @@ select slot_name, active, greatest(age(xmin), 0) as pinned,
  order by slot_name;
 
 -- name: doctor_listen
--- Hear what doctor_notify sends.
+-- Receive what doctor_notify sends.
 listen penstock_doctor;
 
 -- name: doctor_notify
--- A notification to ourselves: whether it arrives.
+-- A notification to this connection itself.
 select pg_notify('penstock_doctor', %s);
 
 -- name: doctor_wal
--- Where the WAL and the history stand.
+-- How far the WAL and the history have come.
 select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint as wal,
        (select wal_fpi from pg_stat_wal) as full_pages,
        (select coalesce(max(position), 0) from penstock.history) as position;
 
 -- name: doctor_ended
--- Attempts that ended since.
+-- How many attempts ended after a position.
 select count(*) as jobs
   from penstock.history
  where position > %(position)s

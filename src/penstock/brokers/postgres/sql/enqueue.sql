@@ -1,8 +1,7 @@
--- Store jobs and flows, once however often they are sent.
+-- Store jobs and flows; each once, however often it is sent.
 
 -- name: enqueue
--- Store one job that needs a row of its own. Also serves settle, recover and cancel, when a job
--- leaves its parcel or its lease.
+-- Serves settle, recover and cancel: a job leaves its parcel or lease and becomes a row.
 insert into penstock.job (
     id, lane, state, run_at, minute, attempt, failures, lapses, repeats, enqueued_at, ended_at,
     keep_until, at_most_once, key, unique_key, unique_until, unique_seconds, expires_at, tags, search,
@@ -14,12 +13,13 @@ insert into penstock.job (
 );
 
 -- name: enqueue_parcel
--- Serves cancel and delete: what is left of a parcel.
+-- Serves cancel and delete: store what is left of a parcel.
 insert into penstock.parcel (id, lane, jobs, lengths, bodies) values (%s, %s, %s, %s, %s);
 
 -- name: send_one
--- One job that begins a run of ids: only the same id could be in its way. Without a function around
--- it, which costs as much again. Answers nothing, and writes nothing, if the id is too old.
+-- A parcel of one job that begins its run of ids: it can only clash with the same id, which is a unique
+-- violation. Not in a function, which would double the cost. Writes and answers nothing if the id is too
+-- old.
 with remembered as (
     insert into penstock.sent (id, jobs, lane)
     select $1, 1, $2
@@ -59,24 +59,24 @@ select penstock.enqueue_flow(%s::jsonb, %s) as new;
 select penstock.spawn_flow(%s::jsonb, %s, %s);
 
 -- name: sent_between
--- What was sent before out of this run of ids. Parcels of a run share all but their last 12 bits,
--- so a range from the run's start to the parcel's last id finds every overlap.
+-- What was sent before of a run of ids. Ids of a run share all but their last 12 bits, so the range from
+-- its first id to the parcel's last id contains every overlap.
 select id, jobs
   from penstock.sent
  where id between %s and %s;
 
 -- name: batch
--- How many rows of a bulk enqueue are stored.
+-- How many rows of a batch are stored; locked.
 select rows from penstock.batch where id = %(id)s for update;
 
 -- name: put_batch
--- How many rows of a bulk enqueue are stored, committed with them.
+-- Store how many rows of a batch are stored, in the transaction of the jobs.
 insert into penstock.batch (id, rows, at) values (%(id)s, %(rows)s, %(at)s)
     on conflict (id) do update set rows = excluded.rows, at = excluded.at;
 
 -- name: put_lane
--- A lane is written down at its first use, and what every job of it has indexed. Read first: an
--- update that changes nothing would still lock the row until the end.
+-- Store a lane at its first use, with the argument fields that are indexed for all its jobs: those that
+-- the old and the new declaration share. The `where` avoids an update, and its lock, that changes nothing.
 insert into penstock.lane as l (hash, app, queue, task, version, priority, runs_on, search)
 select %(hash)s, %(app)s, %(queue)s, %(task)s, %(version)s, %(priority)s, %(runs_on)s, %(search)s
     on conflict (hash) do update
@@ -89,7 +89,7 @@ select %(hash)s, %(app)s, %(queue)s, %(task)s, %(version)s, %(priority)s, %(runs
  where l.search <> excluded.search;
 
 -- name: take_unique
--- Serves retry: take a key that is free, or whose time is over. No row: another has it.
+-- Serves retry: take a unique key that is free or has expired. No row: another job holds it.
 insert into penstock.unique_key as u (key, job, until, expires_at)
 values (%(key)s, %(job)s, %(until)s, %(expires_at)s)
     on conflict (key) do update
@@ -104,8 +104,8 @@ select job
    and (expires_at is null or expires_at > %(now)s);
 
 -- name: free_unique
--- Serves settle, cancel, expire and delete (until ended). The job must be the holder: a key that ran
--- out may have been taken over. Whoever is taking it over at this moment is not waited for.
+-- Serves settle, cancel, expire and delete: release a unique key, if this job holds it: another job may
+-- have taken it over after it expired. Skips a key that is just being taken over.
 delete from penstock.unique_key
  where key in (
     select key
@@ -117,9 +117,9 @@ delete from penstock.unique_key
  );
 
 -- name: joinable
--- Whether this login may use the store of this database; null, there is none. Asks the catalog
--- alone, which cannot fail, and so cannot end the transaction of the caller who asks. The function
--- runs with the caller's rights, and whoever may use the one table may use them all.
+-- Whether this login may use the store in this database; null if there is none. Reads only the catalog,
+-- which cannot fail and so cannot abort the caller's transaction. penstock.enqueue_joined runs with the
+-- caller's rights; one table is tested for all, since their grants are the same.
 select bool_or(
            has_schema_privilege(n.oid, 'usage')
            and has_function_privilege(p.oid, 'execute')

@@ -11,7 +11,8 @@ select *
  limit %(most)s;
 
 -- name: find_ended
--- Serves find, when only failed and cancelled ones are asked for.
+-- As find, for failed and cancelled jobs only: a statement of its own, since the planner uses a partial
+-- index only if its condition is written out.
 select *
   from penstock.job
  where id < %(below)s
@@ -36,7 +37,7 @@ select *
  limit %(most)s;
 
 -- name: find_derived
--- Jobs with derived ids that have a row, the last that was enqueued first.
+-- Jobs with derived ids that have a row, by the time they were enqueued, newest first.
 select *
   from penstock.job
  where id >= 'ff000000-0000-0000-0000-000000000000'
@@ -47,7 +48,7 @@ select *
  limit %(most)s;
 
 -- name: find_derived_ended
--- Serves find, as find_derived, when only failed and cancelled ones are asked for.
+-- As find_derived, for failed and cancelled jobs only.
 select *
   from penstock.job
  where id >= 'ff000000-0000-0000-0000-000000000000'
@@ -59,7 +60,7 @@ select *
  limit %(most)s;
 
 -- name: find_derived_succeeded
--- Jobs with derived ids that succeeded and are kept, the last that was enqueued first.
+-- Jobs with derived ids that succeeded and are kept, by the time they were enqueued, newest first.
 select *
   from penstock.history
  where job >= 'ff000000-0000-0000-0000-000000000000'
@@ -73,8 +74,8 @@ select *
  limit %(most)s;
 
 -- name: find_parcels
--- Parcels from the newest id down; the first may hold ids on both sides of `below`. Their key
--- begins with the lane, so each lane gives its newest and the best of them are read.
+-- Parcels from the newest id down; the first may hold ids on both sides of `below`. The primary key
+-- begins with the lane: the newest ids of each lane are merged, and only those parcels are read.
 select p.id, p.lane, p.jobs, p.lengths, p.bodies
   from (
     select newest.lane, newest.id
@@ -96,17 +97,17 @@ select p.id, p.lane, p.jobs, p.lengths, p.bodies
  order by p.id desc;
 
 -- name: find_leases
--- Which leases there are, and where their ids begin; what they hold is read by lease.
+-- All leases with the first ids of their parcels; their contents are read by `lease`.
 select id, firsts as ids from penstock.lease;
 
 -- name: lease
--- One lease with what it holds.
+-- One lease with its contents.
 select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks
   from penstock.lease
  where id = %s;
 
 -- name: find_tagged
--- The jobs with a tag, or with an argument declared for search, from the newest id down.
+-- The jobs with a tag or an indexed argument field, from the newest id down.
 select found.job
   from json_array_elements_text(%(values)s::json) as wanted (value),
        lateral (
@@ -122,7 +123,7 @@ select found.job
  limit %(most)s;
 
 -- name: tagged_derived
--- How many jobs with derived ids have a tag; of each value no more than `most` are counted.
+-- How many jobs with derived ids have a tag; counted up to `most` for each value.
 select count(*) as jobs
   from json_array_elements_text(%(values)s::json) as wanted (value),
        lateral (
@@ -135,8 +136,8 @@ select count(*) as jobs
        ) as found;
 
 -- name: find_tagged_derived
--- The jobs with derived ids among those with a tag, the last that was enqueued first. A tag holds
--- no time: all of them are looked up, which is for a tag that has few.
+-- The jobs with derived ids that have a tag, by the time they were enqueued, newest first. All of them are
+-- looked up and sorted, so this is for tags of few such jobs.
 with tagged as materialized (
     select found.job
       from json_array_elements_text(%(values)s::json) as wanted (value),
@@ -167,5 +168,5 @@ select found.job, found.enqueued_at
  limit %(most)s;
 
 -- name: lanes
--- The lanes, to narrow down where to look.
+-- All lanes, to choose those that a filter may match.
 select hash, app, queue, task, search from penstock.lane;

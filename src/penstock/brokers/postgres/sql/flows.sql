@@ -1,4 +1,4 @@
--- Flows as they stand, and what their jobs answered.
+-- Flows, their nodes and their outputs.
 
 -- name: flows
 -- Flows, from the newest id down.
@@ -9,17 +9,17 @@ select id
  limit %(most)s;
 
 -- name: flows_named
--- Those of a name, from the newest id down.
+-- Flows of one name, from the newest id down.
 select id
   from penstock.flow
  where name = %(name)s
-   and name <> ''  -- as the index says
+   and name <> ''  -- the condition of the partial index
    and id < %(below)s
  order by id desc
  limit %(most)s;
 
 -- name: flows_found
--- Those with a property, from the newest id down.
+-- Flows with a property, from the newest id down.
 select flow as id
   from penstock.find
  where property = %(property)s
@@ -28,23 +28,23 @@ select flow as id
  limit %(most)s;
 
 -- name: count_found
--- How many have a property, as far as it matters which property has fewest.
+-- How many flows have a property, counted up to 100: the rarest one is looked up.
 select count(*) as flows
   from (select 1 from penstock.find where property = %(property)s limit 100) as first_ones;
 
 -- name: flow
--- A flow as it stands.
+-- One flow.
 select id, name, find, state, created_at, ended_at from penstock.flow where id = %s;
 
 -- name: nodes
--- Serves flow and retry: its nodes, needs before those who need them.
+-- Serves flow and retry: its nodes, each after those that it needs.
 select id, flow, task, jobs, needs_left, jobs_left, bad, on_failure, freed
   from penstock.node
  where flow = %s
  order by place;
 
 -- name: needs
--- Serves flow: what each of its nodes needs, in the order it was told.
+-- Serves flow: what each of its nodes needs, in the declared order.
 select e.node, e.need
   from penstock.node n
   join penstock.need e on e.node = n.id
@@ -66,12 +66,12 @@ select g.job, g.result
               and h.kind = 'attempt'
               and h.state = 'succeeded'
               and h.body is not null
-           offset 0  -- so that each range is looked up, and not the whole history compared
+           offset 0  -- an optimizer fence: one index lookup per range, no join with the whole history
        ) as g
  where m.node = %s;
 
 -- name: outputs_withheld
--- Serves outputs: the jobs of a node that have rows, and so no result.
+-- Serves outputs: the jobs of a node that have a row, and so no result yet.
 select w.id, w.state
   from penstock.member m,
        lateral (

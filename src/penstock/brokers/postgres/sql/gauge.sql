@@ -1,15 +1,15 @@
 -- Measure the queues once a minute, by one process.
 
 -- name: gauge
--- Take this minute, unless somebody was quicker since `before` was read: whoever comes second waits
--- for the first one's commit, and then finds another value.
+-- Take this minute, if nobody else did since `before` was read: a second process waits for the commit of
+-- the first, and then finds another value.
 insert into penstock.meta as m (name, value) values ('gauged', %(value)s)
     on conflict (name) do update
    set value = excluded.value
  where m.value = %(before)s;
 
 -- name: gauged
--- When it was done last, and for which queues; and whether there may be anything to say.
+-- When the queues were gauged last; and whether the store holds any jobs.
 select (select value
           from penstock.meta
          where name = 'gauged') as value,
@@ -18,7 +18,7 @@ select (select value
        or exists (select 1 from penstock.job) as holds;
 
 -- name: oldest
--- The first job of each lane that is ready, packed or in a row of its own.
+-- The oldest ready parcel and the earliest ready row of each lane.
 select l.queue,
        (select p.id
           from penstock.parcel p

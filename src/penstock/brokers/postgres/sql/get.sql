@@ -1,18 +1,18 @@
--- Find one job, wherever it is.
+-- Read one job from whichever table it is in.
 
 -- name: get
 -- The job's own row.
 select * from penstock.job where id = %s;
 
 -- name: lease_of
--- Serves get and find: the leases that may hold a job, found by its run of ids; the caller checks.
+-- Serves get and find: the leases that may hold a job, by its run of ids; the caller checks the rest.
 select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks
   from penstock.lease
  where position(substr(%s::bytea, 1, 14) in firsts) > 0;
 
 -- name: parcel_before
--- The parcel that would hold an id is the last one that starts at or before it, within its run of
--- ids; what was sent says in which lane.
+-- The parcel that may hold an id: the last one that begins at or before it, in its run of ids. Its lane is
+-- in penstock.sent.
 with wanted as materialized (select %s::uuid as run, %s::uuid as id),
 sent as materialized (
     select s.lane
@@ -21,7 +21,7 @@ sent as materialized (
      order by s.id desc
      limit 1
 ),
-lanes as (  -- of a job that waits for longer than ids are remembered, any
+lanes as (  -- all of them for a job that waits for longer than ids are remembered
     select lane from sent
      union all
     select l.hash from penstock.lane l where not exists (select 1 from sent)
@@ -40,7 +40,7 @@ select held.*
  limit 1;
 
 -- name: succeeded
--- A job that succeeded lives in its last history row, while its body is kept.
+-- A job that succeeded: its last row in the history, while its body is kept.
 select *
   from penstock.history
  where job = %s
@@ -51,5 +51,5 @@ select *
  limit 1;
 
 -- name: lane
--- Serves every verb that shows a lane as the words it stands for.
+-- Serves every verb: a lane by its hash.
 select app, queue, task, version, priority, runs_on, search from penstock.lane where hash = %s;

@@ -1,9 +1,8 @@
--- What happened.
+-- Read the history.
 
 -- name: history
--- What happened after a position, in the order of positions, up to the oldest transaction that is
--- still open: what that one may yet commit comes before anything behind it. `safe` says which rows
--- are below it, so that the caller may wait a moment for the others.
+-- Rows after a position, in the order of positions. `safe`: the row is below the oldest open transaction,
+-- so no row can appear before it any more. The caller waits a moment for the others.
 select h.*, h.position < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20) as safe
   from penstock.history h
  where h.position > %(after)s
@@ -11,7 +10,7 @@ select h.*, h.position < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint 
  limit %(limit)s;
 
 -- name: history_of
--- Serves history, for one job.
+-- The rows of one job after a position.
 select *
   from penstock.history
  where job = %(job)s
@@ -20,7 +19,7 @@ select *
  limit %(limit)s;
 
 -- name: last
--- The last rows as they stand now, newest first; people do not look for gauges here.
+-- The last rows, newest first, without gauges; for people.
 select *
   from penstock.history
  where kind <> 'gauge'
@@ -30,7 +29,7 @@ select *
  limit %(limit)s;
 
 -- name: last_of
--- Serves history, for one job: its last rows, newest first.
+-- The last rows of one job, newest first.
 select *
   from penstock.history
  where job = %(job)s
@@ -38,8 +37,8 @@ select *
  limit %(limit)s;
 
 -- name: last_told
--- The last rows of some of the rarer kinds, newest first, out of the last of each. That they are not
--- attempts is said for the planner, which looks for an index before it knows the kinds.
+-- The last rows of some of the rarer kinds, newest first: the last of each kind, merged. `kind <> 'attempt'`
+-- is the condition of the partial index, which the planner must see written out.
 select h.*
   from json_array_elements_text(%(kinds)s::json) as wanted (kind)
  cross join lateral (select *
@@ -53,13 +52,13 @@ select h.*
  limit %(limit)s;
 
 -- name: written
--- How far the server's log is written.
+-- How far the WAL is written.
 select pg_current_wal_insert_lsn()::text as written;
 
 -- name: flush
--- A commit that waits for the disk, and so for all before it.
+-- A commit that waits for the disk, and so flushes all WAL before it.
 select pg_logical_emit_message(true, 'penstock', '');
 
 -- name: flushed
--- Whether that is on the disk.
+-- Whether the WAL is flushed up to there.
 select pg_current_wal_flush_lsn() >= %(written)s::pg_lsn as flushed;

@@ -5,11 +5,11 @@
 select * from penstock.mark;
 
 -- name: mark
--- Serves set_mark and clear_mark: the mark of a lake.
+-- Serves put and clear: the mark of one lake.
 select * from penstock.mark where lake = %s;
 
 -- name: set_mark
--- Keep a mark: one that is new, or in place of the one before.
+-- Store a mark, new or changed.
 insert into penstock.mark (lake, position, hold, declared)
 values (%(lake)s, %(position)s, %(hold)s, %(declared)s)
     on conflict (lake) do update
@@ -18,20 +18,20 @@ values (%(lake)s, %(position)s, %(hold)s, %(declared)s)
        declared = excluded.declared;
 
 -- name: clear_mark
--- Forget a lake.
+-- Delete a mark.
 delete from penstock.mark where lake = %s;
 
 -- name: lock_marks
--- Serves set_mark and prune: until the end of the transaction nobody else sets a mark or prunes by
--- marks. Whoever only wants to see them does not wait.
+-- Serves put and prune: until the commit nobody else changes a mark or prunes by marks. Reading marks does
+-- not wait for this.
 lock table penstock.mark in share row exclusive mode;
 
 -- name: newest
--- Serves set_mark: a position that nobody has come to.
+-- Serves put: a position above all rows.
 select pg_snapshot_xmax(pg_current_snapshot())::text::bigint << 20 as newest;
 
 -- name: oldest_row
--- Serves set_mark: the first row that was not pruned yet, leaving out what is kept for longer.
+-- Serves put: the first row that was not pruned, without rows that are kept longer.
 select min(position) as position
   from penstock.history
  where keep_until is null;

@@ -1,8 +1,8 @@
--- Make the schema, or bring it forward.
+-- Create the schema, or migrate it.
 
 -- name: has_meta
--- Serves every open: whether Penstock has been here before. Asked of the catalog's rows: to_regclass
--- answers from what this session remembers, also while another has just made it.
+-- Serves every open: whether there is a table penstock.meta. Reads the catalog's rows: to_regclass answers
+-- from the session's cache, and may miss a table that another session has just created.
 select exists (
     select 1
       from pg_catalog.pg_class c
@@ -12,49 +12,49 @@ select exists (
 );
 
 -- name: meta
--- Serves every open: what the store says of itself.
+-- Serves every open: all facts about the store.
 select name, value from penstock.meta;
 
 -- name: put_meta
--- A fact about the store.
+-- Store a fact about the store.
 insert into penstock.meta (name, value)
 values ({name}, {value})
     on conflict (name) do update
    set value = excluded.value;
 
 -- name: put_store
--- What tells this store from any other.
+-- The store's id.
 insert into penstock.meta (name, value)
 values ('store', gen_random_uuid()::text);
 
 -- name: migrate_lock
--- One process at a time. Then no step waits long for a table: whoever comes behind it would wait as
--- well.
+-- One process migrates at a time. The steps have a short lock_timeout: while one waits for a table, all
+-- other users of that table wait behind it.
 set local statement_timeout = 0;
 set local lock_timeout = '20s';
 select pg_advisory_xact_lock(4855284200);
 set local lock_timeout = '2s';
 
 -- name: migrate_from
--- Serves migrate sql: what follows was written for a store that stands just here.
+-- Serves migrate sql: refuse if the store was migrated since the script was printed.
 do $$
 begin
     if (select coalesce(min(value) filter (where name = 'schema'), '') || ' '
             || coalesce(min(value) filter (where name = 'post'), '')
           from penstock.meta) <> {schema} || ' ' || {post} then
-        raise exception 'the store has moved on since this was printed: run penstock migrate sql again';
+        raise exception 'the store was migrated since this script was printed: run penstock migrate sql again';
     end if;
 end
 $$;
 
 -- name: make_days
--- A new store has its partitions from the first row on.
+-- The partitions of a new store, for today and the coming week.
 select penstock.make_day(day)
   from (select floor(extract(epoch from clock_timestamp()) / 86400)::integer as today) as clock,
        generate_series(today, today + 7) as day;
 
 -- name: note_parts
--- That there are parts to build, for whoever opens the store until it is done.
+-- Note that index parts are to be built, for the next process that opens the store.
 insert into penstock.meta (name, value)
 select 'parts', 'to build'
  where exists (select 1
@@ -64,9 +64,10 @@ select 'parts', 'to build'
     on conflict (name) do nothing;
 
 -- name: parts_to_build
--- What builds those parts of the history's indexes that are missing, a partition each, while others
--- write: outside of a transaction, one statement after the other, row by row. What somebody left
--- unfinished is dropped first. Parts have the names that PostgreSQL gives them.
+-- The statements that build the missing parts of the history's indexes, one part per partition. They are
+-- run one after the other, row by row, outside of a transaction, because they are `concurrently`. An
+-- invalid part of a process that was killed is dropped first. Parts get the names that PostgreSQL would
+-- give them.
 select case when unfinished
             then format('drop index concurrently penstock.%I', name) end as drop_it,
        case when unfinished is distinct from false
@@ -104,19 +105,19 @@ select case when unfinished
  order by part, whole;
 
 -- name: parts_built
--- Nothing is left to build.
+-- All parts are built.
 delete from penstock.meta where name = 'parts';
 
 -- name: lock_parts
--- One process at a time builds, and the others go on without. It takes as long as it takes, but
--- waits for others only for so long.
+-- One process builds; the others go on without waiting. No statement_timeout, since building may take
+-- hours, but a lock_timeout.
 select case when pg_try_advisory_lock(4855284205)
             then set_config('statement_timeout', '0', false)
                  || set_config('lock_timeout', %(locks)s, false) is not null
             else false end;
 
 -- name: unlock_parts
--- What lock_parts has set for the session is taken back.
+-- Undo what lock_parts set for the session.
 reset statement_timeout;
 reset lock_timeout;
 select pg_advisory_unlock(4855284205);

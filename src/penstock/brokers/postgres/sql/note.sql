@@ -1,13 +1,13 @@
--- What jobs note while they run, and the state of flows.
+-- Notes of running jobs, and the state of flows.
 
 -- name: note
--- Keep the latest note of a kind and name.
+-- Store a note; the latest of a kind and name is kept.
 insert into penstock.note (job, kind, name, at, value)
 values (%(job)s, %(kind)s, %(name)s, %(at)s, %(value)s)
     on conflict (job, kind, name) do update set at = excluded.at, value = excluded.value;
 
 -- name: notes
--- What a job noted, oldest first.
+-- The notes of a job, oldest first.
 select kind, name, value, at
   from penstock.note
  where job = %(job)s
@@ -15,9 +15,9 @@ select kind, name, value, at
  order by at, id;
 
 -- name: locked_state
--- The state of a flow, about to be merged into.
+-- The state of a flow, locked.
 select state from penstock.flow where id = %s for update;
 
 -- name: put_state
--- The state of a flow, with what a member merged into it.
+-- Store the merged state of a flow.
 update penstock.flow set state = %(state)s where id = %(id)s;

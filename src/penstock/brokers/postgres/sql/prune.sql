@@ -1,7 +1,7 @@
--- Forget what was kept long enough, and make room for days to come.
+-- Delete what was kept long enough; fold counts; create and drop partitions.
 
 -- name: prune
--- Forget old rows of the history that every lake has, but for what is to be kept longer.
+-- Delete old rows of the history that every lake has, without those that are kept longer.
 delete from penstock.history h
  using (
     select tableoid, ctid
@@ -15,8 +15,8 @@ delete from penstock.history h
    and h.ctid = old.ctid;
 
 -- name: prune_past
--- Old rows that not every lake has, and that none holds any more. By time first, so that what is
--- held for days is not read again by every prune.
+-- Delete old rows that some lake lacks, but whose hold is over for all of those. The condition on time
+-- comes first: rows that are held for days are not read again by every prune.
 delete from penstock.history h
  using (
     select o.tableoid, o.ctid
@@ -34,8 +34,8 @@ delete from penstock.history h
    and h.ctid = old.ctid;
 
 -- name: past_hold
--- The rows behind a position that are about to go, because no lake holds them any more. By time
--- first, so that only the partitions of old days are looked at.
+-- How many rows after a position prune_past is about to delete, and the last of them: the gap of a lake.
+-- The condition on time restricts it to the partitions of old days.
 select count(*) as rows,
        max(h.position) as until
   from penstock.history h
@@ -48,12 +48,12 @@ select count(*) as rows,
                       and h.at >= %(before)s - m.hold);
 
 -- name: share_marks
--- No mark is set until the end of the transaction; others may prune meanwhile.
+-- Nobody changes a mark until the commit; others may prune meanwhile.
 lock table penstock.mark in share mode;
 
 -- name: old_days
--- The partitions of days that are over as a whole, and hold nothing to be kept longer, by itself or
--- for a lake.
+-- The partitions whose day is older than `before` and that hold nothing to be kept longer, by its own
+-- time or for a lake.
 select format('%%I.%%I', 'penstock', c.relname) as partition
   from pg_inherits i
   join pg_class c on c.oid = i.inhrelid
@@ -80,15 +80,15 @@ select format('%%I.%%I', 'penstock', c.relname) as partition
  order by 1;
 
 -- name: drop_day
--- Forget a day as a whole; see functions/drop_day.sql.
+-- Drop or truncate a partition; see functions/drop_day.sql.
 select penstock.drop_day(%s::regclass, %s) as rows;
 
 -- name: make_day
--- Serves upkeep: the partitions of a day, counted from the epoch; see functions/days.sql.
+-- Serves recover: create the partitions of a day; see functions/days.sql.
 select penstock.make_day(%s);
 
 -- name: prune_bodies
--- Arguments and results whose own time is over; that they ran stays recorded.
+-- Delete arguments and results whose own retention is over; that the jobs ran stays recorded.
 update penstock.history h
    set body = null, result = null, keep_until = null
   from (
@@ -101,7 +101,7 @@ update penstock.history h
    and h.ctid = old.ctid;
 
 -- name: prune_jobs
--- Jobs that ended and were kept long enough; of those in flows, their place in it.
+-- Ended jobs that were kept long enough, locked; with the body of flow members, which names their node.
 select id, lane, state, minute,
        case when position('"flow":'::bytea in body) > 0 then body end as body
   from penstock.job
@@ -112,7 +112,7 @@ select id, lane, state, minute,
    for update skip locked;
 
 -- name: prune_sent
--- Ids that are refused from now on because of their age.
+-- Delete ids that are refused because of their age.
 delete from penstock.sent
  where id in (
     select id
@@ -122,7 +122,8 @@ delete from penstock.sent
  );
 
 -- name: prune_derived
--- Derived ids, which hold no time, by that of their row and of what became of it.
+-- Delete derived ids, which contain no time: by the time they were stored, if nothing else is left of
+-- the job.
 delete from penstock.sent_derived
  where id in (
     select s.id
@@ -134,36 +135,36 @@ delete from penstock.sent_derived
  );
 
 -- name: put_pruned
--- From now on ids from before this time are refused.
+-- Refuse ids from before this time from now on.
 insert into penstock.meta as m (name, value) values ('pruned_before', %(before)s::double precision::text)
     on conflict (name) do update
    set value = greatest(m.value::double precision, excluded.value::double precision)::text;
 
 -- name: prune_unique
--- Keys whose time is over.
+-- Delete unique keys that have expired.
 delete from penstock.unique_key where expires_at <= %(now)s;
 
 -- name: prune_batches
--- Batches nobody goes on with.
+-- Delete old batches.
 delete from penstock.batch where at < %(before)s;
 
 -- name: prune_staged
--- Writes that nobody added to for a day, and nobody published.
+-- Staged writes that nobody added to for a day.
 select write
   from penstock.staged
  group by write
 having max(at) < %(now)s - %(staged)s;
 
 -- name: prune_published
--- Writes that nobody publishes again.
+-- Forget that old writes were committed.
 delete from penstock.published where at < %(before)s;
 
 -- name: prune_starts
--- Starts that no window can hold any more; the longest is a day.
+-- Delete starts that no rate limit counts any more: the longest window is a day.
 delete from penstock.start where made_at < %(now)s - 90000;
 
 -- name: prune_workers
--- Workers that were given up long ago, and hold nothing that was stored after that.
+-- Delete workers that were given up long ago and hold no job: a late claim may have been stored after that.
 delete from penstock.worker w
  where w.gone > 0
    and w.gone < %(before)s
@@ -171,7 +172,7 @@ delete from penstock.worker w
    and not exists (select 1 from penstock.job j where j.worker = w.id and j.state = 'running');
 
 -- name: prune_notes
--- Notes of jobs of which nothing else is left.
+-- Delete notes of jobs of which nothing else is left.
 delete from penstock.note
  where id in (
     select n.id
@@ -185,7 +186,7 @@ delete from penstock.note
  );
 
 -- name: prune_tags
--- Tags of jobs of which nothing else is left.
+-- Delete tags of jobs of which nothing else is left.
 delete from penstock.tag t
  where (t.name, t.value, t.job) in (
     select o.name, o.value, o.job
@@ -196,7 +197,7 @@ delete from penstock.tag t
  );
 
 -- name: fold
--- Serves upkeep: one row for all that was added to a count, by one process at a time.
+-- Serves recover: replace all rows of a count by their sum, in one process at a time.
 with gone as (
     delete from penstock.tally
      where pg_try_advisory_xact_lock(4855284202)
@@ -209,7 +210,7 @@ select lane, state, minute, sum(jobs)
 having sum(jobs) <> 0;
 
 -- name: prune_flows
--- Flows that ended long ago, with all that belongs to them.
+-- Delete flows that ended long ago, with everything that belongs to them.
 with old as materialized (
     select id
       from penstock.flow

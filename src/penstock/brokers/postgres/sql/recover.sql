@@ -1,9 +1,9 @@
--- Give up workers that are gone.
+-- Give up workers whose lease has run out.
 
 -- name: recover
--- The workers whose lease ran out. Besides, whoever holds something without being there: it was
--- given up while its claim was under way. Locked, and looked at again by that: one that is back by
--- now keeps what it holds.
+-- The workers whose lease has run out; and workers that were given up before, but hold jobs of a claim
+-- that was under way at that time. The lock checks their row again: a worker that has renewed meanwhile
+-- keeps its jobs.
 with lapsed as (
     select id
       from penstock.worker
@@ -28,11 +28,11 @@ stranded as (
 select id from lapsed
  union
 select id from stranded
- union  -- a worker of which nothing is known
+ union  -- workers that have no row
 select h.worker
   from holding h
  where not exists (select 1 from penstock.worker w where w.id = h.worker);
 
 -- name: give_up_worker
--- The worker is gone; what it held was settled before.
+-- Give a worker up; what it held was settled before.
 update penstock.worker set gone = %(now)s, alive_until = 0 where id = %(id)s;

@@ -1,11 +1,11 @@
--- Keep workers alive.
+-- Renew the leases of workers.
 
 -- name: renew
--- Keep workers alive for another lease; see functions/renew.sql.
+-- Renew leases; see functions/renew.sql.
 select lapsed, cancelled from penstock.renew(%s, %s, %s, %s, %s);
 
 -- name: worker
--- Serves claim, renew and recover: a worker as it stands.
+-- Serves claim, renew and recover: one worker.
 select boot, alive_since, alive_until, lease, gone from penstock.worker where id = %s;
 
 -- name: held_by
@@ -13,7 +13,7 @@ select boot, alive_since, alive_until, lease, gone from penstock.worker where id
 select * from penstock.job where worker = %s and state = 'running';
 
 -- name: leases
--- Serves recover, renew and scan: there are as many rows as claims in flight.
+-- Serves recover, renew and scan: the leases of a worker, or all: a row per claim in flight.
 select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks
   from penstock.lease
  where %(worker)s::text is null or worker = %(worker)s

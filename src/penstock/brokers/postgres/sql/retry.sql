@@ -1,8 +1,8 @@
--- Run ended jobs again, and take back what they counted in their flows.
+-- Run ended jobs again, and undo their counts in flows.
 
 -- name: retry
--- Ready at once, or waiting for its needs, counters at zero; a time to start by that is over does not
--- end it again.
+-- Make an ended job ready, or waiting for its needs, with counters at zero. An expiry that has passed is
+-- removed: it would cancel the job again.
 update penstock.job
    set state = %(state)s,
        run_at = %(now)s,
@@ -18,22 +18,22 @@ update penstock.job
  where id = %(id)s;
 
 -- name: retry_later
--- A job that waits for a later time is due now, and keeps its counters.
+-- Make a scheduled job due now; it keeps its counters.
 update penstock.job
    set run_at = %(now)s,
        minute = 0
  where id = %(id)s;
 
 -- name: lock_flow
--- Nobody else counts in this flow until the end of the transaction.
+-- Lock a flow: nobody else counts in it until the commit.
 select id from penstock.flow where id = %s for update;
 
 -- name: node
--- Serves retry and why: a node as it stands.
+-- Serves retry and why: one node.
 select id, flow, freed, needs_left, jobs_left from penstock.node where id = %s;
 
 -- name: kept_bad
--- Of each node of a flow, how many jobs that ended without success are still there.
+-- How many failed and cancelled jobs of each node of a flow are still stored.
 select m.node, count(*) as jobs
   from penstock.node n
   join penstock.member m on m.node = n.id,
@@ -42,14 +42,14 @@ select m.node, count(*) as jobs
              from penstock.job j
             where j.id between m.first and m.last
               and j.state in ('failed', 'cancelled')
-           offset 0  -- so that each range is looked up, whatever the planner thinks of the table
+           offset 0  -- an optimizer fence: one index lookup per range, even with a plan for an empty table
        ) as kept
  where n.flow = %s
    and n.bad > 0
  group by m.node;
 
 -- name: unmeet_need
--- A node that had ended is open again; whoever was freed by it stays so.
+-- A node that had ended has a job to run again: nodes that need it wait again, unless they were freed.
 update penstock.need
    set met = false
  where need = %(need)s
@@ -58,7 +58,7 @@ update penstock.need
 returning node;
 
 -- name: unmeet_bad
--- A job that was cancelled because of its needs waits for those that are to blame.
+-- A node whose jobs were cancelled because of its needs waits again for those that failed or run again.
 update penstock.need
    set met = false
  where node = %(node)s
@@ -69,7 +69,7 @@ update penstock.need
 returning need;
 
 -- name: waits_for
--- The nodes that need this one, and are not freed.
+-- The nodes that need this one and are not freed.
 select n.id, n.flow
   from penstock.need e
   join penstock.node n on n.id = e.node

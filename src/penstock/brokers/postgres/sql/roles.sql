@@ -1,5 +1,5 @@
--- Two roles for every store of this server: penstock_user may do all that producers and workers do,
--- penstock_admin may also block and unblock. Whoever runs this may make roles and owns the schema.
+-- Two roles for all stores of this server: penstock_user for producers and workers, penstock_admin, who
+-- may also block and unblock. To be run by a login that may create roles and owns the schema.
 do $$
 declare
     v_owner text := (select relowner::regrole::text from pg_class where oid = 'penstock.meta'::regclass);
@@ -10,7 +10,7 @@ begin
     if not exists (select 1 from pg_roles where rolname = 'penstock_admin') then
         create role penstock_admin nologin;
     end if;
-    -- What later migrations and upkeep make, too.
+    -- For tables, sequences and functions that are created later, too.
     execute format('alter default privileges for role %s in schema penstock '
                    'grant select, insert, update, delete on tables to penstock_user', v_owner);
     execute format('alter default privileges for role %s in schema penstock '
@@ -22,9 +22,9 @@ $$;
 grant penstock_user to penstock_admin;
 grant usage on schema penstock to penstock_user;
 grant select, insert, update, delete on all tables in schema penstock to penstock_user;
--- Of these only what is done to them: an earlier run of this may have granted more. Parcels are
--- never changed, but locked, and a lock takes the right to change something; and published, which
--- changes their lane.
+-- On these only what Penstock needs; an earlier version of this script may have granted more. On
+-- penstock.parcel, `for update` needs the right to update some column, and to commit a staged write
+-- changes the lane.
 revoke insert, update, delete on penstock.meta, penstock.lane from penstock_user;
 revoke update on penstock.sent, penstock.tag, penstock.tally, penstock.parcel, penstock.history from penstock_user;
 grant insert, update (value) on penstock.meta to penstock_user;

@@ -9,9 +9,8 @@ select kind, queue, task, version, tag, tag_value, key, per_key, author, reason,
  order by created_at, kind, queue, task, version, tag, tag_value, key, per_key;
 
 -- name: set_rule
--- Put a rule in force; set again while it is, it keeps the time it began, and an order its
--- policy: the caller compares. The lock is that of the
--- claims: they are over, or begin after this is committed.
+-- Store a rule. One that is in force already keeps its created_at, and an order its policy: the caller
+-- compares. The lock waits for claims that are under way; later ones see the rule.
 insert into penstock.rule as r (
     kind, queue, task, version, tag, tag_value, key, per_key, author, reason, created_at, until,
     running, rate_jobs, rate_seconds, policy
@@ -31,7 +30,7 @@ select %(kind)s, %(queue)s, %(task)s, %(version)s, %(tag)s, %(tag_value)s, %(key
 returning created_at, policy;
 
 -- name: clear_rule
--- Take a rule back.
+-- Remove a rule that is in force.
 delete from penstock.rule
  where kind = %(kind)s
    and queue = %(queue)s
@@ -44,7 +43,7 @@ delete from penstock.rule
    and (until is null or until > %(now)s);
 
 -- name: may_block
--- Serves set_rule and clear_rule: whether this login may block and unblock.
+-- Serves put and clear: whether this login may block and unblock.
 select penstock.may_block() as allowed;
 
 -- name: listeners

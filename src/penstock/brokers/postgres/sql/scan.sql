@@ -1,8 +1,8 @@
--- Read spans of the history and of jobs in bulk, and cut them into slices.
+-- Read the history and jobs in bulk, and cut them into slices.
 
 -- name: reach
--- How far the history goes behind a position, below the oldest transaction that is still open; and
--- where the given number of wanted rows is full.
+-- The last position of the history after `after` and below the oldest open transaction (`safe`); and the
+-- position of the wanted row number `rows`, if there are so many.
 select (select h.position
           from penstock.history h
          where h.position > %(after)s
@@ -21,7 +21,7 @@ select (select h.position
          limit 1) as "full";
 
 -- name: writers
--- Serves reach: the oldest transaction that is still open, and the next one to begin.
+-- Serves reach: the oldest open transaction, and the next one to begin.
 select pg_snapshot_xmin(s)::text::bigint as oldest,
        pg_snapshot_xmax(s)::text::bigint as next
   from pg_current_snapshot() as s;
@@ -34,7 +34,7 @@ select coalesce(sum(pg_relation_size(c.oid)), 0)::bigint / 8192 as pages
  where i.inhparent = 'penstock.history'::regclass;
 
 -- name: bounds
--- Serves slices: positions that cut a span of the history into parts of as many rows.
+-- Serves slices: positions that cut a span of the history into parts with the same number of rows.
 select s.position
   from (select h.position,
                row_number() over (order by h.position) as place,
@@ -45,9 +45,9 @@ select s.position
  where s.place * %(parts)s / s.total > (s.place - 1) * %(parts)s / s.total;
 
 -- name: bounds_sampled
--- Serves slices of much: positions that cut a span of the history into parts of about as many rows. A
--- few hundred pages, chosen by chance, say where: to count all rows takes a tenth as long as to read.
-with seen as (
+-- As bounds, for a large history: by a random sample of a few hundred pages, since to count all rows takes
+-- a tenth of the time of reading them.
+with sampled as (
     select h.position
       from penstock.history h tablesample system (%(percent)s)
      where h.position > %(after)s
@@ -57,11 +57,11 @@ select s.position, s.total
   from (select position,
                row_number() over (order by position) as place,
                count(*) over () as total
-          from seen) as s
+          from sampled) as s
  where s.place * %(parts)s / s.total > (s.place - 1) * %(parts)s / s.total;
 
 -- name: bounds_of_jobs
--- Serves slices: ids that cut what was enqueued into parts of about as many jobs.
+-- Serves slices: ids that cut what was enqueued into parts with about the same number of jobs.
 select s.id
   from (select id,
                jobs,
@@ -72,7 +72,7 @@ select s.id
  where s.so_far * %(parts)s / s.total > (s.so_far - s.jobs) * %(parts)s / s.total;
 
 -- name: flow_spans
--- Serves slices: the ids of a flow's jobs, or of those of one node, from the first to the last.
+-- Serves slices: the ranges of ids of a flow's jobs, or of one node's.
 select m.first, m.last
   from penstock.node n
   join penstock.member m on m.node = n.id
@@ -80,8 +80,8 @@ select m.first, m.last
    and (%(node)s::uuid is null or n.id = %(node)s::uuid);
 
 -- name: scan_events
--- A span of the history as text, positions with leading zeros; kind null is all but attempts and gauges. Times are whole
--- microseconds.
+-- A span of the history as CSV; positions with leading zeros, times in microseconds. `kind` null: all but
+-- attempts and gauges.
 copy (
     select lpad(h.position::text, 20, '0'), h.kind, (h.at * 1000000)::bigint, h.job,
            case h.kind when 'gauge' then convert_from(h.data, 'UTF8')::json ->> 'queue' else l.queue end,
@@ -105,7 +105,7 @@ copy (
 ) to stdout (format csv, encoding 'UTF8');
 
 -- name: scan_jobs
--- Jobs with rows of their own, of a span of ids, as text.
+-- The rows of jobs in a span of ids, as CSV.
 copy (
     select j.id, l.queue, l.task, l.version, l.priority, j.state, j.reason, j.key, j.attempt,
            j.failures, j.lapses, (j.enqueued_at * 1000000)::bigint, (j.run_at * 1000000)::bigint, l.app,
@@ -122,8 +122,8 @@ copy (
 ) to stdout (format csv, encoding 'UTF8');
 
 -- name: scan_parcels
--- Parcels of a span of ids, and the one before that may reach into it. Lane by lane, as their index
--- goes.
+-- The parcels of a span of ids, and the one before it that may reach into it. Joined with the lanes, since
+-- the primary key begins with the lane.
 select p.id, p.lane, p.jobs, p.lengths, p.bodies
   from penstock.lane l
   join penstock.parcel p on p.lane = l.hash
@@ -131,7 +131,7 @@ select p.id, p.lane, p.jobs, p.lengths, p.bodies
    and p.id <= %(until)s;
 
 -- name: scan_succeeded
--- Jobs of a span of ids that succeeded and are kept, as text.
+-- Jobs in a span of ids that succeeded and are kept, as CSV.
 copy (
     select h.job, l.queue, l.task, l.version, l.priority, h.state, h.reason, h.key, h.attempt,
            h.failures, h.lapses, (h.enqueued_at * 1000000)::bigint, (h.run_at * 1000000)::bigint, l.app,

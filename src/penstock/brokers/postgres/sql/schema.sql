@@ -1,25 +1,25 @@
--- The whole schema on PostgreSQL: a schema of its own in the app's database, so that a job can be
--- committed with the caller's data. What the functions beside it do is in functions/, a file each.
+-- The schema `penstock`, in the app's database, so that a job can be committed with the caller's data.
+-- Its functions are in functions/.
 --
--- A job lives in one place at a time: parcel (plain and ready), lease (a parcel's job that runs),
--- job (everything else that has not succeeded), history (succeeded, and every ended attempt).
--- Parcels and leases are written and deleted, never updated while all goes well: an open snapshot
--- makes nothing slower. Times are seconds since the epoch.
+-- A job is in one table at a time: parcel (plain and ready), lease (running, out of a parcel), job (all
+-- others that have not succeeded), history (succeeded; also a row for every attempt that ended).
+-- Parcels and leases are inserted and deleted, hardly ever updated, and claims go on behind dead rows: an
+-- open snapshot slows nothing down. Times are seconds since the epoch.
 do $$
 begin
-    -- It may be there, made for a login that may make none; `if not exists` would ask for that right.
+    -- Not `create schema if not exists`: that needs the right to create one, even if it is there.
     if not exists (select 1 from pg_catalog.pg_namespace where nspname = 'penstock') then
         create schema penstock;
     end if;
 end
 $$;
 
--- The store's id, the number of the last migration, how far it was pruned, and when it was gauged.
+-- Facts about the store: its id, the last migration, `pruned_before`, and when it was gauged.
 create table penstock.meta (
     name text primary key,
     value text not null
 );
--- How far it was pruned, and when it was gauged, is for every worker to say; all else is the owner's.
+-- Workers may write these two; everything else only the owner.
 alter table penstock.meta enable row level security;
 create policy meta_read on penstock.meta for select using (true);
 create policy meta_set on penstock.meta for insert
@@ -27,7 +27,7 @@ create policy meta_set on penstock.meta for insert
 create policy meta_change on penstock.meta for update
     using (name in ('pruned_before', 'gauged'))
     with check (name in ('pruned_before', 'gauged'));
--- Stores of development versions do not have this row, and are refused by that.
+-- Stores of development versions lack this row, and are refused.
 insert into penstock.meta (name, value) values ('format', '1');
 
 -- One (app, queue, task, version, priority, required tags); the key is a hash of the six.
@@ -39,20 +39,20 @@ create table penstock.lane (
     version integer not null,
     priority integer not null,
     runs_on text not null,
-    search text not null  -- the argument fields that every job of the lane has indexed
+    search text not null  -- the argument fields that are indexed for every job of the lane
 );
 
--- Plain ready jobs, packed: ids follow on from the first, which is the key; attempt 0 for all.
+-- Plain ready jobs, packed into one row: `id` is the first of consecutive ids; all have attempt 0.
 create table penstock.parcel (
     lane bigint not null,
     id uuid not null,
     jobs integer not null,
-    lengths bytea not null,  -- of the bodies, four bytes each, little end first
+    lengths bytea not null,  -- of the bodies, four bytes each, little-endian
     bodies bytea not null,
     primary key (lane, id)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
--- Parcels are written once, and never changed but by hand. Not a check: the server reads those anew
--- for every statement that inserts, 5 us each time.
+-- Guards against updates by hand. A trigger and not a check constraint: that would cost every insert
+-- 5 us.
 create function penstock.refuse_damage() returns trigger
 language plpgsql
 as $$
@@ -67,17 +67,18 @@ end
 $$;
 create trigger parcel_damage before update on penstock.parcel
     for each row execute function penstock.refuse_damage();
--- Cutting a parcel reads a part of it: no compression to undo.
+-- Uncompressed: to cut a parcel, only a part of it is read.
 alter table penstock.parcel alter column bodies set storage external, alter column lengths set storage external;
 
--- What one claim took from the parcels of one lane. A mark per job: 0 held, 1 settled, 2 asked to cancel.
+-- What one claim took from the parcels of one lane. A byte per job in `marks`: 0 held, 1 settled,
+-- 2 asked to cancel.
 create table penstock.lease (
     id bigint primary key generated always as identity,
     worker text not null,
     lane bigint not null,
     claimed_at double precision not null,
     firsts bytea not null,  -- the first id of each parcel, 16 bytes each
-    counts bytea not null,  -- how many jobs it gave, two bytes each, big end first
+    counts bytea not null,  -- how many jobs were taken of it, two bytes each, big-endian
     lengths bytea not null,
     bodies bytea not null,
     marks bytea not null
@@ -86,13 +87,13 @@ alter table penstock.lease alter column bodies set storage external, alter colum
 -- Serves recover and renew.
 create index lease_worker on penstock.lease (worker);
 
--- Every job that is neither plain and ready, nor running out of a parcel, nor succeeded.
+-- Jobs that are not in parcels or leases, and have not succeeded.
 create table penstock.job (
     id uuid primary key,
     lane bigint not null,
     state text not null check (state in ('waiting', 'ready', 'running', 'failed', 'cancelled')),
     run_at double precision not null,
-    minute integer not null default 0,  -- the bucket it is counted in: 0, or that of a later run_at
+    minute integer not null default 0,  -- of run_at, if that was in the future; else 0. See tally
     attempt integer not null default 0,
     failures integer not null default 0,
     lapses integer not null default 0,
@@ -117,12 +118,12 @@ create table penstock.job (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 -- Serves claim.
 create index job_due on penstock.job (lane, run_at, id) where state = 'ready';
--- Serves claim by keys in turn: the due rows of each key, those without one together. Keys go by a hash
--- of 64 bits: they may be longer than an entry of an index; those without one are the line 0.
+-- Serves claim in a queue that is handed out by key: the due rows of each key. By a hash of 64 bits, since
+-- a key may be longer than an index entry; 0 for jobs without a key.
 create index job_turn on penstock.job
     (lane, (coalesce(hashtextextended(nullif(key, ''), 0), 0)), run_at, id)
  where state = 'ready';
--- Serves claim and why in an ordered queue: what stands before a job of a key.
+-- Serves claim and why in an ordered queue: the jobs of a key that come before another.
 create index job_order on penstock.job
     (lane, (coalesce(hashtextextended(nullif(key, ''), 0), 0)), state, id)
  where key is not null and state in ('failed', 'ready', 'running');
@@ -132,21 +133,21 @@ create index job_held on penstock.job (worker) where state = 'running';
 create index job_expiry on penstock.job (expires_at) where state = 'ready' and expires_at is not null;
 -- Serves the same, for jobs of flows.
 create index job_waiting on penstock.job (expires_at) where state = 'waiting' and expires_at is not null;
--- Serves find (failed and cancelled ones among a million scheduled) and prune.
+-- Serves find of failed and cancelled jobs, and prune.
 create index job_ended on penstock.job (id, ended_at) where state in ('failed', 'cancelled');
--- Serves find: jobs with derived ids, which hold no time, in the order they were enqueued.
+-- Serves find: jobs with derived ids, which contain no time, in the order they were enqueued.
 create index job_derived on penstock.job (enqueued_at, id)
  where id >= 'ff000000-0000-0000-0000-000000000000';
 create index job_derived_ended on penstock.job (enqueued_at, id)
  where id >= 'ff000000-0000-0000-0000-000000000000' and state in ('failed', 'cancelled');
 
--- Every id ever stored, until it is pruned: an id sent again is recognised, also after its job ended.
--- Ids begin with their time, so a partition is a day.
+-- Every id that was stored, until it is pruned, so that a job that is sent again is stored once, also
+-- after it has ended. Partitioned by day: ids begin with their time.
 create table penstock.sent (
     id uuid not null,
     jobs integer not null,
     lane bigint not null,
-    at double precision,  -- of derived ids, which hold no time
+    at double precision,  -- of derived ids, which contain no time
     primary key (id)
 ) partition by range (id);
 create table penstock.sent_other partition of penstock.sent default;
@@ -180,8 +181,9 @@ create table penstock.note (
     unique (job, kind, name)
 );
 
--- How many more (or fewer) jobs of a lane are in a state; of ready ones, by the minute they are due
--- (0: at once). Every transaction adds rows; upkeep folds them, and the sum is what counts.
+-- Counts of jobs by lane, state and, for scheduled jobs, the minute they are due (0: at once). Every
+-- transaction adds rows with its differences, since updates of one row would wait for each other; upkeep
+-- folds them. The count is the sum.
 create table penstock.tally (
     lane bigint not null,
     state text not null,
@@ -201,9 +203,9 @@ create table penstock.worker (
     alive_since double precision not null,
     alive_until double precision not null,
     lease double precision not null,
-    gone double precision not null default 0,  -- when it was given up; kept, to be told so if it comes back
+    gone double precision not null default 0,  -- when it was given up; kept, so that it learns of it when it renews
     claimed_at double precision,
-    listens boolean not null default false,  -- it says when it heard of a rule
+    listens boolean not null default false,  -- it acknowledges changes of the rules
     declared text not null
 ) with (fillfactor = 50);
 
@@ -226,8 +228,8 @@ create table penstock.rule (
     policy text,  -- of an order: wait, skip or fair
     primary key (kind, queue, task, version, tag, tag_value, key, per_key)
 );
--- Blocks are for the owner and for members of penstock_admin; everybody else may pause and resume.
--- Whoever asks must not be able to put a table of its own in the place of the catalog's.
+-- Only the owner and members of penstock_admin may block and unblock. search_path is fixed, so that a
+-- caller cannot put tables of its own in front of the catalog.
 create function penstock.may_block() returns boolean
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -252,17 +254,17 @@ create policy rule_change on penstock.rule for update
 create policy rule_clear on penstock.rule for delete
     using (kind <> 'block' or penstock.may_block());
 
--- Schedules by name. `declared` is JSON: what was asked for, how far its slots are decided, and a
--- revision, which is the fence of whoever decides next.
+-- Schedules by name. `declared` is JSON: the schedule, how far its slots are decided, and a revision,
+-- which fences the next decision.
 create table penstock.schedule (
     name text primary key,
     declared text not null
 ) with (fillfactor = 50);
 
--- What was claimed under a limit's rate, for as long as it counts; in the time of leases.
+-- Starts of jobs under a rate limit, while they count; `at` is in the time of leases.
 create table penstock.start (
     id bigint generated by default as identity primary key,
-    queue text not null,  -- these four are the limit's, and the key that is counted
+    queue text not null,  -- these four name the limit, and the key that it counts
     task text not null,
     per_key boolean not null,
     key text not null,
@@ -274,9 +276,9 @@ create table penstock.start (
 -- Serves claim.
 create index start_limit on penstock.start (queue, task, per_key, key);
 
--- One row per ended attempt, and the rarer events. body and result stand in the last row of a job
--- that is kept. A position is the transaction's number and a number within it: readers that stop
--- below the oldest transaction still open never miss a row that is committed late.
+-- One row per attempt that ended, and the rarer events. body and result are in the last row of a job
+-- that is kept. A position is the number of the transaction and a number within it: readers that stop
+-- below the oldest open transaction never miss a row that is committed late.
 create sequence penstock.history_order as integer minvalue 0 maxvalue 1048575 cycle cache 1000;
 create table penstock.history (
     position bigint not null
@@ -316,11 +318,11 @@ create index history_told on penstock.history (kind, position) where kind <> 'at
 create index history_derived on penstock.history (enqueued_at, job)
  where job >= 'ff000000-0000-0000-0000-000000000000';
 
--- Jobs joined by needs, as a whole. Whoever counts in a flow has locked this row before.
+-- Flows. This row is the lock for all nodes of the flow: it is locked before they are counted.
 create table penstock.flow (
     id uuid primary key,
     name text not null,
-    find text,  -- JSON: the properties that it is found by
+    find text,  -- JSON: its properties
     state bytea not null,
     created_at double precision not null,
     ended_at double precision,
@@ -331,7 +333,7 @@ create index flow_ended on penstock.flow (ended_at) where ended_at is not null;
 -- Serves flows of a name.
 create index flow_name on penstock.flow (name, id) where name <> '';
 
--- The properties that flows are found by: a hash of the flow's name, the property and its value.
+-- Properties of flows: a hash of the flow's name, the property and its value.
 create table penstock.find (
     property uuid not null,
     flow uuid not null,
@@ -340,19 +342,19 @@ create table penstock.find (
 -- Serves delete and prune.
 create index find_flow on penstock.find (flow);
 
--- What others can need: one job, or all jobs of a map. Counts, so that an end is one write, whatever
--- the number of jobs.
+-- Nodes of flows: one job, or all jobs of a map. Counters, so that the end of a job is one update,
+-- however many jobs the node has.
 create table penstock.node (
     id uuid primary key,
     flow uuid not null,
-    place integer not null,  -- in the flow: needs before those who need them
+    place integer not null,  -- in the flow: a node comes after those that it needs
     task text not null,
     jobs bigint not null,
     on_failure text not null check (on_failure in ('cancel', 'continue')),
     needs_left bigint not null,  -- needs that have not ended
     jobs_left bigint not null,  -- jobs that have not ended
     bad bigint not null default 0,  -- jobs that ended without success
-    freed boolean not null  -- its needs ended, and its jobs may run: that stands
+    freed boolean not null  -- its needs have ended, and its jobs may run
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 -- Serves flow and prune.
 create index node_flow on penstock.node (flow, place);
@@ -361,13 +363,13 @@ create table penstock.need (
     node uuid not null,
     place integer not null,
     need uuid not null,  -- the node that must end first
-    met boolean not null default false,  -- it ended, and was counted off
+    met boolean not null default false,  -- it has ended, and was counted off needs_left
     primary key (node, place)
 );
--- Serves settle: who needs a node.
+-- Serves settle: the nodes that need one.
 create index need_need on penstock.need (need);
 
--- The jobs of a node: ids from the first to the last, which follow on.
+-- The jobs of a node: ranges of consecutive ids.
 create table penstock.member (
     node uuid not null,
     place integer not null,
@@ -376,9 +378,8 @@ create table penstock.member (
     primary key (node, place)
 );
 
--- Writes in parts: what is kept unseen until its write is published. Parcels are in penstock.parcel
--- already, in a lane that nobody offers, below all others: to publish one is to change its lane, and
--- its bodies are not written again.
+-- Staged jobs, unseen until their write is committed. Parcels are in penstock.parcel already, in a lane
+-- that no claim looks at: to commit changes their lane, and bodies are not written again.
 create table penstock.staged (
     write text not null,
     part text not null,
@@ -390,17 +391,17 @@ create table penstock.staged (
     primary key (write, part, id)
 );
 
--- Which writes were published, so that each is once.
+-- The writes that were committed, so that each is committed once.
 create table penstock.published (
     write text primary key,
     jobs bigint not null,
     at double precision not null
 );
 
--- How far lakes have the history. `declared` is JSON: the whole mark, with its gap.
+-- How far each lake has the history. `declared` is JSON: the whole mark, with its gap.
 create table penstock.mark (
     lake text primary key,
-    position bigint not null,  -- all rows up to and with it are in the lake
-    hold double precision not null,  -- seconds that others are kept for it, beyond their retention
+    position bigint not null,  -- all rows up to and including it are in the lake
+    hold double precision not null,  -- how many seconds beyond the retention rows are kept for it
     declared text not null
 );

@@ -1,7 +1,7 @@
--- Write down how attempts ended, and count on in their flows.
+-- Store how attempts ended, and count them in their flows.
 
 -- name: settle
--- Move a job's row on: ready again, failed or cancelled. The attempt is the fence.
+-- A job's row becomes ready again, failed or cancelled. The attempt is the fence.
 update penstock.job
    set state = %(state)s,
        run_at = %(run_at)s,
@@ -28,17 +28,9 @@ select penstock.succeed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 select penstock.succeed_rows($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- name: settle_and_claim
--- Settle one lease's successes and claim, in one round trip; see functions/settle_and_claim.sql.
+-- Settle the successes of one lease and claim, in one round trip; see functions/settle_and_claim.sql.
 select lane, lease, firsts, counts, lengths, bodies, job_rows, news
   from penstock.settle_and_claim(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24
-  );
-
--- name: settle_members_and_claim
--- As settle_and_claim, for jobs of one node; see functions/settle_members_and_claim.sql.
-select lane, lease, firsts, counts, lengths, bodies, job_rows, news
-  from penstock.settle_members_and_claim(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
     $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26
   );
@@ -50,23 +42,23 @@ select *
  where id = %(id)s
    and state = 'running'
    and attempt = %(attempt)s
-   and claimed_at = %(claimed_at)s  -- tells apart claims that got the same number after a crash
+   and claimed_at = %(claimed_at)s  -- fences as well: a claim lost in a crash may be made again
    for update;
 
 -- name: lease_marks
--- Serves settle, note and begin: what is still held of a lease.
+-- Serves settle and note: which jobs of a lease are still held; locked.
 select marks, worker, claimed_at, lane from penstock.lease where id = %s for update;
 
 -- name: mark_lease
--- Serves settle and cancel: what became of each job of a lease.
+-- Serves settle and cancel: mark jobs of a lease as settled, or asked to cancel.
 update penstock.lease set marks = %s where id = %s;
 
 -- name: end_lease
--- Serves settle and recover: nothing of it is held any more.
+-- Serves settle and recover: no job of the lease is held any more.
 delete from penstock.lease where id = %s;
 
 -- name: event
--- Serves every verb: one of the rarer events, and an attempt that ended.
+-- Serves every verb: a row of the history.
 insert into penstock.history (
     kind, at, job, lane, attempt, failures, lapses, repeats, state, reason, key, enqueued_at, run_at,
     started_at, worker, tags, error, body, result, data, keep_until
@@ -75,12 +67,12 @@ insert into penstock.history (
 );
 
 -- name: tally
--- Serves every verb that moves jobs: how many more (or fewer) of a lane are in a state.
+-- Serves every verb that changes the state of jobs: the difference of a count.
 insert into penstock.tally (lane, state, minute, jobs) values (%s, %s, %s, %s);
 
 -- name: count_flow
--- Serves settle, cancel, expire, delete and retry: jobs of a flow ended, or (fewer than none) are to
--- run again. First of all that is done to a flow: its row is the lock for its nodes.
+-- Serves settle, cancel, expire, delete and retry: jobs of a flow ended, or (a negative number) are to run
+-- again. Comes before all other changes of a flow: its row is the lock for its nodes.
 update penstock.flow
    set jobs_left = jobs_left - %(jobs)s,
        ended_at = case when jobs_left = %(jobs)s then %(now)s end
@@ -88,7 +80,7 @@ update penstock.flow
 returning id, jobs_left;
 
 -- name: count_node
--- Serves the same: jobs of a node ended, so many of them without success, or are to run again.
+-- The same for a node; `bad` of the jobs ended without success.
 update penstock.node
    set jobs_left = jobs_left - %(jobs)s,
        bad = bad + %(bad)s
@@ -96,8 +88,8 @@ update penstock.node
 returning id, flow, jobs_left, needs_left, freed;
 
 -- name: count_needs
--- Serves settle and retry: so many needs of a node ended (or, fewer than none, are open again). The
--- last decides whether its jobs may run.
+-- Serves settle and retry: so many needs of a node ended, or (a negative number) are open again. The last
+-- one decides whether its jobs may run.
 update penstock.node
    set needs_left = needs_left - %(needs)s,
        freed = needs_left = %(needs)s
@@ -113,7 +105,7 @@ update penstock.node
 returning id, flow, needs_left, freed;
 
 -- name: meet_need
--- All jobs of a node ended; each who needs it has one need less, once.
+-- All jobs of a node ended: the nodes that need it have one need less. Only once, by `met`.
 update penstock.need
    set met = true
  where need = %(need)s
@@ -121,8 +113,8 @@ update penstock.need
 returning node;
 
 -- name: free
--- All needs of a node ended, and its jobs are ready. By their ids, as an array: a planner that
--- takes the table for empty would go through all of it.
+-- All needs of a node ended: its jobs become ready. By an array of ids: with a join, a plan made for an
+-- empty table would read the whole table.
 with freed as (
     update penstock.job j
        set state = 'ready',
@@ -142,8 +134,8 @@ with freed as (
 select lane, minute, count(*) as jobs from freed group by lane, minute;
 
 -- name: member_rows
--- Serves settle and retry: the jobs of a node that are in a state: those that wait, to be cancelled
--- because of its needs, and those that were, to wait again.
+-- Serves settle and retry: the jobs of a node in one state: waiting ones that are to be cancelled because
+-- a need failed, or cancelled ones that are to wait again.
 select w.*
   from penstock.member m,
        lateral (
@@ -152,13 +144,13 @@ select w.*
             where j.id between m.first and m.last
               and j.state = %(state)s
               and (%(reason)s::text is null or j.reason = %(reason)s)
-           offset 0  -- so that each range is looked up, whatever the planner thinks of the table
+           offset 0  -- an optimizer fence: one index lookup per range, even with a plan for an empty table
        ) as w
  where m.node = %(node)s
  order by m.place, w.id;
 
 -- name: flow_end
--- What the history says of a flow that ended.
+-- What the event of a flow that ended contains.
 select f.name, f.find, sum(n.jobs)::bigint as jobs, sum(n.bad)::bigint as bad
   from penstock.flow f
   join penstock.node n on n.flow = f.id

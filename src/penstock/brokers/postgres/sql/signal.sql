@@ -1,8 +1,8 @@
 -- Find the jobs that wait for a signal.
 
 -- name: signal
--- The jobs that wait for a signal: by their tag, which a job of another task may have as well. Not
--- locked: that comes after the locks of their flows.
+-- The jobs that wait for a signal, by their tag; jobs of other tasks may have the same tag. Not locked
+-- yet: their flows must be locked first.
 select w.id
   from penstock.tag t,
        lateral (
@@ -12,7 +12,7 @@ select w.id
             where j.id = t.job
               and j.state = 'waiting'
               and l.task = %(task)s
-           offset 0  -- so that each is looked up, also by a plan that was made for an empty table
+           offset 0  -- an optimizer fence: one index lookup per job, even with a plan for an empty table
        ) as w
  where t.name = %(tag)s
    and t.value = %(name)s

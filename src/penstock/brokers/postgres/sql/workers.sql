@@ -1,7 +1,7 @@
--- Workers as they stand.
+-- List workers.
 
 -- name: workers
--- Every worker that was not given up, with how many rows it holds.
+-- All workers that were not given up, with the number of rows that they hold.
 select id, boot, alive_until, claimed_at, declared,
        (select count(*) from penstock.job where job.worker = w.id and state = 'running') as held
   from penstock.worker w
