@@ -84,7 +84,9 @@ def test_a_server_that_is_too_old_is_named():
     [trouble] = server.version(130_004)
 
     assert trouble == Trouble(
-        "PostgreSQL 13 is older than 14", "upgrade it to 14 or newer", name="server"
+        "PostgreSQL 13 is not supported: Penstock needs 14 or newer",
+        "upgrade it to 14 or newer",
+        name="server",
     )
     assert list(server.version(140_000)) == []
 

@@ -30,7 +30,7 @@ def test_a_plain_login_is_told_what_it_could_not_look_at(store, logins: Logins):
 
         found = findings(logins.url_of(name))
 
-    [hidden] = [each for each in found if "not to be seen" in each.says]
+    [hidden] = [each for each in found if "are hidden from" in each.says]
     assert f"grant pg_read_all_stats to {name}" in hidden.remedy
     assert {each.name for each in found} >= {"vacuum", "partitions", "connections", "wal"}
     assert not [each for each in found if each.says.startswith("not checked: syntax")]
