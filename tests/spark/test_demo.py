@@ -55,7 +55,7 @@ def test_the_demo_on_spark_shows_the_whole_pipeline_and_proves_it(tmp_path):
     assert errors == ""
     assert "2,000 jobs are stored" in said
     assert "7 partitions, 7 succeeded" in said
-    assert "2,000  with the answer that the row asks for" in said
+    assert "2,000  with the right result" in said
     assert "Every row of the frame ended exactly once." in said
     [page] = re.findall(r"open (\S+) in a browser", said)
     assert "<html" in Path(page).read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_everything_that_the_demo_on_spark_started(tmp_path):
     said, errors = telling.communicate(timeout=PATIENCE)
 
     assert telling.returncode == 130, said + errors
-    assert "stopped; everything has ended, and what was made so far is in" in errors
+    assert "stopped; nothing runs any more, and what was written so far is in" in errors
     assert "Traceback" not in errors
     assert left_over(tmp_path) == []
 

@@ -107,9 +107,9 @@ def demo(
     Example: penstock demo
     """
     if spark:
-        from penstock.tools.demo.spark.story import tell as tell_spark
+        from penstock.tools.demo.spark.run_demo import run_demo as run_spark_demo
 
-        raise typer.Exit(tell_spark(jobs or (20_000 if quick else 1_000_000), json=json))
-    from penstock.tools.demo.story import tell
+        raise typer.Exit(run_spark_demo(jobs or (20_000 if quick else 1_000_000), json=json))
+    from penstock.tools.demo.run_demo import run_demo
 
-    raise typer.Exit(tell(jobs or (300 if quick else 3000), json=json))
+    raise typer.Exit(run_demo(jobs or (300 if quick else 3000), json=json))

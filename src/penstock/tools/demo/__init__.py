@@ -1,1 +1,1 @@
-"""The main job, shown to a stranger: `penstock demo`."""
+"""`penstock demo`: see it work in half a minute."""

@@ -1,4 +1,4 @@
-"""The proof, computed from the history and from the witness that Penstock knows nothing of."""
+"""The demo's check: the history against a file that the tasks wrote themselves."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Proof(msgspec.Struct, frozen=True):
     """What became of the jobs of the demo."""
 
     enqueued: int
-    ended: int  # different jobs that came to an end
+    ended: int  # different jobs that ended
     succeeded: int
-    lost: int  # enqueued, and neither ended nor still in the store
-    settled_twice: int  # ended more than once, without a retry by hand between
-    started: int  # times that a task began, by the witness
-    ran_again: int  # begun in a killed process, not settled by it, and begun again
-    retried: int  # attempts that failed and were tried again
+    lost: int  # enqueued, but neither ended nor still in the store
+    settled_twice: int  # ended more than once, without a retry by hand in between
+    started: int  # starts of a task, by their own file
+    ran_again: int  # started in the killed process, not settled there, and started again
+    retried: int  # attempts that failed and were retried
 
     @property
     def holds(self) -> bool:
@@ -39,14 +39,14 @@ def whole_history(broker: Broker) -> list[Event]:
     return rows
 
 
-def prove(broker: Broker, enqueued: int, witness: Path, killed: set[int]) -> Proof:
-    """Count; `killed` are the processes that were killed."""
+def prove(broker: Broker, enqueued: int, starts_file: Path, killed: set[int]) -> Proof:
+    """Count what became of the jobs; `killed` are the processes that were killed."""
     history = whole_history(broker)
     attempts = [event for event in history if event.kind == "attempt"]
     ends = Counter(event.job for event in attempts if event.state in ENDED)
     by_hand = Counter(event.job for event in history if event.kind == "retry")
     standing = sum(count.total for count in broker.count())
-    starts = [line.split() for line in witness.read_text(encoding="ascii").splitlines()]
+    starts = [line.split() for line in starts_file.read_text(encoding="ascii").splitlines()]
     settled = {
         (event.job, event.attempt)
         for event in attempts

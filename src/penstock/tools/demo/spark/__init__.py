@@ -1,1 +1,1 @@
-"""The data pipeline, shown to a stranger: `penstock demo --spark`."""
+"""`penstock demo --spark`: the data pipeline in a minute or two."""

@@ -1,7 +1,6 @@
-"""The proof of the demo on Spark: the frame's rows beside what the lake says of their jobs.
+"""The check of the Spark demo: the rows of the frame against their jobs in the lake.
 
-Counted from the rows themselves, by the order that each job was given: nothing that the demo was
-told on the way, by workers or by the store's counters, goes into it.
+It joins them by the order number in each job's arguments, and uses no counter of workers or store.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ class FrameProof(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the rows of the frame."""
 
     rows: int
-    once: int  # rows whose job ended, once, with the right answer
+    once: int  # rows whose job ended once, with the right result
     lost: int  # rows without a job that ended
     twice: int  # rows that ended more than once
-    strange: int  # ends without a row
-    wrong: int  # rows that ended once with another answer than the row's
-    standing: int  # jobs that the store still has to run, or has failed
+    strange: int  # jobs that ended and have no row
+    wrong: int  # rows that ended once, with a wrong result
+    standing: int  # jobs in the store that have not succeeded
     retried: int  # attempts that failed and were tried again
-    cents: int  # what the jobs of the rows say that all of them come to
-    cents_of_days: int  # what the backfill says of the same
+    cents: int  # the sum of all orders, by the jobs
+    cents_of_days: int  # the same, by the backfill
     ended_by: Mapping[str, int]  # jobs that ended, by worker
 
     @property
@@ -48,13 +47,17 @@ class FrameProof(msgspec.Struct, frozen=True, kw_only=True):
 def prove(
     spark: SparkSession, frame: DataFrame, lake: Lake, standing: int, cents_of_days: int
 ) -> FrameProof:
-    """Count."""
+    """Count what became of the rows."""
     attempts = read_raw(spark, lake, "attempts").where(col("task") == price.name)
-    over = col("state").isin([str(state) for state in ENDED])
-    asked = frame.select(
-        "order", lit(1).alias("rows"), lit(0).alias("ends"), expr(COMES_TO).alias("due"), _none()
+    has_ended = col("state").isin([str(state) for state in ENDED])
+    rows = frame.select(
+        "order",
+        lit(1).alias("rows"),
+        lit(0).alias("ends"),
+        expr(COMES_TO).alias("due"),
+        lit(None).cast("bigint").alias("cents"),
     )
-    ended = attempts.where(over).select(
+    ended = attempts.where(has_ended).select(
         get_json_object("arguments", "$.order").cast("int").alias("order"),
         lit(0).alias("rows"),
         lit(1).alias("ends"),
@@ -62,7 +65,7 @@ def prove(
         col("result").cast("bigint").alias("cents"),
     )
     sums = (total(name).alias(name) for name in ("rows", "ends", "due", "cents"))
-    by_order = asked.unionByName(ended).groupBy("order").agg(*sums)
+    by_order = rows.unionByName(ended).groupBy("order").agg(*sums)
     right = (col("rows") == 1) & (col("ends") == 1) & col("due").eqNullSafe(col("cents"))
     [counts] = by_order.agg(
         _number(col("rows") == 1, "rows"),
@@ -86,10 +89,6 @@ def prove(
         cents_of_days=cents_of_days,
         ended_by=ended_by,
     )
-
-
-def _none() -> Column:
-    return lit(None).cast("bigint").alias("cents")
 
 
 def _number(condition: Column, name: str) -> Column:

@@ -1,6 +1,6 @@
-"""The demo, told in steps: real jobs, a real worker, a real kill -9, and the proof at the end.
+"""`penstock demo`, step by step: jobs, a worker, a kill -9, and a check that no job was lost.
 
-It leaves its store behind, so that the reader can look around in it.
+The store stays, so that the user can look around in it.
 """
 
 from __future__ import annotations
@@ -27,32 +27,31 @@ from penstock.operate.to_json import call_text
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.run.error_text import headline
 from penstock.tools.demo import tasks
-from penstock.tools.demo.demo_worker import PATIENCE, BesideWorker, unbroken, wait
-from penstock.tools.demo.narrator import Narrator
-from penstock.tools.demo.place import placed
+from penstock.tools.demo.demo_folder import using_folder
 from penstock.tools.demo.proof import Proof, prove
+from penstock.tools.demo.step_printer import StepPrinter
+from penstock.tools.demo.worker_process import PATIENCE, WorkerProcess, signals_deferred, wait_until
 
 _THREADS = 4
 
 
-class Story:
-    """One telling."""
+class Demo:
+    """One run of the demo."""
 
-    def __init__(self, narrator: Narrator, folder: Path, thumbnails: int) -> None:
-        self.narrator = narrator
+    def __init__(self, printer: StepPrinter, folder: Path, thumbnails: int) -> None:
+        self.printer = printer
         self.folder = folder
         self.url = f"sqlite:///{folder / 'jobs.db'}"
         self.thumbnails = thumbnails
         self.enqueued = 0
         self.killed: set[int] = set()
-        self.worker: BesideWorker | None = None
+        self.worker: WorkerProcess | None = None
 
     @property
     def broker(self) -> Broker:
         return tasks.app.broker
 
-    def tell(self) -> Proof:
-        """All of it."""
+    def run(self) -> Proof:
         self.enqueue()
         self.start_worker()
         self.kill_a_child()
@@ -64,13 +63,13 @@ class Story:
         return self.prove()
 
     def enqueue(self) -> None:
-        narrator = self.narrator
-        narrator.step("Jobs of several kinds are stored: one SQLite file, no server.")
-        narrator.tell(str(self.folder / "jobs.db"), "dim")
+        printer = self.printer
+        printer.step("Enqueue jobs of several kinds into one SQLite file; no server is needed.")
+        printer.line(str(self.folder / "jobs.db"), "dim")
         began = time.perf_counter()
         batch = tasks.thumbnail.enqueue_many([(number,) for number in range(self.thumbnails)])
         seconds = time.perf_counter() - began
-        narrator.tell(f"{batch.count:,} thumbnails, in bulk, in {1000 * seconds:.0f} ms")
+        printer.line(f"{batch.count:,} thumbnails in bulk, in {1000 * seconds:.0f} ms")
         others = [tasks.report.job(20), tasks.charge.job(1007, "4242 4242 4242 4242")]
         others += [tasks.unlucky.job(f"reader-{number}@example.org") for number in range(5)]
         others += [
@@ -78,36 +77,34 @@ class Story:
         ]
         tasks.app.enqueue(others)
         self.enqueued = batch.count + len(others)
-        narrator.tell(
-            "20 letters due in two seconds, 5 that will fail at first, a slow report, and"
-        )
-        narrator.tell("a payment whose provider is down: all of these in one transaction, or none")
+        printer.line("in one transaction: 20 letters due in two seconds, 5 that fail at first,")
+        printer.line("a slow report, and a payment whose provider is down")
         wrong: dict[str, Any] = {"order": 1008, "card": "4242 4242 4242 4242", "currency": "EUR"}
         try:
             tasks.charge.enqueue(**wrong)
         except Refused as refusal:
-            narrator.tell("a call that is wrong is refused before anything is written:")
-            narrator.tell(f"  {refusal}", "red")
+            printer.line("a call with wrong arguments is refused before anything is stored:")
+            printer.line(f"  {refusal}", "red")
 
     def start_worker(self) -> None:
-        self.narrator.step("A worker starts: a supervisor and two child processes.")
+        self.printer.step("Start a worker: a supervisor and two child processes.")
         options = ("--processes", "2", "--threads", str(_THREADS))
         log = self.folder / "worker.log"
-        with unbroken():
-            self.worker = BesideWorker("penstock.tools.demo.tasks", self.url, log, *options)
+        with signals_deferred():
+            self.worker = WorkerProcess("penstock.tools.demo.tasks", self.url, log, *options)
         self.wait(lambda: len(self.children()) == 2, "two children")
         for pid in self.children():
-            self.narrator.tell(f"process {pid} is there")
+            self.printer.line(f"child process {pid} is ready")
 
     def children(self) -> dict[int, int]:
-        """Processes that are alive, each with the number of jobs it holds."""
+        """The live child processes, each with the number of jobs that it holds."""
         return {row.pid: row.running for row in self.broker.workers() if row.alive}
 
     def left(self) -> int:
         return sum(count.total for count in self.broker.count())
 
     def kill_a_child(self) -> None:
-        bar = self.narrator.bar(self.enqueued, "jobs have ended")
+        bar = self.printer.bar(self.enqueued, "jobs have ended")
         target = self.enqueued * 2 // 5
 
         def far_enough() -> bool:
@@ -123,15 +120,17 @@ class Story:
         busiest = max(before, key=lambda pid: before[pid])
         os.kill(busiest, signal.SIGKILL)
         self.killed.add(busiest)
-        self.narrator.step(f"kill -9 {busiest}: it dies holding {before[busiest]} jobs.")
+        self.printer.step(
+            f"kill -9 {busiest}: a child process dies while it holds {before[busiest]} jobs."
+        )
         self.wait(lambda: bool(self.children().keys() - before.keys()), "a new child")
         fresh = ", ".join(str(pid) for pid in self.children().keys() - before.keys())
-        self.narrator.tell(f"the supervisor gave its jobs back and started process {fresh};")
-        self.narrator.tell("the other one worked on all the time")
+        self.printer.line(f"the supervisor put its jobs back and started process {fresh};")
+        self.printer.line("the other child went on working")
 
     def watch_the_rest(self) -> None:
-        self.narrator.step("The rest is worked off.")
-        bar = self.narrator.bar(self.enqueued, "jobs have ended")
+        self.printer.step("Wait for the other jobs.")
+        bar = self.printer.bar(self.enqueued, "jobs have ended")
 
         def nothing_left() -> bool:
             left = self.left()
@@ -142,45 +141,44 @@ class Story:
             self.wait(nothing_left, "the end of all jobs")
         finally:
             bar.close()
-        self.narrator.tell("nothing waits, nothing runs")
+        self.printer.line("no job is waiting or running")
 
     def pause(self) -> None:
-        narrator, broker = self.narrator, self.broker
-        narrator.step("A queue is paused: one write, however many jobs wait in it.")
+        printer, broker = self.printer, self.broker
+        printer.step("Pause a queue: one write, however many jobs are in it.")
         began = time.perf_counter()
         broker.put(Rule(RuleKind.PAUSE, queue="mail", author="you", reason="mail is down"))
-        narrator.tell(f"penstock pause mail   took {1000 * (time.perf_counter() - began):.1f} ms")
+        printer.line(f"penstock pause mail   took {1000 * (time.perf_counter() - began):.1f} ms")
         handles = [tasks.letter.enqueue(f"held-{number}@example.org") for number in range(25)]
         self.enqueued += len(handles)
         held = sum(count.paused for count in broker.count())
-        narrator.tell(f"{held} new letters are held back. penstock why {handles[0].id}")
-        narrator.tell(f"  {broker.why(handles[0].id).sentence}", "magenta")
+        printer.line(f"{held} new letters do not start. penstock why {handles[0].id}")
+        printer.line(f"  {broker.why(handles[0].id).sentence}", "magenta")
         broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="mail"), author="you")
         began = time.perf_counter()
-        self.wait(lambda: self.left() == 0, "the letters that were held back")
+        self.wait(lambda: self.left() == 0, "the letters that were paused")
         seconds = time.perf_counter() - began
-        narrator.tell(
+        printer.line(
             f"penstock resume mail   and all {held} are sent, {1000 * seconds:.0f} ms later"
         )
 
     def retry_by_hand(self) -> None:
-        narrator, broker = self.narrator, self.broker
-        narrator.step("What failed is kept, with its reason, and can be tried again.")
+        printer, broker = self.printer, self.broker
+        printer.step("A failed job is kept with its error, and can be retried.")
         [failed] = broker.find(Filter(state=(State.FAILED,))).jobs
-        said = headline(failed.error)
-        narrator.tell(f"penstock find state:failed   {failed.task}({call_text(failed.body)})")
-        narrator.tell(f"  {said}", "red")
+        printer.line(f"penstock find state:failed   {failed.task}({call_text(failed.body)})")
+        printer.line(f"  {headline(failed.error)}", "red")
         (self.folder / tasks.PROVIDER).touch()
         broker.act("retry", [failed.id], author="you", reason="the provider is up again")
-        narrator.tell("the provider is up again: penstock retry state:failed")
+        printer.line("the provider is up again: penstock retry state:failed")
         result = tasks.app.handle(failed.id).result(timeout=PATIENCE)
-        narrator.tell(f"  {result}", "green")
+        printer.line(f"  {result}", "green")
 
     def flow(self) -> None:
-        narrator, broker = self.narrator, self.broker
-        narrator.step("A flow: one job needs forty others, and the word of a person.")
+        printer, broker = self.printer, self.broker
+        printer.step("A flow: one job needs forty others and the approval of a person.")
         tasks.app.limit(task=tasks.measure, running=4, author="you")
-        narrator.tell(
+        printer.line(
             f"penstock limit --task {tasks.measure.name} --running 4   for all workers together"
         )
         pictures = tasks.measure.map([f"picture-{number}.png" for number in range(40)])
@@ -196,77 +194,77 @@ class Story:
             return not any(c.total for c in counts if c.task == tasks.measure.name)
 
         self.wait(all_measured, "forty pictures")
-        narrator.tell(f"never more than 4 at a time (seen: {most}); now penstock flow {last.id}")
+        printer.line(f"at most 4 ran at a time (seen: {most}). penstock flow {last.id}")
         stored = broker.flow(last.id)
         for line in () if stored is None else drawn(broker, stored):
-            narrator.put(line)
-        narrator.tell("nobody waits on a worker. penstock signal album-approved Ada")
+            printer.print(line)
+        printer.line("no worker is blocked by the wait. penstock signal album-approved Ada")
         tasks.app.signal("album-approved", "Ada", author="you")
-        narrator.tell(f"  {last.result(timeout=PATIENCE)}", "green")
+        printer.line(f"  {last.result(timeout=PATIENCE)}", "green")
 
     def stop_worker(self) -> None:
         if self.worker is not None:
             self.worker.stop()
 
     def prove(self) -> Proof:
-        narrator, broker = self.narrator, self.broker
-        proof = prove(broker, self.enqueued, self.folder / tasks.WITNESS, self.killed)
-        narrator.step(
-            "The proof, from the history and from a file that the tasks wrote themselves."
+        printer, broker = self.printer, self.broker
+        proof = prove(broker, self.enqueued, self.folder / tasks.STARTS, self.killed)
+        printer.step(
+            "Check: the history of the store against a file that the tasks wrote themselves."
         )
         facts = (
             ("enqueued", proof.enqueued, ""),
-            ("ended", proof.ended, "each with a row in the history"),
+            ("ended", proof.ended, "jobs with an end in the history"),
             ("lost", proof.lost, ""),
-            ("settled twice", proof.settled_twice, "every write of a worker is fenced"),
+            ("settled twice", proof.settled_twice, "writes of a dead worker are rejected"),
             (
                 "ran again",
                 proof.ran_again,
-                "not settled when the kill came: begun again, settled once",
+                "jobs that the killed process had started: run again, settled once",
             ),
-            ("retried", proof.retried, "failed at first, and tried again by their rule"),
-            ("succeeded", proof.succeeded, "the payment after a retry by hand"),
+            ("retried", proof.retried, "failed attempts that the retry policy repeated"),
+            ("succeeded", proof.succeeded, "one of them, the payment, after a retry by hand"),
         )
         for name, number, note in facts:
-            narrator.tell(f"{name:<14}{number:>7,}  {note}")
+            printer.line(f"{name:<14}{number:>7,}  {note}")
         sentence = "Nothing was lost, nothing was settled twice."
-        narrator.tell(
-            sentence if proof.holds else "THE PROOF FAILED.", "green" if proof.holds else "red"
+        printer.line(
+            sentence if proof.holds else "THE CHECK FAILED.", "green" if proof.holds else "red"
         )
-        narrator.step("Where jobs stand, and what happened last.")
+        printer.step("The counts now, and the last events.")
         counts = broker.count()
         if counts:
-            narrator.put(output.counts_table(counts, by_task=False))
+            printer.print(output.counts_table(counts, by_task=False))
         else:
-            narrator.tell("penstock count   nothing is waiting, running or failed")
+            printer.line("penstock count   no job is waiting, running or failed")
         for event in broker.history(after=None, limit=5):
-            narrator.put(output.event_line(event))
+            printer.print(output.event_line(event))
         return proof
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
-        wait(done, what, self._check)
+        wait_until(done, what, self._check)
 
     def _check(self, what: str) -> None:
         if self.worker is not None:
             self.worker.check(what)
 
 
-def tell(jobs: int, *, json: bool = False) -> int:
-    """Tell it, with so many jobs in bulk; 0 if the proof holds, else 1."""
+def run_demo(jobs: int, *, json: bool = False) -> int:
+    """Run the demo with so many jobs in bulk: 0 if no job was lost or settled twice, else 1."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
-    narrator = Narrator(silent=json)
-    story = Story(narrator, folder, thumbnails=jobs)
+    printer = StepPrinter(silent=json)
+    demo = Demo(printer, folder, thumbnails=jobs)
     began = time.monotonic()
-    with placed(folder), use_store(story.url, None):
+    with using_folder(folder), use_store(demo.url, None):
         try:
-            proof = story.tell()
+            proof = demo.run()
         finally:
-            story.stop_worker()
+            demo.stop_worker()
             tasks.app.close()
     if json:
-        figures = {**msgspec.structs.asdict(proof), "holds": proof.holds, "store": story.url}
+        figures = {**msgspec.structs.asdict(proof), "holds": proof.holds, "store": demo.url}
         output.print_json(figures)
-    narrator.step(f"That took {time.monotonic() - began:.0f} seconds. The store is still there:")
+    printer.step(f"That took {time.monotonic() - began:.0f} seconds. The store stays; look around:")
     for words in ("find task:penstock.tools.demo.tasks:unlucky", "history", "doctor"):
-        narrator.tell(f"{output.program()} {words} --url {story.url}", "cyan")
+        printer.line(f"{output.program()} {words} --url {demo.url}", "cyan")
     return 0 if proof.holds else 1

@@ -1,4 +1,4 @@
-"""How the demo speaks: numbered steps, plain sentences, a bar only where there is a terminal."""
+"""The demo's output: numbered steps with lines below them, progress bars only on a terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import rich.text
 from penstock.cli import output
 
 
-class Narrator:
-    """Speaks to stdout, or, when only the figures are wanted, not at all."""
+class StepPrinter:
+    """Prints to stdout, or, for --json, not at all."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self.silent = silent
@@ -24,13 +24,13 @@ class Narrator:
         self._steps += 1
         self._put(rich.text.Text(f"\n{self._steps}. {title}", "bold"))
 
-    def tell(self, text: str, style: str = "") -> None:
+    def line(self, text: str, style: str = "") -> None:
         self._put(rich.text.Text(f"   {text}", style))
 
-    def put(self, thing: Any) -> None:
-        """A table, as it is."""
+    def print(self, table: Any) -> None:
+        """A table or a styled line, as it is."""
         if not self.silent:
-            output.console().print(thing)
+            output.console().print(table)
 
     def _put(self, text: rich.text.Text) -> None:
         if not self.silent:
@@ -39,7 +39,7 @@ class Narrator:
 
     @contextmanager
     def busy(self, what: str) -> Generator[None]:
-        """While this lasts a terminal shows that something goes on, and for how long."""
+        """Meanwhile a terminal shows a spinner and the time."""
         if self.silent or not sys.stdout.isatty():
             yield
             return
@@ -50,7 +50,7 @@ class Narrator:
             rich.progress.TimeElapsedColumn(),
             console=output.console(),
             transient=True,
-            redirect_stderr=False,  # who leads it elsewhere, means it
+            redirect_stderr=False,  # the Spark demo sends it to a file
         ) as progress:
             progress.add_task(what, total=None)
             yield
@@ -60,15 +60,15 @@ class Narrator:
 
 
 class Bar:
-    """How many of so many: a bar on a terminal, a line for every quarter elsewhere."""
+    """Progress: a bar on a terminal, else a line for every quarter."""
 
-    def __init__(self, narrator: Narrator, total: int, what: str) -> None:
-        self._narrator = narrator
+    def __init__(self, printer: StepPrinter, total: int, what: str) -> None:
+        self._printer = printer
         self._total = total
         self._what = what
-        self._said = 0
+        self._quarters = 0
         self._progress: rich.progress.Progress | None = None
-        if sys.stdout.isatty() and not narrator.silent:
+        if sys.stdout.isatty() and not printer.silent:
             self._progress = rich.progress.Progress(
                 rich.progress.TextColumn("   {task.description}"),
                 rich.progress.BarColumn(),
@@ -85,10 +85,10 @@ class Bar:
             self._progress.update(self._task, completed=done)
             return
         quarter = 4 * done // max(self._total, 1)
-        if quarter > self._said:
-            self._said = quarter
+        if quarter > self._quarters:
+            self._quarters = quarter
             total = f"{self._total:,}"
-            self._narrator.tell(f"{done:>{max(len(total), 7)},} of {total} {self._what}")
+            self._printer.line(f"{done:>{max(len(total), 7)},} of {total} {self._what}")
 
     def close(self) -> None:
         if self._progress is not None:

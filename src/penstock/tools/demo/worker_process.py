@@ -1,6 +1,6 @@
-"""The worker beside the demo, a real `penstock worker`, and waiting for what it does.
+"""The demo's worker, a real `penstock worker`, and waiting for what it does.
 
-Whoever waits sees to it that the worker is still there: a demo that hangs shows nothing.
+Every wait checks that the worker still runs, and has a time limit.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _LEAVE_SECONDS = 60.0
 
 
 @contextmanager
-def unbroken() -> Generator[None]:
-    """Ctrl-C and SIGTERM wait for the end of this: who starts a process also notes it down."""
-    came: list[int] = []
+def signals_deferred() -> Generator[None]:
+    """Ctrl-C and SIGTERM take effect at the end of this: no process is started and not recorded."""
+    received: list[int] = []
 
-    def later(number: int, frame: FrameType | None) -> None:
+    def defer(number: int, frame: FrameType | None) -> None:
         del frame
-        came.append(number)
+        received.append(number)
 
-    before = {number: signal.signal(number, later) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, defer) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
+    if received:
+        signal.raise_signal(received[0])
 
 
-class BesideWorker:
-    """A worker in a process of its own; its words go to a file."""
+class WorkerProcess:
+    """A worker in a process of its own; it logs to a file."""
 
     def __init__(self, target: str, url: str, log: Path, *options: str) -> None:
         command = [sys.executable, "-m", "penstock", "worker", target, "--url", url, *options]
@@ -51,14 +51,14 @@ class BesideWorker:
         self.pid = self._process.pid
 
     def check(self, what: str) -> None:
-        """Refuse to wait on for `what` if it has ended."""
+        """Raise if it has ended while the demo waits for `what`."""
         if self._process.poll() is not None:
             raise PenstockError(
-                f"the worker ended while the demo waited for {what}; its words are in {self.log}"
+                f"the worker ended while the demo waited for {what}; see its log, {self.log}"
             )
 
     def stop(self) -> None:
-        """Have it end, however long it takes; safe to call again."""
+        """End it: by SIGTERM, after a minute by SIGKILL; safe to call again."""
         if self._process.poll() is not None:
             return
         self._process.terminate()
@@ -69,22 +69,19 @@ class BesideWorker:
             self._process.wait()
 
 
-def wait(
+def wait_until(
     done: Callable[[], bool],
     what: str,
     check: Callable[[str], None],
-    moved: Callable[[], object] = lambda: None,
+    progress: Callable[[], object] = lambda: None,
     patience: float = PATIENCE,
 ) -> None:
-    """Until `done`; given up when `moved` has answered the same for so long that nothing goes on.
-
-    `check` is asked all the while whether it makes sense to wait on.
-    """
-    last, until = moved(), time.monotonic() + patience
+    """Wait until `done`; fail if `progress` stays the same for too long, or if `check` raises."""
+    last, until = progress(), time.monotonic() + patience
     while not done():
         check(what)
-        if (now := moved()) != last:
+        if (now := progress()) != last:
             last, until = now, time.monotonic() + patience
         elif time.monotonic() > until:
-            raise PenstockError(f"the demo waited {patience:.0f} s for {what}")
+            raise PenstockError(f"the demo waited {patience:.0f} s for {what}, and gives up")
         time.sleep(_LOOK_SECONDS)

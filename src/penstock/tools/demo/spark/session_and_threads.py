@@ -1,7 +1,7 @@
-"""What runs beside the demo on Spark: the session, its fleet, and a worker, in threads.
+"""The Spark session of the demo, and the threads that run a fleet or a worker.
 
-All of it is ended on every way out, Ctrl-C among them. Java's words go to a file: it keeps the
-stderr that it was started with, so that only its start needs to be led there.
+All of it is ended however the demo ends, also by Ctrl-C. Java keeps the stderr that it was started
+with, so redirecting stderr while it starts sends all its output to a file.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _LEAVE_SECONDS = 60.0
 
 @contextmanager
 def running_session(url: str, folder: Path) -> Generator[SparkSession]:
-    """A session on this machine, stopped at the end; what it has to say is in `spark.log`."""
+    """A session on this machine, stopped at the end; it logs to `spark.log`."""
     cores = max(SLOTS, os.cpu_count() or 1)
     log = folder / "spark.log"
     try:
-        with _stderr_into(log):
+        with _stderr_to(log):
             spark = penstock.spark.session(
                 f"local[{cores}]",
                 app_name="penstock demo",
                 url=url,
                 config={
-                    # A Java that lives for a minute or two spends less on compiling its code.
+                    # For a short life: only the quick compiler of Java.
                     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
                     "spark.sql.session.timeZone": "UTC",
                     "spark.sql.shuffle.partitions": cores,
@@ -51,58 +51,58 @@ def running_session(url: str, folder: Path) -> Generator[SparkSession]:
     except PenstockError:
         raise
     except Exception as error:
-        said = str(error).strip().splitlines()
-        why = said[0] if said else type(error).__name__
-        raise PenstockError(f"Spark did not start: {why} Its words are in {log}") from error
-    # Spark's own answer is to cancel its jobs, and the slots with them; SIGTERM has none at all.
+        lines = str(error).strip().splitlines()
+        why = lines[0] if lines else type(error).__name__
+        raise PenstockError(f"Spark did not start: {why} See its log, {log}") from error
+    # PySpark's handler of Ctrl-C would cancel the jobs of the fleet; SIGTERM has none.
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, _leave),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, _exit),
     }
     try:
         yield spark
     finally:
-        # A call that was cut short is told of by the library that made it, with its traceback.
+        # py4j logs the traceback of a call that was interrupted.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        with suppress(Exception):  # its Java may be gone, which can be why we are here
+        with suppress(Exception):  # Java may have ended already
             spark.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-class InThread(threading.Thread):
-    """A fleet or a worker that runs jobs in a thread of its own until it is stopped."""
+class DemoThread(threading.Thread):
+    """A fleet or a worker in a thread of its own."""
 
-    def __init__(self, company: Fleet | Worker) -> None:
+    def __init__(self, runner: Fleet | Worker) -> None:
         super().__init__(name="penstock-demo", daemon=True)
-        self._company = company
+        self._runner = runner
         self._error: Exception | None = None
         self.start()
 
     def run(self) -> None:
         try:
-            if isinstance(self._company, Fleet):
-                self._company.run()
+            if isinstance(self._runner, Fleet):
+                self._runner.run()
             else:
-                self._company.work()
+                self._runner.work()
         except Exception as error:
             self._error = error
 
     def check(self, what: str) -> None:
-        """Refuse to wait on for `what` if it has ended."""
+        """Raise if it has ended while the demo waits for `what`."""
         if not self.is_alive():
-            name = type(self._company).__name__.lower()
+            name = type(self._runner).__name__.lower()
             why = "" if self._error is None else f": {self._error}"
             raise PenstockError(f"the {name} ended while the demo waited for {what}{why}")
 
     def stop(self, *, now: bool) -> None:
-        """Have it end, `now` or when what it runs has ended, and wait for that."""
-        self._company.stop(now=now)
+        """End it, `now` or when its jobs have ended, and wait for that."""
+        self._runner.stop(now=now)
         self.join(_LEAVE_SECONDS)
 
 
 @contextmanager
-def _stderr_into(path: Path) -> Generator[None]:
+def _stderr_to(path: Path) -> Generator[None]:
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as file:
@@ -115,6 +115,6 @@ def _stderr_into(path: Path) -> Generator[None]:
         os.close(kept)
 
 
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
+def _exit(number: int, frame: FrameType | None) -> NoReturn:
     del frame
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""The folder of one telling: the environment names it to tasks, which run in other processes."""
+"""The folder of one demo: an environment variable names it to the worker processes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 _FOLDER = "PENSTOCK_DEMO_FOLDER"
 
 
-def place() -> Path:
-    """The folder of the telling that this process is part of."""
+def demo_folder() -> Path:
+    """The folder of the demo that this process is part of."""
     return Path(os.environ[_FOLDER])
 
 
 @contextmanager
-def placed(folder: Path) -> Generator[None]:
-    """While this lasts, `place()` is this folder, here and in processes that are started."""
+def using_folder(folder: Path) -> Generator[None]:
+    """Meanwhile `demo_folder()` is this folder, here and in processes that are started."""
     before = os.environ.get(_FOLDER)
     os.environ[_FOLDER] = str(folder)
     try:
