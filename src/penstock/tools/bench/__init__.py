@@ -1,7 +1,7 @@
-"""What this machine can do: `penstock bench`.
+"""`penstock bench`: how fast Penstock is on this machine.
 
-Every figure stands beside the limit of the store itself, measured in the same run; nothing is
-asserted, so that a slow machine is a fact and not a failure.
+Every figure is printed beside the raw limit of the store, measured in the same run. Nothing is
+asserted: on a slow machine the figures are low, and the command still succeeds.
 """
 
 from penstock.tools.bench.report import bench

@@ -1,4 +1,4 @@
-"""What a claim costs with three million jobs around those that are claimed."""
+"""What a claim costs in a store with three million other jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DAY = 86400.0
 
 
 def claim(folder: Path, around: int, say: Say) -> dict[str, float]:
-    """Median milliseconds to claim 100 jobs alone, and with others around; pause and resume."""
+    """Median milliseconds to claim 100 jobs in an empty and in a full store; pause and resume."""
     alone, crowded = folder / "alone.db", folder / "crowded.db"
     rows = [(number, TEXT) for number in range(around)]
     with store(f"sqlite:///{crowded}"):
@@ -38,7 +38,7 @@ def claim(folder: Path, around: int, say: Say) -> dict[str, float]:
             say(f"claiming {_CLAIM}: run {number}")
             with store(f"sqlite:///{path}"):
                 taken = _claim()
-                if number:  # the first one warms up both
+                if number:  # the first run only warms up
                     times[path].append(taken)
     with store(f"sqlite:///{crowded}"):
         rules = [_pause_and_resume() for _ in range(_RUNS)]
@@ -53,12 +53,12 @@ def claim(folder: Path, around: int, say: Say) -> dict[str, float]:
 
 
 def _claim() -> float:
-    """Seconds to claim 100 jobs that were just enqueued, from the queue that they are in."""
+    """Seconds to claim 100 jobs that were just enqueued."""
     broker = app.broker
     worker = WorkerRow(id="bench", tasks=app.known_tasks())
     seconds = 0.0
-    # Twice: the first claim of a process also writes the worker's row. The enqueue in between makes
-    # the broker look at all lanes again, which is what the others around could make slow.
+    # Twice: the first claim of a process also writes the worker's row. The enqueue before it makes
+    # the broker look at all lanes again, which other jobs could make slow.
     for _ in range(2):
         wanted.enqueue_many([(number, TEXT) for number in range(_CLAIM)])
         began = time.perf_counter()

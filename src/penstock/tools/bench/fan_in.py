@@ -1,7 +1,7 @@
-"""Fan-in: many jobs and one that takes the outputs of all, against as many plain jobs.
+"""Fan-in: many jobs and one that takes all their outputs, compared with as many plain jobs.
 
-Both are drained by one worker process, one right after the other, and which of them goes first
-alternates: what drifts on the machine drifts for both.
+One worker process drains both, one right after the other; which comes first alternates, so that
+other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock.tools.bench.tasks import gather, nothing
 
 MOST_JOBS = 100_000
 RUNS = 3
-Stores = Callable[[], AbstractContextManager[str]]  # each time a new one, by its URL
+Stores = Callable[[], AbstractContextManager[str]]  # makes a new store: its URL
 
 
 def fan_in(stores: Stores, jobs: int, say: Say, runs: int = RUNS) -> dict[str, float]:
-    """Medians of so many alternating runs."""
+    """Medians of several pairs of runs."""
     pairs = [pair(stores, jobs, say, number) for number in range(runs)]
-    return {name: median(each[name] for each in pairs) for name in pairs[0]}
+    return {name: median(figures[name] for figures in pairs) for name in pairs[0]}
 
 
 def pair(stores: Stores, jobs: int, say: Say, number: int = 0) -> dict[str, float]:

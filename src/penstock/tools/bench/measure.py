@@ -1,4 +1,4 @@
-"""The measurements of Penstock itself, each on a store of its own, through the public way in."""
+"""The measurements of Penstock itself, each on a new store, through the public API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 @contextmanager
 def store(url: str) -> Generator[str]:
-    """The benchmark's app on a store of its own."""
+    """Meanwhile the benchmark's app uses this store."""
     with use_store(url, None):
         app.close()
         try:
@@ -36,7 +36,7 @@ def store(url: str) -> Generator[str]:
 
 @contextmanager
 def worker(url: str, *options: str, processes: int = 1) -> Generator[subprocess.Popen[bytes]]:
-    """One real worker with its child processes."""
+    """A real `penstock worker` with its child processes."""
     command = [
         sys.executable,
         "-m",
@@ -80,7 +80,7 @@ def backlog(url: str, jobs: int, say: Say) -> dict[str, float]:
 
 
 def bulk(jobs: int) -> float:
-    """Jobs per second of one bulk enqueue into the store that is chosen."""
+    """Jobs per second of one bulk enqueue into the current store."""
     rows = [(number, TEXT) for number in range(jobs)]
     _ = app.broker  # opening the store is not part of it
     began = time.perf_counter()
@@ -89,7 +89,7 @@ def bulk(jobs: int) -> float:
 
 
 def drain(url: str, *, processes: int = 1) -> float:
-    """Seconds that a real worker takes from its start to its end, when nothing is left."""
+    """Seconds that a worker with --drain takes, from its start to its end."""
     began = time.perf_counter()
     with worker(url, "--drain", processes=processes) as process:
         code = process.wait(_MOST_SECONDS)
@@ -100,7 +100,7 @@ def drain(url: str, *, processes: int = 1) -> float:
 
 
 def span() -> tuple[float, float, int]:
-    """First start, last end and number of the attempts in the history."""
+    """First start, last end and number of all attempts in the history."""
     first, last, ended, position = float("inf"), 0.0, 0, BEGINNING
     while rows := app.broker.history(after=position, limit=10_000):
         position = rows[-1].position
@@ -129,9 +129,9 @@ def waits(url: str, jobs: int, rate: float) -> list[tuple[float, float]]:
         until = time.monotonic() + 60
         while not any(row.alive and row.claimed_at for row in app.broker.workers()):
             if time.monotonic() > until:
-                raise PenstockError("the benchmark's worker does not start")
+                raise PenstockError("the worker of the benchmark did not start within 60 s")
             time.sleep(0.05)
-        begin.enqueue().result(timeout=60)  # the first one loads what the others find loaded
+        begin.enqueue().result(timeout=60)  # a first job, to warm up the worker
         sent: list[tuple[str, float, float]] = []
         start = time.perf_counter()
         for number in range(jobs):
@@ -140,14 +140,14 @@ def waits(url: str, jobs: int, rate: float) -> list[tuple[float, float]]:
             handle = begin.enqueue()
             sent.append((handle.id, called, time.time()))
         began = [_began(job_id) for job_id, _, _ in sent]
-    # A task may begin before the call has returned: that is no time at all.
+    # A task may start before the call has returned: that counts as 0.
     return [
         (at - called, max(at - back, 0)) for at, (_, called, back) in zip(began, sent, strict=True)
     ]
 
 
 def percentiles(waited: list[tuple[float, float]]) -> dict[str, float]:
-    """Of what `waits` gave; milliseconds."""
+    """Percentiles of what `waits` returned, in milliseconds."""
     from_call, from_return = [call for call, _ in waited], [back for _, back in waited]
     return {
         "call_to_start_p50_ms": percentile(from_call, 50),

@@ -1,4 +1,4 @@
-"""The limit of the store itself: rows of a job's size through the driver, and nothing around."""
+"""The raw limit of SQLite: rows of a job's size inserted through the driver."""
 
 from __future__ import annotations
 

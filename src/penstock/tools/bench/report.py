@@ -1,4 +1,4 @@
-"""The order of the measurements, and how they are shown."""
+"""The measurements in their order, and the table that is printed."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ def bench(  # the one entry, called by the command line
     folder: Path | None = None,
     json: bool = False,
 ) -> dict[str, Any]:
-    """Measure, show, and give the figures."""
+    """Measure, print and return the figures."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=folder) as made:
-        place = Path(made)
-        figures: dict[str, Any] = {"broker": broker, "jobs": jobs, "machine": _machine(place)}
-        progress_line = output.ProgressLine(quiet=json)
-        say = _say(progress_line, json=json)
+        path = Path(made)
+        figures: dict[str, Any] = {"broker": broker, "jobs": jobs, "machine": _machine(path)}
+        ticker = output.Ticker(quiet=json)
+        say = _say(ticker, json=json)
         say(f"raw limit: {jobs:,} rows")
-        figures["raw_bulk"] = raw.bulk(place, jobs)
-        figures |= measure.backlog(f"sqlite:///{place / 'backlog.db'}", jobs, say)
-        figures |= fan_in(_stores(place), jobs, say)
+        figures["raw_bulk"] = raw.bulk(path, jobs)
+        figures |= measure.backlog(f"sqlite:///{path / 'backlog.db'}", jobs, say)
+        figures |= fan_in(_stores(path), jobs, say)
         single, waited = min(SINGLE_JOBS, jobs // 2), min(LATENCY_JOBS, jobs // 20)
         say(f"{single:,} single enqueues")
-        figures["raw_single"] = raw.single(place, single)
-        figures["single_enqueue"] = measure.single(f"sqlite:///{place / 'single.db'}", single)
+        figures["raw_single"] = raw.single(path, single)
+        figures["single_enqueue"] = measure.single(f"sqlite:///{path / 'single.db'}", single)
         say(f"latency: {waited} jobs at {LATENCY_RATE} a second")
-        slept = measure.waits(f"sqlite:///{place / 'latency.db'}", waited, LATENCY_RATE)
+        slept = measure.waits(f"sqlite:///{path / 'latency.db'}", waited, LATENCY_RATE)
         figures |= measure.percentiles(slept)
         if claim:
-            figures |= measure_claim(place, around, say)
-        progress_line.clear()
+            figures |= measure_claim(path, around, say)
+        ticker.done()
     if json:
         output.print_json(figures)
     else:
@@ -60,14 +60,14 @@ def bench(  # the one entry, called by the command line
     return figures
 
 
-def _stores(place: Path) -> Stores:
+def _stores(path: Path) -> Stores:
     numbers = itertools.count(1)
 
     @contextmanager
     def store() -> Generator[str]:
-        path = place / f"store-{next(numbers)}.db"
-        yield f"sqlite:///{path}"
-        path.unlink(missing_ok=True)
+        file = path / f"store-{next(numbers)}.db"
+        yield f"sqlite:///{file}"
+        file.unlink(missing_ok=True)
 
     return store
 
@@ -81,14 +81,14 @@ def _say(progress_line: output.ProgressLine, *, json: bool) -> measure.Say:
     return say
 
 
-def _machine(place: Path) -> dict[str, Any]:
+def _machine(path: Path) -> dict[str, Any]:
     return {
         "penstock": release(),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "file_system": _file_system(place),
+        "file_system": _file_system(path),
         "journal_mode": "wal",
         "synchronous": "full",
         "history": True,
@@ -96,8 +96,8 @@ def _machine(place: Path) -> dict[str, Any]:
     }
 
 
-def _file_system(place: Path) -> str:
-    """The kind of file system below a path: on tmpfs a commit waits for no disk."""
+def _file_system(path: Path) -> str:
+    """The kind of file system of a path: on tmpfs no commit waits for a disk."""
     try:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -105,7 +105,7 @@ def _file_system(place: Path) -> str:
     best, kind = "", "unknown"
     for mount in mounts:
         _, where, what, *_ = mount.split()
-        inside = str(place.resolve()).startswith(where.rstrip("/") + "/")
+        inside = str(path.resolve()).startswith(where.rstrip("/") + "/")
         if inside and len(where) >= len(best):
             best, kind = where, what
     return kind
@@ -123,26 +123,26 @@ def _put(figures: dict[str, Any]) -> None:
             "bulk enqueue",
             f"{figures['bulk_enqueue']:,.0f}",
             "jobs/s",
-            f"encoding and checking arguments; {share:.1f} times the raw limit, by parcels",
+            f"encoding and checking arguments; {share:.1f} times the raw limit: jobs are packed",
         ),
         (
             "processing, one process",
             f"{figures['processing']:,.0f}",
             "jobs/s",
-            f"the interpreter: one core; {wall:.1f} s with start and end of the worker",
+            f"one CPU core running Python; {wall:.1f} s with start and stop of the worker",
         ),
         (
             "fan-in, one process",
             f"{figures['fan_in']:,.0f}",
             "jobs/s",
-            f"{figures['fan_in_ratio']:.2f} of as many plain jobs; with one that takes all outputs",
+            f"{figures['fan_in_ratio']:.2f} times the rate of plain jobs; the last job takes all",
         ),
-        ("raw single commits", f"{single:,.0f}", "commits/s", "fsync of the disk"),
+        ("raw single commits", f"{single:,.0f}", "commits/s", "fsync"),
         (
             "single enqueue",
             f"{figures['single_enqueue']:,.0f}",
             "jobs/s",
-            f"fsync of the disk; {figures['single_enqueue'] / single:.0%} of the raw commits",
+            f"fsync; {figures['single_enqueue'] / single:.0%} of the raw commits",
         ),
     ]
     for words, name in (("enqueue called", "call"), ("enqueue returned", "return")):
@@ -150,12 +150,12 @@ def _put(figures: dict[str, Any]) -> None:
         bound = "fsync, then waking the worker" if name == "call" else "waking the worker"
         rows.append((f"{words} to task start", f"{p50:.2f} / {p99:.2f}", "ms p50/p99", bound))
     if "claim_ratio" in figures:
-        around = f"{figures['around']:,} each pending, delayed, paused around"
+        around = f"with {figures['around']:,} pending, as many delayed and as many paused jobs"
         rows += [
-            ("claim 100 alone", f"{figures['claim_alone_ms']:.2f}", "ms", "median of 5"),
-            ("claim 100 crowded", f"{figures['claim_crowded_ms']:.2f}", "ms", around),
+            ("claim 100, empty store", f"{figures['claim_alone_ms']:.2f}", "ms", "median of 5"),
+            ("claim 100, full store", f"{figures['claim_crowded_ms']:.2f}", "ms", around),
             (
-                "crowded / alone",
+                "full / empty store",
                 f"{figures['claim_ratio']:.2f}",
                 "",
                 "medians of 5 alternating runs",

@@ -1,4 +1,4 @@
-"""The tasks that the benchmark runs: most do nothing, one says when it began."""
+"""The tasks of the benchmark: most do nothing, one returns when it started."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ app = App()
 
 @app.task(queue="bench")
 def nothing(number: int, text: str) -> None:
-    """Costs what a job costs when its function costs nothing."""
+    """Does nothing, so that only the cost of Penstock is measured."""
     del number, text
 
 
 @app.task(queue="bench")
 def gather(results: list[None]) -> None:
-    """Takes what many others returned."""
+    """Takes the results of many others."""
     del results
 
 
 @app.task(queue="bench")
 def begin() -> float:
-    """When it began."""
+    """Returns when it started."""
     return time.time()
 
 
 @app.task(queue="wanted")
 def wanted(number: int, text: str) -> None:
-    """One of those that are claimed, with many others around."""
+    """For jobs that are claimed from a store with many others."""
     del number, text
 
 
 @app.task(queue="wanted")
 def held(number: int, text: str) -> None:
-    """One of those around it that a rule holds back."""
+    """For other jobs, of a paused task."""
     del number, text
 
 
 @app.task(queue="other")
 def other(number: int, text: str) -> None:
-    """One of those around it in another queue."""
+    """For other jobs, in other queues."""
     del number, text

@@ -1,7 +1,7 @@
-"""What a PostgreSQL server can do with Penstock: `penstock bench --broker postgres`.
+"""`penstock bench --broker postgres`: how fast Penstock is on a PostgreSQL server.
 
-Everything is measured in rounds, the raw limits of the same server in each of them: what else the
-machine does meanwhile falls on both sides of every ratio.
+Everything is measured in rounds, and the raw limits of the server in each of them: other load on
+the machine affects both sides of a ratio.
 """
 
 from penstock.tools.bench.postgres.report import bench

@@ -1,6 +1,6 @@
-"""Keeps a backlog of no-op jobs standing, in a process of its own.
+"""Keeps up a backlog of no-op jobs, in a process of its own.
 
-python -m penstock.tools.bench.postgres.feed URL BACKLOG
+python -m penstock.tools.bench.postgres.backlog_feeder URL BACKLOG
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import time
 from penstock.tools.bench.measure import TEXT, store
 from penstock.tools.bench.tasks import app, nothing
 
-_AT_ONCE = 10_000
+_PER_CALL = 10_000
 
 
 def feed(url: str, backlog: int) -> None:
-    """Until it is ended."""
-    rows = [(number, TEXT) for number in range(_AT_ONCE)]
+    """Run until the process is ended."""
+    rows = [(number, TEXT) for number in range(_PER_CALL)]
     with store(url):
         while True:
             if sum(count.ready for count in app.broker.count()) < backlog:

@@ -1,7 +1,7 @@
-"""What a claim costs with millions of jobs around those that are claimed.
+"""What a claim costs in a store with many other jobs, compared with an empty store.
 
-The crowd stands in a thousand queues, a tenth of it delayed and a tenth of it paused. What stands
-alone has a store of its own, and the two are asked in turn.
+The other jobs are in a thousand queues, a tenth of them delayed and a tenth of them paused. Claims
+alternate between the two stores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.job import succeeded
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.tools.bench import measure
 from penstock.tools.bench.measure import TEXT, Say
-from penstock.tools.bench.postgres.databases import BenchDatabase
+from penstock.tools.bench.postgres.databases import BenchServer
 from penstock.tools.bench.tasks import app, held, other, wanted
 
 QUEUES = 1000
@@ -29,16 +29,16 @@ _CLAIM = 100
 _DAY = 86400.0
 
 
-def crowd(place: BenchDatabase, pending: int, say: Say) -> dict[str, float]:
-    """Milliseconds: claims of 100 alone, in the crowd, of the crowd; count, pause and resume."""
-    with place.database() as alone, place.database() as crowded:
+def crowd(server: BenchServer, pending: int, say: Say) -> dict[str, float]:
+    """Milliseconds: claims of 100 in the empty and the full store, count, pause and resume."""
+    with server.database() as alone, server.database() as crowded:
         _fill(crowded, pending, say)
-        say(f"claims of {_CLAIM}, alone and with {pending:,} others around")
+        say(f"claims of {_CLAIM} jobs, in an empty store and in one with {pending:,} others")
         looked = [_first_claim(crowded) for _ in range(5)]
         small, large = open_broker(alone), open_broker(crowded)
         try:
             for broker in (small, large):
-                _claims(broker, ("wanted",))  # the first ones warm up both
+                _claims(broker, ("wanted",))  # the first ones only warm up
             times: dict[Broker, list[float]] = {small: [], large: []}
             for number in range(_ROUNDS):
                 for broker in (small, large) if number % 2 else (large, small):
@@ -63,13 +63,13 @@ def crowd(place: BenchDatabase, pending: int, say: Say) -> dict[str, float]:
 
 
 def _fill(url: str, pending: int, say: Say) -> None:
-    each = pending // QUEUES
-    tenth = [(number, TEXT) for number in range(each // 10)]
-    most = [(number, TEXT) for number in range(each - 2 * len(tenth))]
+    per_queue = pending // QUEUES
+    tenth = [(number, TEXT) for number in range(per_queue // 10)]
+    most = [(number, TEXT) for number in range(per_queue - 2 * len(tenth))]
     with measure.store(url):
         for number in range(QUEUES):
             if number % 100 == 0:
-                say(f"{number * each:,} of {pending:,} pending jobs")
+                say(f"{number * per_queue:,} of {pending:,} pending jobs")
             queue = f"crowd-{number}"
             other.options(queue=queue).enqueue_many(most)
             held.options(queue=queue).enqueue_many(tenth)
@@ -78,7 +78,7 @@ def _fill(url: str, pending: int, say: Say) -> None:
 
 
 def _first_claim(url: str) -> float:
-    """Seconds of a new worker's first claim, which looks at all lanes."""
+    """Seconds of a new worker's first claim, which looks at all lanes from the bottom."""
     broker = open_broker(url)
     try:
         broker.enqueue([wanted.job(0, TEXT)])

@@ -1,7 +1,7 @@
-"""What a measurement cost the server: WAL, transactions, and statements where they are counted.
+"""What a measurement cost the server: WAL, transactions, and statements if those are counted.
 
-Read before and after, on a connection of its own. Transactions and WAL are the server's own
-figures; WAL is that of the whole server, so nothing else may run on it meanwhile.
+The server's counters are read before and after it. WAL is that of the whole server, so nothing else
+should run on it meanwhile.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import psycopg
 
 from penstock.tools.bench.postgres.statements import sql
 
-_SETTLE_SECONDS = 0.3  # a session's figures are added when it has ended
+_STATISTICS_SECONDS = 0.3  # the server adds a session's counters when it ends
 
 
 class MeterReading(NamedTuple):
     wal_bytes: int
     full_pages: int
     transactions: int
-    statements: int | None  # None: nobody counts them on this server
+    statements: int | None  # None: without pg_stat_statements
 
 
 def read(url: str) -> MeterReading:
-    """As it stands now."""
-    time.sleep(_SETTLE_SECONDS)
+    """The counters now."""
+    time.sleep(_STATISTICS_SECONDS)
     with psycopg.connect(url, autocommit=True) as connection:
         wal, pages, transactions = _row(connection, sql.meter)
         counted = _row(connection, sql.has_statements)[0]
@@ -34,7 +34,7 @@ def read(url: str) -> MeterReading:
 
 
 def cost(name: str, before: MeterReading, after: MeterReading, jobs: int) -> dict[str, float]:
-    """Of one job: bytes of WAL, transactions, statements."""
+    """Per job: bytes of WAL, transactions, statements."""
     figures = {
         f"{name}_wal_bytes_per_job": (after.wal_bytes - before.wal_bytes) / jobs,
         f"{name}_full_pages": float(after.full_pages - before.full_pages),

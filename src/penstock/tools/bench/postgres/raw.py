@@ -1,4 +1,4 @@
-"""The limits of the server itself: rows of a job's size through the driver, and nothing around."""
+"""The raw limits of PostgreSQL: rows of a job's size written through the driver."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def copy(url: str, rows: int) -> float:
         connection.commit()
         began = time.perf_counter()
         for first in range(0, rows, ROWS_PER_COMMIT):
-            with connection.cursor() as cursor, cursor.copy(sql.raw_copy) as lines:
-                lines.set_types(("bytea", "int8", "bytea"))
+            with connection.cursor() as cursor, cursor.copy(sql.raw_copy) as copy_rows:
+                copy_rows.set_types(("bytea", "int8", "bytea"))
                 for row in values[first : first + ROWS_PER_COMMIT]:
-                    lines.write_row(row)
+                    copy_rows.write_row(row)
             connection.commit()
         return rows / (time.perf_counter() - began)
 
 
 def single(url: str, rows: int) -> float:
-    """Commits per second of one row each, prepared."""
+    """Commits per second of one row each, by a prepared insert."""
     ids = Ids()
     values = [(to_bytes(ids.next()), 7, _BODY) for _ in range(rows)]
     with psycopg.connect(url, autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""The order of the measurements on PostgreSQL, and how they are shown."""
+"""The measurements on PostgreSQL in their order, and the tables that are printed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.cli import output
 from penstock.tools.bench import measure
 from penstock.tools.bench.fan_in import pair
 from penstock.tools.bench.postgres import meter
-from penstock.tools.bench.postgres.databases import BenchDatabase, place
+from penstock.tools.bench.postgres.databases import BenchServer, bench_server
 from penstock.tools.bench.postgres.rounds import CALLERS, Figures, round_of
 from penstock.tools.bench.postgres.sink import LEAST, through_spark
 
@@ -22,7 +22,7 @@ LATENCY_RATE = 20
 
 
 class Floor(NamedTuple):
-    """A ratio that Penstock promises on any machine: one figure over another."""
+    """A ratio of two figures that should hold on any machine."""
 
     of: str
     over: str
@@ -30,8 +30,8 @@ class Floor(NamedTuple):
     words: str
 
     def ratio(self, rounds: list[Figures]) -> float:
-        """The median of what the rounds give, each beside its own limit."""
-        return median(each[self.of] / each[self.over] for each in rounds)
+        """The median of the ratio of each round."""
+        return median(figures[self.of] / figures[self.over] for figures in rounds)
 
 
 FLOORS = (
@@ -56,8 +56,8 @@ def bench(  # the one entry, called by the command line
     spark: int | None = None,
     json: bool = False,
 ) -> dict[str, Any]:
-    """Measure, show, and give the figures; `pending`, `snapshot`, `spark` add some minutes."""
-    with place(url, folder) as server:
+    """Measure, print and return the figures; `pending`, `snapshot`, `spark` add some minutes."""
+    with bench_server(url, folder) as server:
         figures: dict[str, Any] = {"broker": "postgres", "jobs": jobs, "runs": runs}
         figures["machine"] = _machine(server)
         progress_line = output.ProgressLine(quiet=json)
@@ -92,7 +92,7 @@ def bench(  # the one entry, called by the command line
     return figures
 
 
-def _rounds(server: BenchDatabase, jobs: int, runs: int, say: measure.Say) -> dict[str, Any]:
+def _rounds(server: BenchServer, jobs: int, runs: int, say: measure.Say) -> dict[str, Any]:
     rounds: list[Figures] = []
     waited: list[tuple[float, float]] = []
     singles = max(jobs // 10, 200)
@@ -103,13 +103,15 @@ def _rounds(server: BenchDatabase, jobs: int, runs: int, say: measure.Say) -> di
         with server.database() as url:
             say(f"latency at {LATENCY_RATE} jobs a second")
             waited += measure.waits(url, max(jobs // 3000, 20), LATENCY_RATE)
-    medians: dict[str, Any] = {name: median(each[name] for each in rounds) for name in rounds[0]}
+    medians: dict[str, Any] = {
+        name: median(figures[name] for figures in rounds) for name in rounds[0]
+    }
     medians |= measure.percentiles(waited)
     medians["rounds"] = rounds
     return medians
 
 
-def _machine(server: BenchDatabase) -> dict[str, Any]:
+def _machine(server: BenchServer) -> dict[str, Any]:
     return {
         "penstock": release(),
         "python": platform.python_version(),
@@ -122,17 +124,17 @@ def _machine(server: BenchDatabase) -> dict[str, Any]:
 
 
 def _put(figures: dict[str, Any]) -> None:
-    made = output.table("measure", "figure", "unit", "beside", right=("figure",))
+    made = output.table("measure", "figure", "unit", "remarks", right=("figure",))
     for row in _rows(figures):
         made.add_row(*row)
     output.console().print(made)
-    made = output.table("ratio", "measured", "floor", "", right=("measured", "floor"))
-    for words, each in figures["ratios"].items():
-        held = "" if each["ratio"] >= each["least"] else "below its floor"
-        made.add_row(words, f"{each['ratio']:.3f}", f"{each['least']:g}", held)
+    made = output.table("ratio", "measured", "expected", "", right=("measured", "expected"))
+    for words, row in figures["ratios"].items():
+        remark = "" if row["ratio"] >= row["least"] else "lower than expected"
+        made.add_row(words, f"{row['ratio']:.3f}", f"at least {row['least']:g}", remark)
     for words, value, most in _ceilings(figures):
-        held = "" if value <= most else "above its ceiling"
-        made.add_row(words, f"{value:.2f}", f"at most {most:g}", held)
+        remark = "" if value <= most else "higher than expected"
+        made.add_row(words, f"{value:.2f}", f"at most {most:g}", remark)
     output.console().print(made)
     machine = figures["machine"]
     output.print_text(
@@ -148,17 +150,17 @@ def _put(figures: dict[str, Any]) -> None:
 
 def _rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     def cost(name: str) -> str:
-        said = f"{figures[f'{name}_wal_bytes_per_job']:,.0f} bytes of WAL a job, "
+        wal = f"{figures[f'{name}_wal_bytes_per_job']:,.0f} bytes of WAL per job, "
         if (statements := figures.get(f"{name}_statements_per_job")) is not None:
-            return said + f"{1000 * statements:,.0f} statements for 1,000 jobs"
+            return wal + f"{1000 * statements:,.0f} statements per 1,000 jobs"
         transactions = figures[f"{name}_transactions_per_job"]
-        return said + f"{1000 * transactions:,.0f} transactions for 1,000 jobs"
+        return wal + f"{1000 * transactions:,.0f} transactions per 1,000 jobs"
 
     def rate(words: str, name: str, beside: str = "") -> tuple[str, str, str, str]:
         return words, f"{figures[name]:,.0f}", "jobs/s", beside or cost(name)
 
     rows = [
-        ("raw COPY, write_row", f"{figures['raw_copy']:,.0f}", "rows/s", "100,000 per commit"),
+        ("raw limit: COPY", f"{figures['raw_copy']:,.0f}", "rows/s", "100,000 per commit"),
         rate("bulk enqueue", "bulk_enqueue"),
         rate("processing, one process", "processing_1"),
         rate("processing, two processes", "processing_2"),
@@ -166,8 +168,8 @@ def _rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         rate(
             "fan-in, one process",
             "fan_in",
-            f"{figures['fan_in_jobs']:,.0f} jobs and one that takes their outputs, beside "
-            f"{figures['fan_in_plain']:,.0f} plain jobs/s",
+            f"{figures['fan_in_jobs']:,.0f} jobs and one that takes their outputs; plain jobs: "
+            f"{figures['fan_in_plain']:,.0f}/s",
         ),
         ("raw single commits", f"{figures['raw_single']:,.0f}", "commits/s", "prepared insert"),
         rate("single enqueue", "single_enqueue"),
@@ -183,12 +185,12 @@ def _rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 def _more_rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     rows: list[tuple[str, str, str, str]] = []
     if "pending" in figures:
-        around = f"{figures['pending']:,} pending over {figures['queues']:,} queues"
+        around = f"with {figures['pending']:,} other jobs in {figures['queues']:,} queues"
         rows += [
-            ("claim 100 alone", f"{figures['claim_alone_ms']:.2f}", "ms p50", "its own store"),
-            ("claim 100 crowded", f"{figures['claim_crowded_ms']:.2f}", "ms p50", around),
+            ("claim 100, empty store", f"{figures['claim_alone_ms']:.2f}", "ms p50", ""),
+            ("claim 100, full store", f"{figures['claim_crowded_ms']:.2f}", "ms p50", around),
             ("claim 100 of any queue", f"{figures['claim_any_ms']:.2f}", "ms p50", around),
-            ("a look at all lanes", f"{figures['look_ms']:.2f}", "ms", "first claim of a worker"),
+            ("first claim of a worker", f"{figures['look_ms']:.2f}", "ms", "looks at all lanes"),
             ("count", f"{figures['count_ms']:.2f}", "ms", around),
             ("pause", f"{figures['pause_ms']:.2f}", "ms", "one commit"),
             ("resume", f"{figures['resume_ms']:.2f}", "ms", "one commit"),
@@ -196,19 +198,24 @@ def _more_rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     if "spark_rows" in figures:
         of = f"a frame of {figures['spark_rows']:,} rows"
         rows += [
-            ("COPY beside it", f"{figures['spark_copy']:,.0f}", "rows/s", "one process"),
+            ("COPY of as many rows", f"{figures['spark_copy']:,.0f}", "rows/s", "one process"),
             ("Spark's sink", f"{figures['spark_sink']:,.0f}", "jobs/s", of),
         ]
     if "snapshot_seconds" in figures:
-        news = "100 jobs in a queue where there were none"
+        news = "100 jobs, just enqueued into an empty queue"
         held = f"a snapshot held open for {figures['snapshot_seconds']:.0f} s"
         rows += [
-            ("under load, before", f"{figures['load_before']:,.0f}", "jobs/s", "no snapshot"),
-            ("under load, at its end", f"{figures['load_held']:,.0f}", "jobs/s", held),
+            ("throughput before", f"{figures['load_before']:,.0f}", "jobs/s", "no snapshot"),
+            ("throughput at its end", f"{figures['load_held']:,.0f}", "jobs/s", held),
             ("claim before", f"{figures['claim_before_ms']:.2f}", "ms p50", "100 jobs, under load"),
             ("claim at its end", f"{figures['claim_held_ms']:.2f}", "ms p50", held),
-            ("claim of news before", f"{figures['claim_news_before_ms']:.2f}", "ms p50", news),
-            ("claim of news at its end", f"{figures['claim_news_held_ms']:.2f}", "ms p50", held),
+            ("claim of new jobs before", f"{figures['claim_news_before_ms']:.2f}", "ms p50", news),
+            (
+                "claim of new jobs at its end",
+                f"{figures['claim_news_held_ms']:.2f}",
+                "ms p50",
+                held,
+            ),
         ]
     return rows
 
@@ -218,7 +225,7 @@ def _ceilings(figures: dict[str, Any]) -> list[tuple[str, float, float]]:
     if "pending" in figures:
         ratio = figures["claim_crowded_ms"] / figures["claim_alone_ms"]
         found += [
-            ("claim crowded / alone", ratio, 1.5),
+            ("claim, full / empty store", ratio, 1.5),
             ("count, ms", figures["count_ms"], 50),
             ("pause, ms", figures["pause_ms"], 10),
             ("resume, ms", figures["resume_ms"], 10),

@@ -1,4 +1,4 @@
-"""One round: each measurement once, beside the raw limits of the same server."""
+"""One round: each measurement once, with the raw limits of the same server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.tools.bench import measure
 from penstock.tools.bench.measure import TEXT, Say
 from penstock.tools.bench.postgres import meter, raw
-from penstock.tools.bench.postgres.databases import BenchDatabase
+from penstock.tools.bench.postgres.databases import BenchServer
 from penstock.tools.bench.postgres.statements import sql
 from penstock.tools.bench.tasks import app, nothing
 
@@ -19,25 +19,25 @@ CALLERS = 128
 Figures = dict[str, float]
 
 
-def round_of(place: BenchDatabase, jobs: int, singles: int, say: Say) -> Figures:
+def round_of(server: BenchServer, jobs: int, singles: int, say: Say) -> Figures:
     """The figures of one round; `singles` are enqueued one by one, `jobs` in bulk."""
     figures: Figures = {}
-    with place.database() as url:
+    with server.database() as url:
         say(f"raw COPY of {jobs:,} rows, {raw.ROWS_PER_COMMIT:,} per commit")
         figures["raw_copy"] = raw.copy(url, jobs)
-    with place.database() as url:
+    with server.database() as url:
         say(f"bulk enqueue of {jobs:,} jobs, one worker process")
         figures |= _backlog(url, jobs, 1)
-    with place.database() as url:
+    with server.database() as url:
         say(f"bulk enqueue of {jobs:,} jobs, two worker processes")
         figures |= _backlog(url, jobs, 2)
-    with place.database() as url:
+    with server.database() as url:
         say(f"{singles:,} raw commits of one row")
         figures["raw_single"] = raw.single(url, singles)
-    with place.database() as url:
+    with server.database() as url:
         say(f"{singles:,} single enqueues, one worker process")
         figures |= _one_by_one(url, singles)
-    with place.database() as url:
+    with server.database() as url:
         say(f"{CALLERS} concurrent callers of enqueue_async")
         figures["concurrent_enqueue"] = _concurrent(url, 4 * singles)
     return figures
@@ -87,18 +87,18 @@ def _span(url: str, jobs: int) -> tuple[float, float]:
 
 
 def _concurrent(url: str, jobs: int) -> float:
-    each = max(1, jobs // CALLERS)
+    per_caller = max(1, jobs // CALLERS)
 
     async def caller(number: int) -> None:
-        for place in range(each):
-            await nothing.enqueue_async(number * each + place, TEXT)
+        for call in range(per_caller):
+            await nothing.enqueue_async(number * per_caller + call, TEXT)
 
-    async def everybody() -> float:
+    async def all_callers() -> float:
         await nothing.enqueue_async(0, TEXT)
         began = time.perf_counter()
         await asyncio.gather(*(caller(number) for number in range(CALLERS)))
         return time.perf_counter() - began
 
     with measure.store(url):
-        seconds = asyncio.run(everybody())
-    return each * CALLERS / seconds
+        seconds = asyncio.run(all_callers())
+    return per_caller * CALLERS / seconds

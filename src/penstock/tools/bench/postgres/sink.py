@@ -1,6 +1,6 @@
-"""A frame through Spark's sink, beside COPY by one process in the same run.
+"""Rows per second through Spark's sink, compared with COPY by one process.
 
-The session is warmed up first: what is measured is a write, not the start of Java.
+The session is warmed up first, so that a write is measured and not the start of Java.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from penstock.tools.bench.measure import Say
 from penstock.tools.bench.postgres import raw
-from penstock.tools.bench.postgres.databases import BenchDatabase
+from penstock.tools.bench.postgres.databases import BenchServer
 
 LEAST = 0.8  # of COPY, on any machine
 _WARM = 200_000
 
 
-def through_spark(server: BenchDatabase, rows: int, runs: int, say: Say) -> dict[str, Any]:
-    """Rows per second into a store, and into a plain table; medians, and of their ratios."""
+def through_spark(server: BenchServer, rows: int, runs: int, say: Say) -> dict[str, Any]:
+    """Rows per second into a store and into a plain table: medians, and the median ratio."""
     import penstock.spark
 
     rounds: list[dict[str, float]] = []
@@ -34,24 +34,24 @@ def through_spark(server: BenchDatabase, rows: int, runs: int, say: Say) -> dict
             spark.stop()
     return {
         "spark_rows": rows,
-        "spark_copy": median(each["copy"] for each in rounds),
-        "spark_sink": median(each["sink"] for each in rounds),
-        "spark_ratio": median(each["sink"] / each["copy"] for each in rounds),
+        "spark_copy": median(figures["copy"] for figures in rounds),
+        "spark_sink": median(figures["sink"] for figures in rounds),
+        "spark_ratio": median(figures["sink"] / figures["copy"] for figures in rounds),
     }
 
 
-def _round(server: BenchDatabase, frame: Any, rows: int) -> dict[str, float]:
+def _round(server: BenchServer, frame: Any, rows: int) -> dict[str, float]:
     with server.database() as url:
         copied = raw.copy(url, rows)
     with server.database() as url:
-        _write(frame.limit(1), url)  # the store is made
+        _write(frame.limit(1), url)  # creates the store
         began = time.perf_counter()
         _write(frame, url)
         return {"copy": copied, "sink": rows / (time.perf_counter() - began)}
 
 
 def _frame(spark: Any, rows: int) -> Any:
-    """Arguments of about the size that COPY writes."""
+    """Arguments of about the size of the rows of COPY."""
     frame = spark.range(0, rows, 1, os.cpu_count() or 2)
     return frame.selectExpr("id as number", "repeat('x', 60) as text")
 

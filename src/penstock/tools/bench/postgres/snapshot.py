@@ -1,7 +1,7 @@
-"""Full load while somebody's snapshot is open: a dump, a report, a session that was forgotten.
+"""Throughput and claims while a snapshot is open, as of a dump, a report or a forgotten session.
 
-The load is a real worker and a process that keeps its backlog standing. Claims are timed beside
-it: out of that backlog, and of jobs that have just come into a queue where there were none.
+The load is a real worker and a process that keeps up its backlog. Meanwhile claims are timed: from
+that backlog, and of jobs that were just enqueued into an empty queue.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from penstock.errors import PenstockError
 from penstock.job import succeeded
 from penstock.tools.bench import measure
 from penstock.tools.bench.measure import TEXT, Say
-from penstock.tools.bench.postgres.databases import BenchDatabase
+from penstock.tools.bench.postgres.databases import BenchServer
 from penstock.tools.bench.postgres.statements import sql
 from penstock.tools.bench.tasks import app, wanted
 
 _BACKLOG = 100_000
-# Linux lets what is written lie for 30 s. Only then does writing back begin, which costs a machine
-# with few cores a fifth of its throughput, whatever snapshots are open.
+# Linux starts to write dirty pages back after 30 s, which costs a machine with few cores a fifth of
+# its throughput, with or without a snapshot.
 _WARM_SECONDS = 40.0
 _WINDOW_SECONDS = 10.0
 _CLAIM = 100
@@ -40,14 +40,14 @@ _PAUSE_SECONDS = 0.05
 class Claims(NamedTuple):
     """Seconds of each claim of 100."""
 
-    backlog: list[float]  # where there is always more
-    news: list[float]  # where there was nothing the moment before
+    backlog: list[float]  # from a queue that always has more
+    news: list[float]  # from a queue that was empty until just before
 
 
-def held_open(place: BenchDatabase, seconds: float, say: Say) -> dict[str, float]:
-    """Jobs per second and the median claim, before and at the end of a snapshot's time."""
+def held_open(server: BenchServer, seconds: float, say: Say) -> dict[str, float]:
+    """Jobs per second and the median claim, before a snapshot and at its end."""
     window = min(_WINDOW_SECONDS, seconds / 2)
-    with place.database() as url:
+    with server.database() as url:
         broker = open_broker(url)
         try:
             with _feeder(url), measure.worker(url, "--queues", "bench"):
@@ -106,7 +106,7 @@ def _wait_for_load(broker: Broker) -> None:
     until = time.monotonic() + 60
     while not any(row.alive and row.running for row in broker.workers()):
         if time.monotonic() > until:
-            raise PenstockError("the benchmark's worker does not start")
+            raise PenstockError("the worker of the benchmark did not start within 60 s")
         time.sleep(0.05)
 
 
@@ -123,7 +123,7 @@ def _probe(broker: Broker, seconds: float) -> Claims:
 
 
 def _claim(broker: Broker, queue: str) -> float:
-    # A worker each, as one would have it: what one knows of its queue is not the other's.
+    # One worker per queue, as in production.
     worker = WorkerRow(id=f"bench-{queue}", tasks=app.known_tasks(), queues=(queue,))
     began = time.perf_counter()
     jobs = broker.claim([Wanted(worker, limit=_CLAIM, queues=(queue,))]).jobs[0]

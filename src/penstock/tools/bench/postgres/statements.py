@@ -1,4 +1,4 @@
-"""The statements that the benchmark itself sends."""
+"""The SQL statements of the benchmark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.brokers.sql_files import SqlFiles
 
 
 class BenchStatements(SqlFiles):
-    """Files that nobody but us writes."""
+    """The statements of sql/."""
 
     calls: LiteralString
     ended: LiteralString

@@ -1,7 +1,7 @@
--- The benchmark of SQLite itself.
+-- The raw limit of SQLite.
 
 -- name: raw_table
--- The plainest table that could hold jobs of this size.
+-- The simplest table that could hold jobs of this size.
 create table raw (
     id blob primary key,
     lane integer not null,
@@ -9,6 +9,6 @@ create table raw (
 ) without rowid;
 
 -- name: raw_insert
--- What one job costs the store itself.
+-- One row.
 insert into raw (id, lane, body)
 values (?, ?, ?);

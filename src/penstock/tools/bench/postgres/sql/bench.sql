@@ -1,7 +1,7 @@
--- What the benchmark itself asks a server.
+-- The statements of the benchmark.
 
 -- name: raw_table
--- The plainest table that could hold jobs of this size.
+-- The simplest table that could hold jobs of this size.
 create table raw (
     id bytea primary key,
     lane bigint not null,
@@ -9,45 +9,45 @@ create table raw (
 );
 
 -- name: raw_insert
--- What one job costs the server itself.
+-- One row, for the raw limit.
 insert into raw (id, lane, body)
 values (%b, %b, %b);
 
 -- name: raw_copy
--- Many rows at once.
+-- Many rows, for the raw limit.
 copy raw (id, lane, body) from stdin (format binary)
 
 -- name: facts
--- What the figures depend on.
+-- The settings that the figures depend on.
 select name, current_setting(name)
   from unnest(array['server_version', 'fsync', 'synchronous_commit', 'full_page_writes',
                     'shared_buffers', 'max_wal_size', 'wal_level']) as name;
 
 -- name: meter
--- Bytes of WAL, pages in full among its records, transactions of this database.
+-- Bytes of WAL, full pages in it, transactions of this database.
 select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint,
        (select wal_fpi from pg_stat_wal),
        (select xact_commit + xact_rollback from pg_stat_database where datname = current_database());
 
 -- name: has_statements
--- Whether statements are counted here.
+-- Whether the server counts statements.
 select exists (select 1 from pg_extension where extname = 'pg_stat_statements');
 
 -- name: calls
--- Statements that were run in this database.
+-- How many statements were run in this database.
 select coalesce(sum(s.calls), 0)::bigint
   from pg_stat_statements s
   join pg_database d on d.oid = s.dbid
  where d.datname = current_database();
 
 -- name: span
--- First start, last end and number of the attempts that ended.
+-- First start, last end and number of all attempts.
 select min(started_at), max(at), count(*)
   from penstock.history
  where kind = 'attempt';
 
 -- name: ended
--- Attempts that ended within a time.
+-- How many attempts ended within a period.
 select count(*)
   from penstock.history
  where kind = 'attempt'
