@@ -37,8 +37,8 @@ def bench(  # the one entry, called by the command line
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=folder) as made:
         path = Path(made)
         figures: dict[str, Any] = {"broker": broker, "jobs": jobs, "machine": _machine(path)}
-        ticker = output.Ticker(quiet=json)
-        say = _say(ticker, json=json)
+        progress_line = output.ProgressLine(quiet=json)
+        say = _say(progress_line, json=json)
         say(f"raw limit: {jobs:,} rows")
         figures["raw_bulk"] = raw.bulk(path, jobs)
         figures |= measure.backlog(f"sqlite:///{path / 'backlog.db'}", jobs, say)
@@ -52,7 +52,7 @@ def bench(  # the one entry, called by the command line
         figures |= measure.percentiles(slept)
         if claim:
             figures |= measure_claim(path, around, say)
-        ticker.done()
+        progress_line.clear()
     if json:
         output.print_json(figures)
     else:
