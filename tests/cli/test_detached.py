@@ -248,7 +248,7 @@ def test_cancelling_what_has_ended_says_so(trip):
 
     assert trip.json("detached", "cancel", job) == {"id": job, "cancelled": True}
     assert trip.json("detached", "cancel", job, code=1) == {"id": job, "cancelled": False}
-    for id, why in ((job, "It was cancelled"), (unknown, f"No job {unknown} is stored here")):
+    for id, why in ((job, "It was cancelled"), (unknown, f"No job {unknown} is in this store")):
         answer = trip("detached", "cancel", id, code=1).stdout
         assert f"{id} was not changed. {why}" in answer
 

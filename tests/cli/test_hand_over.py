@@ -12,7 +12,7 @@ def test_run_prints_the_result_on_a_fresh_machine(shop):
     result = shop("run", "shop:add", "2", "3")
 
     assert result.stdout == "5\n"
-    assert "no live worker knows shop:add: this process works" in result.stderr
+    assert "no live worker knows shop:add: this process serves" in result.stderr
     assert f"store: sqlite:///{shop.folder}/penstock.db (the default" in result.stderr
     again = shop("run", "shop:add", "-2", "-3")
     assert again.stdout == "-5\n"
@@ -200,6 +200,6 @@ def test_ctrl_c_leaves_the_job_in_the_store(cli):
 
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the job is stored" in said
+    assert "the job stays stored" in said
     [job] = cli.lines("find")
     assert (job["state"], job["failures"], job["lapses"]) == ("ready", 0, 0)

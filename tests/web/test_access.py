@@ -71,7 +71,7 @@ def test_a_route_without_a_role_keeps_the_dashboard_from_starting(memory_broker)
 
     forgotten = (*ROUTES, Route("GET", "/forgotten", "forgotten", lambda asked: {}))
 
-    with pytest.raises(Refused, match="GET /forgotten does not say which role it needs"):
+    with pytest.raises(Refused, match="GET /forgotten declares no role"):
         Dashboard(memory_broker, access=lambda _: None, hosts=None, routes=forgotten)
 
 

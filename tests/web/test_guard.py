@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.testing.conformance.factories import a_job
 from penstock.web.access import Role
-from penstock.web.guard import HEADERS, MOST_BODY, MOST_TARGET, local
+from penstock.web.guard import HEADERS, MOST_BODY, MOST_TARGET, local_path
 from tests.web.conftest import Web
 
 
@@ -213,7 +213,7 @@ def test_a_socket_is_not_upgraded(memory_web: Web):
 
 @given(target=st.text(max_size=40))
 def test_one_is_only_ever_led_to_a_page_here(target):
-    led = local(target, "/jobs")
+    led = local_path(target, "/jobs")
 
     assert led.startswith("/jobs/")
     assert not led.startswith("//")
@@ -225,4 +225,4 @@ def test_another_method_is_refused_as_all_else_is(memory_web: Web):
     answer = memory_web.client(Role.ADMIN).put("/api/v1/count", content=b"{}")
 
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
-    assert answer.json() == {"error": "/api/v1/count takes GET, HEAD, and not PUT."}
+    assert answer.json() == {"error": "/api/v1/count takes GET, HEAD, not PUT."}

@@ -165,7 +165,7 @@ LONG = "x" * 501
             ["pause", "--version", "2147483648"],
             ("/pause", {"version": 2147483648}),
             ("/rules/pause", {"version": "2147483648"}),
-            "version '2147483648': a whole number from 0 to 2,147,483,647",
+            "version '2147483648' is not a whole number from 0 to 2,147,483,647",
         ),
         (
             ["pause", "mail", "--for", "99999d"],

@@ -55,7 +55,7 @@ def stored(broker: Broker, clock, **fields: Any) -> str:
     return job.id
 
 
-@because("unknown", "No job", "is stored here")
+@because("unknown", "No job", "is in this store")
 def of_a_job_that_nobody_stored(broker, clock) -> str:
     return a_job(clock).id
 
@@ -122,7 +122,7 @@ def due_later(broker, clock) -> str:
     return stored(broker, clock, run_at=clock.now() + 200)
 
 
-@because("time", "It failed once (ValueError: boom)", "waits to be tried again: due in 1 min")
+@because("time", "It failed once (ValueError: boom)", "waits for its retry: due in 1 min")
 def to_be_tried_again(broker, clock) -> str:
     id = stored(broker, clock)
     settle(broker, claim(broker)[0], try_again("ValueError: boom", clock.now() + 60))
