@@ -15,7 +15,7 @@ from penstock import App, RetryLater
 from penstock.broker.views import WorkerRow
 from penstock.run.current import CurrentJob
 from penstock.spark import application
-from penstock.spark.application import Application, end_former, name_of
+from penstock.spark.application import Application, kill_earlier, name_of
 from penstock.testing.conformance.factories import claim_for
 
 WORKER = WorkerRow(id="worker", tasks={"etl": 1})
@@ -99,7 +99,7 @@ def test_the_applications_of_earlier_attempts_are_ended_and_no_others(
         "app-5": "etl 0190a6c4-5e1f-7000-8000-00000a1b2000 attempt 1",
     }
 
-    end_former(former("127.0.0.1:1", page.place), current)
+    kill_earlier(former("127.0.0.1:1", page.place), current)
 
     assert set(page.applications) == {"app-3", "app-4", "app-5"}
     assert name_of(current) == f"{named}2"
@@ -112,13 +112,13 @@ def test_a_job_is_put_back_while_a_former_application_does_not_end(
     page.applications, page.deaf = {"app-1": "etl"}, True
 
     with pytest.raises(RetryLater, match="app-1 of an earlier attempt runs on spark://ant:7077"):
-        end_former(former(page.place), current)
+        kill_earlier(former(page.place), current)
 
 
 def test_a_master_that_does_not_answer_is_told_of_and_gone_on_without(current: CurrentJob):
-    end_former(former("127.0.0.1:1"), current)
+    kill_earlier(former("127.0.0.1:1"), current)
 
     current.close()
     [note] = current._app.broker.notes(current.id, "log")
-    assert b"does not say whether application app-1 of attempt 1 has ended" in note.value
+    assert b"did not answer whether application app-1 of attempt 1 has ended" in note.value
     assert b"set spark.master.ui.port" in note.value

@@ -14,7 +14,7 @@ import pytest
 
 from penstock import State
 from penstock.cli.detached import progress_sentences, running_progress
-from penstock.spark.application import Application, noted
+from penstock.spark.application import Application, last_application
 from tests.spark import detached_tasks
 from tests.spark.cluster import Cluster
 from tests.spark.drivers import parent_of
@@ -50,7 +50,7 @@ class SparkStory(DetachedStory):
 
     def application(self, job: str, attempt: int) -> Application:
         def look() -> Application | None:
-            found = noted(self.broker, job)
+            found = last_application(self.broker, job)
             return found if found and found.attempt == attempt else None
 
         return eventually(look, SOON, "its application is noted")

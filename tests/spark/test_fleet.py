@@ -19,7 +19,7 @@ import penstock
 from penstock import App, Refused, State
 from penstock.broker.position import BEGINNING
 from penstock.spark.fleet.driver import Fleet
-from penstock.spark.session_store import tell_name
+from penstock.spark.session_store import set_app_name
 from tests.spark.cluster import Cluster
 from tests.spark.drivers import workers_of
 from tests.stories.conftest import eventually
@@ -98,11 +98,11 @@ def test_slots_run_the_jobs_of_the_name_that_they_are_told(spark: Any, shop: Sho
 
     nap.enqueue_many([(number, 0.0) for number in range(20)])
     shop.nap.enqueue(1)
-    tell_name(spark, "media")
+    set_app_name(spark, "media")
     try:
         assert Fleet(spark, f"{TASKS}:app", 1, drain=True, lease=5.0).run() == 0
     finally:
-        tell_name(spark, "")  # the session is shared with other tests
+        set_app_name(spark, "")  # the session is shared with other tests
 
     counts = {(count.app, count.ready) for count in shop.app.broker.count()}
     assert (len(shop.succeeded()), counts) == (20, {("", 1)})
@@ -119,7 +119,7 @@ def test_told_to_stop_slots_let_jobs_end_and_leave_the_rest(spark: Any, shop: Sh
         eventually(lambda: len(shop.succeeded()) >= 4, SOON)
 
     assert codes == [0]
-    assert {end.ended for end in fleet.ends} == {"told"}
+    assert {end.ended for end in fleet.ends} == {"stopped"}
     assert shop.lapses() == 0
     [count] = shop.app.broker.count()
     assert (count.running, count.ready) == (0, 2000 - len(shop.succeeded()))

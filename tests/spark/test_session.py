@@ -14,7 +14,7 @@ import penstock.spark
 from penstock import App, Refused
 from penstock.app.version import release
 from penstock.spark.session import uninterrupted
-from penstock.spark.ship_code import Seen, _places, check_same
+from penstock.spark.ship_code import ExecutorVersion, _places, check_same
 
 
 def an_app(url: str, jobs: int = 0) -> App:
@@ -96,15 +96,15 @@ def test_a_session_of_spark_connect_is_refused_in_one_sentence():
 
     session: Any = OfConnect()
     for ask in (penstock.spark.attach, penstock.spark.store_of):
-        with pytest.raises(Refused, match="is Spark Connect's, whose server runs the code"):
+        with pytest.raises(Refused, match="is a Spark Connect session, whose server runs the code"):
             ask(session)
 
 
 def test_executors_with_another_penstock_are_refused_in_one_sentence():
     with pytest.raises(Refused, match=r"the executor on node7 has 0\.0\.9: install the same"):
-        check_same([Seen("node7", "0.0.9")])
+        check_same([ExecutorVersion("node7", "0.0.9")])
     with pytest.raises(Refused, match="the executor on node7 has none"):
-        check_same([Seen("node7", None)])
+        check_same([ExecutorVersion("node7", None)])
 
 
 def test_executors_are_sent_the_metadata_by_which_the_version_is_known():

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Refused
 from penstock.app.version import release
-from penstock.spark.ship_code import look_around
+from penstock.spark.ship_code import executor_versions
 from tests.spark.cluster import Cluster
 from tests.spark.drivers import SOURCE
 
@@ -66,7 +66,7 @@ def test_another_python_or_none_on_the_executors(
         other.setattr(context, "pythonVer", "3.99")
         sentence = f"the driver runs Python 3.99 and the executors {here}: set PYSPARK_PYTHON"
         with pytest.raises(Refused, match=sentence):
-            look_around(shared_spark)
+            executor_versions(shared_spark)
     monkeypatch.setattr(context, "pythonExec", "/no/such/python")
     with pytest.raises(Refused, match="the executors cannot run /no/such/python: set PYSPARK_PY"):
-        look_around(shared_spark)
+        executor_versions(shared_spark)

@@ -223,8 +223,8 @@ def test_a_store_of_a_newer_penstock_is_refused_in_one_sentence(shared_spark, sq
     [
         ({"slices": "many"}, "a whole number"),
         ({"flow": "x"}, "for the tables jobs and results"),
-        ({"app": "shop:app", "url": "sqlite:///x.db"}, "already says where"),
-        ({"slcies": "4"}, "'slcies' is not known to the source; there is slices"),
+        ({"app": "shop:app", "url": "sqlite:///x.db"}, "already names the store"),
+        ({"slcies": "4"}, "'slcies' is not an option of the source; there is slices"),
         ({"table": "jobs", "after": "7"}, "only attempts, events and gauges"),
     ],
     ids=str,

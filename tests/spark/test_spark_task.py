@@ -114,7 +114,7 @@ def test_a_backfill_of_a_spark_task(app: App):
 
 
 def test_what_cannot_be_a_spark_task_is_refused(app: App):
-    with pytest.raises(Refused, match="its first parameter is the session"):
+    with pytest.raises(Refused, match="its first parameter must be the session"):
 
         @app.task(spark=True)  # pyright: ignore[reportArgumentType]
         def nothing() -> None: ...

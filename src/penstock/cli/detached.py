@@ -153,9 +153,9 @@ def running_progress(broker: Broker, job: Job[Any]) -> tuple[Progress | None, Ap
     progress = msgspec.json.decode(notes[-1].value, type=Progress) if notes else None
     if not broker.notes(job.id, "application"):
         return progress, None
-    from penstock.spark.application import noted
+    from penstock.spark.application import last_application
 
-    return progress, noted(broker, job.id)
+    return progress, last_application(broker, job.id)
 
 
 def progress_json(progress: Progress | None, application: Application | None) -> dict[str, Any]:

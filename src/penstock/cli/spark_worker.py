@@ -118,14 +118,14 @@ def spark_worker(
 
 def _session(app: App, target: str, master: str, config: dict[str, str]) -> Any:
     import penstock.spark
-    from penstock.spark.session_store import tell_name
+    from penstock.spark.session_store import set_app_name
 
     name = config.pop("spark.app.name", f"penstock {target}")
     # The app may name its store, and itself; the slots are told of the same.
     spark = penstock.spark.session(
         master, app_name=name, url=app.resolved_url.url, config={"spark.task.cpus": 1, **config}
     )
-    tell_name(spark, app.name)
+    set_app_name(spark, app.name)
     return spark
 
 
@@ -178,7 +178,7 @@ def _work(
             )
 
     fleet = Fleet(
-        spark, target_there, slots, seconds=seconds, heard=on_report, ended=on_end, **options
+        spark, target_there, slots, seconds=seconds, on_report=on_report, on_end=on_end, **options
     )
     with _signals(fleet):
         code = fleet.run()

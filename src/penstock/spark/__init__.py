@@ -1,6 +1,6 @@
-"""Penstock on Spark: `session()` makes a session that knows Penstock, `attach(spark)` teaches one.
+"""Penstock on Spark: `session()` makes a session with Penstock, `attach(spark)` sets up yours.
 
-Importing this imports no Spark: that waits until a session is asked for.
+Importing this imports no Spark: that happens when a session is made.
 """
 
 from penstock.spark.apply_frame import apply

@@ -1,9 +1,9 @@
-"""The Spark application of a detached job: its name, what is noted of it, the end of a former one.
+"""The Spark application of a detached job: its name, its note, and killing that of an old attempt.
 
-Its name holds the job and the attempt, its id is noted with the job. Whoever resumes a job asks the
-master of the attempt before whether that application still runs, and ends it first: a host that has
-lost the store may still have the cluster. Only a standalone master can be asked. An application on
-a master of its own, `local`, ends with its process, and of other masters nothing is known.
+Its name holds the job's id and attempt; its application id is kept as a note of the job. Before a
+job is resumed, the master of the previous attempt is asked whether that application still runs, and
+kills it: a host that has lost the store may still reach the cluster. Only a standalone master can
+be asked. A `local` application ends with its process; of other masters nothing is known.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 KIND = "application"
 _STANDALONE = "spark://"
-_PAGE_PORT = "spark.master.ui.port"  # Spark's own name for it
+_UI_PORT = "spark.master.ui.port"
 _NAME = re.compile(r" (?P<job>[0-9a-f-]{36}) attempt (?P<attempt>\d+)$")
-_TOKEN = re.compile(r'name="csrfToken" value="([^"]+)"')  # Spark 4.3 asks for it
-_ANSWER_SECONDS = 5.0
-_LOOK_SECONDS = 0.5
-_END_SECONDS = 30.0
-_AGAIN_SECONDS = 60.0
+_TOKEN = re.compile(r'name="csrfToken" value="([^"]+)"')  # required by Spark 4.3
+_REQUEST_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+_KILL_SECONDS = 30.0
+_RETRY_SECONDS = 60.0
 
-_SILENCE = (OSError, HTTPException, msgspec.MsgspecError)
+_NO_ANSWER = (OSError, HTTPException, msgspec.MsgspecError)
 
-# What a session that is made now is called, where it is the application of one job.
+# The application name for a session that is made for one detached job.
 NAME: ContextVar[str | None] = ContextVar("penstock_spark_name", default=None)
 
 log = logging.getLogger("penstock.spark")
@@ -51,33 +51,33 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     master: str
     attempt: int
     ui: str | None = None
-    pages: tuple[str, ...] = ()  # host and port, where its master can be asked
+    pages: tuple[str, ...] = ()  # host:port of the web UI of each standalone master
 
     def __str__(self) -> str:
         ui = "" if self.ui is None else f", {self.ui}"
         return f"{self.id} on {self.master}{ui}"
 
 
-class _Listed(msgspec.Struct):
+class _ActiveApp(msgspec.Struct):
     id: str
     name: str
 
 
-class _Page(msgspec.Struct):
-    activeapps: list[_Listed]
+class _MasterState(msgspec.Struct):
+    activeapps: list[_ActiveApp]
 
 
 def name_of(current: CurrentJob) -> str:
-    """What the application of this attempt is called, where people and the master list it."""
+    """The application name of this attempt, as the master lists it."""
     return f"{current.task} {current.id} attempt {current.attempt}"
 
 
-def described(spark: Any, attempt: int) -> Application:
+def application_of(spark: Any, attempt: int) -> Application:
     """The application of a session."""
     context = spark.sparkContext
     pages: tuple[str, ...] = ()
     if context.master.startswith(_STANDALONE):
-        port = context.getConf().get(_PAGE_PORT, "8080")
+        port = context.getConf().get(_UI_PORT, "8080")
         hosts = context.master.removeprefix(_STANDALONE).split(",")
         pages = tuple(f"{host.rpartition(':')[0] or host}:{port}" for host in hosts)
     return Application(
@@ -89,71 +89,73 @@ def described(spark: Any, attempt: int) -> Application:
     )
 
 
-def noted(broker: Broker, job: str) -> Application | None:
-    """The application that was noted last with a job, of this attempt or one before."""
+def last_application(broker: Broker, job: str) -> Application | None:
+    """The application that was last noted with a job, of this attempt or an earlier one."""
     notes = broker.notes(job, KIND)
     return msgspec.json.decode(notes[-1].value, type=Application) if notes else None
 
 
-def end_former(former: Application, current: CurrentJob) -> None:
-    """Return when no application of an earlier attempt runs on this master, as far as it says.
+def kill_earlier(former: Application, current: CurrentJob) -> None:
+    """Kill applications of earlier attempts on this master, and wait until they have ended.
 
-    One that does is ended there. If it does not end, the job is put back: two must not run.
+    If one does not end, the job is put back: two attempts must not run at a time.
     """
     if not former.pages:
         return
-    until = time.monotonic() + _END_SECONDS
-    told: set[str] = set()
+    until = time.monotonic() + _KILL_SECONDS
+    killed: set[str] = set()
     try:
-        while others := _others(former, current):
-            for page, id in others:
-                if id not in told:
-                    log.warning("application %s of an earlier attempt still runs: it is ended", id)
-                    told.add(id)
-                with suppress(HTTPException):  # the next look tells whether it went
+        while running := _running_earlier(former, current):
+            for page, id in running:
+                if id not in killed:
+                    log.warning("application %s of an earlier attempt still runs: killing it", id)
+                    killed.add(id)
+                with suppress(HTTPException):  # the next poll shows whether it worked
                     _kill(page, id)
             if time.monotonic() > until:
-                raise _still_there(others[0][1], former)
-            time.sleep(_LOOK_SECONDS)
-    except _SILENCE as error:
-        if told:
-            raise _still_there(min(told), former) from error
+                raise _still_running(running[0][1], former)
+            time.sleep(_POLL_SECONDS)
+    except _NO_ANSWER as error:
+        if killed:
+            raise _still_running(min(killed), former) from error
         current.log.warning(
-            "%s does not say whether application %s of attempt %d has ended (%s); if its page is at"
-            " another port, set %s",
+            "%s did not answer whether application %s of attempt %d has ended (%s); if its web UI"
+            " has another port, set %s",
             former.master,
             former.id,
             former.attempt,
             error,
-            _PAGE_PORT,
+            _UI_PORT,
         )
 
 
-def _still_there(id: str, former: Application) -> RetryLater:
-    note = f"application {id} of an earlier attempt runs on {former.master}, and is not seen to end"
-    return RetryLater(after=_AGAIN_SECONDS, note=f"{note}: end it there")
+def _still_running(id: str, former: Application) -> RetryLater:
+    note = f"application {id} of an earlier attempt still runs on {former.master}: kill it there"
+    return RetryLater(after=_RETRY_SECONDS, note=note)
 
 
-def _others(former: Application, current: CurrentJob) -> list[tuple[str, str]]:
-    """The applications of earlier attempts, each with the page that lists it.
+def _running_earlier(former: Application, current: CurrentJob) -> list[tuple[str, str]]:
+    """Running applications of earlier attempts, each with the master that lists it.
 
-    Of several masters one leads, and the others know nothing or are down: one has to answer.
+    With standby masters only the leader knows applications: one master has to answer.
     """
-    found: list[tuple[str, str]] = []
-    silence: list[Exception] = []
+    running: list[tuple[str, str]] = []
+    failures: list[Exception] = []
     for page in former.pages:
         try:
-            listed = msgspec.json.decode(_asked(page, "GET", "/json/"), type=_Page).activeapps
-        except _SILENCE as error:
-            silence.append(error)
+            listed = msgspec.json.decode(
+                _request(page, "GET", "/json/"), type=_MasterState
+            ).activeapps
+        except _NO_ANSWER as error:
+            failures.append(error)
             continue
-        found += [(page, each.id) for each in listed if _is_earlier(each, former, current)]
-    if len(silence) == len(former.pages):
-        raise silence[0]
-    return found
+        running += [(page, app.id) for app in listed if _is_earlier(app, former, current)]
+    if len(failures) == len(former.pages):
+        raise failures[0]
+    return running
 
 
-def _is_earlier(listed: _Listed, former: Application, current: CurrentJob) -> bool:
+def _is_earlier(listed: _ActiveApp, former: Application, current: CurrentJob) -> bool:
     name = _NAME.search(listed.name)
     if name is not None and name["job"] == current.id:
         return int(name["attempt"]) < current.attempt
@@ -161,16 +163,16 @@ def _is_earlier(listed: _Listed, former: Application, current: CurrentJob) -> bo
 
 
 def _kill(page: str, id: str) -> None:
-    """Send the form by which people kill an application, with the token that the page gives it."""
+    """Submit the web UI's form that kills an application, with its CSRF token."""
     fields = {"id": id, "terminate": "true"}
-    if found := _TOKEN.search(_asked(page, "GET", "/").decode("utf-8", "replace")):
-        fields["csrfToken"] = found[1]
-    _asked(page, "POST", "/app/kill/", urlencode(fields))
+    if token := _TOKEN.search(_request(page, "GET", "/").decode("utf-8", "replace")):
+        fields["csrfToken"] = token[1]
+    _request(page, "POST", "/app/kill/", urlencode(fields))
 
 
-def _asked(page: str, verb: str, path: str, body: str | None = None) -> bytes:
-    at = urlsplit(f"//{page}")
-    connection = HTTPConnection(at.hostname or "", at.port, timeout=_ANSWER_SECONDS)
+def _request(page: str, verb: str, path: str, body: str | None = None) -> bytes:
+    address = urlsplit(f"//{page}")
+    connection = HTTPConnection(address.hostname or "", address.port, timeout=_REQUEST_SECONDS)
     try:
         headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
         connection.request(verb, path, body, headers)

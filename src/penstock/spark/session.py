@@ -1,7 +1,7 @@
-"""A Spark session that knows Penstock: the one place for every pitfall between the two.
+"""Spark sessions with Penstock: environment, configuration, code on executors, the data source.
 
-`session()` makes one, on this machine unless told otherwise; `attach(spark)` teaches one that
-somebody else made. What only counts before Java starts is therefore in `session` alone.
+`session()` makes one, on this machine by default; `attach(spark)` sets up one that exists. Settings
+that only have an effect before the JVM starts are in `session` alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.app.settings import ResolvedUrl
 from penstock.errors import Refused
 from penstock.spark.application import NAME
 from penstock.spark.java import java_home
-from penstock.spark.session_store import named_store, refuse_connect, tell
+from penstock.spark.session_store import named_store, refuse_connect, set_store
 from penstock.spark.ship_code import make_ready, on_this_machine
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def session(
 ) -> SparkSession:
     """A session on this machine, or on the cluster that `master` names, ready to use Penstock.
 
-    The store is named by `profile` or `url`, else found as an `App()` finds it. `config` goes
-    before what is set here. Asked again it gives the session that runs; another master is refused.
-    Without an `app_name` it is "penstock", or named after the detached job that it is made for.
+    The store is named by `profile` or `url`, else found as an `App()` finds it. `config` overrides
+    what is set here. A session that runs already is returned; another master is refused. The
+    default `app_name` is "penstock", or that of the detached job that the session is made for.
     """
     _need_spark()
     from pyspark import SparkContext
@@ -56,33 +56,35 @@ def session(
 
     store = named_store(profile, url)
     builder: Any = SparkSession.builder
-    # Not getActiveSession: to any other thread than the one that made it, it is unknown.
-    running = SparkContext._active_spark_context  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
+    # Not getActiveSession, which only knows the session of the calling thread.
+    running = SparkContext._active_spark_context  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no public way
     if running is not None:
-        at = running.master
-        if master is not None and master != at:
-            raise Refused(f"a session on {at} runs in this process; stop it before one on {master}")
+        if master is not None and master != running.master:
+            raise Refused(
+                f"a session on {running.master} runs in this process: stop it before you start one"
+                f" on {master}"
+            )
         return _attached(builder.getOrCreate(), store)
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        master = "local[*]"  # else spark-submit has started Java, and was told which
+        master = "local[*]"  # else spark-submit has started the JVM with its own --master
     began = time.monotonic()
-    _quieten()
+    _silence_loggers()
     if master is not None:
-        _say(f"starting Spark on {master}, which takes some seconds")
+        say(f"starting Spark on {master}, which takes some seconds")
         _prepare_environment(master)
         builder = builder.master(master).appName(app_name or NAME.get() or "penstock")
     for name, value in _configuration(master, config or {}).items():
         builder = builder.config(name, value)
     with uninterrupted():
         spark: SparkSession = builder.getOrCreate()
-    _say(f"Spark {spark.version} runs after {time.monotonic() - began:.1f} s")
+    say(f"Spark {spark.version} started in {time.monotonic() - began:.1f} s")
     return _attached(spark, store)
 
 
 def attach(
     spark: SparkSession, *, profile: str | None = None, url: str | None = None
 ) -> SparkSession:
-    """Make a session that runs already ready to use Penstock, and return it."""
+    """Set up a session that runs already for Penstock, and return it."""
     _need_spark()
     return _attached(spark, named_store(profile, url))
 
@@ -91,11 +93,11 @@ def _attached(spark: SparkSession, store: ResolvedUrl) -> SparkSession:
     refuse_connect(spark)
     from penstock.spark.source.data_source import PenstockSource
 
-    here = on_this_machine(spark.sparkContext.master)
-    # A store that nobody named is a file beside this project: no other machine has it.
-    known = store.url if here or not store.source.startswith("the default") else None
+    local = on_this_machine(spark.sparkContext.master)
+    # The default store is a file beside this project: no other machine has it.
+    known = store.url if local or not store.source.startswith("the default") else None
     if known is not None:
-        tell(spark, known)
+        set_store(spark, known)
     make_ready(spark, known)
     spark.dataSource.register(PenstockSource)
     make_active(spark)
@@ -103,21 +105,17 @@ def _attached(spark: SparkSession, store: ResolvedUrl) -> SparkSession:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Make this the session of the calling thread.
-
-    Only the thread that made a session has it so, and a write by name from any other finds no
-    source of Python's.
-    """
-    made: Any = getattr(spark, "_jsparkSession", None)
-    if made is not None:  # else it stands in for one, in a test
-        made.setActiveSession(made)
+    """Make this the active session of the calling thread, so that it finds Python data sources."""
+    java_session: Any = getattr(spark, "_jsparkSession", None)
+    if java_session is not None:  # None: a test's substitute
+        java_session.setActiveSession(java_session)
 
 
 @contextmanager
 def uninterrupted() -> Generator[None]:
-    """Ctrl-C waits for the end of this; a second one does not.
+    """Delay the first Ctrl-C until the end of this block; a second one interrupts at once.
 
-    A Java that is given up while it starts finds nobody to tell that it runs, and never ends.
+    A JVM that is abandoned while it starts would never end.
     """
     pressed: list[int] = []
 
@@ -126,7 +124,7 @@ def uninterrupted() -> Generator[None]:
         if pressed:
             raise KeyboardInterrupt
         pressed.append(number)
-        _say("stopping as soon as Spark has started")
+        say("stopping as soon as Spark has started")
 
     if current_thread() is not main_thread():
         yield
@@ -135,17 +133,14 @@ def uninterrupted() -> Generator[None]:
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is wait:  # else it is Spark's by now
+        if signal.getsignal(signal.SIGINT) is wait:  # else Spark has set its own
             signal.signal(signal.SIGINT, before)
     if pressed:
         raise KeyboardInterrupt
 
 
-def _quieten() -> None:
-    """Leave out what py4j tells of every line that it closes, and what PySpark writes of an error.
-
-    That is raised as well: a line of JSON with the stack of both languages adds nothing.
-    """
+def _silence_loggers() -> None:
+    """Silence py4j on closed connections, and PySpark's log of errors that it raises as well."""
     from pyspark.logger import PySparkLogger
 
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -158,34 +153,34 @@ def _need_spark() -> None:
         raise Refused("Spark is not installed: pip install 'penstock-queue[spark]'")
     import pyspark
 
-    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2] if part.isdigit())
-    if found < OLDEST:
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2] if part.isdigit())
+    if version < OLDEST:
         raise Refused(
-            f"pyspark {pyspark.__version__} is too old, its data sources begin with"
-            f" {'.'.join(map(str, OLDEST))}: pip install 'penstock-queue[spark]'"
+            f"pyspark {pyspark.__version__} is too old, Python data sources need"
+            f" {'.'.join(map(str, OLDEST))} or newer: pip install 'penstock-queue[spark]'"
         )
 
 
 def _prepare_environment(master: str) -> None:
-    """What Spark reads before it has a configuration."""
+    """Set the variables that Spark reads before it has a configuration."""
     from pyspark import SparkContext
 
-    if SparkContext._gateway is None and (home := java_home()) is not None:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  Java runs already, or not
+    if SparkContext._gateway is None and (home := java_home()) is not None:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  whether the JVM runs
         os.environ["JAVA_HOME"] = str(home)
-    # Without it workers run whatever is called python3.
+    # Without it Python workers run whatever is called python3.
     if on_this_machine(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if _on_loopback(master):
-        # Else it binds to the address that the host's name leads to, which may be anything.
+        # Else Spark binds to the address that the host's name resolves to, which may be anything.
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 
 
 def _configuration(master: str | None, given: Mapping[str, object]) -> dict[str, str]:
     config = {
-        # The option that a reader may name its store by, and what people put in beside ours.
+        # Spark's default, and the variable that holds the store's URL.
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|penstock_url",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -213,6 +208,6 @@ def _on_loopback(master: str) -> bool:
     return urlsplit(master).hostname in {"localhost", "::1", _LOOPBACK}
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     sys.stderr.write(f"penstock: {text}\n")
     sys.stderr.flush()

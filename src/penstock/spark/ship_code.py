@@ -1,7 +1,7 @@
-"""Code for executors that do not have it: Penstock, what it needs, and the user's own modules.
+"""Ships code to executors that do not have it: Penstock, its dependencies, the user's modules.
 
-Packages travel as archives that Spark unpacks into the folder that its Python workers import from:
-a zip on the path would not do, for the statements are files and some modules are compiled.
+Packages are sent as archives that Spark unpacks into the working folder of its Python workers. A
+zip on the path (`--py-files`) would not do: SQL is in files, and some modules are compiled.
 """
 
 from __future__ import annotations
@@ -29,65 +29,65 @@ _NO_PYTHON = re.compile(r'Cannot run program "([^"]*)"')
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
-class Seen(NamedTuple):
-    """What one executor has."""
+class ExecutorVersion(NamedTuple):
+    """The Penstock of one executor."""
 
     host: str
     penstock: str | None  # None: it cannot be imported
 
 
 def make_ready(spark: SparkSession, url: str | None) -> None:
-    """Have every executor import the Penstock that runs here; refused where another is installed.
+    """Ship Penstock to executors that lack it; refused if one has another version.
 
-    A session on this machine alone has the same interpreter, and nothing is looked at.
+    A `local` session runs on this interpreter, and needs no check.
     """
     if on_this_machine(spark.sparkContext.master):
         return
-    seen = look_around(spark)
-    if any(each.penstock is None for each in seen):
+    versions = executor_versions(spark)
+    if any(executor.penstock is None for executor in versions):
         ship(spark, *OURS, *(drivers(url) if url else ()))
-        seen = look_around(spark)
-    check_same(seen)
+        versions = executor_versions(spark)
+    check_same(versions)
 
 
-def check_same(seen: Iterable[Seen]) -> None:
+def check_same(versions: Iterable[ExecutorVersion]) -> None:
     """Refuse executors that run another Penstock than this process."""
-    for each in seen:
-        if each.penstock != release():
-            has = "none" if each.penstock is None else each.penstock
+    for executor in versions:
+        if executor.penstock != release():
+            has = "none" if executor.penstock is None else executor.penstock
             raise Refused(
-                f"the driver runs Penstock {release()} and the executor on {each.host} has {has}:"
-                " install the same on both, or take it off the executors and it is sent there"
+                f"the driver runs Penstock {release()} and the executor on {executor.host} has"
+                f" {has}: install the same on both, or uninstall it on executors and it is shipped"
             )
 
 
 def on_this_machine(master: str | None) -> bool:
-    """Whether tasks run in the driver's own Java, with its own Python."""
+    """Whether the master is `local`: tasks run in the driver's JVM, with its Python."""
     return master is not None and (master == "local" or master.startswith("local["))
 
 
 def ship(spark: SparkSession, *modules: str) -> None:
-    """Send top-level modules and packages to the executors, those to come as well.
+    """Send top-level modules and packages to the executors, also to those that start later.
 
-    What is not installed here is left out, and what was sent before is not sent again.
+    Modules that are not installed here are skipped, and none is sent twice.
     """
     context = spark.sparkContext
     before = {Path(path).name for path in context.listArchives + context.listFiles}
     folder = Path(tempfile.mkdtemp(prefix="penstock-ship-"))
     for module in modules:
-        for place in _places(module):
-            if place.is_file():
-                if place.name not in before:
-                    context.addPyFile(str(place))
-            elif f"{place.name}.zip#{place.name}" not in before:
-                context.addArchive(f"{_packed(place, folder)}#{place.name}")
+        for path in _paths(module):
+            if path.is_file():
+                if path.name not in before:
+                    context.addPyFile(str(path))
+            elif f"{path.name}.zip#{path.name}" not in before:
+                context.addArchive(f"{_packed(path, folder)}#{path.name}")
 
 
-def look_around(spark: SparkSession) -> list[Seen]:
-    """What the executors that answer have, one line per host."""
+def executor_versions(spark: SparkSession) -> list[ExecutorVersion]:
+    """The Penstock versions of the executors that answer, one per host."""
 
-    # Nested, so that it travels by value: by name it would need what it looks for.
-    def look(_: Any) -> tuple[str, str | None]:
+    # Nested, so that it is pickled by value: by name, executors would have to import Penstock.
+    def version_here(_: Any) -> tuple[str, str | None]:
         import socket
         from importlib.metadata import PackageNotFoundError, version
 
@@ -103,29 +103,29 @@ def look_around(spark: SparkSession) -> list[Seen]:
     tasks = max(2, context.defaultParallelism)
     try:
         answers: list[tuple[str, str | None]] = (
-            context.parallelize(range(tasks), tasks).map(look).collect()
+            context.parallelize(range(tasks), tasks).map(version_here).collect()
         )
     except Exception as error:
         if (reason := _python_fault(str(error))) is None:
             raise
         raise Refused(reason) from None
-    return sorted({Seen(*answer) for answer in answers}, key=str)
+    return sorted({ExecutorVersion(*answer) for answer in answers}, key=str)
 
 
-def _python_fault(said: str) -> str | None:
-    """What is wrong with the Python of the executors, if Spark's many lines say that it is that."""
+def _python_fault(message: str) -> str | None:
+    """What is wrong with the executors' Python, if that is what Spark's error says."""
     remedy = "set PYSPARK_PYTHON to a Python that every executor has, the same as the driver's"
-    if found := _OTHER_PYTHON.search(said):
+    if found := _OTHER_PYTHON.search(message):
         return f"the driver runs Python {found[2]} and the executors {found[1]}: {remedy}"
-    if found := _NO_PYTHON.search(said):
+    if found := _NO_PYTHON.search(message):
         return f"the executors cannot run {found[1]}: {remedy}"
     return None
 
 
-def _places(module: str) -> Iterator[Path]:
-    """The folders and files to send for a module; its distribution's metadata with it."""
+def _paths(module: str) -> Iterator[Path]:
+    """The folders and files of a module, with the metadata of its distribution."""
     spec = importlib.util.find_spec(module) if module.isidentifier() else None
-    if spec is None:  # a folder beside the packages that some of them load from
+    if spec is None:  # a folder with shared libraries, as psycopg_binary.libs
         yield from (
             Path(entry) / module for entry in sys.path if entry and (Path(entry) / module).is_dir()
         )
@@ -142,7 +142,7 @@ def _places(module: str) -> Iterator[Path]:
         return
     name = distribution.name.replace("-", "_")
     metadata = Path(str(distribution.locate_file(f"{name}-{distribution.version}.dist-info")))
-    if metadata.is_dir():  # some ask it for their own version
+    if metadata.is_dir():  # some packages read their own version from it
         yield metadata
 
 

@@ -1,11 +1,11 @@
 """Spark tasks: `@app.task(spark=True)` over `def daily(spark: SparkSession, day: date)`.
 
-The session is no argument: it is made where the task runs, once per process, and the function that
-the rest of Penstock sees has no such parameter. What a job starts on Spark is one job group: a
-thread that waits for Java hears no exception, so whoever interrupts the job cancels the group.
+The session is no argument of the job: it is made where the task runs, once per process. All that a
+job starts on Spark is in one Spark job group: an exception cannot be raised in a thread that waits
+for the JVM, so interrupting the job cancels the group instead.
 
-A detached job has a process, and so a Spark application, of its own: noted with the job, watched
-for its progress, and interrupted as a whole.
+A detached job has a process, and so a Spark application, of its own: it is noted with the job, its
+progress is reported, and it is interrupted as a whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ import msgspec
 
 from penstock.errors import Refused
 from penstock.run.current import CURRENT, CurrentJob
-from penstock.spark.application import KIND, NAME, described, end_former, name_of, noted
+from penstock.spark.application import (
+    KIND,
+    NAME,
+    application_of,
+    kill_earlier,
+    last_application,
+    name_of,
+)
 from penstock.spark.session import make_active, session
 
 if TYPE_CHECKING:
@@ -33,26 +40,30 @@ if TYPE_CHECKING:
     from penstock.app.app import App
 
 MASTER = "PENSTOCK_SPARK_MASTER"
-_CALLED = "_call_proxy"  # of py4j: what Java calls in Python runs under it
+_CALLBACK = "_call_proxy"  # the function of py4j under which callbacks from the JVM run
 
 
 def spark_function(
     app: App, function: Callable[..., Any], given: object, *, detached: bool = False
 ) -> Callable[..., Any]:
-    """The function without its first parameter, which is filled in with a session at each call.
+    """The function without its first parameter, which is set to a session at each call.
 
-    `given` is what `spark=` was: True for `penstock.spark.session()`, or what makes the session.
+    `given` is the option `spark=`: True for `penstock.spark.session()`, or your own factory.
     """
     what = f"@app.task(spark=...) over {function.__qualname__}"
     if inspect.iscoroutinefunction(function):
-        raise Refused(f"{what}: Spark waits, and would hold up the event loop; make it a plain def")
+        raise Refused(
+            f"{what}: Spark blocks, and would hold up the event loop; make it a plain def"
+        )
     if given is not True and not callable(given):
-        raise Refused(f"{what}: spark={given!r}: True, or a function that makes the session")
+        raise Refused(f"{what}: spark={given!r} must be True, or a function that makes the session")
     signature = inspect.signature(function)
     first = next(iter(signature.parameters.values()), None)
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if first is None or first.kind not in by_position or first.default is not first.empty:
-        raise Refused(f"{what}: its first parameter is the session, as (spark: SparkSession, ...)")
+        raise Refused(
+            f"{what}: its first parameter must be the session, as (spark: SparkSession, ...)"
+        )
     factory: Any = app.spark_session if given is True else given
 
     @functools.wraps(function)
@@ -66,17 +77,17 @@ def spark_function(
         with job_group(spark, function.__qualname__):
             return function(spark, *args, **kwargs)
 
-    rest = [each for each in signature.parameters.values() if each is not first]
-    call.__signature__ = signature.replace(parameters=rest)  # pyright: ignore[reportAttributeAccessIssue]  inspect looks for it
+    rest = [other for other in signature.parameters.values() if other is not first]
+    call.__signature__ = signature.replace(parameters=rest)  # pyright: ignore[reportAttributeAccessIssue]  inspect reads it
     call.__annotations__ = {
-        name: each for name, each in function.__annotations__.items() if name != first.name
+        name: kind for name, kind in function.__annotations__.items() if name != first.name
     }
     return call
 
 
 @contextmanager
 def job_group(spark: SparkSession, description: str) -> Generator[None]:
-    """What this thread starts on Spark until the end of the block is cancelled with its job."""
+    """Spark jobs that this thread starts in the block are cancelled together with its job."""
     from penstock.worker.interrupt import also_interrupt
 
     context: Any = spark.sparkContext
@@ -87,70 +98,70 @@ def job_group(spark: SparkSession, description: str) -> Generator[None]:
         with also_interrupt(lambda: context.cancelJobGroup(name), "py4j"):
             yield
     finally:
-        for each in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
-            context.setLocalProperty(each, None)
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)
 
 
 @contextmanager
 def own_application(
     app: App, current: CurrentJob, factory: Callable[[], Any]
 ) -> Generator[SparkSession]:
-    """A session that is this job's alone, made when no earlier attempt has one any more."""
-    from penstock.spark.progress import progress_told
+    """A session for this job alone, made once no earlier attempt's application runs."""
+    from penstock.spark.progress import reported_progress
     from penstock.worker.interrupt import also_interrupt
 
-    former = noted(app.broker, current.id)
+    former = last_application(app.broker, current.id)
     if former is not None and former.attempt < current.attempt:
-        end_former(former, current)
+        kill_earlier(former, current)
     token = NAME.set(name_of(current))
     try:
         spark = app.resources.open(factory)
     finally:
         NAME.reset(token)
     make_active(spark)
-    if getattr(spark, "_jsparkSession", None) is None:  # it stands in for one, in a test
+    if getattr(spark, "_jsparkSession", None) is None:  # a test's substitute
         yield spark
         return
-    # The store takes it from whoever holds the job: from here on nobody else may call the function.
-    own = described(spark, current.attempt)
+    # The store refuses the note unless this attempt still holds the job: a fence before the call.
+    own = application_of(spark, current.attempt)
     current.notebook.write(KIND, "", msgspec.json.encode(own))
     current.event(KIND, id=own.id, master=own.master)
-    if former is None and current.attempt > 1:  # it may have died before it could note its own
-        end_former(own, current)
+    if former is None and current.attempt > 1:  # the earlier attempt may have died before its note
+        kill_earlier(own, current)
     with (
-        also_interrupt(lambda: _end_all(spark), "py4j"),
-        progress_told(spark, current, app.clock.now),
+        also_interrupt(lambda: _cancel_all(spark), "py4j"),
+        reported_progress(spark, current, app.clock.now),
     ):
         yield spark
 
 
 class BatchInterrupted(Exception):
-    """Raised in the Python of a stream, as in foreachBatch, whose job is interrupted."""
+    """Raised in the Python callbacks of a stream (foreachBatch) when its job is interrupted."""
 
 
-def _end_all(spark: Any) -> None:
-    """End what an application does, so that whoever waits for it is answered."""
+def _cancel_all(spark: Any) -> None:
+    """Cancel all Spark jobs and stop all streams, so that the waiting thread returns."""
     from penstock.worker.interrupt import raise_in
 
-    with suppress(Exception):  # a Java that is gone has ended it
+    with suppress(Exception):  # the JVM is gone
         spark.sparkContext.cancelAllJobs()
-        # A stream waits for the Python that it calls, also when it is stopped.
-        for thread, frame in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
-            if any(each.f_code.co_name == _CALLED for each, _ in traceback.walk_stack(frame)):
+        # stop() waits for a running foreachBatch callback: interrupt it.
+        for thread, frame in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no public way
+            if any(caller.f_code.co_name == _CALLBACK for caller, _ in traceback.walk_stack(frame)):
                 raise_in(thread, BatchInterrupted)
         for query in spark.streams.active:
             query.stop()
 
 
 def opened_session(url: str) -> Generator[SparkSession]:
-    """The session that runs in this process, or else a new one, which is stopped at the end."""
+    """The session that runs in this process, or a new one, which is stopped at the end."""
     from pyspark import SparkContext
 
-    others = SparkContext._active_spark_context is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
+    existing = SparkContext._active_spark_context is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no public way
     name = NAME.get() or "penstock worker"
     spark = session(os.environ.get(MASTER) or None, app_name=name, url=url)
     try:
         yield spark
     finally:
-        if not others:
+        if not existing:
             spark.stop()

@@ -1,4 +1,4 @@
-"""Arrow, which says nothing about its types: whoever uses it takes it from here, as Any."""
+"""pyarrow as Any, since it ships no type annotations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The fleet: slots on executors, each a Spark job of its own that runs the ordinary worker.
+"""The fleet's driver: starts slots on executors, each as a Spark job, and restarts those that die.
 
-One job per slot and not one for all: Spark gives up a job once a task of it has failed so many
-times, and one slot that keeps dying must not end the others. Jobs are claimed from the store by the
-slots themselves; the driver only starts slots, hears what they say, and starts again what died.
+One Spark job per slot, not one for all: Spark aborts a job after `spark.task.maxFailures`, and a
+slot that keeps dying must not end the others. Slots claim jobs from the store themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Refused
-from penstock.spark.fleet.driver_channel import Report, Switchboard
+from penstock.spark.fleet.driver_channel import ChannelServer, Report
 from penstock.spark.fleet.slot_worker import SlotConfig, SlotEnd, work_slot
 
 if TYPE_CHECKING:
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 
 OK, ERROR, CANNOT_START = 0, 1, 70
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.5, 15.0
-_LOOK_SECONDS = 0.1
-_SILENT_SECONDS = 3.0  # after a stop: so long nobody on the line, and the rest has not begun
-_STILLBORN = 5  # times in a row that a slot ended before it could work
+_POLL_SECONDS = 0.1
+_SILENT_SECONDS = 3.0  # after a stop, with no slot connected: the others have not started
+_MOST_FAILED_STARTS = 5  # in a row, of one slot
 
 log = logging.getLogger("penstock.spark")
 
@@ -33,7 +32,7 @@ log = logging.getLogger("penstock.spark")
 class Fleet:
     """`slots` workers on the executors of a session, until stopped, drained or out of time.
 
-    `heard` is given what slots say while they run, and `ended` how each of them ended.
+    `on_report` is called with the reports of running slots, `on_end` when a slot has ended.
     """
 
     def __init__(
@@ -43,66 +42,63 @@ class Fleet:
         slots: int,
         *,
         seconds: float | None = None,
-        heard: Callable[[Report], None] = lambda _: None,
-        ended: Callable[[SlotEnd], None] = lambda _: None,
+        on_report: Callable[[Report], None] = lambda _: None,
+        on_end: Callable[[SlotEnd], None] = lambda _: None,
         **options: Any,
     ) -> None:
         from penstock.app.version import release
 
         if slots < 1:
-            raise Refused(f"slots={slots}: a fleet has one or more")
+            raise Refused(f"slots={slots}: give 1 or more")
         self._spark = spark
         self._slots = slots
-        self._heard = heard
-        self._ended = ended
+        self._on_report = on_report
+        self._on_end = on_end
         self._until = None if seconds is None else time.time() + seconds
         conf = spark.sparkContext.getConf()
         host = conf.get("spark.driver.host", "127.0.0.1")
         bind = conf.get("spark.driver.bindAddress", host)
-        self._switchboard = Switchboard(host, bind, self._hear)
+        self._channel = ChannelServer(host, bind, self._receive)
         self._config = SlotConfig(
             target=target,
-            address=self._switchboard.address,
+            address=self._channel.address,
             penstock=release(),
             until=self._until,
             **options,
         )
-        self._stops = 0
-        self._told = 0
+        self._stops = 0  # requested
+        self._stops_sent = 0
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._now: dict[int, Report] = {}  # the latest of each slot
-        self._before: dict[int, int] = {}  # settled by runs of the slot that are over
+        self._latest: dict[int, Report] = {}  # of each running slot
+        self._settled_before: dict[int, int] = {}  # by earlier runs of the slot
         self.ends: list[SlotEnd] = []
         self.refusal: str | None = None
 
     @property
     def settled(self) -> dict[int, int]:
-        """Outcomes that the store took, per slot, as far as the driver has heard."""
+        """Settled jobs per slot, as far as slots have reported."""
         with self._lock:
-            known = {*self._now, *self._before}
-            return {slot: self._settled(slot) for slot in sorted(known)}
+            slots = {*self._latest, *self._settled_before}
+            return {slot: self._settled(slot) for slot in sorted(slots)}
 
     def _settled(self, slot: int) -> int:
-        current = self._now.get(slot)
-        return self._before.get(slot, 0) + (0 if current is None else current.settled)
+        latest = self._latest.get(slot)
+        return self._settled_before.get(slot, 0) + (0 if latest is None else latest.settled)
 
     def stop(self, *, now: bool = False) -> None:
-        """Have the slots drain and end; a second time, or `now`: hand back at once.
-
-        Safe in a signal handler.
-        """
+        """Drain the slots; a second call, or `now`: hand jobs back at once. For signal handlers."""
         self._stops = max(2 if now else 1, self._stops + 1)
 
     def run(self) -> int:
-        """Keep the slots up until all have ended; the exit code."""
+        """Run the slots until all have ended; returns the exit code."""
         from pyspark import InheritableThread
 
         cores = self._spark.sparkContext.defaultParallelism
         if self._slots > cores:
-            log.warning("%d slots and %d cores now: the others wait for one", self._slots, cores)
+            log.warning("%d slots, but %d cores now: the others wait for one", self._slots, cores)
         threads: list[Any] = [
-            InheritableThread(target=self._keep, args=(slot,)) for slot in range(self._slots)
+            InheritableThread(target=self._run_slot, args=(slot,)) for slot in range(self._slots)
         ]
         for thread in threads:
             thread.daemon = True
@@ -110,96 +106,98 @@ class Fleet:
         silent_since = time.monotonic()
         try:
             while any(thread.is_alive() for thread in threads):
-                if self._stops > self._told:
-                    self._told = self._stops
+                if self._stops > self._stops_sent:
+                    self._stops_sent = self._stops
                     self._stopping.set()
-                    self._switchboard.tell("now" if self._told > 1 else "drain")
-                if not self._stopping.is_set() or self._switchboard.on_line:
+                    self._channel.send("now" if self._stops_sent > 1 else "drain")
+                if not self._stopping.is_set() or self._channel.connected:
                     silent_since = time.monotonic()
                 elif time.monotonic() - silent_since > _SILENT_SECONDS:
-                    # They wait for a core that may never come, or cannot call us.
+                    # What is left waits for a core that may never come, or cannot connect to us.
                     self._spark.sparkContext.cancelAllJobs()
                     silent_since = time.monotonic()
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         finally:
-            self._switchboard.close()
+            self._channel.close()
         if self.refusal is not None:
             raise Refused(self.refusal)
-        asked = self._stopping.is_set() or self._out_of_time()
-        return max((end.code for end in self.ends), default=OK if asked else ERROR)
+        return max((end.code for end in self.ends), default=OK if self._over() else ERROR)
 
-    def _keep(self, slot: int) -> None:
-        """Run one slot, again and again where it dies."""
-        pause, stillborn = _PAUSE_FIRST, 0
+    def _run_slot(self, slot: int) -> None:
+        """Run one slot, and restart it when it dies."""
+        pause, failed_starts = _PAUSE_FIRST, 0
         context = self._spark.sparkContext
-        while not self._out_of_time():
+        while not self._over():
             try:
                 context.setLocalProperty("spark.job.description", f"penstock slot {slot}")
-                end = self._run(slot)
+                end = self._run_task(slot)
             except Exception as error:
                 if self._stopping.is_set():
                     return
                 why = _first_line(error)
-                if slot in self._now:  # it did work
-                    pause, stillborn = _PAUSE_FIRST, 0
+                if slot in self._latest:  # it had started
+                    pause, failed_starts = _PAUSE_FIRST, 0
                 else:
-                    stillborn += 1
-                self._count_in(slot)
-                if stillborn >= _STILLBORN:
-                    self._end(SlotEnd(slot, "", 0, 0.0, CANNOT_START, "it never began", why))
+                    failed_starts += 1
+                self._add_settled(slot)
+                if failed_starts >= _MOST_FAILED_STARTS:
+                    self._end(SlotEnd(slot, "", 0, 0.0, CANNOT_START, "it never started", why))
                     return
-                log.warning("slot %d died and is started again: %s", slot, why)
+                log.warning("slot %d died and is restarted: %s", slot, why)
                 self._stopping.wait(pause)
                 pause = min(_PAUSE_LONGEST, pause * 2)
                 continue
             pause = _PAUSE_FIRST
-            self._count_in(slot, end)
-            stillborn = stillborn + 1 if end.code == CANNOT_START else 0
+            self._add_settled(slot, end)
+            failed_starts = failed_starts + 1 if end.code == CANNOT_START else 0
             if end.ended == "refused":
                 self.refusal = end.note
                 self.stop()
-            final = end.code in {OK, 2} or stillborn >= _STILLBORN or self._stopping.is_set()
-            if final and not self._cut_off(end):
+            final = (
+                end.code in {OK, 2}
+                or failed_starts >= _MOST_FAILED_STARTS
+                or self._stopping.is_set()
+            )
+            # It drained without our command: its connection broke.
+            disconnected = end.ended == "stopped" and not self._stopping.is_set()
+            if final and not disconnected:
                 self._end(end)
                 return
-            log.warning("slot %d ended and is started again: %s %s", slot, end.ended, end.note)
+            log.warning("slot %d ended and is restarted: %s %s", slot, end.ended, end.note)
             self._stopping.wait(pause)
 
-    def _run(self, slot: int) -> SlotEnd:
+    def _run_task(self, slot: int) -> SlotEnd:
         slots: Any = self._spark.sparkContext.parallelize([slot], 1)
-        # Plain rows and not Arrow: one number there, one answer back, and no pandas to install.
+        # An RDD, not Arrow: one number there, one value back, and no pandas to install.
         [end] = slots.map(partial(work_slot, self._config)).collect()
         return end
 
     def _end(self, end: SlotEnd) -> None:
         self.ends.append(end)
-        self._ended(end)
+        self._on_end(end)
 
-    def _cut_off(self, end: SlotEnd) -> bool:
-        """Whether it was told to drain by nobody: its line to us broke."""
-        return end.ended == "told" and not self._stopping.is_set()
-
-    def _out_of_time(self) -> bool:
+    def _over(self) -> bool:
+        """Whether the fleet was stopped, or is out of time."""
         return self._stopping.is_set() or (self._until is not None and time.time() >= self._until)
 
-    def _hear(self, report: Report) -> None:
+    def _receive(self, report: Report) -> None:
         with self._lock:
-            known = self._now.get(report.slot)
-            if report.token and known is not None:  # Spark has started it again by itself
-                self._before[report.slot] = self._settled(report.slot)
+            # A second first report: Spark has retried the task by itself.
+            if report.token and report.slot in self._latest:
+                self._settled_before[report.slot] = self._settled(report.slot)
             if not report.log:
-                self._now[report.slot] = report
-        self._heard(report)
+                self._latest[report.slot] = report
+        self._on_report(report)
 
-    def _count_in(self, slot: int, end: SlotEnd | None = None) -> None:
+    def _add_settled(self, slot: int, end: SlotEnd | None = None) -> None:
         with self._lock:
-            settled = self._settled(slot) if end is None else self._before.get(slot, 0)
-            self._before[slot] = settled + (0 if end is None else end.settled)
-            self._now.pop(slot, None)
+            settled = self._settled(slot) if end is None else self._settled_before.get(slot, 0)
+            self._settled_before[slot] = settled + (0 if end is None else end.settled)
+            self._latest.pop(slot, None)
 
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # Py4J begins with a line that says nothing; Spark's own sentence is further down.
-    said = [line for line in lines if "SparkException:" in line]
-    return (said or lines or [type(error).__name__])[0][:500]
+    # py4j's first line is generic; Spark's own message is further down.
+    messages = [line for line in lines if "SparkException:" in line]
+    return (messages or lines or [type(error).__name__])[0][:500]

@@ -1,9 +1,9 @@
-"""The line between the driver and its slots: words one way, counts and log lines the other.
+"""The TCP channel between the driver and its slots: stop commands one way, reports the other.
 
-Executors cannot be signalled, and what a task returns comes when it ends. So each slot calls the
-driver and stays on the line: the driver says `drain` or `now`, and its silence for good (the end of
-the line) means drain as well. One JSON text a line; the first has to know the token, which only
-travels with the code of the tasks. A slot that cannot call works on without.
+Executors cannot be signalled, and what a Spark task returns arrives when it ends. So each slot
+connects to the driver, which sends `drain` or `now`; a connection that breaks means drain as well.
+One JSON text per line. The first report must carry the token, which only travels with the code of
+the Spark tasks. A slot that cannot connect works on without a channel.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import IO
 
 import msgspec
 
-_CALL_SECONDS = 10.0
-_LONGEST = 64 * 1024
-_MOST_ON_LINE = 100_000
+_CONNECT_SECONDS = 10.0
+_LONGEST_LINE = 64 * 1024
+_MOST_CONNECTIONS = 100_000
 
 log = logging.getLogger("penstock.spark")
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where the driver listens, and what a caller has to know."""
+    """Where the driver listens, and the token that a slot must present."""
 
     host: str
     port: int
@@ -35,99 +35,102 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a slot says."""
+    """What a slot reports: its counts, or a log line."""
 
     slot: int
-    token: str = ""  # with the first one
+    token: str = ""  # in the first report
     host: str = ""
     settled: int = 0
     running: int = 0
     log: str = ""
 
 
-class Switchboard:
-    """The driver's end: answers slots and hands on what they say to `heard`."""
+class ChannelServer:
+    """The driver's end: passes the reports of slots to `on_report`, and commands to slots."""
 
-    def __init__(self, host: str, bind: str, heard: Callable[[Report], None]) -> None:
-        self._heard = heard
-        self._word = ""
+    def __init__(self, host: str, bind: str, on_report: Callable[[Report], None]) -> None:
+        self._on_report = on_report
+        self._command = ""
         self._lock = threading.Lock()
-        self._lines: dict[socket.socket, int] = {}
+        self._connections: set[socket.socket] = set()
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._listener = socket.create_server((bind, 0), family=family, backlog=128)
         port: int = self._listener.getsockname()[1]
         self.address = Address(host, port, secrets.token_hex(16))
-        threading.Thread(target=self._answer, name="penstock-switchboard", daemon=True).start()
+        threading.Thread(target=self._accept, name="penstock-fleet-channel", daemon=True).start()
 
     @property
-    def on_line(self) -> list[int]:
-        """The slots that are there now."""
-        with self._lock:
-            return sorted(self._lines.values())
+    def connected(self) -> bool:
+        """Whether any slot is connected."""
+        return bool(self._connections)
 
-    def tell(self, word: str) -> None:
-        """Say drain or now to every slot, those that call later too."""
+    def send(self, command: str) -> None:
+        """Send drain or now to every slot, also to those that connect later."""
         with self._lock:
-            self._word = word
-            lines = list(self._lines)
-        for line in lines:
-            _say(line, word)
+            self._command = command
+            connections = list(self._connections)
+        for connection in connections:
+            _send(connection, command)
 
     def close(self) -> None:
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake who waits
+            self._listener.shutdown(socket.SHUT_RDWR)  # close() alone would not wake accept()
         self._listener.close()
         with self._lock:
-            lines, self._lines = list(self._lines), {}
-        for line in lines:
-            line.close()
+            connections, self._connections = self._connections, set()
+        for connection in connections:
+            connection.close()
 
-    def _answer(self) -> None:
+    def _accept(self) -> None:
         with suppress(OSError):  # closed
             while True:
-                line, _ = self._listener.accept()
-                threading.Thread(target=self._listen, args=(line,), daemon=True).start()
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _listen(self, line: socket.socket) -> None:
-        with suppress(OSError, ValueError, msgspec.MsgspecError), line, line.makefile("rb") as said:
-            line.settimeout(_CALL_SECONDS)
-            first = _next(said)
+    def _serve(self, connection: socket.socket) -> None:
+        with (
+            suppress(OSError, ValueError, msgspec.MsgspecError),
+            connection,
+            connection.makefile("rb") as lines,
+        ):
+            connection.settimeout(_CONNECT_SECONDS)
+            first = _next_report(lines)
             if first is None or not hmac.compare_digest(first.token, self.address.token):
                 return
-            line.settimeout(None)
+            connection.settimeout(None)
             with self._lock:
-                if len(self._lines) >= _MOST_ON_LINE:
+                if len(self._connections) >= _MOST_CONNECTIONS:
                     return
-                self._lines[line] = first.slot
-                word = self._word
+                self._connections.add(connection)
+                command = self._command
             try:
-                if word:
-                    _say(line, word)
-                self._heard(first)
-                while (report := _next(said)) is not None:
-                    self._heard(report)
+                if command:
+                    _send(connection, command)
+                self._on_report(first)
+                while (report := _next_report(lines)) is not None:
+                    self._on_report(report)
             finally:
                 with self._lock:
-                    self._lines.pop(line, None)
+                    self._connections.discard(connection)
 
 
 class SlotChannel:
-    """A slot's end. `told` hears the driver's words; what cannot be said is left unsaid."""
+    """A slot's end: calls `on_command` with the driver's commands; reports may be lost."""
 
-    def __init__(self, address: Address, slot: int, told: Callable[[str], None]) -> None:
+    def __init__(self, address: Address, slot: int, on_command: Callable[[str], None]) -> None:
         self._slot = slot
-        self._told = told
+        self._on_command = on_command
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        place = (address.host, address.port)
+        target = (address.host, address.port)
         try:
-            self._socket = socket.create_connection(place, timeout=_CALL_SECONDS)
+            self._socket = socket.create_connection(target, timeout=_CONNECT_SECONDS)
         except OSError as error:
-            log.warning("slot %d cannot call the driver at %s:%d: %s", slot, *place, error)
+            log.warning("slot %d cannot connect to the driver at %s:%d: %s", slot, *target, error)
             return
         self._socket.settimeout(None)
         self.report(token=address.token, host=socket.gethostname())
-        threading.Thread(target=self._hear, name="penstock-slot-line", daemon=True).start()
+        threading.Thread(target=self._listen, name="penstock-slot-channel", daemon=True).start()
 
     def report(
         self, *, token: str = "", host: str = "", settled: int = 0, running: int = 0, log: str = ""
@@ -139,28 +142,28 @@ class SlotChannel:
 
     def close(self) -> None:
         with self._lock:
-            line, self._socket = self._socket, None
-        if line is not None:
+            connection, self._socket = self._socket, None
+        if connection is not None:
             with suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-            line.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
 
-    def _hear(self) -> None:
-        line = self._socket
-        if line is None:
+    def _listen(self) -> None:
+        connection = self._socket
+        if connection is None:
             return
-        with suppress(OSError, ValueError), line.makefile("r", encoding="utf-8") as words:
-            for word in words:
-                self._told(word.strip())
+        with suppress(OSError, ValueError), connection.makefile("r", encoding="utf-8") as lines:
+            for line in lines:
+                self._on_command(line.strip())
         if self._socket is not None:
-            self._told("drain")  # the driver is gone
+            self._on_command("drain")  # the driver is gone
 
 
-def _say(line: socket.socket, word: str) -> None:
+def _send(connection: socket.socket, command: str) -> None:
     with suppress(OSError):
-        line.sendall(f"{word}\n".encode())
+        connection.sendall(f"{command}\n".encode())
 
 
-def _next(said: IO[bytes]) -> Report | None:
-    text = said.readline(_LONGEST)
-    return msgspec.json.decode(text, type=Report) if text.endswith(b"\n") else None
+def _next_report(lines: IO[bytes]) -> Report | None:
+    line = lines.readline(_LONGEST_LINE)
+    return msgspec.json.decode(line, type=Report) if line.endswith(b"\n") else None

@@ -1,8 +1,8 @@
-"""A slot: the ordinary worker inside a Spark task, for as long as the task lasts.
+"""A slot: the ordinary worker inside a Spark task on an executor, for as long as the task lasts.
 
-The Python that Spark started is the supervisor here: it runs no job, so that nothing that a job
-does can keep it from its heartbeat, and a child process of it runs them. Executors that die need
-nothing special: the lease ends, as with any worker.
+The Python worker that Spark started is the supervisor: it runs no job itself, so that no job can
+block its heartbeat; a child process runs them. An executor that dies needs no special handling: the
+lease ends, as with any worker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REPORT_SECONDS = 1.0
 
 
 class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What every slot is told."""
+    """What the driver sends to every slot."""
 
     target: str
     address: Address
@@ -44,7 +44,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlotEnd(msgspec.Struct, frozen=True):
-    """How a slot ended: drained, told (by the driver), time, refused, or with a bad code."""
+    """How a slot ended: drained, stopped (by the driver), time, refused, or an error."""
 
     slot: int
     host: str
@@ -56,9 +56,9 @@ class SlotEnd(msgspec.Struct, frozen=True):
 
 
 def work_slot(config: SlotConfig, slot: int) -> SlotEnd:
-    """Run jobs until drained, told to stop, or out of time."""
+    """Run jobs until drained, stopped, or out of time; the task that Spark runs."""
     began, host = time.monotonic(), socket.gethostname()
-    # The children find what this process finds: the code that Spark brought here.
+    # So that child processes import the code that Spark shipped to this executor.
     os.environ["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
     try:
         if config.penstock != release():
@@ -78,41 +78,41 @@ def work_slot(config: SlotConfig, slot: int) -> SlotEnd:
             log_level=config.log_level,
             log_format=config.log_format,
         )
-        # A file that is on another machine would be made here, empty, and drained at once.
+        # create=False: a SQLite file of another machine would be created here, empty, and drained.
         open_broker(supervisor.app.resolved_url.url, create=False).close()
     except Refused as error:
         return SlotEnd(slot, host, 0, time.monotonic() - began, 2, "refused", str(error))
     except PenstockError as error:
-        return _unopened(slot, host, began, error)
-    watch = _Watch(supervisor, config, slot)
+        return _store_unavailable(slot, host, began, error)
+    monitor = _Monitor(supervisor, config, slot)
     try:
         code = supervisor.run()
     except PenstockError as error:
-        return _unopened(slot, host, began, error)
+        return _store_unavailable(slot, host, began, error)
     finally:
-        watch.close()
+        monitor.close()
         supervisor.app.close()
-    ended = watch.reason or ("drained" if code == 0 else "no child comes up")
+    ended = monitor.reason or ("drained" if code == 0 else "no child comes up")
     return SlotEnd(slot, host, supervisor.settled, time.monotonic() - began, code, ended)
 
 
-def _unopened(slot: int, host: str, began: float, error: PenstockError) -> SlotEnd:
-    """It is tried again: a store may come back."""
+def _store_unavailable(slot: int, host: str, began: float, error: PenstockError) -> SlotEnd:
+    # Code 1: the driver starts the slot again, since a store may come back.
     ended = "the store did not open"
     return SlotEnd(slot, host, 0, time.monotonic() - began, 1, ended, str(error))
 
 
-class _Watch(threading.Thread):
-    """Beside a slot's supervisor: keeps to its time, and to the driver's word."""
+class _Monitor(threading.Thread):
+    """Reports the supervisor's counts to the driver, and stops it in time or on command."""
 
     def __init__(self, supervisor: Supervisor, config: SlotConfig, slot: int) -> None:
-        super().__init__(name="penstock-slot-watch", daemon=True)
+        super().__init__(name="penstock-slot-monitor", daemon=True)
         self.reason = ""
         self._supervisor = supervisor
         self._until = config.until
         self._over = threading.Event()
-        self._line = SlotChannel(config.address, slot, self._told)
-        self._handler = _Handler(self._line)
+        self._channel = SlotChannel(config.address, slot, self._stop)
+        self._handler = _ChannelHandler(self._channel)
         logger = logging.getLogger("penstock.worker")
         logger.addHandler(self._handler)
         logger.setLevel(config.log_level.upper())
@@ -121,7 +121,7 @@ class _Watch(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(_REPORT_SECONDS):
             running = sum(child.slots.vitals.running for child in list(self._supervisor.children))
-            self._line.report(settled=self._supervisor.settled, running=running)
+            self._channel.report(settled=self._supervisor.settled, running=running)
             if self._until is not None and time.time() >= self._until and not self.reason:
                 self.reason = "time"
                 self._supervisor.stop()
@@ -130,19 +130,19 @@ class _Watch(threading.Thread):
         self._over.set()
         logging.getLogger("penstock.worker").removeHandler(self._handler)
         self.join(2 * _REPORT_SECONDS)
-        self._line.close()
+        self._channel.close()
 
-    def _told(self, word: str) -> None:
-        self.reason = self.reason or "told"
-        self._supervisor.stop(now=word == "now")
+    def _stop(self, command: str) -> None:
+        self.reason = self.reason or "stopped"
+        self._supervisor.stop(now=command == "now")
 
 
-class _Handler(logging.Handler):
-    """Log lines of the slot's supervisor, over the line."""
+class _ChannelHandler(logging.Handler):
+    """Sends log lines of the slot's supervisor to the driver."""
 
-    def __init__(self, line: SlotChannel) -> None:
+    def __init__(self, channel: SlotChannel) -> None:
         super().__init__()
-        self._line = line
+        self._channel = channel
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._line.report(log=f"{record.levelname.lower()}: {record.getMessage()}")
+        self._channel.report(log=f"{record.levelname.lower()}: {record.getMessage()}")

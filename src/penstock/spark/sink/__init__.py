@@ -1,12 +1,12 @@
-"""The sink: each row of a frame becomes one job, once, however often Spark runs its tasks.
+"""The sink: each row of a DataFrame becomes one job, once, however often Spark runs its tasks.
 
     executors                                   driver
-    write: rows -> jobs -> stage(write, part)   commit: publish(write, the parts that won)
+    write: rows -> jobs -> stage(write, part)   commit: commit_write(write, the parts that won)
                                                 abort:  discard(write)
 
-What a task attempt staged is seen by nobody, so retries, speculation and killed processes leave
-rubbish at most; the one transaction of `publish` is what makes a write. With an `id_column` the ids
-are derived from the rows, and jobs are enqueued at once: the same row is the same job.
+Nobody sees what a task attempt staged, so retries, speculation and killed processes leave nothing
+but staged rows behind; the one transaction of `commit_write` makes the jobs. With an `id_column`
+ids are derived from the rows, and jobs are enqueued at once: the same row is the same job.
 """
 
 from penstock.spark.sink.writer import BatchSink, StreamSink

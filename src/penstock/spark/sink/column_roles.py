@@ -1,4 +1,4 @@
-"""Which column of a frame is what: an argument, or something about the job; checked by schema."""
+"""The role of each column: an argument of the task, or an option of the job; checked by schema."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from penstock.task.signature import type_text
 from penstock.task.task import Task
 
 _TEXTS = (spark.StringType, spark.CharType, spark.VarcharType)
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _TYPES: dict[str, tuple[tuple[type[spark.DataType], ...], str]] = {
     "args": ((spark.StructType,), "a struct"),
@@ -32,22 +33,22 @@ _TYPES: dict[str, tuple[tuple[type[spark.DataType], ...], str]] = {
 
 
 class Layout(NamedTuple):
-    """The columns of a frame by what they are."""
+    """The columns of a DataFrame by role."""
 
     arguments: tuple[str, ...]  # columns, or fields of the struct `args`
-    roles: dict[str, str]  # what -> column
-    rows_argument: str | None  # the argument that gets several rows; None: a job per row
-    unchecked: bool  # each row must be decoded to know whether it is a call of its task
-    never_null: tuple[str, ...]  # of the others, columns whose task takes no null
+    roles: dict[str, str]  # role -> column
+    rows_argument: str | None  # gets the list of rows with rows_per_job; None: a job per row
+    check_rows: bool  # the schema does not prove that rows fit: decode each
+    never_null: tuple[str, ...]  # arguments whose annotation does not accept null
 
 
 def tasks_of(options: SinkOptions) -> App | None:
-    """The app whose tasks are meant, if it is given."""
+    """The app that the option `app` names, if it is given."""
     return None if options.app is None else load_app(options.app)
 
 
 def task_of(app: App, name: str) -> Task[..., Any]:
-    """The task that a row, or an option, names."""
+    """The task of this name or alias."""
     if name in app.tasks:
         return app.tasks[name]
     for task in app.tasks.values():
@@ -58,13 +59,13 @@ def task_of(app: App, name: str) -> Task[..., Any]:
 
 
 def lay_out(schema: spark.StructType, options: SinkOptions, app: App | None) -> Layout:
-    """Sort the columns; what cannot become jobs of the task is refused, before any row is."""
+    """Assign the columns to roles; refused where they cannot be arguments of the task."""
     fields = {field.name: field for field in schema.fields}
     if len(fields) < len(schema.fields):
         raise Refused("two columns have the same name; rename one")
     if not fields:
-        # Rows without a column get lost on their way to Python: Arrow counts none.
-        raise Refused("the frame has no column, and its rows would be lost; give it one, as an id")
+        # Arrow batches without columns have no rows.
+        raise Refused("the frame has no column, and its rows would be lost; add one, as an id")
     roles = dict(options.columns)
     for role, column in roles.items():
         _check_role(role, column, fields)
@@ -76,7 +77,7 @@ def lay_out(schema: spark.StructType, options: SinkOptions, app: App | None) -> 
     elif options.arguments is not None:
         names = options.arguments
         for name in names:
-            _known(f"arguments={','.join(names)!r}", name, fields)
+            _check_column(f"arguments={','.join(names)!r}", name, fields)
     else:
         taken = set(roles.values())
         names = tuple(name for name in fields if name not in taken)
@@ -88,14 +89,14 @@ def lay_out(schema: spark.StructType, options: SinkOptions, app: App | None) -> 
     if task is None:
         return Layout(names, roles, None, app is not None, ())
     fits = _check_call(task, {name: source[name].dataType for name in names})
-    unchecked = any(each is Fit.MAYBE for each in fits.values())
+    check_rows = Fit.MAYBE in fits.values()
     kinds = task.codec.kinds
     never_null = tuple(name for name in names if not takes_none(kinds[name]))
-    return Layout(names, roles, None, unchecked, never_null)
+    return Layout(names, roles, None, check_rows, never_null)
 
 
 def _check_role(role: str, column: str, fields: dict[str, spark.StructField]) -> None:
-    _known(f"{role}_column={column!r}", column, fields)
+    _check_column(f"{role}_column={column!r}", column, fields)
     kinds, text = _TYPES[role]
     kind = fields[column].dataType
     strings = not isinstance(kind, spark.MapType) or (
@@ -105,9 +106,9 @@ def _check_role(role: str, column: str, fields: dict[str, spark.StructField]) ->
         raise Refused(f"column {column} is {kind.simpleString()}; {role}_column must be {text}")
 
 
-def _known(said: str, column: str, fields: dict[str, spark.StructField]) -> None:
+def _check_column(option: str, column: str, fields: dict[str, spark.StructField]) -> None:
     if column not in fields:
-        raise Refused(f"{said}: the frame has no such column; there are {', '.join(fields)}")
+        raise Refused(f"{option}: the frame has no such column; there are {', '.join(fields)}")
 
 
 def _rows_argument(options: SinkOptions, task: Task[..., Any] | None) -> str:
@@ -121,33 +122,22 @@ def _rows_argument(options: SinkOptions, task: Task[..., Any] | None) -> str:
 
 
 def _check_call(task: Task[..., Any], given: dict[str, spark.DataType]) -> dict[str, Fit]:
-    """How well the columns are arguments of a task."""
+    """How well each column fits its parameter; refused if the columns are no call of the task."""
     codec = task.codec
     parameters = inspect.signature(task.function).parameters
     for name in given:
-        if name not in codec.kinds or parameters[name].kind in {
-            inspect.Parameter.VAR_POSITIONAL,
-            inspect.Parameter.VAR_KEYWORD,
-        }:
+        if name not in codec.kinds or parameters[name].kind in _VARIADIC:
             raise Refused(
-                f"{codec.text} has no argument {name!r}; drop the column, or say which ones are"
-                ' arguments: .option("arguments", "a,b")'
+                f"{codec.text} has no argument {name!r}; drop the column, or name the arguments:"
+                ' .option("arguments", "a,b")'
             )
     for name, parameter in parameters.items():
-        wanted = name in codec.kinds and parameter.default is parameter.empty
-        if (
-            wanted
-            and name not in given
-            and parameter.kind
-            not in {
-                inspect.Parameter.VAR_POSITIONAL,
-                inspect.Parameter.VAR_KEYWORD,
-            }
-        ):
+        required = name in codec.kinds and parameter.default is parameter.empty
+        if required and name not in given and parameter.kind not in _VARIADIC:
             raise Refused(f"{codec.text}: the frame has no column for {name!r}")
     fits = {name: fit(kind, codec.kinds[name]) for name, kind in given.items()}
-    for name, each in fits.items():
-        if each is Fit.NO:
+    for name, fitness in fits.items():
+        if fitness is Fit.NO:
             annotation = type_text(parameters[name].annotation)
             raise Refused(
                 f"{codec.text}: column {name} is {given[name].simpleString()}, and the task takes"

@@ -1,7 +1,7 @@
-"""Does a column fit a parameter: Spark's types beside the task's annotations, before any row.
+"""Whether a column's Spark type fits a parameter's annotation, checked before any row is read.
 
-"Sure" means that no value but null can be wrong, so that rows need not be looked at; "maybe" that
-each row is decoded as the worker will; "no" refuses the write.
+SURE: no value but null can be wrong, so rows need no check. MAYBE: each row is decoded, as the
+worker will. NO: the write is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Fit(IntEnum):
 _WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _REAL = (spark.FloatType, spark.DoubleType)
 _LEAVES: dict[tuple[type, ...], tuple[tuple[type, ...], tuple[type, ...]]] = {
-    # Spark's types: what they surely are, and what they may be
+    # Spark types: annotations that fit surely, and those that may fit
     _WHOLE: (
         (inspect.IntType, inspect.FloatType, inspect.DecimalType),
         (inspect.EnumType, inspect.LiteralType),
@@ -67,27 +67,27 @@ def check_storable(column: str, kind: spark.DataType) -> None:
         check_storable(f"{column}[]", kind.elementType)
     elif isinstance(kind, spark.MapType):
         if not isinstance(kind.keyType, (spark.StringType, *_WHOLE)):
-            raise Refused(f"column {column}: {_text(kind)}: keys of a JSON object are texts")
+            raise Refused(f"column {column}: {_text(kind)}: keys of a JSON object are strings")
         check_storable(f"{column}{{}}", kind.valueType)
     elif isinstance(kind, spark.StructType):
         for field in kind.fields:
             check_storable(f"{column}.{field.name}", field.dataType)
-    elif not isinstance(kind, (spark.NullType, *(each for some in _LEAVES for each in some))):
+    elif not isinstance(kind, (spark.NullType, *(leaf for leaves in _LEAVES for leaf in leaves))):
         raise Refused(f"column {column}: {_text(kind)} has no JSON form; cast it to another type")
 
 
 def fit(kind: spark.DataType, annotation: Any) -> Fit:
-    """How well values of a column go into a parameter with this annotation."""
-    return _fit(kind, inspect.type_info(_set(annotation)))
+    """How well values of a column fit a parameter with this annotation."""
+    return _fit(kind, inspect.type_info(_without_unset(annotation)))
 
 
 def takes_none(annotation: Any) -> bool:
-    """Whether null is a value that the parameter can have."""
-    return _takes_none(inspect.type_info(_set(annotation)))
+    """Whether the parameter accepts null."""
+    return _takes_none(inspect.type_info(_without_unset(annotation)))
 
 
-def _set(annotation: Any) -> Any:
-    """The annotation without "may be left out", which a parameter with a default has."""
+def _without_unset(annotation: Any) -> Any:
+    """The annotation without UnsetType, which a parameter with a default has."""
     parts = typing.get_args(annotation)
     if UnsetType not in parts:
         return annotation
@@ -95,45 +95,45 @@ def _set(annotation: Any) -> Any:
     return union[tuple(part for part in parts if part is not UnsetType)]
 
 
-def _takes_none(wanted: inspect.Type) -> bool:
-    if isinstance(wanted, inspect.UnionType):
-        return any(_takes_none(part) for part in wanted.types)
-    return isinstance(wanted, (inspect.AnyType, inspect.NoneType, inspect.CustomType))
+def _takes_none(target: inspect.Type) -> bool:
+    if isinstance(target, inspect.UnionType):
+        return any(_takes_none(part) for part in target.types)
+    return isinstance(target, (inspect.AnyType, inspect.NoneType, inspect.CustomType))
 
 
-def _fit(kind: spark.DataType, wanted: inspect.Type) -> Fit:
-    if isinstance(wanted, inspect.Metadata):
-        return _fit(kind, wanted.type)
-    if isinstance(wanted, (inspect.AnyType, inspect.CustomType)):
-        return Fit.SURE if isinstance(wanted, inspect.AnyType) else Fit.MAYBE
-    if isinstance(wanted, inspect.UnionType):
-        return max(_fit(kind, part) for part in wanted.types)
+def _fit(kind: spark.DataType, target: inspect.Type) -> Fit:
+    if isinstance(target, inspect.Metadata):
+        return _fit(kind, target.type)
+    if isinstance(target, (inspect.AnyType, inspect.CustomType)):
+        return Fit.SURE if isinstance(target, inspect.AnyType) else Fit.MAYBE
+    if isinstance(target, inspect.UnionType):
+        return max(_fit(kind, part) for part in target.types)
     if isinstance(kind, spark.NullType):
-        return Fit.SURE if isinstance(wanted, inspect.NoneType) else Fit.NO
+        return Fit.SURE if isinstance(target, inspect.NoneType) else Fit.NO
     if isinstance(kind, _NESTED):
-        return _fit_nested(kind, wanted)
-    return _fit_leaf(kind, wanted)
+        return _fit_nested(kind, target)
+    return _fit_leaf(kind, target)
 
 
-def _fit_leaf(kind: spark.DataType, wanted: inspect.Type) -> Fit:
-    for sparks, (surely, perhaps) in _LEAVES.items():
-        if isinstance(kind, sparks):
-            if isinstance(wanted, surely):
-                return _fit_bounds(kind, wanted)
-            return Fit.MAYBE if isinstance(wanted, perhaps) else Fit.NO
+def _fit_leaf(kind: spark.DataType, target: inspect.Type) -> Fit:
+    for kinds, (surely, perhaps) in _LEAVES.items():
+        if isinstance(kind, kinds):
+            if isinstance(target, surely):
+                return _fit_bounds(kind, target)
+            return Fit.MAYBE if isinstance(target, perhaps) else Fit.NO
     return Fit.NO
 
 
-def _fit_bounds(kind: spark.DataType, wanted: inspect.Type) -> Fit:
-    """Of the right type; but the annotation may bound the values."""
-    if isinstance(wanted, inspect.DateTimeType) and wanted.tz is not None:
-        return Fit.SURE if wanted.tz is isinstance(kind, spark.TimestampType) else Fit.NO
+def _fit_bounds(kind: spark.DataType, target: inspect.Type) -> Fit:
+    """The type fits; SURE unless the annotation restricts the values (ge, pattern, tz, ...)."""
+    if isinstance(target, inspect.DateTimeType) and target.tz is not None:
+        return Fit.SURE if target.tz is isinstance(kind, spark.TimestampType) else Fit.NO
     bounds = {
-        name: getattr(wanted, name)
-        for name in wanted.__struct_fields__
-        if getattr(wanted, name) is not None
+        name: getattr(target, name)
+        for name in target.__struct_fields__
+        if getattr(target, name) is not None
     }
-    if isinstance(wanted, inspect.IntType) and (
+    if isinstance(target, inspect.IntType) and (
         bounds.get("ge", SMALLEST_INT) <= SMALLEST_INT
         and bounds.get("le", LARGEST_INT) >= LARGEST_INT
     ):
@@ -141,33 +141,33 @@ def _fit_bounds(kind: spark.DataType, wanted: inspect.Type) -> Fit:
     return Fit.MAYBE if bounds else Fit.SURE
 
 
-def _fit_nested(kind: spark.DataType, wanted: inspect.Type) -> Fit:
+def _fit_nested(kind: spark.DataType, target: inspect.Type) -> Fit:
     inner = Fit.NO
     if isinstance(kind, spark.ArrayType):
-        if isinstance(wanted, _LISTS):
-            inner = _fit(kind.elementType, wanted.item_type)
-        elif isinstance(wanted, inspect.TupleType):
+        if isinstance(target, _LISTS):
+            inner = _fit(kind.elementType, target.item_type)
+        elif isinstance(target, inspect.TupleType):
             inner = Fit.MAYBE
     elif isinstance(kind, spark.MapType):
-        if isinstance(wanted, inspect.DictType):
-            inner = _fit(kind.valueType, wanted.value_type)
-        elif isinstance(wanted, _OBJECTS):
+        if isinstance(target, inspect.DictType):
+            inner = _fit(kind.valueType, target.value_type)
+        elif isinstance(target, _OBJECTS):
             inner = Fit.MAYBE
     elif isinstance(kind, spark.StructType):
-        inner = _fit_object(kind, wanted)
-    # Nulls inside are looked for row by row.
+        inner = _fit_object(kind, target)
+    # Never SURE: there may be nulls inside.
     return min(inner, Fit.MAYBE)
 
 
-def _fit_object(kind: spark.StructType, wanted: inspect.Type) -> Fit:
+def _fit_object(kind: spark.StructType, target: inspect.Type) -> Fit:
     given = {field.name: field.dataType for field in kind.fields}
-    if isinstance(wanted, inspect.DictType):
-        return min((_fit(field, wanted.value_type) for field in given.values()), default=Fit.SURE)
-    if not isinstance(wanted, _OBJECTS) or isinstance(wanted, inspect.NamedTupleType):
+    if isinstance(target, inspect.DictType):
+        return min((_fit(field, target.value_type) for field in given.values()), default=Fit.SURE)
+    if not isinstance(target, _OBJECTS) or isinstance(target, inspect.NamedTupleType):
         return Fit.NO
     fits = [
         _fit(given[field.encode_name], field.type) if field.encode_name in given else Fit.NO
-        for field in wanted.fields
+        for field in target.fields
         if field.required or field.encode_name in given
     ]
     return min(fits, default=Fit.SURE)

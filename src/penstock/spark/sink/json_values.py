@@ -1,8 +1,7 @@
-"""Columns as values that have a JSON form, and which rows have none.
+"""Arrow columns as Python values with a JSON form; rows without one are faults.
 
-What becomes of each type is a promise to the user (docs/reference/spark-sink.md). Everything goes
-through Python values and the same encoder as any enqueue, but for times: Arrow writes those as
-text, a hundred times faster.
+The JSON form of each type is a promise to the user (docs/reference/spark-sink.md). Values go to the
+same encoder as any enqueue, except times: Arrow formats those, a hundred times faster.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from penstock.spark.untyped_arrow import arrow, compute, types
 _FIRST_DAY, _LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31, in days since the epoch
 _DAY = 86_400_000_000  # in microseconds
 
-Faults = dict[int, str]  # by row, why it cannot become a job
-Change = Callable[[Any], Any]
+Faults = dict[int, str]  # row number -> why it cannot become a job
+Convert = Callable[[Any], Any]
 
 
 def values_of(name: str, column: Any, faults: Faults) -> list[Any]:
-    """The values of a column, ready to be encoded; rows that have none are added to `faults`."""
+    """The values of a column, ready to be encoded; bad rows are added to `faults`."""
     kind = column.type
     if types.is_floating(kind):
         return _numbers(name, column, faults)
@@ -31,10 +30,10 @@ def values_of(name: str, column: Any, faults: Faults) -> list[Any]:
         return column.to_pylist()
     try:
         values = column.to_pylist()
-    except (OverflowError, ValueError):  # a time that no calendar has, somewhere inside
+    except (OverflowError, ValueError):  # a nested time outside of years 1 to 9999
         values = _one_by_one(name, column, faults)
-    if (change := _change(kind)) is not None:
-        values = [None if value is None else change(value) for value in values]
+    if (convert := _converter(kind)) is not None:
+        values = [None if value is None else convert(value) for value in values]
     for row, value in enumerate(values):
         if value is not None and (fault := fault_in(value, f"column {name}")):
             faults.setdefault(row, fault)
@@ -42,7 +41,7 @@ def values_of(name: str, column: Any, faults: Faults) -> list[Any]:
 
 
 def seconds_of(name: str, column: Any, faults: Faults) -> list[float | None]:
-    """Times as seconds since the epoch; rows with one that no calendar has go to `faults`."""
+    """Times as seconds since the epoch; times outside of years 1 to 9999 go to `faults`."""
     whole = column.cast(arrow.timestamp("us", "UTC")).cast(arrow.int64())
     _outside(name, whole, _DAY, faults)
     return [None if value is None else value / 1e6 for value in whole.to_pylist()]
@@ -55,7 +54,7 @@ def _numbers(name: str, column: Any, faults: Faults) -> list[Any]:
         for row, good in enumerate(finite.to_pylist()):
             if good is False:
                 fault = fault_in(values[row], f"column {name}")
-                faults.setdefault(row, fault or f"column {name}: no number")
+                faults.setdefault(row, fault or f"column {name}: not a finite number")
                 values[row] = None
     return values
 
@@ -80,7 +79,7 @@ def _times(name: str, column: Any, faults: Faults) -> list[Any]:
 
 
 def _outside(name: str, whole: Any, day: int, faults: Faults) -> Any:
-    """Which of these times no calendar has, `day` to a day; None if there is no such time."""
+    """A mask of times outside of years 1 to 9999, in units of 1/`day` days; None if none is."""
     first, last = _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
     bounds = compute.min_max(whole).as_py()
     if bounds["min"] is None or (bounds["min"] >= first and bounds["max"] <= last):
@@ -104,23 +103,25 @@ def _one_by_one(name: str, column: Any, faults: Faults) -> list[Any]:
     return values
 
 
-def _change(kind: Any) -> Change | None:
-    """What makes of a nested value one with a JSON form: a map comes as a list of pairs."""
+def _converter(kind: Any) -> Convert | None:
+    """Converts a nested value to its JSON form: Arrow gives maps as lists of pairs."""
     if types.is_map(kind):
-        inner = _change(kind.item_type)
-        return lambda pairs: {key: _changed(inner, value) for key, value in pairs}
+        inner = _converter(kind.item_type)
+        return lambda pairs: {key: _converted(inner, value) for key, value in pairs}
     if types.is_list(kind) or types.is_large_list(kind):
-        inner = _change(kind.value_type)
-        return None if inner is None else lambda items: [_changed(inner, item) for item in items]
+        inner = _converter(kind.value_type)
+        return None if inner is None else lambda items: [_converted(inner, item) for item in items]
     if types.is_struct(kind):
-        fields = [kind.field(place) for place in range(kind.num_fields)]
-        changes = {field.name: change for field in fields if (change := _change(field.type))}
-        if changes:
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        converters = {
+            field.name: convert for field in fields if (convert := _converter(field.type))
+        }
+        if converters:
             return lambda fields: {
-                name: _changed(changes.get(name), value) for name, value in fields.items()
+                name: _converted(converters.get(name), value) for name, value in fields.items()
             }
     return None
 
 
-def _changed(change: Change | None, value: Any) -> Any:
-    return value if change is None or value is None else change(value)
+def _converted(convert: Convert | None, value: Any) -> Any:
+    return value if convert is None or value is None else convert(value)

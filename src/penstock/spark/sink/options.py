@@ -1,7 +1,7 @@
-"""What `df.write.format("penstock").option(...)` can say, checked before anything is written.
+"""The options of `df.write.format("penstock").option(...)`, checked before anything is written.
 
-An option is a value for all rows; the same name with `_column` behind it names the column that has
-a value for each row. Such a column is not an argument.
+An option is a value for all rows; the same name with the suffix `_column` names a column with a
+value for each row. Such a column is not an argument.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from penstock.task.option_checks import (
 )
 
 ROLES = ("args", "at", "id", "key", "priority", "queue", "tags", "task", "unique")
-ALONE = frozenset({"at", "id", "key", "tags", "unique"})  # these make a job travel alone
-_PLAIN = (
+NOT_IN_PARCELS = frozenset(
+    {"at", "id", "key", "tags", "unique"}
+)  # jobs with one of these do not fit into a parcel
+_FOR_ALL_ROWS = (
     *("app", "app_name", "arguments", "priority", "profile", "queue", "recipe", "rejects"),
     *("rows_argument", "rows_per_job", "task", "unique_for", "unique_until", "url", "version"),
     "write",
 )
-_SPARKS = frozenset({"checkpointlocation", "path", "table"})  # Spark's own; not for us
+_OF_SPARK = frozenset({"checkpointlocation", "path", "table"})  # ignored: Spark's own
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One write: what its rows become, and where."""
+    """The options of one write."""
 
     columns: Mapping[str, str] = {}  # role -> column
     app: str | None = None
-    app_name: str | None = None  # without `app`: the program that runs the jobs
+    app_name: str | None = None  # without `app`: the name of the app that runs the jobs
     task: str | None = None
     queue: str | None = None
     priority: int | None = None
@@ -51,25 +53,25 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     write: str | None = None
     profile: str | None = None
     url: str | None = None
-    recipe: str | None = None  # from `apply`: what its task's jobs are, without the task's code
+    recipe: str | None = None  # from `apply`: the task's JobTemplate, as JSON
 
     def __repr__(self) -> str:
-        return "SinkOptions(...)"  # the URL may hold a password, and Spark logs what it meets
+        return "SinkOptions(...)"  # the URL may hold a password, and Spark logs values
 
     def unique(self, key: str) -> Unique | None:
         return check_unique(key, self.unique_until, self.unique_for)
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options as Spark hands them over; a name that nobody knows is refused."""
+    """The options as Spark passes them; unknown names are refused."""
     options = {name.lower(): value for name, value in given.items()}
-    known = {*_PLAIN, *(f"{role}_column" for role in ROLES)}
-    for name in options.keys() - known - _SPARKS:
+    known = {*_FOR_ALL_ROWS, *(f"{role}_column" for role in ROLES)}
+    for name in options.keys() - known - _OF_SPARK:
         near = get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
-        raise Refused(f"option {name!r} is not known to the sink{hint}")
+        raise Refused(f"option {name!r} is not an option of the sink{hint}")
     columns = {role: options[f"{role}_column"] for role in ROLES if f"{role}_column" in options}
-    checked = _checked({name: options[name] for name in _PLAIN if name in options})
+    checked = _checked({name: options[name] for name in _FOR_ALL_ROWS if name in options})
     _check_together(checked, columns)
     return SinkOptions(columns=columns, **checked)
 
@@ -102,24 +104,26 @@ def _checked(options: Mapping[str, str]) -> dict[str, Any]:
 def _check_together(checked: Mapping[str, Any], columns: Mapping[str, str]) -> None:
     for role in ("priority", "queue", "task"):
         if role in columns and role in checked:
-            raise Refused(f"options {role} and {role}_column both say it: give one of them")
+            raise Refused(f"options {role} and {role}_column exclude each other: give one of them")
     if "task" not in columns and "task" not in checked:
-        raise Refused('which task? .option("task", "mail:send"), or task_column with a name a row')
+        raise Refused(
+            'no task: give .option("task", "mail:send"), or a task_column with a name per row'
+        )
     if "args" in columns and "arguments" in checked:
         raise Refused("options args_column and arguments both name the arguments: give one of them")
     if "rows_per_job" in checked and (own := sorted(columns.keys() - {"args"})):
         raise Refused(
-            f"rows_per_job puts several rows into one job, which has no {own[0]} of each row:"
+            f"rows_per_job puts several rows into one job, which cannot have a {own[0]} per row:"
             f" leave out {own[0]}_column"
         )
     if "rows_argument" in checked and "rows_per_job" not in checked:
-        raise Refused("rows_argument names the list of rows_per_job; give that, too")
+        raise Refused("rows_argument needs rows_per_job: give that, too")
     if "unique" in columns:
         check_unique("any", checked.get("unique_until", "ended"), checked.get("unique_for"))
     elif "unique_until" in checked or "unique_for" in checked:
-        raise Refused("unique_until and unique_for go with unique_column; give that, too")
-    if "app" in checked and (told := sorted({"version", "app_name"} & checked.keys())):
-        raise Refused(f"the {told[0]} is the task's own where the app is given: leave it out")
+        raise Refused("unique_until and unique_for need unique_column: give that, too")
+    if "app" in checked and (extra := sorted({"version", "app_name"} & checked.keys())):
+        raise Refused(f"option {extra[0]} comes from the task if app is given: leave it out")
 
 
 def _whole(name: str, text: str) -> int:

@@ -1,7 +1,7 @@
 """The data source `penstock`: `spark.read.format("penstock").option("table", "jobs").load()`.
 
 Spark makes one in a Python process of its own, on the driver to plan and on executors to read: a
-reader holds options only, and opens the store where it reads.
+reader holds options only, and opens the store where it is used.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.app.settings import mask
-from penstock.brokers import open_broker
 from penstock.errors import Refused
-from penstock.spark.session_store import named_store
+from penstock.spark.session_store import named_store, opened_store
 from penstock.spark.source.tables import TABLES, table_named
 
 COUNTS = (
@@ -32,10 +30,7 @@ COUNTS = (
 
 
 class PenstockSource(DataSource):
-    """Options: `table`, and `profile`, `url` or `app` where the session does not say which store.
-
-    docs/how-to/spark-source.md has the others.
-    """
+    """What Spark calls for `format("penstock")`; docs/how-to/spark-source.md has the options."""
 
     options: Mapping[str, str]
 
@@ -81,17 +76,17 @@ def _readers() -> Any:
 
 
 def _check_counts(options: Mapping[str, str]) -> None:
-    """Refuse what would be passed over; names with a dot, and the path, are Spark's own."""
+    """Refuse options that would have no effect; `path` and names with a dot are Spark's own."""
     for name in sorted(name.lower() for name in options):
         if name not in {"table", "profile", "url", "path"} and "." not in name:
             raise Refused(
-                f"option {name!r} is not for the table counts, which has profile and url alone: it"
-                " is small, filter the frame"
+                f"option {name!r} is not for the table counts, which takes profile and url: filter"
+                " the DataFrame"
             )
 
 
 class CountsReader(DataSourceReader):
-    """Where jobs stand, per queue and task."""
+    """The table `counts`: jobs by state, per queue, task and app."""
 
     def __init__(self, profile: str | None, url: str | None) -> None:
         self._profile = profile
@@ -99,24 +94,6 @@ class CountsReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
         del partition
-        url = named_store(self._profile, self._url).url
-        try:
-            broker = open_broker(url, create=False)
-        except Exception as error:
-            raise Refused(f"{mask(url)} cannot be opened: {error}") from None
-        try:
-            for row in broker.count():
-                yield (
-                    row.queue,
-                    row.task,
-                    row.ready,
-                    row.scheduled,
-                    row.waiting,
-                    row.paused,
-                    row.running,
-                    row.failed,
-                    row.limited,
-                    row.app,
-                )
-        finally:
-            broker.close()
+        with opened_store(named_store(self._profile, self._url).url) as broker:
+            for count in broker.count():
+                yield tuple(getattr(count, column.split(" ")[0]) for column in COUNTS.split(", "))

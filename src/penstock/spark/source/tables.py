@@ -1,12 +1,12 @@
-"""The tables of the data source: their columns, and what of the store they are made of.
+"""The tables of the data source: their columns and types.
 
-A contract: columns are only ever added, at the end but for `schema_version`, which says how many
-such changes there have been. docs/reference/spark-tables.md shows the same, and a test compares.
+A contract: columns are only ever added, just before `schema_version`, which then rises by one.
+docs/reference/spark-tables.md shows the same columns, and a test compares.
 """
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import cast
 
 from penstock.broker.slice import HISTORY, Table
 from penstock.errors import Refused
@@ -44,12 +44,12 @@ TABLES: dict[str, str] = {
         " result string, error string, flow string, node string, app string, schema_version int"
     ),
 }
-# Under which name a column is in the store's own rows, where that is another.
+# Columns that have another name in the rows that a store gives.
 STORED = {
     "attempts": {"ended_at": "at"},
     "results": {"job": "id"},
 }
-# The column by which rows of the history are told apart in time.
+# The time column of the history tables.
 TIMES = {"attempts": "ended_at", "events": "at", "gauges": "at"}
 
 
@@ -63,18 +63,17 @@ def columns_of(table: str) -> dict[str, str]:
 
 
 def table_named(name: str, others: tuple[str, ...] = ()) -> Table:
-    """The table of this name; refused with those there are."""
+    """The table of this name; refused with the list of tables if there is none."""
     if name not in TABLES:
-        there_are = ", ".join(sorted((*TABLES, *others)))
-        raise Refused(f'option("table", {name!r}): there are {there_are}')
+        known = ", ".join(sorted((*TABLES, *others)))
+        raise Refused(f'option("table", {name!r}): no such table; there are {known}')
     return cast("Table", name)
 
 
-def streamed(name: str) -> Literal["attempts", "events", "gauges"]:
-    """A table that can be followed; refused for those that show only how things are now."""
+def check_streamed(name: str) -> None:
+    """Refuse to stream a table that has no history."""
     if name not in HISTORY:
         raise Refused(
             f'option("table", {name!r}): only attempts, events and gauges can be read as a stream;'
             " read the others with spark.read"
         )
-    return cast('Literal["attempts", "events", "gauges"]', name)
