@@ -117,7 +117,7 @@ def test_a_day_is_that_of_utc_whatever_the_session_thinks(shared_spark, lake):
 def test_an_empty_history_is_an_empty_lake(shared_spark, lake):
     assert taken(lake, attempts(shared_spark)) == 0
 
-    assert lake.exists
+    assert lake.manifest()
     assert positions(lake) == []
     assert read_raw(shared_spark, lake, "attempts").collect() == []
 

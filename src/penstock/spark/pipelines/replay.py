@@ -30,19 +30,6 @@ ORIGIN = "penstock-replay-of"
 NAME = "penstock-replay"
 _AT_ONCE = 1000
 _MOST_REASONS = 1000
-_NEEDED = (
-    "job",
-    "app",
-    "queue",
-    "task",
-    "version",
-    "priority",
-    "key",
-    "tags",
-    "arguments",
-    "headers",
-    "flow",
-)
 
 
 class Replayed(msgspec.Struct, kw_only=True):
@@ -56,13 +43,31 @@ class Replayed(msgspec.Struct, kw_only=True):
     reasons: dict[str, str] = {}  # job id -> why it cannot be replayed; the first thousand
 
 
+class Origin(msgspec.Struct, kw_only=True):
+    """The columns of an ended job that its replay is made from."""
+
+    job: str
+    task: str
+    app: str | None = None
+    queue: str = "default"
+    version: int = 1
+    priority: int = 0
+    key: str | None = None
+    tags: dict[str, str] = {}
+    arguments: str | None = None
+    headers: str | None = None
+    flow: str | None = None
+
+
 def chosen(attempts: DataFrame, where: str) -> DataFrame:
     """Jobs whose last attempt meets `where`, an SQL condition on the columns of clean attempts."""
     try:
         ended = clean(attempts).where(where).where("finished")
-        last = F.max_by(F.struct(*_NEEDED), F.struct("attempt", "position")).alias("last")
+        last = F.max_by(F.struct(*Origin.__struct_fields__), F.struct("attempt", "position")).alias(
+            "last"
+        )
         jobs = ended.groupBy("shard", "job").agg(last).select("last.*").orderBy("job")
-        return jobs.select(F.to_json(F.struct(*_NEEDED)).alias("row"))
+        return jobs.select(F.to_json(F.struct(*Origin.__struct_fields__)).alias("row"))
     except (AnalysisException, ParseException) as error:
         raise Refused(f"--where {where!r} is no valid condition: {_first_line(error)}") from None
 
@@ -107,22 +112,6 @@ def _fetch(jobs: DataFrame) -> Iterator[Any]:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
-
-
-class Origin(msgspec.Struct, kw_only=True):
-    """The columns of an ended job that its replay is made from."""
-
-    job: str
-    task: str
-    app: str | None = None
-    queue: str = "default"
-    version: int = 1
-    priority: int = 0
-    key: str | None = None
-    tags: dict[str, str] = {}
-    arguments: str | None = None
-    headers: str | None = None
-    flow: str | None = None
 
 
 def unfit(origin: Origin) -> str | None:

@@ -67,13 +67,17 @@ def check_storable(column: str, kind: spark.DataType) -> None:
         check_storable(f"{column}[]", kind.elementType)
     elif isinstance(kind, spark.MapType):
         if not isinstance(kind.keyType, (spark.StringType, *_WHOLE)):
-            raise Refused(f"column {column}: {_text(kind)}: keys of a JSON object are strings")
+            raise Refused(
+                f"column {column}: {kind.simpleString()}: keys of a JSON object are strings"
+            )
         check_storable(f"{column}{{}}", kind.valueType)
     elif isinstance(kind, spark.StructType):
         for field in kind.fields:
             check_storable(f"{column}.{field.name}", field.dataType)
     elif not isinstance(kind, (spark.NullType, *(leaf for leaves in _LEAVES for leaf in leaves))):
-        raise Refused(f"column {column}: {_text(kind)} has no JSON form; cast it to another type")
+        raise Refused(
+            f"column {column}: {kind.simpleString()} has no JSON form; cast it to another type"
+        )
 
 
 def fit(kind: spark.DataType, annotation: Any) -> Fit:
@@ -171,7 +175,3 @@ def _fit_object(kind: spark.StructType, target: inspect.Type) -> Fit:
         if field.required or field.encode_name in given
     ]
     return min(fits, default=Fit.SURE)
-
-
-def _text(kind: spark.DataType) -> str:
-    return kind.simpleString()

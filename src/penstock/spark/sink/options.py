@@ -87,7 +87,7 @@ def _checked(options: Mapping[str, str]) -> dict[str, Any]:
             check(name, options[name])
     for name in ("priority", "version", "rows_per_job"):
         if name in options:
-            checked[name] = _whole(name, options[name])
+            checked[name] = _number(name, options[name], int)
     check_priority(checked.get("priority", 0))
     for name in ("version", "rows_per_job"):
         if checked.get(name, 1) < 1:
@@ -96,7 +96,7 @@ def _checked(options: Mapping[str, str]) -> dict[str, Any]:
         named = options["arguments"].split(",") if options["arguments"].strip() else []
         checked["arguments"] = tuple(part.strip() for part in named)
     if "unique_for" in options:
-        checked["unique_for"] = _seconds("unique_for", options["unique_for"])
+        checked["unique_for"] = _number("unique_for", options["unique_for"], float)
     check_short_text("write", options.get("write"))
     return checked
 
@@ -126,15 +126,9 @@ def _check_together(checked: Mapping[str, Any], columns: Mapping[str, str]) -> N
         raise Refused(f"option {extra[0]} comes from the task if app is given: leave it out")
 
 
-def _whole(name: str, text: str) -> int:
+def _number(name: str, text: str, kind: type[int | float]) -> int | float:
     try:
-        return int(text)
+        return kind(text)
     except ValueError:
-        raise Refused(f"option {name}={text!r}: a whole number") from None
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise Refused(f"option {name}={text!r}: seconds, as a number") from None
+        needed = "a whole number" if kind is int else "seconds, as a number"
+        raise Refused(f"option {name}={text!r}: {needed}") from None

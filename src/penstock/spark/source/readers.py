@@ -34,7 +34,7 @@ from penstock.flows.flow import member_of
 from penstock.spark.session_store import named_store, opened_store
 from penstock.spark.source.options import FILTERS, row_filter
 from penstock.spark.source.table_batches import TableBatches
-from penstock.spark.source.tables import check_streamed, columns_of, table_named
+from penstock.spark.source.tables import columns_of, table_named
 
 SLICES = 8
 ROWS_PER_TRIGGER = 1_000_000
@@ -59,28 +59,15 @@ class SlicePartition(InputPartition):
         self.part = part
 
 
-class StoreOptions:
-    """The options that name the store."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._profile = options.get("profile")
-        self._url = options.get("url")
-        self._app = options.get("app")
-        if self._app is not None and (self._profile or self._url):
-            raise Refused("option app already names the store: leave out profile and url")
-
-    def open(self) -> AbstractContextManager[Broker]:
-        if self._app is not None:
-            return opened_store(load_app(self._app).resolved_url.url)
-        return opened_store(named_store(self._profile, self._url).url)
-
-
 class SliceReader:
     """What batch and stream readers share: cutting into slices, and reading one."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         _check_options(options)
-        self._store = StoreOptions(options)
+        self._profile, self._url = options.get("profile"), options.get("url")
+        self._app = options.get("app")
+        if self._app is not None and (self._profile or self._url):
+            raise Refused("option app already names the store: leave out profile and url")
         self._schema = schema
         self._slices = _number(options, "slices") or SLICES
         table = table_named(options.get("table", ""))
@@ -98,6 +85,11 @@ class SliceReader:
         if table in HISTORY and {"flow", "node"} & set(options):
             raise Refused('options "flow" and "node" are for the tables jobs and results')
 
+    def _open_store(self) -> AbstractContextManager[Broker]:
+        if self._app is not None:
+            return opened_store(load_app(self._app).resolved_url.url)
+        return opened_store(named_store(self._profile, self._url).url)
+
     def read(self, partition: Any) -> Iterator[Any]:
         if not isinstance(
             partition, SlicePartition
@@ -107,7 +99,7 @@ class SliceReader:
         types: Any = import_module("pyspark.sql.pandas.types")
         schema = types.to_arrow_schema(self._schema, timezone="UTC")
         batches = TableBatches(table, partition.store, schema)
-        with self._store.open() as broker:
+        with self._open_store() as broker:
             for stored in broker.scan(partition.part):
                 rows = _of_flow(self._filter.apply(stored), partition.part.selection)
                 yield batches.convert(rows)
@@ -135,7 +127,7 @@ class TableReader(SliceReader, DataSourceReader):
         self._until = options.get("until_position")
 
     def partitions(self) -> Sequence[SlicePartition]:
-        with self._store.open() as broker:
+        with self._open_store() as broker:
             return self.parts(broker, self._after, self._until)
 
 
@@ -143,7 +135,12 @@ class TableStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableN
     """Follows a table of the history, never beyond a transaction that is still open."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        check_streamed(options.get("table", ""))
+        table = options.get("table", "")
+        if table not in HISTORY:
+            raise Refused(
+                f'option("table", {table!r}): only attempts, events and gauges can be read as a'
+                " stream; read the others with spark.read"
+            )
         for end in ("until", "until_position"):
             if options.get(end) is not None:
                 raise Refused(f"option {end!r} is for spark.read: a stream has no end")
@@ -153,27 +150,27 @@ class TableStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableN
         self._last: Position | None = None  # with availableNow: the end of the run
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        with self._store.open() as broker:
+        with self._open_store() as broker:
             return {_store_of(broker, self._after): self._after}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with self._store.open() as broker:
+        with self._open_store() as broker:
             self._last = broker.reach(self._selection).position
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if rows is None and not isinstance(limit, ReadAllAvailable):
             rows = self._rows
-        with self._store.open() as broker:
+        with self._open_store() as broker:
             after = self._after if start is None else _position(broker, start)
             reach = broker.reach(self._selection, after, rows, patience=0, until=self._last)
             return {reach.store: reach.position}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SlicePartition]:
-        with self._store.open() as broker:
+        with self._open_store() as broker:
             return self.parts(broker, _position(broker, start), _position(broker, end))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from penstock.broker.slice import HISTORY, Table
+from penstock.broker.slice import Table
 from penstock.errors import Refused
 
 SCHEMA_VERSION = 2
@@ -68,12 +68,3 @@ def table_named(name: str, others: tuple[str, ...] = ()) -> Table:
         known = ", ".join(sorted((*TABLES, *others)))
         raise Refused(f'option("table", {name!r}): no such table; there are {known}')
     return cast("Table", name)
-
-
-def check_streamed(name: str) -> None:
-    """Refuse to stream a table that has no history."""
-    if name not in HISTORY:
-        raise Refused(
-            f'option("table", {name!r}): only attempts, events and gauges can be read as a stream;'
-            " read the others with spark.read"
-        )

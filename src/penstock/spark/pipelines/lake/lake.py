@@ -58,10 +58,6 @@ class Lake:
                 " another name"
             )
 
-    @property
-    def exists(self) -> bool:
-        return read_manifest(self.folder) is not None
-
     def manifest(self) -> Manifest:
         """The current manifest; refused where there is no lake."""
         manifest = read_manifest(self.folder)
