@@ -108,10 +108,12 @@ def test_the_applications_of_earlier_attempts_are_ended_and_no_others(
 def test_a_job_is_put_back_while_a_former_application_does_not_end(
     page: Page, current: CurrentJob, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(application, "_END_SECONDS", 0.0)
+    monkeypatch.setattr(application, "_KILL_SECONDS", 0.0)
     page.applications, page.deaf = {"app-1": "etl"}, True
 
-    with pytest.raises(RetryLater, match="app-1 of an earlier attempt runs on spark://ant:7077"):
+    with pytest.raises(
+        RetryLater, match="app-1 of an earlier attempt still runs on spark://ant:7077"
+    ):
         kill_earlier(former(page.place), current)
 
 

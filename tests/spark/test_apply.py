@@ -138,7 +138,7 @@ def test_a_row_whose_job_was_deleted_is_named(
     penstock.spark.apply(frame_of(spark, "a"), task, id="id")
     app.broker.act("delete", [row_id(task.name, 0)])
     task.options(delay=3600).enqueue(id=1, text="of somebody else, for later")
-    monkeypatch.setattr(apply_frame, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(apply_frame, "_ROWS_SECONDS", 0.0)
 
     with pytest.raises(ResultGone, match="no longer has the job of row id=0"):
         penstock.spark.apply(frame_of(spark, "a"), task, id="id")

@@ -14,7 +14,7 @@ import penstock.spark
 from penstock import App, Refused
 from penstock.app.version import release
 from penstock.spark.session import uninterrupted
-from penstock.spark.ship_code import ExecutorVersion, _places, check_same
+from penstock.spark.ship_code import ExecutorVersion, _paths, check_same
 
 
 def an_app(url: str, jobs: int = 0) -> App:
@@ -108,7 +108,7 @@ def test_executors_with_another_penstock_are_refused_in_one_sentence():
 
 
 def test_executors_are_sent_the_metadata_by_which_the_version_is_known():
-    sent = {place.name for place in _places("penstock")}
+    sent = {place.name for place in _paths("penstock")}
 
     assert sent == {"penstock", f"penstock_queue-{release()}.dist-info"}
 

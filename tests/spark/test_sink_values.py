@@ -68,12 +68,12 @@ def test_a_value_without_a_json_form(
 @pytest.mark.parametrize(
     ("role", "kind", "column", "reason"),
     [
-        ("task", TEXT, pa.array(["a:b", None]), "names the task"),
+        ("task", TEXT, pa.array(["a:b", None]), "name the task"),
         ("task", TEXT, pa.array(["a:b", "no task"]), "letters, digits"),
         ("task", TEXT, pa.array(["a:b", "/tmp/x.py:f"]), "is a path"),
         ("queue", TEXT, pa.array(["mail", "no queue"]), "letters, digits"),
         ("priority", INT, pa.array([5, 200], pa.int32()), "from -100 to 100"),
-        ("id", TEXT, pa.array(["a", None]), "names the id"),
+        ("id", TEXT, pa.array(["a", None]), "name the id"),
         ("key", TEXT, pa.array(["a", "k" * 501]), "1 to 500 characters"),
         ("unique", TEXT, pa.array([None, ""]), "1 to 500 characters"),
         (
