@@ -142,7 +142,7 @@ def test_a_version_that_is_too_new():
 
     assert answer.cause == "no_version"
     assert "version 3" in answer.sentence
-    assert "up to 1" in answer.sentence
+    assert "version 1 at most" in answer.sentence
 
 
 def test_tags_that_no_worker_has():

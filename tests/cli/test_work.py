@@ -43,7 +43,7 @@ def test_a_worker_says_what_is_wrong_with_its_target(cli):
     assert "no module nothing" in cli("worker", "nothing", code=2).stderr
     assert "has no tasks" in cli("worker", "empty", code=2).stderr
     assert "is not a size" in cli("worker", "empty", "--max-memory", "lots", code=2).stderr
-    assert "--lease 0s: more than 0" in cli("worker", "empty", "--lease", "0s", code=2).stderr
+    assert "--lease 0s must be" in cli("worker", "empty", "--lease", "0s", code=2).stderr
 
 
 def test_a_port_that_is_none_is_refused(shop):

@@ -52,7 +52,7 @@ def test_while_the_store_is_away_every_page_says_so_and_none_its_password(own_po
         said = text_of(page.text)
         assert page.status_code == 503, (path, said)
         assert CANARY not in page.text
-        assert re.search(r"Not now 503 the store \S+ does not answer.* Try again", said)
+        assert re.search(r"Unavailable 503 the store \S+ does not answer.* Try again", said)
     assert (health.status_code, found.status_code) == (200, 200)
     assert "an accepted job survives" in text_of(health.text)
     assert "1 red" in text_of(found.text)
@@ -122,7 +122,7 @@ def test_what_happens_in_another_file_is_live_though_its_history_is_shorter(move
     live = web.site.live
 
     def tick():
-        return asyncio.run(web.site.run(live.look))
+        return asyncio.run(web.site.run(live.read))
 
     tick()
     move(file, aside)

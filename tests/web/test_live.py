@@ -82,7 +82,7 @@ def test_when_nobody_watches_nobody_looks(memory_broker, monkeypatch):
     site = dashboard(store, access=lambda _: None)
 
     async def watched() -> int:
-        stream = site.live._told()
+        stream = site.live._messages()
         await anext(stream)
         await anext(stream)
         await stream.aclose()
@@ -102,7 +102,7 @@ def test_a_reader_that_does_not_keep_up_is_dropped(memory_broker, monkeypatch):
     site = dashboard(memory_broker, access=lambda _: None)
 
     async def slow() -> list[bytes]:
-        stream = site.live._told()
+        stream = site.live._messages()
         await anext(stream)
         assert site.live._ticking is not None
         await site.live._ticking  # nobody reads: it drops the only one, and ends

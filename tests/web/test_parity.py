@@ -49,7 +49,7 @@ def test_every_command_has_a_route_or_is_left_out_with_a_reason():
     with_route = named([row[1] for row in table("Verbs and routes")])
     left_out = {
         word.removeprefix("penstock ")
-        for word in named([row[0] for row in table("Left out")])
+        for word in named([row[0] for row in table("Not in the REST API")])
         if word.startswith("penstock ")
     }
 
@@ -61,10 +61,10 @@ def test_every_verb_of_a_store_has_a_route_or_is_left_out_with_a_reason():
     with_route = named([row[2] for row in table("Verbs and routes")])
     left_out = {
         word
-        for word in named([row[0] for row in table("Left out")])
+        for word in named([row[0] for row in table("Not in the REST API")])
         if not word.startswith("penstock ")
     }
 
     assert with_route | left_out == verbs()
     assert not with_route & left_out
-    assert all(reason for _, reason in table("Left out"))
+    assert all(reason for _, reason in table("Not in the REST API"))
