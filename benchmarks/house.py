@@ -102,7 +102,8 @@ class Trace:
     """
 
     def __init__(self) -> None:
-        self.stretches: dict[str, dict[str, int]] = {}  # of each function the depth below its verb
+        # Of each function in a stretch: its depth below the verb, and who called it first there.
+        self.stretches: dict[str, dict[str, tuple[int, str]]] = {}
         self.callers: set[str] = set()
         self.stretch = ""
 
@@ -126,35 +127,47 @@ class Trace:
             stretch = STORE
         if above:
             self.callers.add(above[0])
-        if not any(name in functions for functions in self.stretches.values()):
-            self.stretches.setdefault(stretch, {})[name] = len(above)
+        functions = self.stretches.setdefault(stretch, {})
+        functions.setdefault(name, (len(above), above[0] if above else ""))
 
     @property
     def functions(self) -> list[str]:
-        return [name for functions in self.stretches.values() for name in functions]
+        return list(dict.fromkeys(name for names in self.stretches.values() for name in names))
 
     @property
-    def steps(self) -> dict[str, dict[str, int]]:
-        """Of each stretch, the steps that were first met there, each with its depth."""
+    def steps(self) -> dict[str, dict[str, tuple[int, str]]]:
+        """Of each stretch, the steps that were met there, each with its depth and its caller."""
         return {
-            stretch: {name: depth for name, depth in functions.items() if name in self.callers}
+            stretch: {name: met for name, met in functions.items() if name in self.callers}
             for stretch, functions in self.stretches.items()
         }
 
     def numbers(self) -> dict[str, int]:
-        steps = {stretch: len(names) for stretch, names in self.steps.items()}
-        return {"functions": len(self.functions), "steps": sum(steps.values()), **steps}
+        steps = self.steps
+        distinct = {name for names in steps.values() for name in names}
+        by_stretch = {stretch: len(names) for stretch, names in steps.items()}
+        return {"functions": len(self.functions), "steps": len(distinct), **by_stretch}
 
     def listed(self) -> list[str]:
         """The steps of each stretch, in the order of a job's way, indented by who calls whom."""
         lines: list[str] = []
         for stretch, steps in self.steps.items():
             lines += ["", f"{stretch}: {len(steps)} steps"]
-            least = min(steps.values(), default=0)
-            for name, depth in steps.items():
-                module, _, function = name.partition(":")
-                lines.append(f"{'  ' * (depth - least + 1)}{function:<40} {module}.py")
+            least = min((depth for depth, _ in steps.values()), default=0)
+            path: list[str] = []  # the steps that the line before is under, with itself
+            for name, (depth, caller) in steps.items():
+                indent = depth - least
+                if indent and path[indent - 1 : indent] != [caller]:
+                    lines.append(_line(caller, indent - 1, "again"))
+                    path[indent - 1 :] = [caller]
+                lines.append(_line(name, indent))
+                path[indent:] = [name]
         return lines[1:]
+
+
+def _line(name: str, indent: int, remark: str = "") -> str:
+    module, _, function = name.partition(":")
+    return f"{'  ' * (indent + 1)}{function:<40} {module}.py {remark}".rstrip()
 
 
 def _name_of(frame: FrameType) -> str | None:

@@ -6,16 +6,8 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import Job, Lane
-from penstock.rules.rule import (
-    Limits,
-    Rule,
-    RuleKind,
-    Use,
-    covered_by,
-    parse_rate,
-    rule_over,
-    rule_over_job,
-)
+from penstock.rules.limits import Limits, Use, parse_rate
+from penstock.rules.rule import Rule, RuleKind, covered_by, rule_over, rule_over_job
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
 

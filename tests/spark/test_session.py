@@ -58,7 +58,7 @@ def test_a_session_that_nobody_attached_knows_the_format_by_itself(shared_spark:
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_a_table_that_there_is_not_is_refused_with_those_there_are(spark: Any):
-    with pytest.raises(Exception, match=r"'jops'\): there are .*counts"):
+    with pytest.raises(Exception, match=r"'jops'\): no such table; there are .*counts"):
         spark.read.format("penstock").option("table", "jops").load()
 
 

@@ -39,7 +39,8 @@ from penstock.flows.named import FlowHandle, NamedFlow, find_flows
 from penstock.flows.signals import check_signal, with_deadlines
 from penstock.flows.state_codec import StateCodec
 from penstock.job import Job, Parcel
-from penstock.rules.rule import Rule, limit_rule
+from penstock.rules.limits import limit_rule
+from penstock.rules.rule import Rule
 from penstock.run.current import CURRENT, refuse_inside_transaction, with_parent
 from penstock.schedules.registered import Schedules
 from penstock.task.option_checks import check_identifier

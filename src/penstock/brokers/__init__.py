@@ -1,6 +1,6 @@
 """The brokers that there are. Only the functions here know them by name, and what a URL is of.
 
-A URL of none of ours is of a store that another package registered: see `brokers.foreign`.
+A URL of none of ours is of a store that another package registered: see `brokers.third_party`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.brokers.schemes import MEMORY, POSTGRES, SQLITE, has_roles, is_our
 from penstock.errors import Refused, StoreUnreachable
 
 if TYPE_CHECKING:
-    from penstock.brokers.foreign import OpenBroker
+    from penstock.brokers.third_party import OpenBroker
 
 
 def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True) -> Broker:
@@ -38,11 +38,11 @@ def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True)
         from penstock.brokers.memory import MemoryBroker
 
         return MemoryBroker(clock or SYSTEM_CLOCK)
-    from penstock.brokers import foreign
+    from penstock.brokers import third_party
 
-    if opens := foreign.opener(url):
+    if opens := third_party.opener(url):
         return opens(url, clock, create=create)
-    raise _unknown(url, foreign.schemes())
+    raise _unknown(url, third_party.schemes())
 
 
 def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:
@@ -62,13 +62,13 @@ def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:
     if url in MEMORY:
         promise = "an accepted job is lost with the process that holds it"
         return StoreCondition(kind="memory", where=url, promise=promise, exists=True)
-    from penstock.brokers import foreign
+    from penstock.brokers import third_party
 
-    if looks := foreign.looker(url):
+    if looks := third_party.looker(url):
         return looks(url, thorough=thorough)
-    if opens := foreign.opener(url):
+    if opens := third_party.opener(url):
         return _plain_condition(url, opens)
-    raise _unknown(url, foreign.schemes())
+    raise _unknown(url, third_party.schemes())
 
 
 def _plain_condition(url: str, opens: OpenBroker) -> StoreCondition:
@@ -98,9 +98,9 @@ def migrate_store(url: str, *, post: bool = False) -> None:
         migrate(url, post=post)
         return
     if not is_ours(url):
-        from penstock.brokers import foreign
+        from penstock.brokers import third_party
 
-        if migrates := foreign.migrator(url):
+        if migrates := third_party.migrator(url):
             migrates(url, post=post)
             return
     open_broker(url).close()
@@ -149,9 +149,9 @@ def drivers(url: str) -> tuple[str, ...]:
         return ("psycopg", "psycopg_binary", "psycopg_binary.libs", "typing_extensions")
     if is_ours(url):
         return ()
-    from penstock.brokers import foreign
+    from penstock.brokers import third_party
 
-    package = foreign.package(url)
+    package = third_party.package(url)
     return () if package is None else (package,)
 
 

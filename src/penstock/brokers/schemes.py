@@ -23,5 +23,5 @@ def has_roles(url: str) -> bool:
 
 
 def is_ours(url: str) -> bool:
-    """Whether a broker of Penstock's own opens it; else it is for `brokers.foreign`."""
+    """Whether a broker of Penstock's own opens it; else it is for `brokers.third_party`."""
     return url.startswith((SQLITE, *POSTGRES)) or url in MEMORY

@@ -13,7 +13,8 @@ from penstock.broker.checks import MOST_VERSION
 from penstock.errors import Refused
 from penstock.operate.parse_input import parse_datetime, parse_duration, parse_integer, parse_pair
 from penstock.operate.time_text import relative_time
-from penstock.rules.rule import POLICIES, Rule, RuleKind, parse_rate
+from penstock.rules.limits import parse_rate
+from penstock.rules.rule import POLICIES, Rule, RuleKind
 
 # The operation that removes a rule of this kind; the one that sets it has the kind's name.
 CLEAR_OPERATIONS = {

@@ -17,7 +17,8 @@ from penstock.flows.signals import TAG
 from penstock.job import Job, State
 from penstock.operate.rule_fields import undo_command
 from penstock.operate.time_text import duration_text, time_text
-from penstock.rules.rule import Limits, Rule, RuleKind, rule_over_job
+from penstock.rules.limits import Limits
+from penstock.rules.rule import Rule, RuleKind, rule_over_job
 from penstock.run.error_text import headline
 
 

@@ -57,7 +57,8 @@ from penstock.flows.flow import Flow, FlowPage, FlowRow, JobOutput, check_flow
 from penstock.job import Job, Parcel, State, put_back
 from penstock.operate.why import explain, held_by
 from penstock.rules.key_order import in_turn, policies
-from penstock.rules.rule import Limits, RuleKind, rule_over, rule_over_job
+from penstock.rules.limits import Limits
+from penstock.rules.rule import RuleKind, rule_over, rule_over_job
 from penstock.schedules.schedule import Decision, Schedule
 
 R = TypeVar("R", bound=Record)

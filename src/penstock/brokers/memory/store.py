@@ -26,7 +26,8 @@ from penstock.enqueue.ids import time_of
 from penstock.enqueue.secrets import redact
 from penstock.flows.flow import Flow, JobOutput
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
-from penstock.rules.rule import Limits, Rule, Use, slack_of
+from penstock.rules.limits import Limits, Use, slack_of
+from penstock.rules.rule import Rule
 
 
 class MemoryStore:

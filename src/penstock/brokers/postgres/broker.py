@@ -28,9 +28,9 @@ from penstock.brokers.postgres.staging import PostgresStaging
 from penstock.brokers.postgres.store import PostgresStore
 from penstock.brokers.postgres.transaction import PostgresTransaction
 from penstock.brokers.tables.audit import audit
+from penstock.brokers.tables.flow_actions import WholeFlows
 from penstock.brokers.tables.lake_marks import MarkRows
 from penstock.brokers.tables.signalling import Signals
-from penstock.brokers.tables.whole_flows import WholeFlows
 
 
 class PostgresBroker:

@@ -21,7 +21,7 @@ from penstock.brokers.postgres.errors import first_line
 from penstock.brokers.postgres.index_building import are_parts_missing, build_parts, building_sql
 from penstock.brokers.postgres.migration_steps import Meta, MigrationPlan, this_plan
 from penstock.brokers.postgres.statements import sql
-from penstock.brokers.tables.unreleased import check_released
+from penstock.brokers.tables.development_store import check_released
 from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
 
 MIGRATION_SECONDS = 3600.0

@@ -20,6 +20,7 @@ from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.sqlite.transaction import SqliteTransaction
 from penstock.brokers.sqlite.waiting import SqliteWaiting
 from penstock.brokers.tables.audit import audit
+from penstock.brokers.tables.flow_actions import WholeFlows
 from penstock.brokers.tables.gauging import gauge
 from penstock.brokers.tables.job_actions import JobActions
 from penstock.brokers.tables.lake_marks import MarkRows
@@ -28,7 +29,6 @@ from penstock.brokers.tables.recovery import Recovery
 from penstock.brokers.tables.rule_rows import RuleRows
 from penstock.brokers.tables.settling import Settlements
 from penstock.brokers.tables.signalling import Signals
-from penstock.brokers.tables.whole_flows import WholeFlows
 
 
 class SqliteBroker:

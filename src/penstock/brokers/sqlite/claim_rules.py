@@ -19,7 +19,8 @@ from penstock.brokers.tables.db import Row
 from penstock.brokers.tables.limit_usage import Usage, limit_place, limited
 from penstock.job import Job, Lane
 from penstock.rules.key_order import policies
-from penstock.rules.rule import Room, Rule, rule_over, slack_of
+from penstock.rules.limits import Room, slack_of
+from penstock.rules.rule import Rule, rule_over
 
 
 class ClaimUsage(Usage):

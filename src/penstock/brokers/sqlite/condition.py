@@ -12,7 +12,7 @@ from penstock.brokers.condition import StoreCondition, Trouble
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.sqlite.store import START_ANEW, SqliteStore
 from penstock.brokers.sqlite.wake import Waiter, WakeSender
-from penstock.brokers.tables.unreleased import check_released
+from penstock.brokers.tables.development_store import check_released
 from penstock.errors import PenstockError, Refused
 
 PROMISE = (

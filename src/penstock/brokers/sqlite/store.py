@@ -32,7 +32,7 @@ from penstock.brokers.sqlite.shared_hints import SharedHints
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.sqlite.wake import WakeSender
 from penstock.brokers.tables.db import Db
-from penstock.brokers.tables.unreleased import check_released
+from penstock.brokers.tables.development_store import check_released
 from penstock.enqueue.caller_connection import driver_connection
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreUnreachable
 from penstock.job import Lane

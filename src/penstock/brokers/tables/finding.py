@@ -15,7 +15,7 @@ import msgspec
 from penstock.broker.filter import Filter
 from penstock.broker.newest_first import Below, MadeAt, made
 from penstock.brokers.tables.db import Db, Row, TableStore
-from penstock.brokers.tables.job_places import get_job
+from penstock.brokers.tables.locate_job import get_job
 from penstock.brokers.tables.rows import (
     contents,
     indexed,

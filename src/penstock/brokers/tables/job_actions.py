@@ -23,7 +23,7 @@ from penstock.brokers.tables.flow_needs import (
     take_back_ends,
     unretryable_nodes,
 )
-from penstock.brokers.tables.job_places import leased_job, leases_of
+from penstock.brokers.tables.locate_job import leased_job, leases_of
 from penstock.brokers.tables.rows import (
     ASKED,
     contents,

@@ -13,7 +13,8 @@ from typing import Any
 from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.rows import SETTLED
 from penstock.job import Lane
-from penstock.rules.rule import Limits, Rule, RuleKind, Use
+from penstock.rules.limits import Limits, Use
+from penstock.rules.rule import Rule, RuleKind
 
 _AHEAD_SECONDS = 1.0  # a start so far in the future is one of before a clock was set back
 

@@ -18,9 +18,9 @@ from penstock.brokers.positions import FARTHEST_POSITION, number_of, position_te
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.finding import NewestFirst
 from penstock.brokers.tables.flow_needs import ids_between, names_between, node_row, place_of
-from penstock.brokers.tables.job_places import get_job, parcel_of
 from penstock.brokers.tables.key_order import behind
 from penstock.brokers.tables.limit_usage import LimitStanding, Usage, limited
+from penstock.brokers.tables.locate_job import get_job, parcel_of
 from penstock.brokers.tables.rows import SETTLED, names_in, state_in
 from penstock.brokers.tables.settling import StoreT
 from penstock.brokers.tables.worker_rows import rules_in_force

@@ -63,7 +63,7 @@ begin
 end
 $$;
 
--- As slack_of in rules/rule.py: how many seconds after its claim a job may start. A claim counts for the
+-- As slack_of in rules/limits.py: how many seconds after its claim a job may start. A claim counts for the
 -- window and this much longer, so that the starts themselves never exceed the rate in any window.
 create or replace function penstock.slack_of(p_seconds double precision) returns double precision
 language sql immutable

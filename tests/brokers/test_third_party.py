@@ -134,7 +134,8 @@ def test_nobody_pays_for_it_who_has_a_store_of_penstocks_own():
     program = (
         "import sys, penstock, penstock.testing\n"
         "penstock.App('memory:').broker\n"
-        "print([name for name in ('penstock.brokers.foreign', 'pytest') if name in sys.modules])"
+        "names = ('penstock.brokers.third_party', 'pytest')\n"
+        "print([name for name in names if name in sys.modules])"
     )
 
     ran = subprocess.run(
