@@ -111,7 +111,7 @@ class _Monitor(threading.Thread):
         self._supervisor = supervisor
         self._until = config.until
         self._over = threading.Event()
-        self._channel = SlotChannel(config.address, slot, self._stop)
+        self._channel = SlotChannel(config.address, slot, self._stop_supervisor)
         self._handler = _ChannelHandler(self._channel)
         logger = logging.getLogger("penstock.worker")
         logger.addHandler(self._handler)
@@ -132,7 +132,7 @@ class _Monitor(threading.Thread):
         self.join(2 * _REPORT_SECONDS)
         self._channel.close()
 
-    def _stop(self, command: str) -> None:
+    def _stop_supervisor(self, command: str) -> None:
         self.reason = self.reason or "stopped"
         self._supervisor.stop(now=command == "now")
 
