@@ -106,12 +106,14 @@ def test_a_job_that_turns_to_the_store_while_that_is_away_waits_for_it(
         handle = story.task("report_home").enqueue(7)
         story.start()
         story.wait_for("begun")
-        before = story.log(handle.id).count("is asked again")
+        before = story.log(handle.id).count("does not answer, retrying")
 
         own_postgres.stop()
         story.tell("report")
         story.wait_for("report")
-        eventually(lambda: story.log(handle.id).count("is asked again") > before, PATIENCE)
+        eventually(
+            lambda: story.log(handle.id).count("does not answer, retrying") > before, PATIENCE
+        )
         assert not story.ledger("reported")
         own_postgres.start()
         eventually(story.answers, PATIENCE)

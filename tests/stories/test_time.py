@@ -127,5 +127,5 @@ def test_a_child_above_its_memory_limit_is_replaced_and_loses_nothing(story: Sto
     after = story.task("grow").enqueue(1).result(timeout=60)
 
     assert after != before
-    assert "is replaced" in fleet.output()
+    assert "another takes its place" in fleet.output()
     assert story.counted() == {}

@@ -74,7 +74,8 @@ def test_an_attempt_after_a_cancel():
     assert found(row("cancel", job="a", attempt=0, state=State.CANCELLED), row(at=20)) == [
         "ended once"
     ]
-    assert not found(row("cancel", job="a", attempt=0, state=State.RUNNING), row(at=20))
+    running = row("cancel", job="a", attempt=1, state=State.RUNNING)
+    assert not found(running, row(at=20, attempt=1, started_at=1.0, state=State.CANCELLED))
 
 
 def limit(at: float = 0.0, *, on: bool = True, **numbers: Any) -> Event:

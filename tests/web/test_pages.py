@@ -184,7 +184,7 @@ def test_what_cannot_be_done_to_a_job_is_said(memory_web: Web, memory_broker, cl
     assert f"{job.id} was not changed." in text_of(answer.text)
     long = browser.post(f"/jobs/{job.id}/cancel", data={"reason": "x" * 501})
     assert long.status_code == 422
-    assert "500 at most" in text_of(long.text)
+    assert "at most 500 are kept" in text_of(long.text)
 
 
 def test_a_viewer_sees_no_buttons_and_they_would_not_work(memory_web: Web, memory_broker, clock):

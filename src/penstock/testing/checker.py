@@ -244,6 +244,8 @@ class Checker:
         if event.kind == "delete":
             self._deleted.add(job_id)
             return
+        if event.state is State.RUNNING:  # asked to end; the row of its attempt is still to come
+            return
         if event.kind == "retry":
             self.seen["retries"] += 1
             self._retries += 1

@@ -336,7 +336,7 @@ def test_why_names_the_limit_who_holds_it_and_when_it_is_free(broker, clock, fie
     assert answer.cause == "limit"
     assert answer.sentence.startswith("Queue default is limited to 3 running by ada since ")
     assert "3 run now (2 on worker-1, 1 on worker-2)" in answer.sentence
-    assert "free when one of them has ended" in answer.sentence
+    assert "the next may start when one of them has ended" in answer.sentence
 
 
 def test_why_says_when_a_rate_lets_the_next_start(broker, clock):
