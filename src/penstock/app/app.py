@@ -247,13 +247,7 @@ class App(Registry):
     def store(self, jobs: ToStore, connection: Any = None, flow: Flow | None = None) -> Enqueued:
         """Store these jobs, all or none: their ids are final, and all that they need is there."""
         alone = flow is not None or has_unique_key(jobs)
-        if (
-            connection is None
-            and not alone
-            and self.tracing is None
-            and CURRENT.get() is None
-            and not self.patience.endless
-        ):  # as most
+        if connection is None and not alone and self._nothing_special():
             return self._coalescer.enqueue(jobs)
         with self.sending(with_parent(jobs)) as sent:
             if connection is None:
@@ -261,6 +255,10 @@ class App(Registry):
                 return self.ask(Sending(self._coalescer, self._send, sent, flow, alone=alone).send)
             with self.patience.mark_errors():
                 return self._send(sent, flow, connection=connection)
+
+    def _nothing_special(self) -> bool:
+        """Whether the caller is no running job and no span is to be made: as most."""
+        return self.tracing is None and CURRENT.get() is None and not self.patience.endless
 
     def ask(self, question: Callable[[], T]) -> T:
         """Call the store; inside a running job, try again for a while if it is away.
@@ -295,14 +293,19 @@ class App(Registry):
         self.make_final(named, flow=flow is not None)
         stored_flow, stored, listed = to_store(named, on_failure, flow and flow.carried)
         with resent_as(named, stored_flow):
-            answer = await self._store_async(stored, connection, stored_flow)
+            answer = await self.store_async(stored, connection, stored_flow)
         return self._handles(listed, answer)
 
-    async def _store_async(self, jobs: ToStore, connection: Any, flow: Flow | None) -> Enqueued:
+    async def store_async(
+        self, jobs: ToStore, connection: Any = None, flow: Flow | None = None
+    ) -> Enqueued:
+        """As `store`, without holding up the event loop."""
+        alone = flow is not None or has_unique_key(jobs)
+        if connection is None and not alone and self._nothing_special():
+            return await self._coalescer.enqueue_async(jobs)
         with self.sending(with_parent(jobs)) as sent:
             if connection is None:
                 refuse_inside_transaction("enqueue_async")
-                alone = flow is not None or has_unique_key(sent)
                 sending = Sending(self._coalescer, self._send, sent, flow, alone=alone)
                 return await self._ask_async(sending.send_async)
             import asyncio

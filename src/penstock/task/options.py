@@ -205,9 +205,12 @@ class Prepared(Generic[P, R]):
         app, connection = self._task.app, self._chosen.connection
         body, given = self._encode(args, kwargs)
         await app.know_time_async()
-        joined = connection is not None
-        job = self._make(body, self._encoded_options(), joined=joined, given=given)
-        return (await app.enqueue_async([job], connection=connection))[0]
+        joined, final = connection is not None, given is None
+        job = self._make(body, self._encoded_options(), joined=joined, given=given, final=final)
+        if not final:  # it needs other jobs, which are stored with it
+            return (await app.enqueue_async([job], connection=connection))[0]
+        standing = (await app.store_async([job], connection)).standing
+        return Handle(app, standing.get(job.id, job.id), stored=job.id not in standing)
 
     def enqueue_many(
         self, rows: Iterable[tuple[Any, ...] | Mapping[str, Any]], id: str | None = None
