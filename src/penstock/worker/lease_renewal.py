@@ -1,8 +1,8 @@
 """Renews the leases of a supervisor's children, on a thread of its own.
 
 The supervisor does this and not the child: a job that never releases the interpreter cannot keep it
-from renewing. A child renews its own lease only when its supervisor is gone (`loop.py`), a detached
-job's lease is renewed by its keeper (`detached/keeper.py`).
+from renewing. A child renews too, once a second while jobs run, to learn of cancellations, and when
+its supervisor is gone (`loop.py`). The keeper renews a detached job's lease (`detached/keeper.py`).
 """
 
 from __future__ import annotations
