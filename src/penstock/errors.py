@@ -28,6 +28,10 @@ class StoreUnreachable(PenstockError):
     """The store does not answer; what was tried is in the message, without secrets."""
 
 
+class WrongUrl(StoreUnreachable):
+    """The URL names no store, or one that refuses this user or password: waiting does not help."""
+
+
 class SchemaTooNew(PenstockError):
     """The store was written by a newer Penstock than this one."""
 

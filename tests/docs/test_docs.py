@@ -5,6 +5,7 @@ A python block with a title is the content of that file; the others of a page ar
 
 from __future__ import annotations
 
+import configparser
 import importlib.util
 import inspect
 import os
@@ -26,6 +27,7 @@ from penstock.broker.protocol import Broker
 from penstock.cli.init_and_dev import FIRST_TASK
 from penstock.cli.root import root
 from penstock.task.option_types import EnqueueOptions, names_of
+from penstock.worker import Supervisor
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -362,3 +364,16 @@ def test_every_command_is_in_the_reference(name: str) -> None:
     reference = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
 
     assert f"penstock {name}" in reference
+
+
+def test_systemd_never_gives_up_on_the_unit_and_waits_for_the_grace() -> None:
+    [unit] = [block.code for block in blocks(DOCS / "how-to/operate.md") if block.language == "ini"]
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.optionxform = str  # systemd's names have capitals
+    settings.read_string(unit)
+    grace = inspect.signature(Supervisor).parameters["grace"].default
+
+    assert settings["Unit"]["StartLimitIntervalSec"] == "0"
+    assert settings["Service"]["Restart"] == "always"
+    assert int(settings["Service"]["RestartSec"]) > 0
+    assert int(settings["Service"]["TimeoutStopSec"]) >= grace + 10

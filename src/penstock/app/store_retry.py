@@ -3,25 +3,26 @@
 A restart or a failover takes seconds, and is no reason to fail: what a job asks of its store is
 asked again for `STORE_SECONDS`. The last error is then marked, so that `run` can tell it from an
 error of the user's own database, and puts the job back without counting a failure. A detached job,
-which may have run for days, waits for as long as it takes.
+which may have run for days, waits for as long as it takes, and so does a process that only starts.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import random
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import TypeVar, cast
 
-from penstock.errors import JobTimeout, StoreFull, StoreUnreachable, UnknownOutcome
+from penstock.errors import JobTimeout, StoreFull, StoreUnreachable, UnknownOutcome, WrongUrl
 
 T = TypeVar("T")
 
 STORE_SECONDS = 30.0  # more than a restart or a failover takes, and less than anybody's patience
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 1.0
-_PAUSE_ENDLESS = 5.0  # of a detached job, which may wait for days
+_PAUSE_ENDLESS = 5.0  # of whoever may wait for days
 _LOOK_SECONDS = 0.1  # a thread is interrupted between two sleeps, not in one
 _AWAY = (StoreUnreachable, StoreFull, UnknownOutcome)
 _MARK = "_penstock_asked_by"
@@ -121,3 +122,28 @@ class Patience:
 
 
 until_it_answers = Patience(math.inf).ask
+
+
+def open_when_reachable(
+    open_store: Callable[[], object],
+    failed: Callable[[Exception], object],
+    pause: Callable[[float], bool],
+) -> bool:
+    """Call `open_store` until the store answers; False if `pause` returned True: stop waiting.
+
+    `failed` is called with each error, `pause` with the seconds until the next try. What waiting
+    cannot mend (a wrong URL or password, another schema) is raised.
+    """
+    seconds = _PAUSE_FIRST
+    while True:
+        try:
+            open_store()
+        except WrongUrl:
+            raise
+        except (StoreUnreachable, StoreFull) as error:
+            failed(error)
+        else:
+            return True
+        if pause(seconds * random.uniform(0.5, 1.0)):  # noqa: S311  not a secret
+            return False
+        seconds = min(seconds * 2, _PAUSE_ENDLESS)

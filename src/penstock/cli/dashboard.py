@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,20 +76,23 @@ def dashboard(
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
     from penstock.app.settings import mask
-    from penstock.cli.store_choice import open_store, use_store
+    from penstock.brokers import open_broker
+    from penstock.cli.store_choice import check_not_memory, print_store, store_url, use_store
     from penstock.web import LOOPBACK, dashboard, need_web
 
     log_to_stderr(LogOutput("warning", log_format))
     need_web()
     from penstock.web.access import Tokens
     from penstock.web.serve import DashboardServer, check_bind, listen, load_or_make_tokens
+    from penstock.web.store_opening import StoreOpening
 
-    def serve(store: App | Broker, where: str) -> None:
+    def serve(open_store: Callable[[], Broker], where: str, app: App | None) -> None:
         keys = load_or_make_tokens(where, author(), file=token_file, anew=new_token)
         check_bind(bind, keys)
         access = Tokens(keys.tokens)
+        opening = StoreOpening(open_store, app)
         site = dashboard(
-            store,
+            opening,
             access=access,
             hosts=(*LOOPBACK, bind, *(host_name or ())),
             prefix=prefix,
@@ -105,23 +109,29 @@ def dashboard(
                 # Other users can see a browser's command line: it gets a one-time ticket.
                 ticket = None if keys.kept is None else access.ticket(keys.tokens[0])
                 typer.launch(address if ticket is None else f"{address}?token={ticket}")
+            server = DashboardServer(site)
+            opening.on_refusal(server.stop)
             try:
-                DashboardServer(site).run(sockets=[listening])
+                server.run(sockets=[listening])
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
             finally:
                 site.close()
+                opening.close()
+            if opening.error is not None:
+                raise opening.error
 
     if target is None:
-        from penstock.cli.store_choice import store_url
-
-        with open_store(url, profile) as broker:
-            serve(broker, store_url(url, profile, None).url)
+        resolved = store_url(url, profile, None)
+        check_not_memory(resolved.url)
+        if url is None:
+            print_store(resolved)
+        serve(lambda: open_broker(resolved.url, create=False), resolved.url, None)
         return
     with use_store(url, profile):
         app = _app(target, url, quiet=json)
         try:
-            serve(app, app.resolved_url.url)
+            serve(lambda: app.broker, app.resolved_url.url, app)
         finally:
             app.close()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from time import sleep
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url
-from penstock.cli.worker import parse_lease, say_start
+from penstock.cli.worker import check_tasks, parse_lease, say_start
 from penstock.errors import Refused
 from penstock.operate.parse_input import parse_duration, parse_names
 
@@ -77,8 +78,10 @@ def spark_worker(
     Example: penstock spark-worker myapp:app --master spark://host:7077 --slots 64 --drain
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
+    from penstock.app.store_retry import open_when_reachable
     from penstock.cli.store_choice import check_app_url, import_app, use_store
     from penstock.operate.parse_input import parse_pairs
+    from penstock.worker.outage_log import OutageLog
 
     log_to_stderr(LogOutput(log_level, log_format))
     seconds = None if for_ is None else parse_duration(for_, "--for")
@@ -94,6 +97,9 @@ def spark_worker(
     }
     with use_store(url, profile):
         app = check_app_url(import_app(target), url)
+        check_tasks(app)
+        outage = OutageLog("no slot starts until it does")
+        open_when_reachable(lambda: app.broker, outage.log, lambda seconds: bool(sleep(seconds)))
         say_start(app, slots, json=json, what="slot")
         try:
             spark = _session(

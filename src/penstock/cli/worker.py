@@ -90,9 +90,9 @@ def worker(
             detached=detached,
         )
         app = check_app_url(supervisor.app, url)
-        say_start(app, supervisor.processes, json=json)
+        check_tasks(app)
         try:
-            code = supervisor.run()
+            code = supervisor.run(lambda: say_start(app, supervisor.processes, json=json))
         except (OSError, OverflowError) as error:
             if health_port is None:
                 raise
@@ -116,19 +116,21 @@ def parse_lease(text: str) -> float:
     return lease
 
 
+def check_tasks(app: App) -> None:
+    """Refuse an app without tasks."""
+    if not app.known_tasks():
+        raise Refused(
+            "the app has no tasks: write @app.task over a function, in a module it imports"
+        )
+
+
 def say_start(app: App, processes: int, *, json: bool, what: str = "process") -> None:
-    """Print the store and the tasks; refuse an app without tasks."""
+    """Print the store, which is open, and the tasks."""
     from penstock.app.settings import mask
     from penstock.brokers import store_condition
     from penstock.cli import output
 
-    tasks = app.known_tasks()
-    if not tasks:
-        raise Refused(
-            "the app has no tasks: write @app.task over a function, in a module it imports"
-        )
-    resolved = app.resolved_url
-    _ = app.broker  # opens the store, and brings its schema forward, before children do
+    tasks, resolved = app.known_tasks(), app.resolved_url
     condition = store_condition(resolved.url)
     several = {"process": "processes", "slot": "slots"}[what]
     if json:

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
     from penstock.web.access import Access
     from penstock.web.site import Dashboard
+    from penstock.web.store_opening import StoreOpening
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def dashboard(
-    store: App | Broker,
+    store: App | Broker | StoreOpening,
     *,
     access: Access,
     hosts: Collection[str] | None = LOOPBACK,

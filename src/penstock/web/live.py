@@ -111,7 +111,7 @@ class Live:
             try:
                 tick = await self._site.run(self.read)
             except PenstockError as error:
-                tick = Tick(self._site.broker.clock.now(), error=str(error))
+                tick = Tick(self._site.now(), error=str(error))
             except Exception:
                 # Too many requests, or a store that broke: the next second is another try.
                 tick = None

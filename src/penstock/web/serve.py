@@ -194,6 +194,11 @@ class DashboardServer(uvicorn.Server):
         )
         self._site = site
 
+    def stop(self) -> None:
+        """End it from another thread."""
+        self._site.end_streams()
+        self.should_exit = True
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._site.end_streams()
         super().handle_exit(sig, frame)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,6 +40,7 @@ from penstock.web.rendering import environment
 from penstock.web.request import Malformed, WebRequest
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
+from penstock.web.store_opening import StoreOpening
 
 logger = logging.getLogger("penstock.web")
 
@@ -87,7 +89,7 @@ class Dashboard:
 
     def __init__(
         self,
-        store: App | Broker,
+        store: App | Broker | StoreOpening,
         *,
         access: Access,
         hosts: Collection[str] | None,
@@ -100,8 +102,9 @@ class Dashboard:
         metrics: bool = False,
         routes: Sequence[Route] = ROUTES,
     ) -> None:
-        self.app = store if isinstance(store, App) else None
-        self._broker = None if isinstance(store, App) else store
+        self._opening = store if isinstance(store, StoreOpening) else None
+        self.app = store if isinstance(store, App) else self._opening and self._opening.app
+        self._broker = None if isinstance(store, (App, StoreOpening)) else store
         self.access = access
         self.hide_arguments = hide_arguments
         self._where = where
@@ -136,10 +139,19 @@ class Dashboard:
 
     @property
     def broker(self) -> Broker:
-        """The store; opened by the first request that needs it, on the pool."""
+        """The store; an App's is opened by the first request that needs it, on the pool."""
         if self._broker is not None:
             return self._broker
+        if self._opening is not None:
+            return self._opening.broker
         return cast("App", self.app).broker
+
+    def now(self) -> float:
+        """The store's time; this machine's until it is open."""
+        try:
+            return self.broker.clock.now()
+        except PenstockError:
+            return time.time()
 
     @property
     def where(self) -> str:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import select
 import signal
 import sys
 import threading
-import time
 from types import FrameType
 
 import msgspec
@@ -23,8 +23,9 @@ import msgspec
 from penstock.app.app import App
 from penstock.app.locate import load_app
 from penstock.app.log_lines import LogOutput, log_to_stderr
-from penstock.errors import StoreFull, StoreUnreachable
+from penstock.app.store_retry import open_when_reachable
 from penstock.worker.loop import Worker
+from penstock.worker.outage_log import OutageLog
 from penstock.worker.running_slots import RunningSlots
 
 log = logging.getLogger("penstock.worker")
@@ -57,7 +58,8 @@ def main(config: ChildConfig) -> None:
     if config.log_level is not None:
         log_to_stderr(LogOutput(config.log_level, config.log_format))
     app = load_app(config.target)
-    _open_store(app)
+    if not _open_store(app, config.control):
+        return
     worker = Worker(
         app,
         id=config.id,
@@ -95,20 +97,14 @@ def main(config: ChildConfig) -> None:
         os._exit(0)
 
 
-def _open_store(app: App) -> None:
-    """Open the store; a child that starts during an outage waits until it is over."""
-    pause = 0.1
-    while True:
-        try:
-            app.broker.traits.rules_version()
-            return
-        except (StoreUnreachable, StoreFull) as error:
-            if pause == 0.1:
-                log.error(  # noqa: TRY400
-                    "the store does not answer: %s; this child starts work when it does", error
-                )
-            time.sleep(pause)
-            pause = min(pause * 2, 5.0)
+def _open_store(app: App, control: int) -> bool:
+    """Open the store, also after an outage; False if the supervisor wants this child to exit."""
+    outage = OutageLog("this child starts work when it does")
+    return open_when_reachable(
+        lambda: app.broker,
+        outage.log,
+        lambda seconds: bool(select.select([control], [], [], seconds)[0]),
+    )
 
 
 def _read_control(control: int, worker: Worker) -> None:

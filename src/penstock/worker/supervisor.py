@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.app.locate import load_app
+from penstock.app.store_retry import open_when_reachable
 from penstock.app.version import release
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS, WorkerRow
@@ -64,9 +65,9 @@ class Supervisor:
     """`penstock worker`: `processes` children that run the target's jobs.
 
     `run` returns the exit code: 0 stopped or drained, 1 the store was away at the end, 70 no child
-    could start. `max_memory` is in bytes, per child: one above it drains and is replaced.
-    `health_port` serves /live and /ready on loopback. `detached` is how many detached jobs run here
-    at a time, if the app has such tasks.
+    could start. A store that is away at the start is waited for. `max_memory` is in bytes, per
+    child: one above it drains and is replaced. `health_port` serves /live and /ready on loopback.
+    `detached` is how many detached jobs run here at a time, if the app has such tasks.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Supervisor:
         self._pause = _PAUSE_FIRST
         self._failed_starts = 0
         self._unreported: list[tuple[str, list[str]]] = []  # dead children, and what they had begun
+        self._waits_for: str | None = None  # what the store has not answered since the start
         self._checked_at = monotonic()
         self._memory_at = 0.0
         self._report_at = 0.0
@@ -155,34 +157,61 @@ class Supervisor:
         del number, frame
         self.stop()
 
-    def run(self) -> int:
-        """Supervise until stopped or drained; the exit code. A store that does not open raises."""
-        self.app.broker.traits.rules_version()
-        renewal = LeaseRenewal(self.app.broker, self._config.lease, self._rows, self._outage.log)
-        before: dict[signal.Signals, Any] = {}
+    def run(self, opened: Callable[[], object] = lambda: None) -> int:
+        """Supervise until stopped or drained; the exit code. `opened` is called before work begins.
+
+        A store that is away is waited for; a wrong URL or password, or another schema, raises.
+        """
         with ExitStack() as stack:
             if threading.current_thread() is threading.main_thread():
                 for number in (signal.SIGTERM, signal.SIGINT):
-                    before[number] = signal.signal(number, self._on_signal)
+                    stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             if self.health_port is not None:
                 pages = serve(self.health_port, self._live, self._ready)
                 self.health_port = stack.enter_context(pages)
-            renewal.start()
-            if self._config.detached:
-                self._launcher = self._start_launcher()
-            try:
-                return self._supervise()
-            finally:
-                renewal.stop()
-                if self._launcher is not None:
-                    self._launcher.stop()
-                    self._launcher.join(_LAUNCHER_SECONDS)
-                for child in self.children:
-                    child.kill()
-                    child.close()
-                renewal.join(1.0)
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+            if not self._open_store():
+                return OK
+            opened()
+            return self._run()
+
+    def _run(self) -> int:
+        renewal = LeaseRenewal(self.app.broker, self._config.lease, self._rows, self._outage.log)
+        renewal.start()
+        if self._config.detached:
+            self._launcher = self._start_launcher()
+        try:
+            return self._supervise()
+        finally:
+            renewal.stop()
+            if self._launcher is not None:
+                self._launcher.stop()
+                self._launcher.join(_LAUNCHER_SECONDS)
+            for child in self.children:
+                child.kill()
+                child.close()
+            renewal.join(1.0)
+
+    def _open_store(self) -> bool:
+        """Open the store, also after an outage; False if it was stopped meanwhile."""
+        outage = OutageLog("no job runs here until it does")
+
+        def failed(error: Exception) -> None:
+            self._waits_for = str(error)
+            outage.log(error)
+
+        def pause(seconds: float) -> bool:
+            until = monotonic() + seconds
+            while not self.draining and (left := until - monotonic()) > 0:
+                time.sleep(min(left, _CHECK_SECONDS))
+            return self.draining
+
+        if not open_when_reachable(lambda: self.app.broker, failed, pause):
+            return False
+        if self._waits_for is not None:
+            log.warning("the store answers: work begins")
+        self._waits_for = None
+        self._checked_at = monotonic()
+        return True
 
     def _supervise(self) -> int:
         while True:
@@ -424,7 +453,8 @@ class Supervisor:
         )
 
     def _live(self) -> Answer:
-        return monotonic() - self._checked_at < self._red_after, self._state()
+        waits = self._waits_for is not None
+        return waits or monotonic() - self._checked_at < self._red_after, self._state()
 
     def _ready(self) -> Answer:
         now = monotonic()
@@ -439,7 +469,7 @@ class Supervisor:
             {"pid": child.pid, "id": child.id, **child.slots.vitals._asdict()}
             for child in list(self.children)
         ]
-        return {"draining": self.draining, "children": children}
+        return {"draining": self.draining, "waits_for": self._waits_for, "children": children}
 
 
 def _job_list(held: list[HeldJob], most: int = 5) -> str:

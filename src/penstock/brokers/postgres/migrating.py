@@ -22,7 +22,7 @@ from penstock.brokers.postgres.index_building import are_parts_missing, build_pa
 from penstock.brokers.postgres.migration_steps import Meta, MigrationPlan, this_plan
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.tables.development_store import check_released
-from penstock.errors import Refused, SchemaTooNew, StoreUnreachable
+from penstock.errors import Refused, SchemaTooNew, StoreUnreachable, WrongUrl
 
 MIGRATION_SECONDS = 3600.0
 _TRIES = 5
@@ -42,7 +42,7 @@ def open_schema(
     plan = plan or this_plan()
     meta = read_meta(connection)
     if not meta and not create:
-        raise StoreUnreachable(
+        raise WrongUrl(
             f"there is no store in {where} yet; a worker, the first enqueue or `penstock migrate "
             "up` creates it; or name another one with --url"
         )

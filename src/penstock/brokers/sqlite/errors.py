@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.errors import PenstockError, StoreFull, StoreUnreachable
+from penstock.errors import PenstockError, StoreFull, StoreUnreachable, WrongUrl
 
 FULL = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_FSYNC"}
 
@@ -25,6 +26,8 @@ def as_penstock_errors(path: Path) -> Generator[None]:
         message = f"the store {path} does not answer: {error}"
         if name == "SQLITE_CANTOPEN":
             message += f"; is {path.parent} there, and may this user write to it?"
+            if not os.access(path.parent, os.W_OK | os.X_OK):
+                raise WrongUrl(message) from error
         raise StoreUnreachable(message) from error
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):

@@ -34,7 +34,7 @@ from penstock.brokers.sqlite.wake import WakeSender
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.development_store import check_released
 from penstock.enqueue.caller_connection import driver_connection
-from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreUnreachable
+from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreUnreachable, WrongUrl
 from penstock.job import Lane
 
 BUSY_SECONDS = 30.0
@@ -90,7 +90,7 @@ class SqliteStore:
                 f"there is no store at {self.path}; a worker or the first enqueue makes it, or "
                 "name another one with --url"
             )
-            raise StoreUnreachable(message)
+            raise WrongUrl(message)
         self.claimable = SqliteClaimableLanes()
         self.wake_sender = WakeSender(self.path)
         self._shared: SharedHints | None = None
