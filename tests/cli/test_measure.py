@@ -30,6 +30,18 @@ def test_the_proof_of_the_demo_as_json(cli):
     assert proof["started"] >= 393 + proof["retried"]
 
 
+def test_the_storm_kills_and_prints_its_verdict(cli):
+    storm = cli.start("demo", "--storm", "--seconds", "4", "--seed", "5")
+    said, errors = storm.communicate(timeout=250)
+
+    assert storm.returncode == 0, said + errors
+    assert "Nothing was lost, nothing ended twice." in said
+    assert "holds   every slot of a schedule is decided once" in said
+    assert "child killed" in said
+    assert "(seed 5)" in said
+    assert "penstock verify --url sqlite:///" in said
+
+
 def test_bench_gives_all_figures(cli):
     bench = cli.start(
         "bench", "--jobs", "1000", "--claim", "--around", "1000", "--folder", ".", "--json"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, Self
@@ -45,6 +46,8 @@ class _Line:
         while data := source.recv(1 << 16):
             if self.mute:
                 continue
+            if self.proxy.delay:
+                time.sleep(self.proxy.delay)
             if source is self.client and (cut := self.proxy.verdict(data)):
                 if cut == "after":
                     self.mute = True  # before it can answer
@@ -72,6 +75,7 @@ class Proxy:
         login = parts.netloc.rpartition("@")[0]
         self.url = urlunsplit(parts._replace(netloc=f"{login}@127.0.0.1:{port}"))
         self.cuts = 0
+        self.delay = 0.0  # seconds that whatever is said takes to arrive
         self._chance: Callable[[bytes], Cut | None] = lambda _: None
         self._lines: list[_Line] = []
         self.lock = threading.Lock()
@@ -126,8 +130,21 @@ class Proxy:
         with self.lock:
             self._chance = decide
 
+    def cut_commits(self, share: float, seed: int) -> None:
+        """Of the commits, cut this share: half of them before the server has heard of it."""
+        chance = random.Random(seed)
+
+        def decide(data: bytes) -> Cut | None:
+            if b"commit" in data.lower() and chance.random() < share:
+                return chance.choice(["before", "after"])
+            return None
+
+        with self.lock:
+            self._chance = decide
+
     def heal(self) -> None:
         """From now on everything goes through, on lines that are still there and on new ones."""
+        self.delay = 0.0
         with self.lock:
             self._chance = lambda _: None
 

@@ -96,6 +96,19 @@ def demo(
             show_default="3,000; with --spark a million",
         ),
     ] = None,
+    storm: Annotated[
+        bool,
+        typer.Option(
+            "--storm", help="Kill and freeze processes for a minute, then check the history."
+        ),
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option(help="With --storm: for how long.", min=1, metavar="SECONDS")
+    ] = 60,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="With --storm: the same faults again.", show_default="another each time"),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller numbers.")] = False,
     json: Json = False,
 ) -> None:
@@ -104,8 +117,15 @@ def demo(
     With --spark: jobs from a data frame, run by local workers and by Spark, a backfill, a lake and
     its report.
 
-    Example: penstock demo
+    With --storm: producers, workers and their supervisors are killed, frozen and restarted at
+    random while jobs of every kind run; then everything that was accepted must have ended once.
+
+    Example: penstock demo --storm
     """
+    if storm:
+        from penstock.tools.demo.storm.run_storm import run_storm
+
+        raise typer.Exit(run_storm(10 if quick else seconds, seed, json=json))
     if spark:
         from penstock.tools.demo.spark.run_demo import run_demo as run_spark_demo
 

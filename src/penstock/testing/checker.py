@@ -55,8 +55,10 @@ class Verdict(msgspec.Struct, frozen=True):
     """What was found, and what was seen at all."""
 
     contradictions: Sequence[Contradiction]
-    # attempts, jobs ended, retries, lapses, put back, limits, slots, flows, stale settlements
+    # attempts, jobs ended, retries, retried attempts, lapses, put back, limits, slots, flows, stale
+    # settlements
     seen: Counter[str]
+    succeeded: Counter[str]  # jobs that succeeded, by task
 
     @property
     def ok(self) -> bool:
@@ -106,6 +108,7 @@ class Checker:
     def __init__(self, tolerance: float = 0.0) -> None:
         self.contradictions: list[Contradiction] = []
         self.seen: Counter[str] = Counter()
+        self.succeeded: Counter[str] = Counter()  # by task
         self._tolerance = tolerance
         self._lives: dict[str, _Life] = {}
         self._deleted: set[str] = set()
@@ -191,6 +194,8 @@ class Checker:
         job_id, state, attempt = event.job or "", event.state or State.READY, event.attempt or 0
         self.seen["attempts"] += 1
         self.seen["jobs ended"] += state in ENDED
+        self.seen["retried attempts"] += state is State.READY and event.reason == "error"
+        self.succeeded[event.task or ""] += state is State.SUCCEEDED
         before = self._lives.get(job_id)
         if before is not None:
             self._follows(event, attempt, before)
@@ -363,7 +368,7 @@ def check_store(
     kept = {job_id for job_id in unknown if broker.get(job_id) is not None}
     checker.accepted(accepted, live.keys() | kept)
     checker.seen["stale settlements"] += sum(worker.stale for worker in broker.workers())
-    return Verdict(checker.contradictions, checker.seen)
+    return Verdict(checker.contradictions, checker.seen, checker.succeeded)
 
 
 def _read(checker: Checker, broker: Broker, after: Position) -> Position:

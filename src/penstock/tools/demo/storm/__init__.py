@@ -1,0 +1,1 @@
+"""`penstock demo --storm`: kill and freeze processes under load, then check the history."""
