@@ -29,7 +29,7 @@ from penstock.broker.protocol import Broker
 from penstock.errors import PenstockError, StoreFull, StoreUnreachable, UnknownOutcome
 from penstock.testing.checker import Verdict, check_store
 from penstock.tools.demo.storm import tasks
-from penstock.tools.demo.storm.faults import StormFault, ProcessGroup
+from penstock.tools.demo.storm.faults import ProcessGroup, StormFault
 
 LEASE_SECONDS = 1.0
 _FREEZE_SECONDS = 2.5 * LEASE_SECONDS
