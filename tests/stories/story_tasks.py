@@ -146,6 +146,14 @@ def deaf_process() -> None:
     time.sleep(1e6)
 
 
+@task(mode="process", timeout=0.5)
+def warned_process() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: ledger("warned", 0))
+    ledger("warned_process", 0)
+    while True:
+        time.sleep(0.05)
+
+
 @task(mode="process")
 def noting(value: str) -> str:
     """Leave a note and a row, from a process of its own."""

@@ -104,6 +104,20 @@ def test_a_process_that_ignores_sigterm_is_killed_at_its_timeout(story: Story):
 
 
 @whatever_the_store
+def test_a_process_is_told_by_sigterm_before_it_is_killed(story: Story):
+    handle = story.task("warned_process").enqueue()
+
+    fleet = story.start(drain=True)
+
+    assert fleet.wait() == 0, fleet.output()
+    assert [event.reason for event in story.attempts(handle.id)] == ["timeout"]
+    [(_, _, pid, _)] = story.ledger("warned_process")
+    [(_, _, warned, _)] = story.ledger("warned")
+    assert warned == pid
+    assert not alive(int(pid))
+
+
+@whatever_the_store
 def test_a_running_process_is_ended_when_its_job_is_cancelled(story: Story):
     handle = story.task("deaf_process").options(timeout=600).enqueue()
     fleet = story.start()

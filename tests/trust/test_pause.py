@@ -178,6 +178,24 @@ def test_a_job_that_runs_goes_on_and_the_next_does_not_start(ticks):
     assert count.paused == 31 - started
 
 
+def test_a_pause_does_not_wait_for_a_worker_that_stands_still(ticks):
+    """It would be acknowledged by all but that one; what that one has claimed is put back later."""
+    ticks.enqueue("slow", 30)
+    ticks.until(lambda: len(ticks.starts()) > 1)
+    os.kill(ticks._process.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        ticks.broker.put(Rule(PAUSE, task="slow"))
+        took = time.monotonic() - began
+    finally:
+        os.kill(ticks._process.pid, signal.SIGCONT)
+
+    assert took < 10
+    ticks.until(lambda: sum(count.running for count in ticks.broker.count()) == 0)
+    [count] = ticks.broker.count()
+    assert count.paused > 0
+
+
 def test_1500_jobs_enqueued_while_paused_all_run_and_once(ticks):
     """D33, D34, D49: nothing is left behind by a limit on how many are resumed."""
     ticks.broker.put(Rule(PAUSE, queue="ticks"))
