@@ -18,9 +18,7 @@ PAGES = [
 COMPLETE: list[Path] = []
 HELD = "tests/docs/test_promises.py::test_every_promise_names_its_tests"
 SOAK = "tests/brokers/test_for_long.py::test_no_limit_is_ever_exceeded_for_long"
-STORM = (
-    "tests/stories/test_storm.py::test_nothing_is_lost_and_nothing_settled_twice_in_a_long_storm"
-)
+STORM = "tests/stories/test_restarts_postgres.py::test_postgres_killed_ten_times_under_load"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
