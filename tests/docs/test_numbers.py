@@ -39,6 +39,7 @@ from penstock.web.live import LONGEST_SECONDS
 from penstock.web.serve import REQUEST_SECONDS
 from penstock.worker import loop, outage_log, upkeep
 from penstock.worker.claim_plan import START_SECONDS
+from penstock.worker.supervisor import SILENCE_SECONDS
 from tests.docs.promises import ROOT
 
 DAY = 86400
@@ -53,6 +54,7 @@ GUARANTEES = [
     ),
     "log one line a minute" if outage_log._LOG_EVERY == 60 else "",
     f"retried for {STORE_SECONDS:g} s, plus the time of one call",
+    f"the child is replaced after {SILENCE_SECONDS:g} s",
     f"The store remembers ids for {RETENTION_SECONDS / DAY:g} days",
     (
         f"at their next poll, within {COUNTED[listening.POLL_SECONDS]} seconds "

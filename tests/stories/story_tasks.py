@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -76,6 +77,16 @@ def hold(seconds: float) -> str:
     ledger("hold", current_job().id)
     ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
     return "held"
+
+
+@task()
+def close_descriptors() -> int:
+    """At the first attempt, close all of them, and open none again: no store can be reached."""
+    ledger("close_descriptors", current_job().attempt)
+    if current_job().attempt == 1:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        os.closerange(3, 1024)
+    return current_job().attempt
 
 
 @task()

@@ -16,6 +16,8 @@ from penstock.worker.running_slots import Flag, RunningSlots
 
 _COMMAND = (sys.executable, "-m", "penstock.worker", "child")
 
+FROZEN_SECONDS = 1.0  # no pulse for this long: suspended, or a job holds the interpreter
+
 monotonic = time.monotonic
 
 
@@ -27,8 +29,9 @@ class Child:
         self.slots = RunningSlots.make(config.threads + config.async_slots)
         self.started_at = started_at
         self.began = monotonic()
-        self.pulse = -1
+        self.pulse: int = -1
         self.pulse_at = self.began  # when the pulse last changed
+        self.pulsing_since = self.began  # it has had a pulse ever since
         self.retired = False  # it drains, and another takes its place
         self.leave_until: float | None = None  # killed if it has not exited by then
         self.killed_by_us = False  # then what it ran has not failed
@@ -71,6 +74,8 @@ class Child:
     def seconds_without_pulse(self, now: float) -> float:
         """Seconds since its pulse last changed."""
         pulse = self.slots.pulse
+        if now - self.pulse_at >= FROZEN_SECONDS:
+            self.pulsing_since = now
         if pulse != self.pulse:
             self.pulse, self.pulse_at = pulse, now
         return now - self.pulse_at

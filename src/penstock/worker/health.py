@@ -28,6 +28,7 @@ class Health:
         self.draining = False
         self._clock = clock
         self.answered_at = clock.monotonic()  # as if answered at the start
+        self.reached_at = self.answered_at  # of any call, also while no claim succeeds
         self.claimed_at: float | None = None  # in wall time, for people
 
     def claimed(self) -> None:
@@ -35,7 +36,11 @@ class Health:
         self.answered()
 
     def answered(self) -> None:
-        self.answered_at = self._clock.monotonic()
+        self.answered_at = self.reached_at = self._clock.monotonic()
+
+    def reached(self) -> None:
+        """A call succeeded that says nothing about claims."""
+        self.reached_at = self._clock.monotonic()
 
     @property
     def silence(self) -> float:

@@ -8,6 +8,7 @@ its supervisor is gone (`loop.py`). The keeper renews a detached job's lease (`d
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from penstock.broker.protocol import Broker
@@ -32,6 +33,7 @@ class LeaseRenewal(threading.Thread):
         self._rows = rows
         self._failed = failed
         self._stopped = threading.Event()
+        self.reaching_since: float | None = None  # monotonic; None: the last renewal failed
 
     def run(self) -> None:
         pause = self._every
@@ -39,10 +41,12 @@ class LeaseRenewal(threading.Thread):
             try:
                 if rows := self._rows():
                     self._broker.renew(rows)
+                    self.reaching_since = self.reaching_since or time.monotonic()
                 pause = self._every
             except Exception as error:
                 # A connection that went dead has cost a third of the lease already.
                 pause = min(self._every, _RETRY_SECONDS)
+                self.reaching_since = None
                 self._failed(error)
 
     def stop(self) -> None:

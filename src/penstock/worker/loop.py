@@ -306,6 +306,7 @@ class Worker:
         except Exception as error:
             self._store.failed(error)
             return False
+        self.health.reached()
         if not self._tasks:
             self.health.answered()  # without tasks there is no claim to report it
         self._upkeep_at = min(self._upkeep_at, now + self._upkeep.seconds_left())
@@ -476,6 +477,7 @@ class Worker:
             Vitals(
                 claimed_at=self.health.claimed_at or 0.0,
                 answered_at=self.health.answered_at,
+                reached_at=self.health.reached_at,
                 memory=memory_of(),
                 settled=self.settled,
                 stale=self.stale,

@@ -3,7 +3,8 @@
 A child that was killed, or whose interpreter is held by a job, cannot be asked; this memory can be
 read. Written before every start, so `hold` must stay cheap (0.15 us).
 
-    header   pulse · last claim · last answer · settled · stale · memory · running · flags
+    header   pulse · last claim · last answer · last reached · settled · stale · memory · running ·
+             flags
     slot     attempt (0: free) · at most once · deadline (monotonic, 0: none) · job id
     extra    as a slot, for the further jobs of a batch
 
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 from penstock.job import Job
 
 _PULSE = struct.Struct("<Q")
-_REST = struct.Struct("<ddQQQII")  # the header without the pulse
+_REST = struct.Struct("<dddQQQII")  # the header without the pulse
 _SLOT = struct.Struct("<IId36s")
 _ATTEMPT = struct.Struct("<I")
 _STRIDE = 64
@@ -57,7 +58,8 @@ class Vitals(NamedTuple):
 
     pulse: int = 0
     claimed_at: float = 0.0  # seconds since the epoch; 0: not yet
-    answered_at: float = 0.0  # monotonic: when a call to the store last succeeded
+    answered_at: float = 0.0  # monotonic: when a claim last succeeded
+    reached_at: float = 0.0  # monotonic: when any call to the store last succeeded
     settled: int = 0
     stale: int = 0
     memory: int = 0  # bytes

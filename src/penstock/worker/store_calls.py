@@ -102,6 +102,7 @@ class StoreCalls:
         except Exception as error:
             self.failed(error)
             return None
+        self._health.reached()
         if holding is not None:
             now = monotonic()
             self.compare_at = now + (row.lease / 3 if now < self._late_until else _COMPARE_SECONDS)

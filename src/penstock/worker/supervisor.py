@@ -30,7 +30,7 @@ from penstock.errors import Refused
 from penstock.job import State
 from penstock.run.attempt import fire, timed_out
 from penstock.worker.child import ChildConfig
-from penstock.worker.child_process import Child
+from penstock.worker.child_process import FROZEN_SECONDS, Child
 from penstock.worker.failure_log import FailureLog
 from penstock.worker.health import RED_AFTER, Answer, serve
 from penstock.worker.job_process import describe_exit
@@ -48,8 +48,8 @@ DETACHED_PROCESSES = 2
 
 _CHECK_SECONDS = 0.1
 _MEMORY_SECONDS = 1.0
-_FROZEN_SECONDS = 1.0  # no pulse for this long ...
-_OVERDUE_SECONDS = 0.5  # ... and a job this far past its deadline: it holds the interpreter
+_OVERDUE_SECONDS = 0.5  # no pulse, and a job this far past its deadline: it holds the interpreter
+SILENCE_SECONDS = 60.0  # more than the longest call of a worker to its store takes
 _LEAVE_SECONDS = 10.0  # beyond the grace, for a child to put back the rest and exit
 _QUICK_DEATH_SECONDS = 5.0  # a child that dies sooner is restarted after a growing pause
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
@@ -67,7 +67,8 @@ class Supervisor:
     `run` returns the exit code: 0 stopped or drained, 1 the store was away at the end, 70 no child
     could start. A store that is away at the start is waited for. `max_memory` is in bytes, per
     child: one above it drains and is replaced. `health_port` serves /live and /ready on loopback.
-    `detached` is how many detached jobs run here at a time, if the app has such tasks.
+    A child that has not reached the store for `silence` seconds, while the supervisor does, is
+    replaced. `detached` is how many detached jobs run here at a time, if the app has such tasks.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Supervisor:
         max_memory: int | None = None,
         health_port: int | None = None,
         red_after: float = RED_AFTER,
+        silence: float = SILENCE_SECONDS,
         retention: float | None = RETENTION_SECONDS,
         log_level: str | None = None,
         log_format: str = "text",
@@ -120,6 +122,8 @@ class Supervisor:
         self._launcher: Launcher | None = None
         self._max_memory = max_memory
         self._red_after = red_after
+        self._silence = silence
+        self._renewal: LeaseRenewal | None = None
         self._stops = 0  # how often `stop` was called
         self._stops_passed_on = 0  # of those, how many the children know of
         self._leave_until = 0.0
@@ -176,6 +180,7 @@ class Supervisor:
 
     def _run(self) -> int:
         renewal = LeaseRenewal(self.app.broker, self._config.lease, self._rows, self._outage.log)
+        self._renewal = renewal
         renewal.start()
         if self._config.detached:
             self._launcher = self._start_launcher()
@@ -221,7 +226,7 @@ class Supervisor:
             if now - self._checked_at > 5 * _CHECK_SECONDS:
                 # This process was suspended: its children's pulses were not looked at meanwhile.
                 for child in self.children:
-                    child.pulse_at = now
+                    child.pulse_at = child.pulsing_since = now
             self._checked_at = now
             for child in list(self.children):
                 self._check_child(child, now)
@@ -312,7 +317,7 @@ class Supervisor:
             self._failed_starts = 0
         if flags & Flag.RETIRING:
             self._retire(child, now)
-        if child.seconds_without_pulse(now) >= _FROZEN_SECONDS:
+        if child.seconds_without_pulse(now) >= FROZEN_SECONDS:
             overdue = [
                 held
                 for held in child.slots.held()
@@ -321,6 +326,15 @@ class Supervisor:
             if overdue:
                 self._kill_frozen(child, overdue)
                 return
+        elif self._is_cut_off(child, now):
+            log.error(
+                "child %d has not reached the store for %g s, though this process reaches it: it "
+                "is killed and replaced, and the jobs it runs count a lapse",
+                child.pid,
+                now - child.slots.vitals.reached_at,
+            )
+            child.kill()
+            return
         if child.leave_until is not None and now >= child.leave_until:
             log.error(
                 "child %d did not exit within its grace and is killed; what it ran is put back",
@@ -330,6 +344,18 @@ class Supervisor:
             child.kill()
         if self._max_memory is not None and now >= self._memory_at:
             self._check_memory(now)
+
+    def _is_cut_off(self, child: Child, now: float) -> bool:
+        """Whether it alone has not reached the store for long, and it is not frozen.
+
+        Its lease, which is renewed here, would hold its jobs for ever.
+        """
+        reaching_since = None if self._renewal is None else self._renewal.reaching_since
+        vitals = child.slots.vitals
+        if reaching_since is None or not vitals.flags & Flag.READY or child.leave_until is not None:
+            return False
+        since = max(reaching_since, child.pulsing_since, vitals.reached_at)
+        return now - since >= self._silence
 
     def _check_memory(self, now: float) -> None:
         self._memory_at = now + _MEMORY_SECONDS
