@@ -25,7 +25,7 @@ def _quick(quick_java: None) -> None:
 
 @pytest.fixture(scope="session")
 def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the shared session writes its event log."""
+    """The folder in which the shared session writes its event log, once a test asks for it."""
     return tmp_path_factory.mktemp("events")
 
 
@@ -33,29 +33,31 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shared_session(
     event_log: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[SharedSession]:
-    shared = SharedSession(
-        partial(
-            penstock.spark.session,
+    settings = {
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    no_store = f"sqlite:///{tmp_path_factory.mktemp('no-store')}/none.db"
+
+    def start(more: dict[str, Any]) -> Any:
+        return penstock.spark.session(
             "local[2,4]",  # a task may fail three times, as on a cluster
             app_name="penstock-tests",
-            url=f"sqlite:///{tmp_path_factory.mktemp('no-store')}/none.db",
-            config={
-                "spark.eventLog.enabled": True,
-                "spark.eventLog.dir": event_log.as_uri(),
-                "spark.sql.shuffle.partitions": 2,
-                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            },
+            url=no_store,
+            config={**settings, **more},
         )
-    )
+
+    log_settings = {"spark.eventLog.enabled": True, "spark.eventLog.dir": event_log.as_uri()}
+    shared = SharedSession(start, log_settings)
     request.config.stash[_SHARED] = shared
     yield shared
     shared.stop()
 
 
 @pytest.fixture
-def shared_spark(shared_session: SharedSession) -> Any:
+def shared_spark(shared_session: SharedSession, request: pytest.FixtureRequest) -> Any:
     """The session of this test process: it takes seconds to start, and most tests can share it."""
-    return shared_session.get()
+    return shared_session.get(with_event_log="event_log" in request.fixturenames)
 
 
 @pytest.hookimpl(wrapper=True)

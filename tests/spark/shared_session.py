@@ -17,15 +17,26 @@ _TIMEOUT = "Timeout"  # how the message of pytest-timeout begins
 
 
 class SharedSession:
-    """A session that is started by whoever wants it first, and lasts until it is interrupted."""
+    """A session that is started by whoever wants it first, and lasts until it is interrupted.
 
-    def __init__(self, start: Callable[[], Any]) -> None:
+    Its event log takes a sixth of the CPU time of all tests: it begins with the first test that
+    reads it.
+    """
+
+    def __init__(
+        self, start: Callable[[dict[str, Any]], Any], log_settings: dict[str, Any]
+    ) -> None:
         self._start = start
+        self._log_settings = log_settings
+        self._logs = False
         self._made: Any = None
 
-    def get(self) -> Any:
+    def get(self, *, with_event_log: bool = False) -> Any:
+        if with_event_log and not self._logs:
+            self.stop()
+            self._logs = True
         if self._made is None:
-            self._made = self._start()
+            self._made = self._start(self._log_settings if self._logs else {})
         return self._made
 
     def stop(self) -> None:
