@@ -247,7 +247,7 @@ def page_with(trace: Trace) -> str:
     _, _, after = rest.partition(END)
     steps = "\n".join(trace.listed())
     total = trace.numbers()
-    summary = f"{total['steps']} steps, {total['functions']} functions with the leaves:"
+    summary = f"{total['steps']} different steps, {total['functions']} functions with the leaves:"
     return f"{before}{BEGIN}\n{summary}\n\n```text\n{steps}\n```\n\n{END}{after}"
 
 

@@ -43,7 +43,7 @@ def find(
     """
     from penstock.broker.filter import parse_filter
     from penstock.cli import output
-    from penstock.cli.job_table import job_table
+    from penstock.cli.find_table import job_table
     from penstock.cli.store_choice import open_store
     from penstock.job import DETACHED
     from penstock.operate import to_json

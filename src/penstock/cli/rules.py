@@ -277,6 +277,7 @@ def _clear(
 def _clear_rule(broker: Broker, actions: Actions, rule: Rule, *, dry_run: bool, json: bool) -> None:
     from penstock.cli import output
     from penstock.operate import to_json
+    from penstock.operate.jobs_under_rule import still_over
     from penstock.operate.rule_fields import undo_command
     from penstock.operate.sentences import (
         jobs_text,
@@ -284,7 +285,6 @@ def _clear_rule(broker: Broker, actions: Actions, rule: Rule, *, dry_run: bool, 
         rule_not_set_text,
         still_held_text,
     )
-    from penstock.rules.held import still_over
     from penstock.rules.rule import Rule
 
     rules = broker.records(Rule)

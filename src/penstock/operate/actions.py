@@ -24,11 +24,11 @@ from penstock.flows.status import flow_with
 from penstock.operate.audit import OPERATION
 from penstock.operate.backfill_status import parse_partition
 from penstock.operate.bulk_actions import BULK_VERBS
+from penstock.operate.jobs_under_rule import Fitting, fitting
 from penstock.operate.refusals import NotFound
 from penstock.operate.roles import OPERATIONS, Person, RequiredRole, Role, forbidden, needs
 from penstock.operate.rule_fields import CLEAR_OPERATIONS
 from penstock.operate.sentences import no_such_flow_text
-from penstock.rules.held import Fitting, fitting
 from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules import registered as scheduled
 from penstock.schedules.schedule import Schedule

@@ -1,7 +1,8 @@
 """Limits: how many jobs may run, and how many may start in a time, over all workers together.
 
-`Limits` is the arithmetic that every store uses. What was used is read and written by the stores:
-`brokers/tables/limit_usage.py`, `brokers/postgres/functions/limits.sql`, `brokers/memory/store.py`.
+`Limits` is the arithmetic of claims on SQLite and in memory, and of `why` and `count` on every
+store. Claims on PostgreSQL have it once more, in `brokers/postgres/functions/limits.sql`: change
+both. What was used is read by `brokers/tables/limit_usage.py` and `brokers/memory/store.py`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ begin
             perform penstock.check_pruned(v_job.id);
         end if;
         if v_job.unique_key is not null then
-            v_holder := penstock.take_key(
+            v_holder := penstock.take_unique(
                 v_job.unique_key, v_job.id, v_job.unique_until, p_now + v_job.unique_seconds, p_now
             );
             if v_holder = v_job.id then  -- another sender of the same job has just stored it
@@ -115,7 +115,7 @@ $$;
 -- Take a unique key that is free or has expired: null; else the job that holds it. Its row is read
 -- without a lock: that would last until the end of a caller's transaction, and the settlement of the
 -- job that holds the key would wait for it.
-create or replace function penstock.take_key(
+create or replace function penstock.take_unique(
     p_key text,
     p_job uuid,
     p_until text,
