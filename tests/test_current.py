@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from penstock import App, Job, Progress, Refused, StaleLease, StoreUnreachable, current_job
+from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.protocol import Broker
 from penstock.broker.views import Note
 from penstock.brokers.memory import MemoryBroker
@@ -159,6 +160,30 @@ def test_a_fraction_is_between_0_and_1(app: App, work: Work) -> None:
 class Place:
     page: int
     cursor: str
+
+
+def test_a_note_of_the_largest_size_is_kept_and_a_larger_one_is_refused(
+    app: App, work: Work
+) -> None:
+    fits = "x" * (MOST_BODY_BYTES - 2)
+    refused: list[str] = []
+
+    @app.task
+    def crawl() -> None:
+        job = current_job()
+        job.snapshot(fits)
+        assert job.step("large", lambda: fits) == fits
+        for write in (job.snapshot, lambda value: job.step("larger", lambda: value)):
+            with pytest.raises(Refused, match="limit") as error:
+                write(fits + "x")
+            refused.append(str(error.value))
+        assert job.last_snapshot() == fits
+
+    handle = crawl.enqueue()
+    work()
+
+    assert handle.state() is State.SUCCEEDED
+    assert len(refused) == 2
 
 
 def test_a_snapshot_is_there_in_the_next_attempt(app: App, work: Work) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 import uuid
 
 import pytest
@@ -172,6 +173,12 @@ def test_a_derived_id_is_the_same_for_the_same_parts():
     assert derived_id("a", "bc") != derived_id("ab", "c")
     assert derived_id("a").startswith("ff")
     assert uuid.UUID(derived_id("a")).version == 8
+
+
+def test_derived_ids_come_after_all_others():
+    in_a_thousand_years = Clock(time.time() + 1000 * 366 * 86400.0)
+
+    assert min(derived_id("slot", str(n)) for n in range(100)) > Ids(in_a_thousand_years).first()
 
 
 def test_an_id_goes_to_bytes_and_back():

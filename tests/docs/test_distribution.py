@@ -74,6 +74,14 @@ def test_every_extra_that_is_named_exists() -> None:
     assert {"postgres", "web"} <= named
 
 
+def test_the_readme_lists_every_extra() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+    [listed] = re.findall(r"The extras are (.*?);", text)
+
+    assert set(re.findall(r"`([a-z]+)`", listed)) == set(PROJECT["optional-dependencies"])
+
+
 def test_what_is_installed_has_that_name() -> None:
     commands = entry_points(group="console_scripts", name="penstock")
 

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from penstock import State
+from penstock.broker.filter import Filter
 from penstock.broker.position import BEGINNING, Position
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.recovery import make_days
@@ -29,6 +30,9 @@ def live_views_work(story: Story, seconds: float) -> None:
         handle = story.task("nap").enqueue(number)
         assert handle.result(timeout=60) == number
         assert story.broker.get(handle.id).state is State.SUCCEEDED
+        assert [row.state for row in story.attempts(handle.id)] == [State.SUCCEEDED]
+        assert "succeeded" in story.broker.why(handle.id).sentence
+        assert story.broker.find(Filter(state=(State.SUCCEEDED,)), limit=10).jobs
         assert sum(count.running for count in story.broker.count()) < 100
         time.sleep(0.05)
 

@@ -20,6 +20,7 @@ import pytest
 from penstock import App, State, StoreUnreachable
 from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
+from penstock.broker.views import Event
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job, failed, succeeded
 from penstock.testing.conformance.factories import (
@@ -152,6 +153,21 @@ def test_a_relaxed_queue_waits_beside_any_other(store, clock):
     assert store.waited(lambda: store.broker.enqueue(jobs))
     taken = claim(store.broker, 2)
     assert store.waited(lambda: store.broker.settle([(job, succeeded()) for job in taken]))
+
+
+def test_what_a_reader_has_seen_is_on_the_disk(store, clock):
+    """What was not waited for when it was written is waited for when it is read."""
+    store.broker.traits.relaxed = frozenset({"clicks"})
+    known(store, clock, "clicks")
+    last = store.broker.history()[-1].position
+    [job] = held(store, clock, queue="clicks")
+    assert not store.waited(lambda: store.broker.settle([(job, succeeded())]))
+    seen: list[Event] = []
+
+    waited = store.waited(lambda: seen.extend(store.broker.history(last)))
+
+    assert [event.job for event in seen] == [job.id]
+    assert waited or isinstance(store, OfSqlite)  # there, the exception
 
 
 @pytest.mark.parametrize("relaxed", [False, True])

@@ -63,6 +63,12 @@ SHAPES = {
     "everything": [list(TEXTS.values())[:5], list(NUMBERS.values())],
 }
 
+TEXT_OPTION_NAMES = ["key", "unique", "tag"]
+TEXT_OPTIONS = [
+    lambda text: {"key": text},
+    lambda text: {"unique": text},
+    lambda text: {"tags": {"a": text}},
+]
 REFUSED = {
     "lone surrogate": ("\ud800", "lone surrogate"),
     "lone surrogate inside": ({"a": ["x\udfffy"]}, r"value\.a\[0\]: character 1"),
@@ -220,6 +226,18 @@ def test_options_that_are_no_text_are_refused(app, t, options, text):
         app.tasks["text"].options(**options(text)).enqueue("x")
 
     assert t.jobs() == []
+
+
+@pytest.mark.parametrize("options", TEXT_OPTIONS, ids=TEXT_OPTION_NAMES)
+def test_a_text_of_500_characters_is_taken_and_a_longer_one_is_refused(app, t, options):
+    task = app.tasks["text"]
+
+    task.options(**options("ö" * 500)).enqueue("x")
+    for wrong in ("", "ö" * 501):
+        with pytest.raises(Refused, match="1 to 500 characters"):
+            task.options(**options(wrong)).enqueue("x")
+
+    assert len(t.jobs()) == 1
 
 
 def test_headers_hold_any_text_but_half_characters(app, t):

@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import psycopg
 import pytest
 
 from penstock import App, State
@@ -23,6 +24,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.testing.conformance.factories import a_job, claim, some_jobs
+from tests.stories.conftest import eventually
 
 PROGRAM = Path(__file__).parent / "programs" / "starts.py"
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
@@ -194,6 +196,36 @@ def test_a_pause_does_not_wait_for_a_worker_that_stands_still(ticks):
     ticks.until(lambda: sum(count.running for count in ticks.broker.count()) == 0)
     [count] = ticks.broker.count()
     assert count.paused > 0
+
+
+def test_a_pause_waits_for_a_claim_that_is_under_way(postgres_broker, postgres_store_url, clock):
+    """Else that claim, which has read the rules, would hand out jobs after the pause returned."""
+    broker = postgres_broker
+    broker.enqueue(some_jobs(clock, 3))
+    claimed: list[Any] = []
+    claiming = threading.Thread(target=lambda: claimed.extend(claim(broker, 2)))
+    pausing = threading.Thread(target=lambda: broker.put(Rule(PAUSE, queue="default")))
+    with (
+        psycopg.connect(postgres_store_url) as blocker,
+        psycopg.connect(postgres_store_url, autocommit=True) as looker,
+    ):
+        blocker.execute("lock table penstock.lease in share mode")  # the claim has to wait there
+
+        def waiting() -> int:
+            row = looker.execute("select count(*) from pg_locks where not granted").fetchone()
+            return row[0] if row else 0
+
+        claiming.start()
+        eventually(lambda: waiting() == 1)
+        pausing.start()
+        eventually(lambda: waiting() == 2 or not pausing.is_alive())
+        assert pausing.is_alive()
+        blocker.rollback()
+    claiming.join()
+    pausing.join()
+
+    assert len(claimed) == 2
+    assert claim(broker, 2, worker="worker-2") == []
 
 
 def test_1500_jobs_enqueued_while_paused_all_run_and_once(ticks):

@@ -212,3 +212,13 @@ def test_another_store_in_the_place_of_this_one_is_followed(serve, memory_broker
     text = site.metrics.text(checked)
     assert b'outcome="succeeded",queue="default",task="mail:send"} 2.0' in text
     assert b"penstock_metrics_behind 0.0" in text
+
+
+def test_a_stream_ends_by_itself(serve, memory_broker, monkeypatch):
+    """So that nobody watches for much longer than their session lasts."""
+    monkeypatch.setattr("penstock.web.live.LONGEST_SECONDS", 1.5)
+
+    with serve(memory_broker).client(Role.VIEW).stream("GET", "/live") as answer:
+        ticks = list(messages(answer))
+
+    assert ticks
