@@ -164,7 +164,7 @@ def test_gauges_are_for_programs(stocked):
 
 def test_history_of_one_job(stocked):
     [failed] = stocked.lines("find", "state:failed")
-    stocked("retry", failed["id"], "--reason", "paid in")
+    stocked("retry", failed["id"], "--reason", "paid in", "--secret", "card", answer="4242\n")
 
     rows = stocked.lines("history", failed["id"])
 

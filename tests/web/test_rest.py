@@ -186,7 +186,7 @@ def test_jobs_are_cancelled_by_ids_and_by_flow_and_the_rest_is_named(web: Web, b
     answer = client.post(f"{V1}/cancel", json={"ids": [job.id, A_JOB], "reason": "stop"})
     whole = client.post(f"{V1}/cancel", json={"flow": flow.jobs[0].id})
 
-    assert answer.json() == {"done": [job.id], "left": [A_JOB]}
+    assert answer.json() == {"done": [job.id], "left": [A_JOB], "secrets_gone": []}
     assert len(whole.json()["done"]) == 2
     [event] = [row for row in broker.history(job=job.id) if row.kind == "cancel"]
     assert json.loads(event.data)["author"] == "otto"

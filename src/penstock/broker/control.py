@@ -24,6 +24,7 @@ class Control(Protocol):
         *,
         flow: str | None = None,
         part_of: str | None = None,
+        secrets: Mapping[str, Any] | None = None,
     ) -> list[str]:
         """Cancel, retry or delete jobs, in one transaction; returns the ids of those it changed.
 
@@ -38,7 +39,9 @@ class Control(Protocol):
         due now. Jobs of the flow that were cancelled because of a retried one wait again. A job
         that was itself cancelled because of a need waits until that need is retried and succeeds;
         if that need is gone, the job is left as it is. A job that waited for a signal waits for
-        it again, without its time limit if that has passed.
+        it again, without its time limit if that has passed. A job with secret arguments has lost
+        them when it ended (`secrets.gone_secrets`): it is left as it is, and so are jobs of the
+        same call that need it, unless `secrets`, values by argument name, has all of them.
 
         delete: remove jobs that are not running, with their arguments and results. Their history
         rows stay. With `flow`, the whole flow: its jobs, its state, its properties. Jobs of it that

@@ -1,6 +1,7 @@
 """Where settle, cancel and retry leave a job: the one place where counters and budgets are applied.
 
-Pure: a store reads the job, decides here and writes what this returns.
+Pure: a store reads the job, decides here and writes what this returns, the body included: that of
+an ended job has no secrets any more.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.enqueue.secrets import redact
 from penstock.job import CRASH_BUDGET, ENDED, Job, Outcome, State
 
 
@@ -29,6 +31,7 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
         run_at = now if outcome.run_at is None else outcome.run_at
     return msgspec.structs.replace(
         job,
+        body=redact(job.body) if ended else job.body,
         state=state,
         reason=reason,
         run_at=run_at,
@@ -47,7 +50,9 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
 
 def cancelled(job: Job[Any], reason: str, now: float) -> Job[Any]:
     """A job that does not run, as a cancel, its expiry or a failed need leaves it."""
-    return msgspec.structs.replace(job, state=State.CANCELLED, reason=reason, ended_at=now)
+    return msgspec.structs.replace(
+        job, body=redact(job.body), state=State.CANCELLED, reason=reason, ended_at=now
+    )
 
 
 def retried(job: Job[Any], state: State, now: float) -> Job[Any]:

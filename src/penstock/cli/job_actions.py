@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from collections.abc import Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -25,7 +28,7 @@ from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
-    from penstock.operate.actions import Actions
+    from penstock.operate.actions import ActionResult, Actions
     from penstock.operate.bulk_actions import BulkVerb
 
 Words = Annotated[
@@ -66,12 +69,53 @@ def cancel(choice: Choice, *, store: Store, json: Json = False) -> None:
 
 
 @with_options
-def retry(choice: Choice, *, store: Store, json: Json = False) -> None:
+def retry(
+    choice: Choice,
+    *,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret",
+            metavar="NAME",
+            help="A secret argument, deleted when the job ended; its value is asked for.",
+            show_default=False,
+        ),
+    ] = None,
+    secret_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--secret-file",
+            metavar="FILE",
+            help="Read the value from this file; one for each --secret, in the same order.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Store,
+    json: Json = False,
+) -> None:
     """Run failed and cancelled jobs again, and scheduled jobs now.
 
     Example: penstock retry task:mail:send state:failed since:2h
     """
-    _act("retry", choice, store, json=json)
+    _act("retry", choice, store, json=json, secrets=_secrets(secret or [], secret_file or []))
+
+
+def _secrets(names: list[str], files: list[Path]) -> dict[str, str]:
+    """Values of secret arguments: from files, and those without a file from whoever is asked."""
+    if len(files) > len(names):
+        raise Refused("--secret-file has the value of a --secret: name the argument")
+    values: dict[str, str] = {}
+    for name, file in zip_longest(names, files):
+        if name in values:
+            raise Refused(f"--secret {name} is given twice")
+        if file is None:
+            values[name] = typer.prompt(name, hide_input=True, err=True)
+            continue
+        try:
+            values[name] = file.read_text().removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(f"--secret-file {file} cannot be read: {error}") from None
+    return values
 
 
 @with_options
@@ -116,11 +160,21 @@ def delete(choice: Choice, *, store: Store, json: Json = False) -> None:
     _act("delete", choice, store, json=json)
 
 
-def _act(verb: str, choice: Choice, store: Store, *, json: bool) -> None:
+def _act(
+    verb: str,
+    choice: Choice,
+    store: Store,
+    *,
+    json: bool,
+    secrets: Mapping[str, str] | None = None,
+) -> None:
     from penstock.cli.store_choice import open_actions
     from penstock.operate.bulk_actions import BULK_VERBS
 
     words = reject_unknown_options(choice.words or [])
+    filters = [word for word in words if ":" in word]
+    if secrets and (choice.flow is not None or filters):
+        raise Refused("--secret is for jobs that are named by their ids")
     with open_actions(store, person()) as (broker, actions):
         if choice.flow is not None:
             if words:
@@ -129,9 +183,9 @@ def _act(verb: str, choice: Choice, store: Store, *, json: bool) -> None:
             return
         if not words:
             raise Refused(f"{verb} what? Give ids, or a filter such as state:failed task:mail:send")
-        filters = [word for word in words if ":" in word]
         if not filters:
-            _by_ids(broker, actions, BULK_VERBS[verb], words, choice.reason, json=json)
+            result = actions.act(verb, words, choice.reason, secrets=secrets)
+            _tell(broker, actions, BULK_VERBS[verb], result, json=json)
         elif len(filters) < len(words):
             raise Refused("give ids or a filter, not both")
         else:
@@ -140,25 +194,30 @@ def _act(verb: str, choice: Choice, store: Store, *, json: bool) -> None:
 
 def _whole_flow(actions: Actions, verb: BulkVerb, flow: str, reason: str, *, json: bool) -> None:
     from penstock.cli import output
-    from penstock.operate.sentences import flow_acted_text
+    from penstock.operate.sentences import flow_acted_text, secrets_gone_count
 
-    flow, done = actions.act_on_flow(verb.name, flow, reason)
+    flow, result = actions.act_on_flow(verb.name, flow, reason)
+    done, gone = result.done, result.secrets_gone
     if json:
-        output.print_json({"verb": verb.name, "flow": flow, "done": done})
+        output.print_json({"verb": verb.name, "flow": flow, "done": done} | _gone_json(verb, gone))
     else:
-        output.print_text(flow_acted_text(verb, flow, done))
+        output.print_text(flow_acted_text(verb, flow, done) + secrets_gone_count(len(gone)))
 
 
-def _by_ids(
-    broker: Broker, actions: Actions, verb: BulkVerb, ids: list[str], reason: str, *, json: bool
+def _gone_json(verb: BulkVerb, gone: list[str] | int) -> dict[str, Any]:
+    """Only a retry says which jobs have lost their secrets."""
+    return {"secrets_gone": gone} if verb.name == "retry" else {}
+
+
+def _tell(
+    broker: Broker, actions: Actions, verb: BulkVerb, result: ActionResult, *, json: bool
 ) -> None:
     from penstock.cli import output
-    from penstock.operate.sentences import job_acted_text, left_unchanged_text
+    from penstock.operate.sentences import job_acted_text, left_unchanged_text, secrets_gone_text
 
-    result = actions.act(verb.name, ids, reason)
-    done, left = result.done, result.left
+    done, left, gone = result.done, result.left, result.secrets_gone
     if json:
-        output.print_json({"verb": verb.name, "done": done, "left": left})
+        output.print_json({"verb": verb.name, "done": done, "left": left} | _gone_json(verb, gone))
     else:
         for job_id in done:
             job = broker.get(job_id)
@@ -166,7 +225,10 @@ def _by_ids(
                 job_acted_text(verb, job_id, running=job is not None and job.state == "running")
             )
         for job_id in left:
-            output.print_error(left_unchanged_text(job_id, broker.why(job_id).sentence))
+            if job_id in gone:
+                output.print_error(secrets_gone_text(job_id, actions.gone_secrets(job_id)))
+            else:
+                output.print_error(left_unchanged_text(job_id, broker.why(job_id).sentence))
     if left:
         raise typer.Exit(1)
 
@@ -178,7 +240,7 @@ def _by_filter(
     from penstock.enqueue.ids import Ids
     from penstock.operate.bulk_actions import Operation, act_on_pages, parse_bulk_filter
     from penstock.operate.find_pages import find_pages
-    from penstock.operate.sentences import jobs_text
+    from penstock.operate.sentences import jobs_text, secrets_gone_count
 
     words, reason, yes = choice.words or [], choice.reason, choice.yes
     filter = parse_bulk_filter(words, verb, actions.now)
@@ -210,6 +272,8 @@ def _by_filter(
             actions.record_operation(operation.id, operation.audit_data(state), reason)
     progress_line.clear()
     if json:
-        output.print_json({"verb": verb.name, "matched": total, "count": operation.done})
+        numbers = {"verb": verb.name, "matched": total, "count": operation.done}
+        output.print_json(numbers | _gone_json(verb, operation.secrets_gone))
     else:
-        output.print_text(f"{jobs_text(operation.done)} {verb.done}")
+        gone = secrets_gone_count(operation.secrets_gone)
+        output.print_text(f"{jobs_text(operation.done)} {verb.done}{gone}")

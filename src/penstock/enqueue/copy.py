@@ -107,19 +107,13 @@ def copied(
 def _arguments(
     job: Job[Any], fields: Mapping[str, msgspec.Raw], given: str | None, task: Task[..., Any] | None
 ) -> msgspec.Raw:
-    before = _fields(bytes(fields.get("args", b"{}")), f"job {job.id}: its arguments")
-    named = dict(before) if given is None else _fields(given.encode(), "the arguments")
-    secrets = _decoded(fields.get("secret"), [])
-    left = [name for name in secrets if _decoded(named.get(name), None) == HIDDEN]
-    others = {*named, *before}.difference(left)
-    edited = any(_decoded(named.get(n), None) != _decoded(before.get(n), None) for n in others)
-    for name in left:
-        if _decoded(before.get(name), HIDDEN) == HIDDEN:
+    if given is None:
+        named = _fields(bytes(fields.get("args", b"{}")), f"job {job.id}: its arguments")
+    else:
+        named = _fields(given.encode(), "the arguments")
+    for name in _decoded(fields.get("secret"), []):
+        if _decoded(named.get(name), None) == HIDDEN:
             raise Refused(f"{name} is secret, and is not kept once a job has ended: give it")
-        if edited:
-            # Whoever may not see it could have it sent to where they can.
-            raise Refused(f"{name} is secret, and stays with the arguments it came with: give it")
-        named[name] = before[name]
     arguments = _raw(named)
     if task is not None:
         task.codec.decode(bytes(arguments))

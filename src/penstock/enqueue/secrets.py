@@ -1,13 +1,13 @@
 """Declared secrets, kept out of what outlives the job.
 
 A body names its secret arguments itself (its `secret` list), so that every store can hide them
-without knowing the task.
+without knowing the task. A job that has ended has `***` in their place, in every row of the store.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -24,8 +24,35 @@ def redact(body: bytes) -> bytes:
     if secrets is None:
         return body
     fields, arguments, names = secrets
+    given = _given(fields.get("flow"))
     for name in names:
-        arguments[name] = HIDDEN
+        # The place of another job's output holds no secret, and a retry needs it.
+        if arguments[name] is not None or name not in given:
+            arguments[name] = HIDDEN
+    return msgspec.json.encode(fields)
+
+
+def gone_secrets(body: bytes) -> list[str]:
+    """The secret arguments whose values are not stored any more."""
+    secrets = _secrets(body)
+    if secrets is None:
+        return []
+    _, arguments, names = secrets
+    return [name for name in names if arguments[name] == HIDDEN]
+
+
+def with_secrets(body: bytes, values: Mapping[str, Any]) -> bytes | None:
+    """The body of an ended job as it can run again, with these values for secrets that are gone.
+
+    None if one of those is not among them.
+    """
+    gone = gone_secrets(body)
+    if not gone:
+        return body
+    if any(name not in values for name in gone):
+        return None
+    fields: dict[str, Any] = msgspec.json.decode(body)
+    fields["args"].update((name, values[name]) for name in gone)
     return msgspec.json.encode(fields)
 
 
@@ -70,6 +97,15 @@ def _secrets(body: bytes) -> tuple[dict[str, Any], dict[str, Any], list[str]] | 
     names = [name for name in cast("list[Any]", secret) if isinstance(name, str)]
     arguments = cast("dict[str, Any]", arguments)
     return fields, arguments, [name for name in names if name in arguments]
+
+
+def _given(flow: Any) -> set[Any]:
+    """The arguments that are outputs of other jobs, which are filled in when the job runs."""
+    fills: Any = cast("dict[str, Any]", flow).get("fill") if isinstance(flow, dict) else None
+    try:
+        return {fill[0][0] for fill in fills or () if len(fill[0]) == 1}
+    except (TypeError, LookupError):
+        return set()
 
 
 def _spellings(value: Any) -> Iterator[str]:

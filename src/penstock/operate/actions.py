@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock.broker.checks import legible
+from penstock.broker.checks import MOST_BODY_BYTES, legible
+from penstock.broker.filter import Filter
 from penstock.broker.lake_mark import Mark
 from penstock.enqueue.codec import encode_value
 from penstock.enqueue.copy import enqueue_copy
 from penstock.enqueue.ids import Ids, parse_id
+from penstock.enqueue.secrets import HIDDEN, gone_secrets
 from penstock.errors import Refused
+from penstock.flows.flow import member_of
 from penstock.flows.signals import check_signal
 from penstock.flows.status import flow_with
+from penstock.job import State
 from penstock.operate.audit import OPERATION
 from penstock.operate.backfill_status import parse_partition
 from penstock.operate.bulk_actions import BULK_VERBS
+from penstock.operate.find_pages import find_jobs
 from penstock.operate.jobs_under_rule import Fitting, fitting
 from penstock.operate.refusals import NotFound
 from penstock.operate.roles import OPERATIONS, Person, RequiredRole, Role, forbidden, needs
@@ -50,10 +55,15 @@ OPERATIONS.update(dict.fromkeys(["block", "unblock"], RequiredRole(Role.ADMIN, c
 
 
 class ActionResult(msgspec.Struct, frozen=True):
-    """The jobs that were changed, and those that were left as they are."""
+    """The jobs that were changed, and those that were left as they are.
+
+    `secrets_gone` are jobs that a retry left as they are because their secret arguments are not
+    stored any more: retry them with `secrets`.
+    """
 
     done: list[str]
     left: list[str]
+    secrets_gone: list[str] = []
 
 
 class Stored(NamedTuple):
@@ -101,33 +111,86 @@ class Actions:
     # Jobs and flows
 
     def act(
-        self, verb: str, ids: Sequence[str], reason: str = "", part_of: str | None = None
+        self,
+        verb: str,
+        ids: Sequence[str],
+        reason: str = "",
+        part_of: str | None = None,
+        secrets: Mapping[str, Any] | None = None,
     ) -> ActionResult:
-        """Cancel, retry or delete jobs; `part_of` is the bulk operation that they belong to."""
+        """Cancel, retry or delete jobs; `part_of` is the bulk operation that they belong to.
+
+        `secrets` are values of secret arguments, by name, for jobs that are retried.
+        """
         with self._changing(verb):
             if self.most_ids is not None and len(ids) > self.most_ids:
                 raise Refused(
                     f"{len(ids):,} ids: at most {self.most_ids:,} in one call; or give a filter"
                 )
             parsed = list(dict.fromkeys(parse_id(id) for id in ids))
-            done = self._broker_act(verb, parsed, reason, part_of=part_of)
+            if secrets:
+                self._check_secrets(parsed, secrets)
+            done = self._broker_act(verb, parsed, reason, part_of=part_of, secrets=secrets)
         changed = set(done)
-        return ActionResult(done, [id for id in parsed if id not in changed])
+        left = [id for id in parsed if id not in changed]
+        gone = [id for id in left if self.gone_secrets(id)] if verb == "retry" else []
+        return ActionResult(done, left, gone)
 
-    def act_on_flow(self, verb: str, flow: str, reason: str = "") -> tuple[str, list[str]]:
+    def act_on_flow(self, verb: str, flow: str, reason: str = "") -> tuple[str, ActionResult]:
         """Act on all jobs of a flow in one transaction; `flow` is its id, or that of a job.
 
-        Returns the flow's id and the jobs that were changed.
+        Returns the flow's id and the jobs that were changed; jobs to which the action does not
+        apply are not listed.
         """
         with self._changing(verb):
             found = flow_with(self._broker, parse_id(flow))
             if found is None:
                 raise NotFound(no_such_flow_text(flow))
-            return found.id, self._broker_act(verb, (), reason, flow=found.id)
+            done = self._broker_act(verb, (), reason, flow=found.id)
+            gone = self._secrets_gone_in(found.id) if verb == "retry" else []
+        return found.id, ActionResult(done, [], gone)
 
-    def _broker_act(
-        self, verb: str, ids: Sequence[str], reason: str, **scope: str | None
-    ) -> list[str]:
+    def gone_secrets(self, id: str) -> list[str]:
+        """The secret arguments of an ended job that a retry needs to be given."""
+        job = self._broker.get(parse_id(id))
+        bad = job is not None and job.state in {State.FAILED, State.CANCELLED}
+        return gone_secrets(job.body) if job is not None and bad else []
+
+    def _check_secrets(self, ids: Sequence[str], secrets: Mapping[str, Any]) -> None:
+        for id in ids:
+            for name in secrets.keys() - self.gone_secrets(id):
+                raise Refused(f"job {id}: {name[:60]!r} is not a secret argument that it has lost")
+        if HIDDEN in secrets.values():
+            raise Refused(f"{HIDDEN} stands for a value that is hidden: give the secret itself")
+        size = len(msgspec.json.encode(secrets))
+        if size > MOST_BODY_BYTES:
+            raise Refused(f"secrets of {size:,} bytes: {MOST_BODY_BYTES:,} at most")
+
+    def _secrets_gone_in(self, flow: str) -> list[str]:
+        """The jobs of a flow that a retry left as they are because their secrets are gone."""
+        row = self._broker.flow(flow)
+        bad = [node for node in row.nodes if node.bad] if row is not None else []
+        if row is None or not bad:
+            return []
+        query = Filter(
+            task=tuple({node.task for node in bad}),
+            state=(State.FAILED, State.CANCELLED),
+            since=row.created_at - 60,
+        )
+        gone: list[str] = []
+        seen, most = 0, sum(node.bad for node in bad)
+        for job in find_jobs(self._broker.find, query):
+            member = member_of(job.body)
+            if member is None or member.id != flow:
+                continue
+            seen += 1
+            if gone_secrets(job.body):
+                gone.append(job.id)
+            if seen == most:
+                break
+        return gone
+
+    def _broker_act(self, verb: str, ids: Sequence[str], reason: str, **scope: Any) -> list[str]:
         action = BULK_VERBS[verb].name
         return self._broker.act(action, ids, self.author, self.reason(reason), **scope)
 

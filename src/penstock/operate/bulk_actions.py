@@ -51,6 +51,7 @@ class Operation(msgspec.Struct, kw_only=True):
     state: str = "running"
     matched: int = 0  # jobs found so far
     done: int = 0  # of these, those that were changed
+    secrets_gone: int = 0  # left by a retry, because their secret arguments are not stored any more
     expected: int | None = None  # matching jobs when it began; None: not bounded
     began_at: float = 0.0
     ended_at: float | None = None
@@ -58,7 +59,8 @@ class Operation(msgspec.Struct, kw_only=True):
 
     def audit_data(self, state: str) -> dict[str, Any]:
         """What the history keeps of an operation that ended in this state."""
-        return {"verb": self.verb, "filter": self.filter, "jobs": self.done, "state": state}
+        data = {"verb": self.verb, "filter": self.filter, "jobs": self.done, "state": state}
+        return data | ({"secrets_gone": self.secrets_gone} if self.secrets_gone else {})
 
 
 def bulk_verb_named(verb: str) -> BulkVerb:
@@ -93,9 +95,9 @@ def act_on_pages(
         ids = [job.id for job in page.jobs[:left]]
         if ids:
             operation.matched += len(ids)
-            operation.done += len(
-                actions.act(operation.verb, ids, operation.reason, part_of=part_of).done
-            )
+            result = actions.act(operation.verb, ids, operation.reason, part_of=part_of)
+            operation.done += len(result.done)
+            operation.secrets_gone += len(result.secrets_gone)
         more = page.after is not None and operation.matched != operation.expected
         yield more
         if not more:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from penstock.operate.bulk_actions import BulkVerb
 from penstock.operate.time_text import time_text
@@ -66,6 +66,26 @@ def job_acted_text(verb: BulkVerb, job_id: str, *, running: bool) -> str:
 
 def left_unchanged_text(job_id: str, why: str) -> str:
     return f"{job_id} was not changed. {why}"
+
+
+def secrets_gone_text(job_id: str, names: Sequence[str]) -> str:
+    """A retry left this job as it is: secrets_gone."""
+    options = " ".join(f"--secret {name}" for name in names)
+    return (
+        f"{job_id} was not changed (secrets_gone). Its secrets were deleted when it ended. "
+        f"`penstock retry {job_id} {options}` asks for them and runs it again."
+    )
+
+
+def secrets_gone_count(number: int) -> str:
+    """How many jobs a retry left as they are, after what it did; nothing if none."""
+    if not number:
+        return ""
+    their = "its secrets were deleted when it" if number == 1 else "their secrets were deleted when"
+    ended = "ended" if number == 1 else "they ended"
+    return (
+        f"; {jobs_text(number)} left as {'it is' if number == 1 else 'they are'}: {their} {ended}"
+    )
 
 
 def flow_acted_text(verb: BulkVerb, flow: str, done: Collection[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.broker.views import Why, WorkerRow
+from penstock.enqueue.secrets import gone_secrets
 from penstock.flows.flow import WAIT_TASK, NodeRow
 from penstock.flows.signals import TAG
 from penstock.job import Job, State
@@ -105,6 +106,12 @@ def _ended(job: Job[Any]) -> str:
     if job.state is State.SUCCEEDED:
         return f"It succeeded{at}."
     again = f"`penstock retry {job.id}` runs it again."
+    if gone := gone_secrets(job.body):
+        options = " ".join(f"--secret {name}" for name in gone)
+        again = (
+            "Its secrets were deleted when it ended: "
+            f"`penstock retry {job.id} {options}` asks for them and runs it again."
+        )
     if job.state is State.CANCELLED:
         if job.reason == "expired" and job.task == WAIT_TASK:
             return (
@@ -114,9 +121,8 @@ def _ended(job: Job[Any]) -> str:
         if job.reason == "expired":
             return f"It was cancelled{at}: it expired before a worker started it. {again}"
         if job.reason == "needs":
-            return (
-                f"It was cancelled{at}: a job that it needs did not succeed. Retrying that job "
-                "makes this one wait for it again."
+            return f"It was cancelled{at}: a job that it needs did not succeed. " + (
+                again if gone else "Retrying that job makes this one wait for it again."
             )
         return f"It was cancelled{at} ({job.reason or 'cancelled'}). {again}"
     error = headline(job.error)

@@ -293,11 +293,12 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         *,
         flow: str | None = None,
         part_of: str | None = None,
+        secrets: Mapping[str, Any] | None = None,
     ) -> list[str]:
         check_action(action)
         asked = author_and_reason(author, reason, flow or part_of)
         with self._lock:
-            done = self._actions[action](ids, asked, flow)
+            done = self._actions[action](ids, asked, flow, secrets or {})
             self._lock.notify_all()
             return done
 

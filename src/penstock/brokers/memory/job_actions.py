@@ -5,17 +5,19 @@ None of it locks; the broker holds its one lock around every verb.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.broker.settlement import retried
 from penstock.brokers.memory.store import MemoryStore
+from penstock.enqueue.secrets import with_secrets
 from penstock.flows.flow import WAIT_TASK, Node
 from penstock.job import ENDED, Job, State
 
-Act = Callable[[Sequence[str], dict[str, str], str | None], list[str]]
+Secrets = Mapping[str, Any]  # values by argument name
+Act = Callable[[Sequence[str], dict[str, str], str | None, Secrets], list[str]]
 _BAD = frozenset({State.FAILED, State.CANCELLED})
 
 
@@ -25,7 +27,13 @@ class MemoryJobActions:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def cancel(self, ids: Sequence[str], data: dict[str, str], flow: str | None) -> list[str]:
+    def cancel(
+        self,
+        ids: Sequence[str],
+        data: dict[str, str],
+        flow: str | None,
+        secrets: Secrets,  # noqa: ARG002  only a retry needs them
+    ) -> list[str]:
         store = self._store
         unended = [job for job in self._meant(ids, flow) if job.state not in ENDED]
         self._tell(flow, "cancel", unended, data)
@@ -37,16 +45,22 @@ class MemoryJobActions:
         store.cancel(idle, "cancelled", data)
         return [job.id for job in unended]
 
-    def retry(self, ids: Sequence[str], data: dict[str, str], flow: str | None) -> list[str]:
+    def retry(
+        self, ids: Sequence[str], data: dict[str, str], flow: str | None, secrets: Secrets
+    ) -> list[str]:
         changed = set[str]()
         asked = [job for job in self._meant(ids, flow) if flow is None or job.state in _BAD]
+        bodies = {job.id: with_secrets(job.body, secrets) for job in asked if job.state in _BAD}
+        stuck = {job_id for job_id, body in bodies.items() if body is None}
         for job in asked:
-            if job.id not in changed:
-                changed |= self._retry(self._store.jobs[job.id], data)
+            if job.id not in changed | stuck:
+                now = self._store.jobs[job.id]
+                again = msgspec.structs.replace(now, body=bodies.get(job.id) or now.body)
+                changed |= self._retry(again, data, stuck)
         self._tell(flow, "retry", changed, data)
         return [job.id for job in asked if job.id in changed]
 
-    def _retry(self, job: Job[Any], data: dict[str, str]) -> set[str]:
+    def _retry(self, job: Job[Any], data: dict[str, str], stuck: Collection[str]) -> set[str]:
         """Make one job due now; returns every job that this changed, none if it may not be."""
         store = self._store
         now = store.clock.now()
@@ -57,7 +71,8 @@ class MemoryJobActions:
             return {job.id}
         node = store.flows.node_of(job)
         if job.state not in _BAD or (
-            node is not None and store.flows.cannot_come_good(node, self._kept_bad)
+            node is not None
+            and store.flows.cannot_come_good(node, lambda need: self._kept_bad(need, stuck))
         ):
             return set()
         if job.unique:
@@ -73,10 +88,17 @@ class MemoryJobActions:
         store.record("retry", store.jobs[job.id], data=data)
         return {job.id} | store.take_back_end(job, data)
 
-    def _kept_bad(self, node: Node) -> int:
-        return sum(job.state in _BAD for job in self._store.named(node.ids()))
+    def _kept_bad(self, node: Node, stuck: Collection[str]) -> int:
+        kept = self._store.named(node.ids())
+        return sum(job.state in _BAD and job.id not in stuck for job in kept)
 
-    def delete(self, ids: Sequence[str], data: dict[str, str], flow: str | None) -> list[str]:
+    def delete(
+        self,
+        ids: Sequence[str],
+        data: dict[str, str],
+        flow: str | None,
+        secrets: Secrets,  # noqa: ARG002  only a retry needs them
+    ) -> list[str]:
         store = self._store
         meant = self._meant(ids, flow)
         gone = {job.id: job for job in meant if flow is not None or job.state is not State.RUNNING}

@@ -23,7 +23,7 @@ from penstock.brokers.memory.containers import RegisteredWorker, UniqueKeys, Wai
 from penstock.brokers.memory.flows import MemoryFlows, StoredNode
 from penstock.brokers.positions import position_text
 from penstock.enqueue.ids import time_of
-from penstock.enqueue.secrets import redact
+from penstock.enqueue.secrets import gone_secrets, redact
 from penstock.flows.flow import Flow, JobOutput
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.rules.limits import Limits, Use, slack_of
@@ -276,7 +276,8 @@ class MemoryStore:
         while waiting:
             node = waiting.pop()
             for job in self.named(node.node.ids()):
-                if job.state is State.CANCELLED and job.reason == "needs":
+                needed = job.state is State.CANCELLED and job.reason == "needs"
+                if needed and not gone_secrets(job.body):
                     self.make_wait(retried(job, State.WAITING, self.clock.now()))
                     self.record("retry", self.jobs[job.id], data=data)
                     revived.add(job.id)

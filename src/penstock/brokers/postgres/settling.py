@@ -108,7 +108,7 @@ class PostgresSettlements(Settlements[PostgresStore]):
     def _apply(self, change: Change, pairs: Sequence[Settlement]) -> list[bool]:
         connection = cast("PostgresDb", change.db).connection
         # Whether the commit waits for the disk was decided when the transaction began.
-        values = encode_successes(pairs, change.now, relaxed=False)
+        values = encode_successes(pairs, change.now, relaxed=False, secrets=True)
         if values is not None:
             accepted = _succeed(connection, pairs[0][0].worker, values)
         else:
@@ -122,6 +122,7 @@ class PostgresSettlements(Settlements[PostgresStore]):
         for job, outcome in succeeded:
             if outcome.spawned:
                 change.spawn(job.body, outcome)
+        self.blank_secrets(change, (job for job, _ in succeeded))
         return accepted
 
     def _apply_first_of_each(
@@ -156,7 +157,7 @@ class PostgresSettlements(Settlements[PostgresStore]):
                 leases.setdefault(lease, {})[job.lease[1]] = index
         for (_, worker, _), places in sorted(leases.items()):
             some = [pairs[index] for index in places.values()]
-            values = encode_successes(some, change.now, relaxed=False) or ()
+            values = encode_successes(some, change.now, relaxed=False, secrets=True) or ()
             marks = _succeed(connection, worker, values)
             for index, mark in zip(places.values(), marks, strict=True):
                 accepted[index] = mark
@@ -221,10 +222,13 @@ def _succeed(connection: Connection, worker: str | None, values: Encoded) -> lis
     return [bool(mark) for mark in marks or b""]
 
 
-def encode_successes(pairs: Sequence[Settlement], now: float, *, relaxed: bool) -> Encoded | None:
+def encode_successes(
+    pairs: Sequence[Settlement], now: float, *, relaxed: bool, secrets: bool = False
+) -> Encoded | None:
     """The parameters of penstock.succeed after the worker, for jobs of one lease that succeeded.
 
-    None if some did not succeed, are of another lease, or are in there twice.
+    None if some did not succeed, are of another lease, or are in there twice. None also for jobs
+    with secrets, unless `secrets`: whoever settles those blanks them in the lease.
     """
     if not pairs or pairs[0][0].lease is None:
         return None
@@ -247,12 +251,16 @@ def encode_successes(pairs: Sequence[Settlement], now: float, *, relaxed: bool) 
         ended_at = now if outcome.ended_at is None else outcome.ended_at
         ended.append(ended_at)
         body = job.body
+        if b'"secret"' in body:
+            if not secrets:
+                return None
+            body = redact(body)
         if not outcome.keep:
             bodies.append(None)
             results.append(None)
             keep.append(None)
             continue
-        bodies.append(redact(body) if b'"secret"' in body else body)
+        bodies.append(body)
         results.append(outcome.result)
         keep.append(None if outcome.keep_for is None else ended_at + outcome.keep_for)
     if len(set(places)) < len(places):

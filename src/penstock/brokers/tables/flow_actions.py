@@ -23,6 +23,7 @@ from penstock.brokers.tables.job_actions import JobActions, Touched
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
+    blanked,
     find_in,
     job_of,
     leased_jobs,
@@ -65,11 +66,12 @@ class WholeFlows:
         *,
         flow: str | None = None,
         part_of: str | None = None,
+        secrets: Mapping[str, Any] | None = None,
     ) -> list[str]:
         check_action(action)
         if flow is None:
             data = msgspec.json.encode(author_and_reason(author, reason, part_of))
-            return self._jobs.act(action, ids, data)
+            return self._jobs.act(action, ids, data, secrets or {})
         return self._act_on_flow(action, flow, author_and_reason(author, reason))
 
     def _act_on_flow(self, action: Action, flow: str, asked: Mapping[str, str]) -> list[str]:
@@ -136,7 +138,7 @@ class WholeFlows:
         self._lock(change, flow)
         spans = self._spans(change.db, flow)
         rows = self._rows(change.db, spans, (State.FAILED, State.CANCELLED))
-        return self._jobs.retry_rows(change, rows)
+        return self._jobs.retry_rows(change, rows, {})
 
     # Delete
 
@@ -181,6 +183,8 @@ class WholeFlows:
                 change.ended.append((lease["id"],))
             else:
                 change.marked.append((bytes(marks), lease["id"]))
+                left = [offset for offset, _ in held.values()]
+                change.db.execute(self.store.sql.blank_lease, (blanked(lease, left), lease["id"]))
         return touched
 
     def _delete_rows(

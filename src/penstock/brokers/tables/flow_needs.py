@@ -19,6 +19,7 @@ from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.rows import find_in, job_of, moved
 from penstock.brokers.tables.statements import Statements
 from penstock.enqueue.ids import from_bytes, to_bytes
+from penstock.enqueue.secrets import gone_secrets
 from penstock.flows.flow import Flow, Member, NodeRow, event_of, in_order, member_of
 from penstock.flows.state import key_of, properties
 from penstock.job import Job, State
@@ -107,8 +108,11 @@ def give_up(change: Change) -> None:
     change.write_places()
 
 
-def unretryable_nodes(change: Change, flow: bytes) -> set[bytes]:
-    """Nodes that were cancelled because of jobs that no longer exist, and so cannot be retried."""
+def unretryable_nodes(change: Change, flow: bytes, stuck: Collection[bytes] = ()) -> set[bytes]:
+    """Nodes that were cancelled because of jobs that no longer exist, and so cannot be retried.
+
+    `stuck` are nodes of which a job exists that cannot be retried.
+    """
     db, sql = change.db, change.sql
     nodes = {row["id"]: row for row in db.execute(sql.nodes, (flow,)).fetchall()}
     kept = {row["node"]: row["jobs"] for row in db.execute(sql.kept_bad, (flow,)).fetchall()}
@@ -116,7 +120,7 @@ def unretryable_nodes(change: Change, flow: bytes) -> set[bytes]:
     for edge in db.execute(sql.needs, (flow,)).fetchall():
         wanted_by.setdefault(edge["need"], []).append(edge["node"])
     ended_badly = {raw for raw, row in nodes.items() if row["bad"] and not row["jobs_left"]}
-    asked = [raw for raw in ended_badly if kept.get(raw, 0) < nodes[raw]["bad"]]
+    asked = [raw for raw in ended_badly if raw in stuck or kept.get(raw, 0) < nodes[raw]["bad"]]
     found: set[bytes] = set()
     for node in asked:  # grows
         new = {
@@ -256,10 +260,11 @@ def _wait_again(
     sets = [{"node": node, "state": State.CANCELLED, "reason": "needs"} for _, node in by_id]
     found = change.db.every(change.sql.member_rows, sets)
     again: list[dict[str, Any]] = []
-    for place, rows in zip(by_id, found, strict=True):
+    for place, members in zip(by_id, found, strict=True):
+        rows = [row for row in members if not gone_secrets(row["body"])]
         for row in rows:
             revived[row["id"]] = revived_job(change, row, State.WAITING), row["lane"]
-            again.append({"id": row["id"], "state": State.WAITING, "now": change.now})
+            again.append({"id": row["id"], "state": State.WAITING, "now": change.now, "body": None})
         if rows:
             ends[place] = len(rows), len(rows)
     if again:

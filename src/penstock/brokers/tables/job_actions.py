@@ -36,6 +36,7 @@ from penstock.brokers.tables.rows import (
 )
 from penstock.brokers.tables.worker_rows import cancel_row
 from penstock.enqueue.ids import to_bytes
+from penstock.enqueue.secrets import with_secrets
 from penstock.flows.flow import WAIT_TASK
 from penstock.job import ENDED, Job, State
 
@@ -52,16 +53,21 @@ class JobActions:
         self.clock = store.clock
         self._actions: dict[Action, ActOnJobs] = {
             "cancel": self.cancel,
-            "retry": self._retry,
             "delete": self._delete,
         }
 
-    def act(self, action: Action, ids: Sequence[str], data: bytes) -> list[str]:
+    def act(
+        self, action: Action, ids: Sequence[str], data: bytes, secrets: Mapping[str, Any]
+    ) -> list[str]:
         """Do it to every job it applies to, and write down who asked, in one transaction."""
         wanted = {job_id: to_bytes(job_id) for job_id in ids}
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
-            touched = self._actions[action](change, list(wanted.values()))
+            if action == "retry":
+                rows = self.locked_rows(db, list(wanted.values()))
+                touched = self.retry_rows(change, rows, secrets)
+            else:
+                touched = self._actions[action](change, list(wanted.values()))
             done = [job_id for job_id, raw in wanted.items() if raw in touched]
             for job, lane in touched.values():
                 change.add_event(action, data, job, lane)
@@ -135,20 +141,22 @@ class JobActions:
             change.db.executemany(self.store.sql.ask_cancel, running)
         return touched
 
-    def _retry(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:
-        return self.retry_rows(change, self.locked_rows(change.db, wanted))
-
-    def retry_rows(self, change: Change, rows: Mapping[bytes, Row]) -> dict[bytes, Touched]:
+    def retry_rows(
+        self, change: Change, rows: Mapping[bytes, Row], secrets: Mapping[str, Any]
+    ) -> dict[bytes, Touched]:
         ended = [row for row in rows.values() if row["state"] in _BAD]
+        bodies = {row["id"]: with_secrets(row["body"], secrets) for row in ended}
         places = {row["id"]: place for row in ended if (place := place_of(row["body"]))}
         nodes = nodes_at(change, set(places.values())) if places else {}
         # A job that needs a deleted one is not retried: it would wait for ever.
         undecided = {row["flow"] for row in nodes.values() if cancelled_by_needs(row)}
-        left = {node for flow in undecided for node in unretryable_nodes(change, flow)}
+        stuck = {place[1] for raw, place in places.items() if bodies[raw] is None}
+        left = {node for flow in undecided for node in unretryable_nodes(change, flow, stuck)}
         again = {
             raw: row
             for raw, row in rows.items()
             if (raw not in places or places[raw][1] not in left)
+            and bodies.get(raw, b"") is not None
             and self._may_run_again(change, raw, row)
         }
         touched: dict[bytes, Touched] = {}
@@ -173,7 +181,15 @@ class JobActions:
                 [raw for raw in touched if rows[raw]["state"] == State.READY],
             ),
         ):
-            sets = [{"id": raw, "state": touched[raw][0].state, "now": change.now} for raw in some]
+            sets = [
+                {
+                    "id": raw,
+                    "state": touched[raw][0].state,
+                    "now": change.now,
+                    "body": None if bodies.get(raw) == rows[raw]["body"] else bodies.get(raw),
+                }
+                for raw in some
+            ]
             if sets:
                 change.db.executemany(statement, sets)
         return touched | take_back_ends(change, ends)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -113,6 +113,15 @@ def leased_jobs(lane: Lane, row: Row) -> Iterator[tuple[int, Job[Any]]]:
             lease=(row["id"], offset, raw_id),
         )
         yield mark, job
+
+
+def blanked(row: Row, offsets: Iterable[int]) -> bytes:
+    """The bodies of a lease, with spaces in the place of those that it does not hold any more."""
+    bodies = split(row["lengths"], row["bodies"])
+    for offset in offsets:
+        if offset < len(bodies):
+            bodies[offset] = b" " * len(bodies[offset])
+    return b"".join(bodies)
 
 
 def job_of(lane: Lane, row: Row) -> Job[Any]:
@@ -292,6 +301,8 @@ def minute_of(run_at: float, now: float) -> int:
 def moved(after: Job[Any], minute: int) -> dict[str, Any]:
     """The parameters of `settle`."""
     return {
+        # Only its end changes a body: the secrets go.
+        "body": after.body if after.ended_at is not None and b'"secret"' in after.body else None,
         "id": to_bytes(after.id),
         "attempt": after.attempt,
         "state": after.state,

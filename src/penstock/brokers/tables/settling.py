@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
     Held,
+    blanked,
     job_of,
     minute_of,
     moved,
@@ -147,7 +149,20 @@ class Settlements(Generic[StoreT]):
             change.ended.append((lease,))
         elif any(accepted):
             change.marked.append((bytes(marks), lease))
+            self.blank_secrets(change, [job for job, _ in compress(pairs, accepted)])
         return accepted
+
+    def blank_secrets(self, change: Change, left: Iterable[Job[Any]]) -> None:
+        """Blank jobs with secrets that left their lease: it may hold others for hours."""
+        places: dict[int, list[int]] = defaultdict(list)
+        for job in left:
+            if job.lease is not None and b'"secret"' in job.body:
+                places[job.lease[0]].append(job.lease[1])
+        for lease in sorted(places):
+            row = change.db.execute(self.store.sql.lease_bodies, (lease,)).fetchone()
+            if row is not None:
+                bodies = blanked(row, places[lease])
+                change.db.execute(self.store.sql.blank_lease, (bodies, lease))
 
     def _move_on(self, change: Change, after: Job[Any], lane: int, outcome: Outcome) -> None:
         """A job that leaves its lease without success gets a row, unless it is not to be kept."""

@@ -137,6 +137,8 @@ class Statements(SqlFiles):
     held_row: str
     lease_marks: str
     mark_lease: str
+    lease_bodies: str
+    blank_lease: str
     end_lease: str
     event: str
     tally: str

@@ -19,7 +19,7 @@ from penstock.operate.bulk_actions import BULK_VERBS
 from penstock.operate.flow_progress import flow_progress
 from penstock.operate.parse_input import parse_pairs
 from penstock.operate.refusals import Conflict, NotFound
-from penstock.operate.sentences import flow_acted_text, no_such_flow_text
+from penstock.operate.sentences import flow_acted_text, no_such_flow_text, secrets_gone_count
 from penstock.web.flow_drawing import draw, slowest
 from penstock.web.request import WebRequest, id_in
 
@@ -139,9 +139,10 @@ def action(verb: str) -> Callable[[WebRequest], Response]:
 
     def act(request: WebRequest) -> Response:
         reason = request.form().get("reason", "")
-        flow, done = request.store.act_on_flow(verb, request.id(), reason)
-        if not done:
-            raise Conflict(flow_acted_text(BULK_VERBS[verb], flow, done))
+        flow, result = request.store.act_on_flow(verb, request.id(), reason)
+        if not result.done or result.secrets_gone:
+            gone = secrets_gone_count(len(result.secrets_gone))
+            raise Conflict(flow_acted_text(BULK_VERBS[verb], flow, result.done) + gone)
         return request.go("/flows" if verb == "delete" else f"/flows/{flow}")
 
     return act

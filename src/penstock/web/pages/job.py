@@ -15,7 +15,7 @@ from penstock.flows.flow import FlowRow, NodeRow, member_of
 from penstock.job import PARENT, Job, State
 from penstock.operate.bulk_actions import allowed_actions
 from penstock.operate.refusals import Conflict, NotFound
-from penstock.operate.sentences import left_unchanged_text
+from penstock.operate.sentences import left_unchanged_text, secrets_gone_text
 from penstock.operate.to_json import decoded, event_data
 from penstock.run.job_notes import LogLine, Progress
 from penstock.web.request import WebRequest, id_in
@@ -23,6 +23,7 @@ from penstock.web.request import WebRequest, id_in
 MOST_EVENTS = 200
 MOST_LINES = 1000
 MOST_NEEDS = 5
+FORM_PREFIX = "secret."  # in a form, before the name of the argument
 
 
 class Attempt(NamedTuple):
@@ -98,6 +99,7 @@ def _page(request: WebRequest, typed: str | None = None, mistake: str = "") -> R
         lines=_lines(notes)[-MOST_LINES:],
         member=None if job is None else _member(request, job),
         allowed=set() if job is None else allowed_actions(job),
+        gone_secrets=store.gone_secrets(id),
         signature=None if task is None else task.signature_text,
         hidden=request.site.hide_arguments,
         typed=typed,
@@ -109,8 +111,16 @@ def action(verb: str) -> Callable[[WebRequest], Response]:
     """Cancel, retry or delete it."""
 
     def act(request: WebRequest) -> Response:
-        id = request.id()
-        if request.store.act(verb, [id], request.form().get("reason", "")).left:
+        id, form = request.id(), request.form()
+        secrets = {
+            name.removeprefix(FORM_PREFIX): value
+            for name, value in form.items()
+            if name.startswith(FORM_PREFIX) and value
+        }
+        result = request.store.act(verb, [id], form.get("reason", ""), secrets=secrets)
+        if result.secrets_gone:
+            raise Conflict(secrets_gone_text(id, request.store.gone_secrets(id)))
+        if result.left:
             raise Conflict(left_unchanged_text(id, request.store.why(id).sentence))
         return request.go(f"/jobs/{id}")
 

@@ -71,6 +71,15 @@ class Act(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
+class RetryJobs(Act, forbid_unknown_fields=True):
+    """The same; `secrets` are values of secret arguments, which were deleted when the jobs ended.
+
+    They are given by name, for jobs by their ids.
+    """
+
+    secrets: dict[str, Any] = {}
+
+
 class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     """A call of a task: its arguments by name, and the options of this one job.
 
@@ -166,14 +175,17 @@ def action(verb: str) -> Callable[[WebRequest], ActionResult]:
     """Cancel, retry or delete."""
 
     def act(request: WebRequest) -> ActionResult:
-        given = request.json(Act)
+        given = request.json(RetryJobs if verb == "retry" else Act)
+        secrets = given.secrets if isinstance(given, RetryJobs) else {}
         if bool(given.ids) == (given.flow is not None):
             raise Refused(
                 f"{verb} what? Give ids or a flow; for a filter use POST /api/v1/operations"
             )
-        if given.flow is not None:
-            return ActionResult(request.store.act_on_flow(verb, given.flow, given.reason)[1], [])
-        return request.store.act(verb, given.ids, given.reason)
+        if given.flow is None:
+            return request.store.act(verb, given.ids, given.reason, secrets=secrets)
+        if secrets:
+            raise Refused("secrets are for jobs that are named by their ids")
+        return request.store.act_on_flow(verb, given.flow, given.reason)[1]
 
     return act
 

@@ -31,6 +31,7 @@ class OperationJson(msgspec.Struct):
     expected: int | None
     matched: int
     done: int
+    secrets_gone: int
     began_at: str | None
     ended_at: str | None
     error: str | None

@@ -137,7 +137,7 @@ REST: tuple[Route, ...] = (
         parameters=(_ID,),
     ),
     _post("/cancel", "cancel", jobs.action("cancel"), "Cancel jobs.", ActionResult, jobs.Act),
-    _post("/retry", "retry", jobs.action("retry"), "Run jobs again.", ActionResult, jobs.Act),
+    _post("/retry", "retry", jobs.action("retry"), "Run jobs again.", ActionResult, jobs.RetryJobs),
     _post("/delete", "delete", jobs.action("delete"), "Delete jobs.", ActionResult, jobs.Act),
     _post(
         "/signal",

@@ -14,6 +14,7 @@ update penstock.job
        keep_until = null,
        reason = null,
        error = null,
+       body = coalesce(%(body)s, body),  -- secrets that were given again
        expires_at = case when expires_at <= %(now)s then null else expires_at end
  where id = %(id)s;
 

@@ -13,6 +13,7 @@ update penstock.job
        keep_until = %(keep_until)s,
        reason = %(reason)s,
        error = %(error)s,
+       body = coalesce(%(body)s, body),
        worker = null,
        claimed_at = null,
        cancelled = false
@@ -52,6 +53,14 @@ select marks, worker, claimed_at, lane from penstock.lease where id = %s for upd
 -- name: mark_lease
 -- Serves settle and cancel: mark jobs of a lease as settled, or asked to cancel.
 update penstock.lease set marks = %s where id = %s;
+
+-- name: lease_bodies
+-- Serves settle: jobs with secrets left a lease that holds others, about to be blanked.
+select lengths, bodies from penstock.lease where id = %s;
+
+-- name: blank_lease
+-- Serves settle and delete: the secrets of jobs that a lease does not hold any more.
+update penstock.lease set bodies = %s where id = %s;
 
 -- name: end_lease
 -- Serves settle and recover: no job of the lease is held any more.

@@ -14,6 +14,7 @@ update penstock_job
        keep_until = null,
        reason = null,
        error = null,
+       body = coalesce(:body, body),  -- secrets that were given again
        expires_at = case when expires_at <= :now then null else expires_at end
  where id = :id;
 

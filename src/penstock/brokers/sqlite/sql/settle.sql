@@ -13,6 +13,7 @@ update penstock_job
        keep_until = :keep_until,
        reason = :reason,
        error = :error,
+       body = coalesce(:body, body),
        worker = null,
        claimed_at = null,
        cancelled = 0
@@ -42,6 +43,14 @@ select marks, worker, claimed_at, lane from penstock_lease where id = ?;
 -- name: mark_lease
 -- Serves settle and cancel: what became of each job of a lease.
 update penstock_lease set marks = ? where id = ?;
+
+-- name: lease_bodies
+-- Serves settle: jobs with secrets left a lease that holds others, about to be blanked.
+select lengths, bodies from penstock_lease where id = ?;
+
+-- name: blank_lease
+-- Serves settle and delete: the secrets of jobs that a lease does not hold any more.
+update penstock_lease set bodies = ? where id = ?;
 
 -- name: end_lease
 -- Serves settle and recover: nothing of it is held any more.

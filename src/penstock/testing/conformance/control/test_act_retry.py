@@ -163,3 +163,43 @@ def test_the_event_of_a_retry_has_the_counters_at_zero(broker, clock, fields):
 
     [event] = [event for event in history_of(broker, job.id) if event.kind == "retry"]
     assert (event.failures, event.lapses) == (0, 0)
+
+
+SECRET = b'{"args":{"to":"ada","token":"hunter2","pin":"0000"},"secret":["token","pin"]}'
+
+
+def test_a_job_whose_secrets_are_gone_is_left_as_it_is(broker, clock, fields):
+    job = enqueue_and_claim(broker, clock, body=SECRET, **fields)
+    settle(broker, job, failed("boom"))
+    before = broker.get(job.id)
+
+    assert broker.act("retry", [job.id]) == []
+    assert broker.act("retry", [job.id], secrets={"token": "hunter2"}) == []
+
+    assert broker.get(job.id) == before
+    assert claim(broker) == []
+
+
+def test_a_job_runs_again_with_the_secrets_that_are_given(broker, clock, fields):
+    job = enqueue_and_claim(broker, clock, body=SECRET, **fields)
+    settle(broker, job, failed("boom"))
+    given = {"token": "another", "pin": "1111", "to": "eve"}
+
+    assert broker.act("retry", [job.id], secrets=given) == [job.id]
+
+    [again] = claim(broker)
+    assert json.loads(again.body)["args"] == {"to": "ada", "token": "another", "pin": "1111"}
+    settle(broker, again, succeeded())
+    assert broker.act("retry", [job.id], secrets=given) == []
+    assert b"another" not in b"".join(row.body or b"" for row in history_of(broker, job.id))
+
+
+def test_a_job_without_secrets_does_not_need_any(broker, clock, fields):
+    """Declared, but with the default: nothing of it was stored, and nothing is gone."""
+    body = b'{"args":{"to":"ada"},"secret":["token"]}'
+    job = enqueue_and_claim(broker, clock, body=body, **fields)
+    settle(broker, job, failed("boom"))
+
+    assert broker.act("retry", [job.id], secrets={"token": "x"}) == [job.id]
+
+    assert claim(broker)[0].body == body

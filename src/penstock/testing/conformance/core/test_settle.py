@@ -434,17 +434,6 @@ def test_declared_secrets_do_not_reach_the_history(broker, clock, fields):
     assert json.loads(event.body)["args"] == {"to": "ada", "token": "***"}
 
 
-def test_a_job_that_fails_keeps_its_secrets_for_the_retry(broker, clock, fields):
-    body = b'{"args":{"token":"hunter2"},"secret":["token"]}'
-    job = enqueue_and_claim(broker, clock, body=body, **fields)
-    settle(broker, job, failed("boom"))
-    assert b"hunter2" not in history_of(broker, job.id)[0].body
-
-    broker.act("retry", [job.id])
-
-    assert claim(broker)[0].body == body
-
-
 def test_a_job_told_twice_does_not_take_its_neighbour_along(broker, clock):
     """Both came with one claim: two outcomes of the one are not one outcome of each."""
     broker.enqueue(some_jobs(clock, 2))
