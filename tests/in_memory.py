@@ -2,6 +2,7 @@
 
 No test needs its files after a power failure, and on a disk they cost: copying a PostgreSQL store
 takes 150 ms of CPU time there, and 15 ms in memory. Whoever sets TMPDIR has them in that folder.
+So is the state folder of the workers that tests start: nothing is left in that of the user.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30  # what a run takes at most, and as much again for what runs
 _AVAILABLE = "MemAvailable:"
+_STATE = "XDG_STATE_HOME"
+_made: list[str] = []
 
 
 def pytest_configure() -> None:
@@ -21,6 +24,15 @@ def pytest_configure() -> None:
     if "TMPDIR" not in os.environ and fits(MEMORY):
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # which is looked up again
+    if _STATE not in os.environ:
+        os.environ[_STATE] = tempfile.mkdtemp(prefix="penstock-state-")
+        _made.append(os.environ[_STATE])
+
+
+def pytest_unconfigure() -> None:
+    while _made:
+        shutil.rmtree(_made.pop(), ignore_errors=True)
+        del os.environ[_STATE]
 
 
 def fits(folder: Path) -> bool:

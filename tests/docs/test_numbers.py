@@ -97,7 +97,7 @@ SECURITY = [
     f"keep others out for {REQUEST_SECONDS:g} seconds",
 ]
 README = [
-    f"otherwise after {LEASE_SECONDS:g} s",
+    f"otherwise within {LEASE_SECONDS + 2:g} s (lease + 2 s)" if upkeep.RECOVER_SECONDS < 2 else "",
     f"in order, kept {RETENTION_SECONDS / DAY:g} days",
     f"also after it has ended, for {RETENTION_SECONDS / DAY:g} days",
     f"no PostgreSQL ({server.OLDEST} or newer)",

@@ -26,7 +26,7 @@ from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.app.store_retry import open_when_reachable
 from penstock.worker.loop import Worker
 from penstock.worker.outage_log import OutageLog
-from penstock.worker.running_slots import RunningSlots
+from penstock.worker.running_slots import RunningSlots, SlotsOwner
 
 log = logging.getLogger("penstock.worker")
 
@@ -55,6 +55,8 @@ def main(config: ChildConfig) -> None:
     # The terminal sends Ctrl-C to the whole group; the supervisor decides what follows from it. Not
     # SIG_IGN: processes that a job starts would inherit that.
     signal.signal(signal.SIGINT, _ignore)
+    slots = RunningSlots(config.threads + config.async_slots, config.slots)
+    slots.sign(SlotsOwner.CHILD)
     if config.log_level is not None:
         log_to_stderr(LogOutput(config.log_level, config.log_format))
     app = load_app(config.target)
@@ -71,7 +73,7 @@ def main(config: ChildConfig) -> None:
         grace=config.grace,
         drain=config.drain,
         heartbeat=False,
-        slots=RunningSlots(config.threads + config.async_slots, config.slots),
+        slots=slots,
         target=config.target,
         retention=config.retention,
         on_stuck=lambda _: None,

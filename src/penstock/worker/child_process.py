@@ -24,9 +24,9 @@ monotonic = time.monotonic
 class Child:
     """A running child: its process, shared slots, and the pipe to it. The constructor starts it."""
 
-    def __init__(self, config: ChildConfig, started_at: float) -> None:
+    def __init__(self, config: ChildConfig, slots: RunningSlots, started_at: float) -> None:
         self.id = config.id
-        self.slots = RunningSlots.make(config.threads + config.async_slots)
+        self.slots = slots
         self.started_at = started_at
         self.began = monotonic()
         self.pulse: int = -1

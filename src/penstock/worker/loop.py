@@ -299,7 +299,7 @@ class Worker:
         return True
 
     def _do_upkeep(self, now: float) -> bool:
-        self._upkeep_at = now + self.lease / 3
+        self._upkeep_at = now + self._upkeep.every
         self._refresh_tasks()
         try:
             self._upkeep.run_due()
@@ -335,9 +335,8 @@ class Worker:
         if not due and outbox.pairs:
             due = requests[-1:]  # the outcomes need a call anyway: claim in the same one
         for request in due:
-            rules = (
-                self._start_check.version()
-            )  # before the claim, so that a later change is noticed
+            # Before the claim, so that a later change is noticed.
+            rules = self._start_check.version()
             jobs = self._send(request)
             if jobs is None:
                 return True

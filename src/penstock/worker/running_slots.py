@@ -1,14 +1,17 @@
 """The jobs that a child runs at this moment, in memory that it shares with its supervisor.
 
 A child that was killed, or whose interpreter is held by a job, cannot be asked; this memory can be
-read. Written before every start, so `hold` must stay cheap (0.15 us).
+read. It is a file of the state folder (`slots_files.py`), so that it outlives both of them: whoever
+starts next on this host reads it. Written before every start, so `hold` must stay cheap (0.15 us).
 
     header   pulse · last claim · last answer · last reached · settled · stale · memory · running ·
              flags
+    process  the supervisor's, then the child's: which processes these are, see `ProcessId`
     slot     attempt (0: free) · at most once · deadline (monotonic, 0: none) · job id
     extra    as a slot, for the further jobs of a batch
 
-There is no lock: the supervisor acts on a slot only when the child is dead or has no pulse.
+There is no lock: the supervisor acts on a slot only when the child is dead or has no pulse. Nothing
+is synced to the disk: a kill does not touch the memory, and after a power cut the boot id differs.
 """
 
 from __future__ import annotations
@@ -19,21 +22,26 @@ import struct
 import tempfile
 from collections import deque
 from collections.abc import Sequence
-from enum import IntFlag
+from enum import IntEnum, IntFlag
 from typing import Any, NamedTuple
 
+import msgspec
+
 from penstock.job import Job
+from penstock.worker.detached.processes import ProcessId
 
 _PULSE = struct.Struct("<Q")
 _REST = struct.Struct("<dddQQQII")  # the header without the pulse
 _SLOT = struct.Struct("<IId36s")
 _ATTEMPT = struct.Struct("<I")
 _STRIDE = 64
+_PROCESS = 1024  # bytes of JSON, padded with zeros
+_SLOTS_AT = _STRIDE + 2 * _PROCESS
 _EXTRA_SLOTS = 8192  # untouched pages cost no memory
 
 
 def _size(count: int) -> int:
-    return _STRIDE * (1 + count + _EXTRA_SLOTS)
+    return _SLOTS_AT + _STRIDE * (count + _EXTRA_SLOTS)
 
 
 class Flag(IntFlag):
@@ -42,6 +50,13 @@ class Flag(IntFlag):
     READY = 1  # it has loaded the app and claims jobs
     RETIRING = 2  # it is about to exit, and should be replaced now
     DRAINED = 4  # it exits because no job is left
+
+
+class SlotsOwner(IntEnum):
+    """The two processes that a file of slots belongs to."""
+
+    SUPERVISOR = 0
+    CHILD = 1
 
 
 class HeldJob(NamedTuple):
@@ -79,21 +94,61 @@ class RunningSlots:
         self._memory = mmap.mmap(-1 if descriptor is None else descriptor, size)
 
     @classmethod
-    def make(cls, count: int) -> RunningSlots:
-        """Allocate memory whose descriptor a child can inherit."""
-        if hasattr(os, "memfd_create"):
+    def make(cls, count: int, file: int | None = None) -> RunningSlots:
+        """Memory whose descriptor a child can inherit: of this new file, or of no file.
+
+        Takes over the file, also when it raises.
+        """
+        if file is not None:
+            descriptor = file
+        elif hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("penstock-slots")
         else:
-            with tempfile.TemporaryFile() as file:
-                descriptor = os.dup(file.fileno())
-        os.ftruncate(descriptor, _size(count))
+            with tempfile.TemporaryFile() as unnamed:
+                descriptor = os.dup(unnamed.fileno())
+        try:
+            if file is not None and hasattr(os, "posix_fallocate"):
+                # All of it, now: on a full disk, writing to a hole would kill the child by SIGBUS.
+                os.posix_fallocate(descriptor, 0, _size(count))
+            else:
+                os.ftruncate(descriptor, _size(count))
+            return cls(count, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    @classmethod
+    def read(cls, descriptor: int) -> RunningSlots | None:
+        """The slots in a file that somebody left; None if it is none, or not complete yet."""
+        count, odd = divmod(os.fstat(descriptor).st_size - _size(0), _STRIDE)
+        if count < 1 or odd:
+            os.close(descriptor)
+            return None
         return cls(count, descriptor)
+
+    def sign(self, owner: SlotsOwner, process: ProcessId | None = None) -> None:
+        """Record which process this is, if none is given."""
+        encoded = msgspec.json.encode(process or ProcessId.own())[:_PROCESS]
+        place = _STRIDE + owner * _PROCESS
+        self._memory[place : place + _PROCESS] = encoded.ljust(_PROCESS, b"\0")
+
+    def signed(self) -> list[ProcessId]:
+        """The processes that have signed; one that cannot be read is left out."""
+        processes: list[ProcessId] = []
+        for owner in SlotsOwner:
+            place = _STRIDE + owner * _PROCESS
+            encoded = self._memory[place : place + _PROCESS].rstrip(b"\0")
+            try:
+                processes.append(msgspec.json.decode(encoded, type=ProcessId))
+            except msgspec.DecodeError:
+                continue
+        return processes
 
     def hold(self, index: int, job: Job[Any], deadline: float) -> None:
         """Record that this job starts now."""
         _SLOT.pack_into(
             self._memory,
-            _STRIDE + index * _STRIDE,
+            _SLOTS_AT + index * _STRIDE,
             job.attempt,
             job.at_most_once,
             deadline,
@@ -101,7 +156,7 @@ class RunningSlots:
         )
 
     def free(self, index: int) -> None:
-        _ATTEMPT.pack_into(self._memory, _STRIDE + index * _STRIDE, 0)
+        _ATTEMPT.pack_into(self._memory, _SLOTS_AT + index * _STRIDE, 0)
 
     def hold_extra(self, jobs: Sequence[Job[Any]], deadline: float) -> list[int]:
         """Record that these jobs of a batch start too; returns a slot for each.
@@ -128,7 +183,7 @@ class RunningSlots:
         jobs: list[HeldJob] = []
         for index in range(self.count + _EXTRA_SLOTS):
             attempt, once, deadline, job_id = _SLOT.unpack_from(
-                self._memory, _STRIDE + index * _STRIDE
+                self._memory, _SLOTS_AT + index * _STRIDE
             )
             if attempt:
                 jobs.append(

@@ -31,6 +31,7 @@ from penstock.job import State
 from penstock.run.attempt import fire, timed_out
 from penstock.worker.child import ChildConfig
 from penstock.worker.child_process import FROZEN_SECONDS, Child
+from penstock.worker.dead_workers import DeadWorkers
 from penstock.worker.failure_log import FailureLog
 from penstock.worker.health import RED_AFTER, Answer, serve
 from penstock.worker.job_process import describe_exit
@@ -38,6 +39,7 @@ from penstock.worker.lease_renewal import LeaseRenewal
 from penstock.worker.memory_use import memory_of
 from penstock.worker.outage_log import OutageLog
 from penstock.worker.running_slots import Flag, HeldJob
+from penstock.worker.slots_files import SlotsFiles
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -54,7 +56,6 @@ _LEAVE_SECONDS = 10.0  # beyond the grace, for a child to put back the rest and 
 _QUICK_DEATH_SECONDS = 5.0  # a child that dies sooner is restarted after a growing pause
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
 _MOST_FAILED_STARTS = 5  # children in a row that died before they were ready
-_REPORT_SECONDS = 1.0  # between two tries to tell the store of dead children
 _LAUNCHER_SECONDS = 2.0  # for it to give back its row, which would lapse by itself
 
 log = logging.getLogger("penstock.worker")
@@ -131,12 +132,12 @@ class Supervisor:
         self._start_at = 0.0
         self._pause = _PAUSE_FIRST
         self._failed_starts = 0
-        self._unreported: list[tuple[str, list[str]]] = []  # dead children, and what they had begun
         self._waits_for: str | None = None  # what the store has not answered since the start
         self._checked_at = monotonic()
         self._memory_at = 0.0
-        self._report_at = 0.0
         self._outage = OutageLog("trying again; children keep their jobs until their leases end")
+        self._slots_files = SlotsFiles(self.app.resolved_url.url)
+        self._dead = DeadWorkers(self.app, self._slots_files, self._outage.log)
         self._settled_by_ended = 0  # outcomes stored by children that have ended
 
     @property
@@ -230,16 +231,16 @@ class Supervisor:
             self._checked_at = now
             for child in list(self.children):
                 self._check_child(child, now)
-            if self._unreported and now >= self._report_at:
-                self._report_at = now + _REPORT_SECONDS
-                self._recover_jobs()
-            if not self.children and not self._unreported and (self.draining or self._is_drained()):
+            self._dead.find([child.id for child in self.children], now)
+            self._dead.report(now)
+            ended = not self.children and not self._dead.untold
+            if ended and (self.draining or self._is_drained()):
                 return OK
             if not self.children and self.draining and now > self._leave_until:
                 log.error(
                     "exiting while the store is away: the jobs of %d children could not be put "
                     "back and are recovered when their leases end",
-                    len(self._unreported),
+                    self._dead.untold,
                 )
                 return ERROR
             if self._failed_starts >= _MOST_FAILED_STARTS and not any(
@@ -297,8 +298,10 @@ class Supervisor:
             name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
             config = msgspec.structs.replace(self._config, id=name)
             try:
-                child = Child(config, self.app.broker.clock.now())
+                slots = self._slots_files.make(name, config.threads + config.async_slots)
+                child = Child(config, slots, self.app.broker.clock.now())
             except OSError as error:
+                self._slots_files.remove(name)
                 log.error(  # noqa: TRY400
                     "no child could be started: %s; tried again in %g s", error, _PAUSE_LONGEST
                 )
@@ -422,8 +425,8 @@ class Supervisor:
         # Jobs of a child that exited as asked, or that was killed from here, have not failed; but
         # an at-most-once job that had begun must not begin again.
         begun = [job for job in held if job.at_most_once or not (clean or child.killed_by_us)]
-        self._unreported.append((child.id, [job.id for job in begun]))
-        self._recover_jobs()
+        self._dead.add(child.id, [job.id for job in begun], now, clean=clean)
+        self._dead.report(now)
         if clean:
             log.info("child %d has exited", child.pid)
         else:
@@ -444,18 +447,6 @@ class Supervisor:
         else:
             self._start_at = now + self._pause
             self._pause = min(_PAUSE_LONGEST, self._pause * 2)
-
-    def _recover_jobs(self) -> None:
-        while self._unreported:
-            worker, begun = self._unreported[0]
-            try:
-                recovered = self.app.broker.recover(dead=worker, started=begun)
-            except Exception as error:
-                self._outage.log(error)
-                return
-            self._unreported.pop(0)
-            if recovered:
-                log.info("recovered %d jobs of worker %s: they are ready again", recovered, worker)
 
     def _rows(self) -> list[WorkerRow]:
         return [self._row(child) for child in list(self.children)]

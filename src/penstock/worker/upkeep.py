@@ -22,6 +22,7 @@ from penstock.errors import PenstockError
 from penstock.schedules.schedule import Schedule
 from penstock.schedules.timetable import Sending, Timetable
 
+RECOVER_SECONDS = 1.5  # at most between two: a lease that ran out is noticed within two seconds
 PRUNE_EVERY = 3600.0
 PRUNE_AGAIN = 60.0  # after one that failed
 SLOTS_SECONDS = 0.25  # at a time: a thousand slots may be due at once, and jobs wait meanwhile
@@ -34,7 +35,7 @@ def _no_schedules() -> Mapping[str, Schedule]:
 
 
 class Upkeep:
-    """Recovers jobs of dead workers every third of a lease, gauges every minute, prunes hourly.
+    """Recovers jobs of dead workers every 1.5 s, gauges every minute, prunes hourly.
 
     `declared` returns the schedules of this worker's code; slots are decided when they are due.
     """
@@ -54,7 +55,7 @@ class Upkeep:
         self._broker = broker
         self._clock = clock
         self._worker_id = worker_id
-        self._recover_every = lease / 3
+        self.every = min(lease / 3, RECOVER_SECONDS)
         now = clock.monotonic()
         self._recover_at = now
         # Not at the start: a fleet that is deployed would prune all at once.
@@ -71,7 +72,7 @@ class Upkeep:
         recovered = 0
         if now >= self._recover_at:
             recovered = self._broker.recover(by=self._worker_id)
-            self._recover_at = now + self._recover_every
+            self._recover_at = now + self.every
             if recovered:
                 log.warning(
                     "recovered %d jobs of workers whose lease ended: they are ready again",

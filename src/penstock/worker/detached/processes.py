@@ -10,11 +10,14 @@ import ctypes
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 _PROC = Path("/proc")
 _BOOT = _PROC / "sys/kernel/random/boot_id"
@@ -22,6 +25,47 @@ _PR_SET_CHILD_SUBREAPER = 36
 _END_SECONDS = 10.0
 _POLL_SECONDS = 0.5  # where there is no pidfd
 MARK = "PENSTOCK_DETACHED"
+
+
+class ProcessId(msgspec.Struct, frozen=True, kw_only=True):
+    """One process, and no later one that the kernel gives the same number."""
+
+    host: str
+    pid: int
+    started: int  # in the kernel's ticks: a later process with the same pid has another
+    boot: str
+    namespace: str  # a container has process ids of its own
+
+    @staticmethod
+    def own() -> ProcessId:
+        """Of this process."""
+        pid = os.getpid()
+        return ProcessId(
+            host=socket.gethostname(),
+            pid=pid,
+            started=start_time(pid) or 0,
+            boot=boot_id(),
+            namespace=pid_namespace(),
+        )
+
+    @property
+    def on_this_host(self) -> bool:
+        """Whether `alive` can be told from here; otherwise only the lease can tell."""
+        return self.host == socket.gethostname() and self.namespace == pid_namespace()
+
+    @property
+    def alive(self) -> bool:
+        """Whether this process runs, on this host and in this boot."""
+        return self.on_this_host and self.boot == boot_id() and start_time(self.pid) == self.started
+
+    @property
+    def dead(self) -> bool:
+        """Whether it ran on this host, in this boot, and has ended.
+
+        Not if it is of another boot: that may be another machine of the same name.
+        """
+        here = self.on_this_host and self.boot == boot_id()
+        return here and start_time(self.pid) != self.started
 
 
 def boot_id() -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,53 +23,29 @@ from penstock.app.private_files import open_own, open_regular, private_folder
 from penstock.app.settings import mask
 from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
-from penstock.worker.detached.processes import boot_id, pid_namespace, start_time
+from penstock.worker.detached.processes import ProcessId
 
 SETTING = "PENSTOCK_STATE"
 _TRIAL = bytes(4096)  # more than the files of a start need
 _MOST_BYTES = 1 << 16  # of a .json file
 
 
-class RunFile(msgspec.Struct, frozen=True, kw_only=True):
+class RunFile(ProcessId, frozen=True, kw_only=True):
     """The keeper of an attempt: which process it is, and the worker row that it renews."""
 
     job: str
     attempt: int
     worker: str
-    host: str
-    pid: int
-    started: int  # in the kernel's ticks: a later process with the same pid has another
-    boot: str
-    namespace: str  # a container has process ids of its own
 
     @classmethod
     def of_this_process(cls, job: str, attempt: int, worker: str) -> RunFile:
         """For this process, as the keeper of an attempt."""
-        pid = os.getpid()
-        return cls(
-            job=job,
-            attempt=attempt,
-            worker=worker,
-            host=socket.gethostname(),
-            pid=pid,
-            started=start_time(pid) or 0,
-            boot=boot_id(),
-            namespace=pid_namespace(),
-        )
-
-    @property
-    def on_this_host(self) -> bool:
-        """Whether `alive` can be told from here; otherwise only the lease can tell."""
-        return self.host == socket.gethostname() and self.namespace == pid_namespace()
-
-    @property
-    def alive(self) -> bool:
-        """Whether this process runs, on this host and in this boot."""
-        return self.on_this_host and self.boot == boot_id() and start_time(self.pid) == self.started
+        process = msgspec.structs.asdict(ProcessId.own())
+        return cls(job=job, attempt=attempt, worker=worker, **process)
 
 
 def state_folder(url: str) -> Path:
-    """The folder of a store's detached jobs on this host: one per store, by the hash of its URL.
+    """The folder of a store's workers and detached jobs on this host, by the hash of its URL.
 
     Under PENSTOCK_STATE, else under the user's state folder.
     """
