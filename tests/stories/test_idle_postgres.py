@@ -83,7 +83,7 @@ for n in range(int(sys.argv[3])):
 
 
 def test_a_delayed_job_that_another_process_enqueued_starts_on_time(story):
-    """D13: whoever waits knows when the next one is due; SQLite looks twice a second."""
+    """D13: whoever waits knows when the next one is due."""
     story.start()
     assert story.task("nap").enqueue(-1).result(timeout=60) == -1
     time.sleep(3)  # by now it looks as rarely as it ever will

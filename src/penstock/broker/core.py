@@ -64,6 +64,9 @@ class Core(Protocol):
         buckets" keeps this order within each bucket of ids.
 
         A job that lapsed before, and an at-most-once job, come in a lease of their own.
+
+        If these workers could take more, the answer says when the next job falls due for them: no
+        hint is sent at that time.
         """
         ...
 
@@ -106,7 +109,11 @@ class Core(Protocol):
         ...
 
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
-        """Sleep until there may be something to claim: True on a hint, False at the timeout."""
+        """Sleep until something may have been made ready: True on a hint, False at the timeout.
+
+        A job that was enqueued for a later time is a hint when it is stored, and none when it falls
+        due: `claim` answers when that is.
+        """
         ...
 
     def wake(self) -> None:

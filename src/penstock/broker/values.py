@@ -49,6 +49,9 @@ class Claimed(msgspec.Struct, frozen=True):
 
     jobs: Sequence[list[Job[Any]]]  # for each `Wanted`, in their order
     accepted: list[bool]  # for each settlement: False if that attempt no longer held the job
+    # When to claim again although no hint came: the next job is due then, a rate limit lets more
+    # start, or a rule ends. May be too early, never too late. None: at no time that is known.
+    next_at: float | None = None
 
 
 class Renewed(msgspec.Struct, frozen=True):

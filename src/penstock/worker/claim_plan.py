@@ -35,21 +35,23 @@ class RequestKind:
         self.due_at = 0.0
         self.poll = _POLL_FIRST
         self.short = True  # the last one returned less than it asked for
+        self._hinted = False
 
-    def record_answer(self, now: float, taken: int, limit: int) -> None:
+    def record_answer(self, now: float, taken: int, limit: int, longest_poll: float) -> None:
+        """Poll soon after a claim that found jobs, and more and more rarely after others."""
         self.short = taken < limit
-        if taken:
-            self.poll = _POLL_FIRST
-        self.due_at = now + self.poll if self.short else now
-
-    def back_off(self, longest: float) -> None:
-        """Poll more rarely: nothing was there."""
-        self.poll = min(longest, self.poll * 2)
+        self.poll = _POLL_FIRST if taken else min(longest_poll, self.poll * 2)
+        pause = _POLL_FIRST if self._hinted else self.poll
+        self._hinted = False
+        self.due_at = now + pause if self.short else now
 
     def hint(self, at: float) -> None:
-        """The store hinted at jobs: claim at this time, and poll often until some come."""
+        """The store hinted at jobs: claim at this time, and once more a moment later.
+
+        A store may leave out a hint that would follow another one at once.
+        """
         self.due_at = min(self.due_at, at)
-        self.poll = _POLL_FIRST
+        self._hinted = True
 
 
 class ClaimRequest(NamedTuple):

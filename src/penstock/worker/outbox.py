@@ -1,13 +1,11 @@
 """The outbox: outcomes that are to be settled, and the chunks that they belong to.
 
-They are kept until the store has answered, however long that takes. `next_due` remembers when jobs
-that this worker put back with a later `run_at` are due: the store sends no hint for these.
+They are kept until the store has answered, however long that takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Any, cast
 
 from penstock.job import Job, Outcome
@@ -16,7 +14,6 @@ from penstock.worker.store_calls import Pair
 
 FLUSH_SECONDS = 0.003  # how long outcomes are collected when no claim can carry them
 _FLUSH_AT = 256
-_MOST_DUE = 1000
 
 
 class Outbox:
@@ -26,7 +23,6 @@ class Outbox:
         self.pairs: list[Pair] = []
         self.owners: list[tuple[Chunk, int]] = []
         self.flush_at = 0.0
-        self._due: list[float] = []
         self._failed = failed  # called for every attempt that counts a failure or a lapse
 
     def take(self, chunk: Chunk, now: float) -> int:
@@ -43,8 +39,6 @@ class Outbox:
             add(cast("Pair", pair))
             if outcome.failures or outcome.lapses:
                 self._failed(pair[0], outcome)
-            if outcome.run_at is not None and len(self._due) < _MOST_DUE:
-                heappush(self._due, outcome.run_at)
         if count:
             self.owners.append((chunk, count))
         return count
@@ -56,16 +50,3 @@ class Outbox:
         """All outcomes are settled: empty the outbox. Returns the number of jobs of each chunk."""
         owners, self.pairs, self.owners = self.owners, [], []
         return owners
-
-    @property
-    def next_due(self) -> float | None:
-        """When the next job that was put back is due, in wall time."""
-        return self._due[0] if self._due else None
-
-    def fell_due(self, now: float) -> bool:
-        """Whether one is due by now; it is forgotten then."""
-        due = False
-        while self._due and self._due[0] <= now:
-            heappop(self._due)
-            due = True
-        return due

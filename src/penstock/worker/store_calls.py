@@ -45,6 +45,7 @@ class StoreCalls:
     def __init__(self, broker: Broker, health: Health) -> None:
         self.settled = 0
         self.stale = 0  # outcomes refused because a later attempt holds the job
+        self.next_at: float | None = None  # when to claim again without a hint, as the store says
         self.retry_at = 0.0
         self.unreachable = False
         self.compare_at = (
@@ -71,7 +72,7 @@ class StoreCalls:
             if request is not None:
                 wanted = Wanted(row, request.limit, queues, request.sizes)
                 claimed = self._broker.claim([wanted], pairs)
-                accepted, jobs = claimed.accepted, claimed.jobs[0]
+                accepted, jobs, self.next_at = claimed.accepted, claimed.jobs[0], claimed.next_at
                 self._health.claimed()
             else:
                 accepted, jobs = self._broker.settle(pairs), []

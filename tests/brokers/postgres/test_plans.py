@@ -18,6 +18,7 @@ from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
 from penstock.job import Job, State, Unique, failed, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind, rule_id
+from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import a_flow, claim_for, part, settle_and_claim_for
 from penstock.testing.postgres import create_database, drop_database
 from tests.brokers.postgres.crowded import LANES, LARGE, ROWS, TASKS, WORKER, Crowded
@@ -102,6 +103,17 @@ def look_after(broker: PostgresBroker, packed: list[str], rows: list[str]) -> in
         assert broker.recover() == 0
         claim_for(broker, WORKER, ("nothing here",), 1)
     return CLAIMS
+
+
+def gauge(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
+    """D1: what workers do once a minute, whether there is anything to run or not."""
+    clock = Clock(broker.clock.now())
+    with closing(PostgresBroker(broker.store.url, clock)) as gauging:
+        for _ in range(3):
+            clock.advance(seconds=60)
+            assert gauging.gauge() > 0
+            assert gauging.gauge() == 0
+    return 20
 
 
 def find_the_newest(broker: PostgresBroker, packed: list[str], rows: list[str]) -> int:
@@ -196,6 +208,7 @@ WORK: list[Work] = [
     why,
     cancel,
     look_after,
+    gauge,
     find_the_newest,
     look_around,
     flow,

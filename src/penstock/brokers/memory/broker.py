@@ -64,7 +64,7 @@ from penstock.schedules.schedule import Decision, Schedule
 R = TypeVar("R", bound=Record)
 
 MOST_FOUND = 1000
-POLL_SECONDS = 0.5  # how late a delayed job may start
+POLL_SECONDS = 2.0
 _LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)
 
 
@@ -133,7 +133,22 @@ class MemoryBroker(MemoryStaging, MemoryReading):
     def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
         with self._lock:
             accepted = self.settle(settlements) if settlements else []
-            return Claimed([self._claim(each) for each in wanted], accepted)
+            jobs = [self._claim(each) for each in wanted]
+            times = [at for each in wanted if (at := self._next_at(each)) is not None]
+            return Claimed(jobs, accepted, min(times, default=None))
+
+    def _next_at(self, wanted: Wanted) -> float | None:
+        """When time alone gives this worker more to claim."""
+        now, store = self.clock.now(), self._store
+        times = [rule.until for rule in self._rules.all()]
+        times += [
+            line.next_due(now)
+            for lane, line in store.lines.items()
+            if can_run(wanted.worker, wanted.queues, lane)
+        ]
+        if store.free_in is not None:
+            times.append(now + store.free_in)
+        return min((at for at in times if at is not None and at > now), default=None)
 
     def _claim(self, wanted: Wanted) -> list[Job[Any]]:
         worker, limit, queues, sizes = wanted.worker, wanted.limit, wanted.queues, wanted.sizes
@@ -154,7 +169,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             left = dict(sizes or {})
             limits = Limits(rules, store.use_of, self.clock.monotonic())
             by_job = [rule for rule in rules if rule.by_job]
-            store.free_at = None
+            store.free_in = None
             taken: list[Job[Any]] = []
             turns, best = policies(rules), sorted(offers, key=lambda offer: offer[:3])
             for _, _, _, lane in in_turn(best, turns, lambda offer: offer[3]):
@@ -219,14 +234,9 @@ class MemoryBroker(MemoryStaging, MemoryReading):
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:  # noqa: ARG002  a hint may come for nothing
         with self._lock:
             seen = getattr(self._seen, "hints", 0)
-            free_at = self._store.free_at
-            free_in = timeout if free_at is None else max(0.0, free_at - self.clock.monotonic())
-            self._lock.wait_for(lambda: self._store.hints != seen, min(timeout, free_in))
+            self._lock.wait_for(lambda: self._store.hints != seen, timeout)
             self._seen.hints = self._store.hints
-            if free_in >= timeout:
-                return self._store.hints != seen
-            self._store.free_at = None
-            return True
+            return self._store.hints != seen
 
     def wake(self) -> None:
         with self._lock:

@@ -48,6 +48,11 @@ class WaitingLine:
             first.append(self._timed[0])
         return min(first, default=None)
 
+    def next_due(self, now: float) -> float | None:
+        """When the first job that is not due yet will be."""
+        place = bisect_left(self._timed, (now, "\uffff"))
+        return self._timed[place][0] if place < len(self._timed) else None
+
     def due(self, now: float) -> Iterator[Place]:
         """The jobs that are due now, first in, first out."""
         timed = self._timed[: bisect_left(self._timed, (now, "\uffff"))]

@@ -51,7 +51,7 @@ class MemoryStore:
         self.notes: dict[str, dict[tuple[str, str], Note]] = defaultdict(dict)
         self.history: list[Event] = []
         self.starts: dict[tuple[Hashable, str | None], list[tuple[float, int]]] = {}  # by rule, key
-        self.free_at: float | None = None  # when a rate lets more start; of the last claim
+        self.free_in: float | None = None  # seconds until a rate lets more start; of the last claim
         self.hints = 0  # changes whenever there may be something to claim
         self.gauged = Gauged()
         self._position = 0
@@ -161,8 +161,8 @@ class MemoryStore:
             return True
         times = [room.free_in for room in rooms if room.jobs <= 0]
         if None not in times:
-            free_at = self.clock.monotonic() + max(time for time in times if time is not None)
-            self.free_at = free_at if self.free_at is None else min(free_at, self.free_at)
+            free_in = max(time for time in times if time is not None)
+            self.free_in = free_in if self.free_in is None else min(free_in, self.free_in)
         return False
 
     def write_down(self, started: Mapping[tuple[Rule, str | None], int]) -> None:

@@ -133,6 +133,10 @@ class ClaimRoundTrips:
             if not candidates:
                 return
 
+    def next_at(self) -> float | None:
+        """When time alone gives this worker more to claim."""
+        return self.claimable.next_at(self.worker, self.queues, self.now)
+
     def _candidates(self) -> list[PostgresCandidateLane]:
         claimable = self.claimable
         if not self.looked and not claimable.fresh(self.now):

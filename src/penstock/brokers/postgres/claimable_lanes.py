@@ -40,6 +40,7 @@ class PostgresCandidateLane:
         "packed",
         "per_parcel",
         "policy",
+        "row_due",
         "row_floor",
     )
 
@@ -51,6 +52,7 @@ class PostgresCandidateLane:
         self.loose = False  # it has rows
         self.floor = _LOWEST
         self.row_floor = 0.0
+        self.row_due = 0.0  # when its earliest row is due
         self.per_parcel = 1.0  # jobs in a parcel, on average
         self.policy: str | None = None  # its queue is handed out by key
 
@@ -68,7 +70,8 @@ class PostgresClaimableLanes:
 
     def __init__(self) -> None:
         self.lanes: dict[int, PostgresCandidateLane] = {}
-        self.next_due: float | None = None  # when the earliest scheduled job is due
+        self._next_due: dict[int, tuple[Lane, float]] = {}  # when the next row of a lane is due
+        self._free_at: float | None = None  # when a limit lets more jobs start, or a rule ends
         self._stale = True
         self._looked_at = -1.0
         self._bottom_at = -1.0  # monotonic: when to look from the bottom again
@@ -90,9 +93,20 @@ class PostgresClaimableLanes:
             self.forget(unknown)
 
     def limit_frees_at(self, at: float) -> None:
-        """A rate limit lets more jobs start at this time."""
+        """A rate limit lets more jobs start at this time, or a rule ends."""
         with self._lock:
-            self.next_due = at if self.next_due is None else min(at, self.next_due)
+            self._free_at = at if self._free_at is None else min(at, self._free_at)
+
+    def next_at(
+        self, worker: WorkerRow, queues: Collection[str] | None, now: float
+    ) -> float | None:
+        """When time alone gives this worker more to claim, as far as the last look knew."""
+        with self._lock:
+            later, free_at = list(self._next_due.values()), self._free_at
+        times = [at for lane, at in later if at > now and can_run(worker, queues, lane)]
+        if free_at is not None and free_at > now:
+            times.append(free_at)
+        return min(times, default=None)
 
     def exhausted(self, candidate: PostgresCandidateLane) -> None:
         """A claim found nothing more in this lane."""
@@ -138,7 +152,7 @@ class PostgresClaimableLanes:
     ) -> None:
         """Take over what a look found; `seconds` is how long it took."""
         known, found = self.lanes, dict[int, PostgresCandidateLane]()
-        next_due: float | None = None
+        next_due: dict[int, tuple[Lane, float]] = {}
         for lane, first, jobs, run_at, policy in rows:
             if lane is None:
                 continue
@@ -156,14 +170,18 @@ class PostgresClaimableLanes:
                 candidate.per_parcel = before.per_parcel if before else to_int(jobs or b"\x01")
             elif run_at is not None:
                 [due] = struct.unpack(">d", run_at)
-                candidate.loose = True
-                candidate.row_floor = due
-                candidate.head = min(candidate.head, due)
-                if due > now and (next_due is None or due < next_due):
-                    next_due = due
+                if due > now:
+                    next_due[number] = candidate.lane, due
+                if not candidate.loose:  # else it was the lane's first row, and this is the next
+                    candidate.loose = True
+                    candidate.row_due = due
+                    # A floor skips what is gone, and nothing that is still to come.
+                    candidate.row_floor = min(due, now)
+                    candidate.head = min(candidate.head, due)
         with self._lock:
-            self.lanes, self.next_due, self._looked_at = found, next_due, now
+            self.lanes, self._free_at, self._looked_at = found, None, now
             self._stale = False
+            self._next_due = next_due if bottom else self._next_due | next_due
             if bottom:
                 pause = min(max(FRESH_SECONDS, seconds * _SHARE), _LONGEST_SECONDS)
                 self._bottom_at = time.monotonic() + pause
@@ -183,7 +201,7 @@ class PostgresClaimableLanes:
         candidates = [
             candidate
             for candidate in known
-            if (candidate.packed or candidate.row_floor <= now)
+            if (candidate.packed or candidate.row_due <= now)
             and can_run(worker, queues, candidate.lane)
             and (sizes is None or sizes.get(candidate.lane.task, 1) > 0)
         ]

@@ -39,6 +39,7 @@ class PostgresClaims:
     def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
         accepted: list[bool] = []
         taken: list[list[Job[Any]]] = []
+        times: list[float] = []
         with self.store.connection(self.store.work_seconds) as connection:
             if not wanted and settlements:
                 accepted, woken = self._settlements.settle_on(connection, settlements)
@@ -48,7 +49,10 @@ class PostgresClaims:
                 accepted = accepted or claim.accepted
                 settlements = ()
                 taken.append(claim.jobs)
-        return Claimed(taken, accepted)
+                # Who has got all that was asked for asks again in any case.
+                if claim.left > 0 and (at := claim.next_at()) is not None:
+                    times.append(at)
+        return Claimed(taken, accepted, min(times, default=None))
 
     def _claim(
         self, connection: Connection, pairs: Sequence[Settlement], wanted: Wanted
@@ -58,6 +62,9 @@ class PostgresClaims:
         woken: Collection[int] = ()
         if claim is None:
             accepted, woken = self._settlements.settle_on(connection, pairs) if pairs else ([], ())
+            if back := {job.lane.hash for job, outcome in pairs if outcome.state is State.READY}:
+                self.store.forget_claimable(back)
+                woken = {*woken, *back}
             # Not before: its time is read here, and freed jobs are due from the settlement on.
             claim = ClaimRoundTrips(self, connection, wanted)
             claim.accepted = accepted
@@ -122,9 +129,7 @@ class PostgresClaims:
         return fresh and not self._lapsed
 
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
-        due = self.store.claimable.next_due
-        due_in = None if due is None else due - self.clock.now()
-        hint, lanes = self.store.listener.wait(queues, timeout, due_in, self.store.lanes.get)
+        hint, lanes = self.store.listener.wait(queues, timeout, self.store.lanes.get)
         if hint:
             self.store.forget_claimable(lanes)
         return hint

@@ -107,7 +107,6 @@ class Listener:
         self,
         queues: Collection[str] | None,
         timeout: float,
-        due_in: float | None,
         lane_of: Callable[[int], Lane | None],
     ) -> tuple[bool, frozenset[int]]:
         """Wait until there may be work in these queues: whether, and in which lanes if known."""
@@ -118,16 +117,12 @@ class Listener:
             box = self._waiting[me] = queue.SimpleQueue()
             if self._woken:
                 box.put(None)
-        longest = timeout
-        if due_in is not None:
-            longest = min(longest, max(0.0, due_in))
-        due_first = longest < timeout  # a scheduled job becomes due before the time is up
-        until = time.monotonic() + longest
+        until = time.monotonic() + timeout
         while True:
             try:
                 news = box.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                return due_first, frozenset()
+                return False, frozenset()
             if news is None or queues is None or any(_in(queues, lane_of(n)) for n in news):
                 lanes = set(news or ())
                 with contextlib.suppress(queue.Empty):

@@ -162,7 +162,10 @@ class ClaimRules:
         return [msgspec.structs.replace(job, start_within=within) for job in jobs]
 
     def finish(self) -> float | None:
-        """Write down what was started; when more may start than now, if a rate says so."""
+        """Write down what was started; when more may start: a rate lets it, or a rule ends."""
         if self._usage is not None and self._limits is not None:
             self._usage.write_down(self._limits.started)
-        return None if self._free_in is None else self._now + self._free_in
+        times = [rule.until for rule in self._rules if rule.until is not None]
+        if self._free_in is not None:
+            times.append(self._now + self._free_in)
+        return min(times, default=None)

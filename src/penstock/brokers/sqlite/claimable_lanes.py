@@ -35,7 +35,7 @@ class SqliteClaimableLanes:
     def __init__(self) -> None:
         self.lanes: list[ClaimableLane] = []
         self.cursors: dict[int, str] = {}  # the key that had the last turn in a lane
-        self.free_at: float | None = None  # when a limit lets more start than at the last claim
+        self.next_due: float | None = None  # when the next job of these lanes is due
         self._for: Any = None
         self._at = 0.0
         self._good_for = 0.0
@@ -60,13 +60,13 @@ class SqliteClaimableLanes:
         """Look again, from the bottom."""
         began = time.perf_counter()
         heads: dict[int, float] = {}
-        loose: set[int] = set()
-        for row in db.execute(sql.busy_lanes):
+        loose: dict[int, float | None] = {}  # lanes with rows of their own: when the next is due
+        for row in db.execute(sql.busy_lanes, {"now": now}):
             number, first, run_at = row["lane"], row["first"], row["run_at"]
             head = made_at(first) if run_at is None else run_at
             heads[number] = min(head, heads.get(number, head))
             if run_at is not None:
-                loose.add(number)
+                loose[number] = row["next_due"]
         self.lanes = sorted(
             # Ageing: a minute of waiting is worth one step of priority. Sorted ascending.
             ClaimableLane(
@@ -75,6 +75,8 @@ class SqliteClaimableLanes:
             for number, head in heads.items()
             if can_run(worker, queues, lane := store.lane(db, number))
         )
+        times = (loose.get(lane.hash) for lane in self.lanes)
+        self.next_due = min((at for at in times if at is not None), default=None)
         self._for = (worker.id, queues, len(worker.tasks))
         self._at = now
         self._good_for = max(_FRESH_SECONDS, (time.perf_counter() - began) * _SHARE)

@@ -41,19 +41,22 @@ class SqliteClaims:
         with self.store.writing(durable=settles) as db:
             change = Change(self.store, db, self.clock.now())
             accepted = self._settle_within(change, settlements) if settlements else []
-            claimed = [self._claim_for(change, request) for request in wanted]
+            answers = [self._claim_for(change, request) for request in wanted]
         change.after_commit()
+        claimed = [jobs for jobs, _ in answers]
         once = [job.id for jobs in claimed for job in jobs if job.at_most_once]
         if once and not settles:
             # It must not start before its claim is on the disk: a durable commit carries it there.
             with self.store.writing() as db:
                 db.execute(sql.put_meta, {"name": "burned", "value": once[-1]})
-        return Claimed(claimed, accepted)
+        times = [at for _, at in answers if at is not None]
+        return Claimed(claimed, accepted, min(times, default=None))
 
-    def _claim_for(self, change: Change, wanted: Wanted) -> list[Job[Any]]:
+    def _claim_for(self, change: Change, wanted: Wanted) -> tuple[list[Job[Any]], float | None]:
+        """The jobs, and when time alone gives this worker more to claim."""
         worker, limit, queues, sizes = wanted.worker, wanted.limit, wanted.queues, wanted.sizes
         if limit <= 0:
-            return []
+            return [], None
         claimable = self.store.claimable
         db, now = cast("SqliteDb", change.db), change.now
         self._renewals.keep_alive(db, worker, now)
@@ -85,8 +88,8 @@ class SqliteClaims:
             if len(jobs) < limit:
                 claimable.forget()
         change.finish()
-        claimable.free_at = None if picking is None else picking.finish()
-        return jobs
+        times = (claimable.next_due, None if picking is None else picking.finish())
+        return jobs, min((at for at in times if at is not None and at > now), default=None)
 
     def _take(
         self,

@@ -38,7 +38,7 @@ from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreUnreachab
 from penstock.job import Lane
 
 BUSY_SECONDS = 30.0
-POLL_SECONDS = 0.5  # a look costs 50 us, and is how late a delayed job may start
+POLL_SECONDS = 2.0  # only a safety net: every commit is noticed, and due times are known
 _MIGRATE_SECONDS = 5.0
 START_ANEW = (
     "move the file away (in a database of your own: drop its tables that begin with penstock_), or "

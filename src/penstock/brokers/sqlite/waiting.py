@@ -14,20 +14,14 @@ class SqliteWaiting:
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
-        self.clock = store.clock
         self._waiters: dict[int, Waiter] = {}
 
     def wait(self, queues: Collection[str] | None, timeout: float) -> bool:
         del queues  # a hint names no queue: a claim that finds nothing costs 20 us
-        me, claimable = threading.get_ident(), self.store.claimable
+        me = threading.get_ident()
         if me not in self._waiters:
             self._waiters[me] = Waiter(self.store.wake_sender.folder, self.store.data_version)
-        free_at = claimable.free_at
-        if free_at is None or free_at - self.clock.now() >= timeout:
-            return self._waiters[me].wait(timeout)
-        self._waiters[me].wait(max(0.0, free_at - self.clock.now()))
-        claimable.free_at = None
-        return True
+        return self._waiters[me].wait(timeout)
 
     def wake(self) -> None:
         for waiter in list(self._waiters.values()):

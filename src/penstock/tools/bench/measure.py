@@ -126,12 +126,7 @@ def single(url: str, jobs: int) -> float:
 def waits(url: str, jobs: int, rate: float) -> list[tuple[float, float]]:
     """Seconds from the call of enqueue, and from its return, to the start of the task."""
     with store(url), worker(url, "--grace", "5s"):
-        until = time.monotonic() + 60
-        while not any(row.alive and row.claimed_at for row in app.broker.workers()):
-            if time.monotonic() > until:
-                raise PenstockError("the worker of the benchmark did not start within 60 s")
-            time.sleep(0.05)
-        begin.enqueue().result(timeout=60)  # a first job, to warm up the worker
+        wait_for_worker()
         sent: list[tuple[str, float, float]] = []
         start = time.perf_counter()
         for number in range(jobs):
@@ -139,11 +134,21 @@ def waits(url: str, jobs: int, rate: float) -> list[tuple[float, float]]:
             called = time.time()
             handle = begin.enqueue()
             sent.append((handle.id, called, time.time()))
-        began = [_began(job_id) for job_id, _, _ in sent]
+        began = [started_at(job_id) for job_id, _, _ in sent]
     # A task may start before the call has returned: that counts as 0.
     return [
         (at - called, max(at - back, 0)) for at, (_, called, back) in zip(began, sent, strict=True)
     ]
+
+
+def wait_for_worker() -> None:
+    """Until the worker claims; and a first job, to warm it up."""
+    until = time.monotonic() + 60
+    while not any(row.alive and row.claimed_at for row in app.broker.workers()):
+        if time.monotonic() > until:
+            raise PenstockError("the worker of the benchmark did not start within 60 s")
+        time.sleep(0.05)
+    begin.enqueue().result(timeout=60)
 
 
 def percentiles(waited: list[tuple[float, float]]) -> dict[str, float]:
@@ -157,7 +162,8 @@ def percentiles(waited: list[tuple[float, float]]) -> dict[str, float]:
     }
 
 
-def _began(job_id: str) -> float:
+def started_at(job_id: str) -> float:
+    """When a job of `begin` started, by its own result."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         job: Any = app.broker.get(job_id)

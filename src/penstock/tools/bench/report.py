@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.app.version import release
 from penstock.cli import output
-from penstock.tools.bench import measure, raw
+from penstock.tools.bench import due, measure, raw
 from penstock.tools.bench.claim import claim as measure_claim
 from penstock.tools.bench.fan_in import Stores, fan_in
 
@@ -50,6 +50,10 @@ def bench(  # the one entry, called by the command line
         say(f"latency: {waited} jobs at {LATENCY_RATE} a second")
         slept = measure.waits(f"sqlite:///{path / 'latency.db'}", waited, LATENCY_RATE)
         figures |= measure.percentiles(slept)
+        for name in ("idle", "busy"):
+            file, timed = path / f"due-{name}.db", min(due.JOBS, max(jobs // 1000, 2))
+            seconds = due.late(f"sqlite:///{file}", timed, say, busy=name == "busy")
+            figures |= due.lateness(name, seconds)
         if claim:
             figures |= measure_claim(path, around, say)
         progress_line.clear()
@@ -149,6 +153,7 @@ def _put(figures: dict[str, Any]) -> None:
         p50, p99 = figures[f"{name}_to_start_p50_ms"], figures[f"{name}_to_start_p99_ms"]
         bound = "fsync, then waking the worker" if name == "call" else "waking the worker"
         rows.append((f"{words} to task start", f"{p50:.2f} / {p99:.2f}", "ms p50/p99", bound))
+    rows += due.rows(figures)
     if "claim_ratio" in figures:
         around = f"with {figures['around']:,} pending, as many delayed and as many paused jobs"
         rows += [

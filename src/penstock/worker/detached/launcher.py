@@ -171,10 +171,12 @@ class Launcher(threading.Thread):
             self._broker.renew([self._row()], holding=())
             self._claim_unanswered = False
         self._claim_unanswered = True
-        jobs = self._broker.claim([Wanted(self._row(), limit=1, queues=self._config.queues)]).jobs[
-            0
-        ]
+        claimed = self._broker.claim([Wanted(self._row(), limit=1, queues=self._config.queues)])
         self._claim_unanswered = False
+        jobs = claimed.jobs[0]
+        if claimed.next_at is not None:
+            due_in = max(0.0, claimed.next_at - self._broker.clock.now())
+            self._claim_at = min(self._claim_at, monotonic() + due_in)
         for job in jobs:
             if job.lapses and self._made_progress(job):
                 log.info(

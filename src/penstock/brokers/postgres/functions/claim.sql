@@ -7,7 +7,7 @@
 --   lapsed     some worker's lease has run out
 --   limited    limits cover some of these lanes
 --   ordered    jobs of some lanes hold back others of their key
---   free=SECONDS   so long until a limit lets more jobs start
+--   free=SECONDS   so long until a limit lets more jobs start, or a rule ends
 -- The settings keep a cached plan, made when a table was empty, from scanning a full one. jit is off: a
 -- plan that uses a disabled node all the same has so high a cost that it would be compiled, for seconds.
 create or replace function penstock.claim(

@@ -1,6 +1,7 @@
--- The lanes that have ready jobs, with their oldest parcel and their earliest row. In the row of a lane,
--- `news` is the policy of its queue, if that is handed out by key; in a row without a lane, the words
--- that claim answers, too. A skip scan from lane to lane: it costs by the number of lanes, not of jobs.
+-- The lanes that have ready jobs, with their oldest parcel, their earliest row and, if that is due, the
+-- next one that is not due yet: a row of the answer for each. In the row of a lane, `news` is the policy of
+-- its queue, if that is handed out by key; in a row without a lane, the words that claim answers, too. A
+-- skip scan from lane to lane: it costs by the number of lanes, not of jobs.
 --
 -- With p_lanes it looks only there, and only above the caller's floors: dead rows below them, which an
 -- open snapshot keeps, cost nothing. What was committed late below a floor is found from the bottom.
@@ -58,6 +59,16 @@ begin
          limit 1;
         if found then
             return next;
+            if run_at <= p_now then
+                select j.run_at into run_at
+                  from penstock.job j
+                 where j.lane = p_lanes[i] and j.state = 'ready' and j.run_at > p_now
+                 order by j.run_at
+                 limit 1;
+                if found then
+                    return next;
+                end if;
+            end if;
         end if;
     end loop;
     if p_lanes is null then
@@ -94,6 +105,16 @@ begin
                     news := penstock.policy_of(lane);
                 end if;
                 return next;
+                if run_at <= p_now then
+                    select j.run_at into run_at
+                      from penstock.job j
+                     where j.lane = v_lane and j.state = 'ready' and j.run_at > p_now
+                     order by j.run_at
+                     limit 1;
+                    if found then
+                        return next;
+                    end if;
+                end if;
             end if;
             select j.lane, j.run_at into v_lane, run_at
               from penstock.job j
@@ -110,6 +131,9 @@ begin
     end if;
     if v_limits and v_free_in is not null then
         news := news || ' limited';
+    end if;
+    if v_rules then
+        v_free_in := least(v_free_in, (select min(r.until) - p_now from penstock.rule r where r.until > p_now));
     end if;
     if v_free_in < 'infinity' then
         news := news || ' free=' || v_free_in;

@@ -14,7 +14,8 @@ select count(*) as jobs
  where lane = %(lane)s
    and state = 'ready'
    and minute = %(minute)s
-   and run_at > %(now)s;
+   and run_at > %(now)s
+   and run_at < 60.0 * (%(minute)s + 1);  -- for the index: all others are later
 
 -- name: count_held
 -- Serves count under a pause or block by key or tag: how many due rows of each lane it holds back.

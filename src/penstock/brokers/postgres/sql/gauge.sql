@@ -9,13 +9,12 @@ insert into penstock.meta as m (name, value) values ('gauged', %(value)s)
  where m.value = %(before)s;
 
 -- name: gauged
--- When the queues were gauged last; and whether the store holds any jobs.
+-- When the queues were gauged last; and whether the store may hold any jobs. Not from the tables of jobs:
+-- without a condition that is a scan, past every row that is dead or not due.
 select (select value
           from penstock.meta
          where name = 'gauged') as value,
-       exists (select 1 from penstock.parcel)
-       or exists (select 1 from penstock.lease)
-       or exists (select 1 from penstock.job) as holds;
+       exists (select 1 from penstock.tally) as holds;
 
 -- name: oldest
 -- The oldest ready parcel and the earliest ready row of each lane.

@@ -77,8 +77,9 @@ select j.run_at, j.id, j.key
  limit 1;
 
 -- name: busy_lanes
--- The lanes that have anything ready, each with its oldest parcel and its earliest row. Skips from
--- lane to lane, so the cost is that of the lanes, however many jobs are in them.
+-- The lanes that have anything ready, each with its oldest parcel, its earliest row, and when the next of
+-- its rows is due. Skips from lane to lane, so the cost is that of the lanes, however many jobs are in
+-- them.
 with recursive packed (lane) as (
     select min(lane) from penstock_parcel
      union all
@@ -95,13 +96,15 @@ loose (lane) as (
 )
 select lane,
        (select min(id) from penstock_parcel where lane = packed.lane) as first,
-       null as run_at
+       null as run_at,
+       null as next_due
   from packed
  where lane is not null
  union all
 select lane,
        null,
-       (select min(run_at) from penstock_job where state = 'ready' and lane = loose.lane)
+       (select min(run_at) from penstock_job where state = 'ready' and lane = loose.lane),
+       (select min(run_at) from penstock_job where state = 'ready' and lane = loose.lane and run_at > :now)
   from loose
  where lane is not null;
 

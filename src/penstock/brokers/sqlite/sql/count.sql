@@ -11,7 +11,8 @@ select count(*) as jobs
  where lane = :lane
    and state = 'ready'
    and minute = :minute
-   and run_at > :now;
+   and run_at > :now
+   and run_at < 60.0 * (:minute + 1);  -- for the index: all others are later
 
 -- name: count_held
 -- Serves count where a rule is about single jobs: how many due rows of each lane it keeps back.

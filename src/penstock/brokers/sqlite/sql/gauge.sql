@@ -12,9 +12,7 @@ insert into penstock_meta (name, value) values ('gauged', :value)
 select (select value
           from penstock_meta
          where name = 'gauged') as value,
-       exists (select 1 from penstock_parcel)
-       or exists (select 1 from penstock_lease)
-       or exists (select 1 from penstock_job) as holds;
+       exists (select 1 from penstock_tally where jobs <> 0) as holds;
 
 -- name: oldest
 -- The first job of each lane that is ready, packed or in a row of its own.

@@ -302,18 +302,6 @@ def test_running_and_rate_together(broker, clock):
     assert claim(broker, limit=9) == []
 
 
-def test_a_worker_that_waits_is_told_when_more_may_start(broker, clock):
-    """What is held back costs an idle worker nothing, and it does not come late."""
-    broker.enqueue(some_jobs(clock, 3))
-    broker.put(Rule(LIMIT, queue="default", rate=(1, 0.05)))
-    assert len(claim(broker, limit=9)) == 1
-    assert claim(broker, limit=9) == []
-    while broker.wait(None, 0.0):  # what was heard of before
-        assert claim(broker, limit=9) == []
-
-    assert broker.wait(None, 10.0) is True
-
-
 def test_counted_apart_from_what_may_be_claimed(broker, clock, fields):
     broker.enqueue(some_jobs(clock, 10, **fields))
     broker.put(Rule(LIMIT, queue="default", running=4))

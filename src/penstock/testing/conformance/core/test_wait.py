@@ -7,9 +7,11 @@ import time
 
 import pytest
 
+from penstock.broker.values import Wanted
+from penstock.broker.views import WorkerRow
 from penstock.job import failed, put_back
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from penstock.testing.conformance.factories import a_job, claim, enqueue_and_claim, settle
+from penstock.testing.conformance.factories import a_job, enqueue_and_claim, settle
 
 LONG = 20.0  # seconds that no test should ever need
 
@@ -79,6 +81,16 @@ def test_a_put_back_wakes(broker, clock):
     assert hinted_by(broker, lambda: settle(broker, job, put_back("limit")))
 
 
+def test_a_put_back_that_a_claim_carries_wakes(broker, clock):
+    """Others may have room for it at once, or when it is due."""
+    job = enqueue_and_claim(broker, clock)
+    other = WorkerRow(id="worker-2", tasks={"other:task": 1})
+
+    assert hinted_by(
+        broker, lambda: broker.claim([Wanted(other)], [(job, put_back("later", clock.now() + 9))])
+    )
+
+
 def test_a_recovery_wakes(broker, clock):
     enqueue_and_claim(broker, clock)
 
@@ -97,16 +109,3 @@ def test_a_rule_taken_back_wakes(broker, clock):
     broker.put(Rule(RuleKind.PAUSE, queue="default"))
 
     assert hinted_by(broker, lambda: broker.clear(Rule, rule_id(RuleKind.PAUSE, queue="default")))
-
-
-def test_a_job_that_is_due_later_needs_no_hint(broker, clock):
-    """A53: nobody is told when its time has come; whoever looks is handed it."""
-    job = a_job(clock, run_at=clock.now() + 60)
-    broker.enqueue([job])
-    quiet(broker)
-    assert claim(broker) == []
-
-    clock.advance(seconds=61)
-
-    assert [each.id for each in claim(broker)] == [job.id]
-    assert broker.traits.poll_seconds() <= 5  # how long a worker goes without a look

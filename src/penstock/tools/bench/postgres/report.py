@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from penstock.app.version import release
 from penstock.cli import output
-from penstock.tools.bench import measure
+from penstock.tools.bench import due, measure
 from penstock.tools.bench.fan_in import pair
 from penstock.tools.bench.postgres import meter
 from penstock.tools.bench.postgres.databases import BenchServer, bench_server
@@ -107,6 +107,11 @@ def _rounds(server: BenchServer, jobs: int, runs: int, say: measure.Say) -> dict
         name: median(figures[name] for figures in rounds) for name in rounds[0]
     }
     medians |= measure.percentiles(waited)
+    for name in ("idle", "busy"):
+        with server.database() as url:
+            timed = min(due.JOBS, max(jobs // 1000, 2))
+            seconds = due.late(url, timed, say, busy=name == "busy")
+            medians |= due.lateness(name, seconds)
     medians["rounds"] = rounds
     return medians
 
@@ -179,7 +184,7 @@ def _rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         p50, p99 = figures[f"{name}_to_start_p50_ms"], figures[f"{name}_to_start_p99_ms"]
         bound = f"{LATENCY_RATE} jobs a second"
         rows.append((f"{words} to task start", f"{p50:.2f} / {p99:.2f}", "ms p50/p99", bound))
-    return rows + _more_rows(figures)
+    return rows + due.rows(figures) + _more_rows(figures)
 
 
 def _more_rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
