@@ -142,8 +142,6 @@ class Worker:
         self._outbox = Outbox(self._failures.log)
         self._tasks: dict[str, int] = {}
         self._hints = HintBackoff(free=4, first=0.001, longest=0.05)
-        # When the next job is due by the store's clock: no hint comes for it.
-        self._due_at: float | None = None
         self._count_at = self._renewed_at = self._upkeep_at = self._put_back_at = 0.0
 
     @property
@@ -330,8 +328,7 @@ class Worker:
     def _settle_and_claim(self, now: float) -> bool:
         """Settle what has ended, claim what there is room for; False if nothing was to be done."""
         outbox = self._outbox
-        if self._due_at is not None and self.broker.clock.now() >= self._due_at:
-            self._due_at = None  # the claim answers which one is next
+        if self._store.fell_due():
             self._claim_soon(now)
         requests = self._claims.requests(now) if self._phase is Phase.WORKING else []
         due = [request for request in requests if now >= request.kind.due_at]
@@ -366,8 +363,6 @@ class Worker:
             self._hints.found()
             for chunk in self._claims.take(jobs, request, rules, now):
                 self._pool.give(chunk)
-        if (due_at := self._store.next_at) is not None:
-            self._due_at = due_at if self._due_at is None else min(due_at, self._due_at)
         poll = self.broker.traits.poll_seconds()
         request.kind.record_answer(now, len(jobs), request.limit, poll)
 
@@ -409,8 +404,8 @@ class Worker:
         until.append(self._upkeep_at if working else self._phase_until)
         if (hold_off_until := claims.hold_off_until(now)) is not None:
             until.append(hold_off_until)
-        if requests and self._due_at is not None:
-            until.append(now + self._due_at - self.broker.clock.now())
+        if requests and (due_in := self._store.due_in) is not None:
+            until.append(now + due_in)
         if not requests or now < self._hints.ignore_until:
             if self._drain and not self._tasks and self._is_drained(now):
                 return

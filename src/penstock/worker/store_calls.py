@@ -45,7 +45,7 @@ class StoreCalls:
     def __init__(self, broker: Broker, health: Health) -> None:
         self.settled = 0
         self.stale = 0  # outcomes refused because a later attempt holds the job
-        self.next_at: float | None = None  # when to claim again without a hint, as the store says
+        self._due_at: float | None = None  # when to claim without a hint, by the store's clock
         self.retry_at = 0.0
         self.unreachable = False
         self.compare_at = (
@@ -72,7 +72,9 @@ class StoreCalls:
             if request is not None:
                 wanted = Wanted(row, request.limit, queues, request.sizes)
                 claimed = self._broker.claim([wanted], pairs)
-                accepted, jobs, self.next_at = claimed.accepted, claimed.jobs[0], claimed.next_at
+                accepted, jobs = claimed.accepted, claimed.jobs[0]
+                if (at := claimed.next_at) is not None:
+                    self._due_at = at if self._due_at is None else min(at, self._due_at)
                 self._health.claimed()
             else:
                 accepted, jobs = self._broker.settle(pairs), []
@@ -91,6 +93,18 @@ class StoreCalls:
         self._pause = _FIRST_PAUSE
         self._resending = False
         return jobs
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until a claim is worth making although no hint came."""
+        return None if self._due_at is None else self._due_at - self._broker.clock.now()
+
+    def fell_due(self) -> bool:
+        """Whether that time has come; then the next claim answers which one follows."""
+        due = self.due_in is not None and self.due_in <= 0
+        if due:
+            self._due_at = None
+        return due
 
     def renew(self, row: WorkerRow, holding: Collection[str] | None = None) -> Renewed | None:
         """Renew the lease and learn what was cancelled; None if the store failed.
