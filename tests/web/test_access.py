@@ -163,23 +163,37 @@ def test_whoever_leaves_has_to_come_in_again(memory_web: Web):
     assert browser.get("/").status_code == 401
 
 
-def test_a_session_ends_after_a_while_and_the_oldest_give_way(memory_web: Web):
-    class Bearer:
-        def __init__(self, session: str) -> None:
-            self.headers = {"host": "localhost:8484"}
-            self.cookies = {"penstock-8484": session}
+class WithCookie:
+    """A request with this session's cookie."""
 
+    def __init__(self, session: str) -> None:
+        self.headers = {"host": "localhost:8484"}
+        self.cookies = {"penstock-8484": session}
+
+
+def test_a_session_ends_after_a_while():
     now = [0.0]
     tokens = Tokens([], clock=lambda: now[0])
-    first = tokens.start_session(Person("ada", Role.ADMIN))
-    assert tokens(Bearer(first)) == Person("ada", Role.ADMIN)  # pyright: ignore[reportArgumentType]
+    session = tokens.start_session(Person("ada", Role.ADMIN))
+    assert tokens(WithCookie(session)) == Person("ada", Role.ADMIN)  # pyright: ignore[reportArgumentType]
 
     now[0] = SESSION_SECONDS
-    assert tokens(Bearer(first)) is None  # pyright: ignore[reportArgumentType]
-    for _ in range(2 * MOST_SESSIONS):
-        last = tokens.start_session(Person("bob", Role.VIEW))
-    assert tokens(Bearer(last)) == Person("bob", Role.VIEW)  # pyright: ignore[reportArgumentType]
-    assert len(tokens._sessions) <= MOST_SESSIONS
+
+    assert tokens(WithCookie(session)) is None  # pyright: ignore[reportArgumentType]
+
+
+def test_whoever_logs_in_again_and_again_ends_only_sessions_of_their_own():
+    tokens = Tokens([])
+    ada = tokens.start_session(Person("ada", Role.ADMIN))
+    first = tokens.start_session(Person("eve", Role.VIEW))
+
+    for _ in range(2000):
+        last = tokens.start_session(Person("eve", Role.VIEW))
+
+    assert tokens(WithCookie(ada)) == Person("ada", Role.ADMIN)  # pyright: ignore[reportArgumentType]
+    assert tokens(WithCookie(first)) is None  # pyright: ignore[reportArgumentType]
+    assert tokens(WithCookie(last)) == Person("eve", Role.VIEW)  # pyright: ignore[reportArgumentType]
+    assert len(tokens._sessions) == MOST_SESSIONS + 1
 
 
 def test_read_only_makes_everybody_a_viewer(serve, memory_broker):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import ExitStack
 
 import pytest
 
@@ -14,7 +15,7 @@ from penstock.testing.conformance.factories import begun, claim, end_all, settle
 from penstock.web import dashboard
 from penstock.web.access import Person, Role
 from penstock.web.checked_store import CheckedStore
-from penstock.web.live import MOST_BEHIND, MOST_STREAMS
+from penstock.web.live import MOST_BEHIND, MOST_OF_A_LOGIN, MOST_STREAMS
 from tests.web.conftest import Web
 
 
@@ -82,10 +83,11 @@ def test_when_nobody_watches_nobody_looks(memory_broker, monkeypatch):
     site = dashboard(store, access=lambda _: None)
 
     async def watched() -> int:
-        stream = site.live._messages()
+        queue = site.live.open("ada")
+        stream = site.live.messages(queue)
         await anext(stream)
         await anext(stream)
-        await stream.aclose()
+        site.live.close(queue)
         assert site.live._ticking is not None
         await site.live._ticking  # it ends by itself
         return store.looks
@@ -102,14 +104,14 @@ def test_a_reader_that_does_not_keep_up_is_dropped(memory_broker, monkeypatch):
     site = dashboard(memory_broker, access=lambda _: None)
 
     async def slow() -> list[bytes]:
-        stream = site.live._messages()
+        stream = site.live.messages(site.live.open("ada"))
         await anext(stream)
         assert site.live._ticking is not None
         await site.live._ticking  # nobody reads: it drops the only one, and ends
         return [told async for told in stream]
 
     assert len(asyncio.run(slow())) <= MOST_BEHIND
-    assert site.live._streams == set()
+    assert site.live._streams == {}
     site.close()
 
 
@@ -124,6 +126,21 @@ def test_so_many_may_watch_and_no_more(memory_broker, monkeypatch):
             told, heard = messages(one), messages(other)
             next(told), next(heard)
             assert clients[2].get("/live").status_code == 503
+
+
+def test_one_login_may_watch_in_a_few_pages_and_leaves_the_others_theirs(memory_web: Web):
+    with ExitStack() as stack:
+        for _ in range(MOST_OF_A_LOGIN):
+            client = memory_web.client(Role.VIEW)
+            stack.enter_context(client.stream("GET", "/live"))
+
+        refused = memory_web.client(Role.VIEW).get("/live")
+        other = stack.enter_context(memory_web.client(Role.ADMIN).stream("GET", "/live"))
+
+        assert refused.status_code == 429
+        assert refused.json()["error"] == "vera watches in 8 pages already: close one of them."
+        assert other.status_code == 200
+    assert MOST_OF_A_LOGIN * 10 <= MOST_STREAMS
 
 
 def test_a_store_that_does_not_answer_is_said_and_tried_again(serve, memory_broker):

@@ -23,7 +23,7 @@ from penstock.errors import Refused
 from penstock.operate.roles import Person, Role
 
 SESSION_SECONDS = 12 * 3600.0
-MOST_SESSIONS = 1000
+MOST_SESSIONS = 20  # of one person: more end that person's oldest, and nobody else's
 TICKET_SECONDS = 60.0
 SHORTEST_TOKEN = 20
 _HASHED = "sha256="
@@ -166,8 +166,11 @@ class Tokens:
         """Start a session; the text is for the cookie."""
         text, now = secrets.token_urlsafe(32), self._clock()
         for session, (_, until) in list(self._sessions.items()):
-            if until <= now or len(self._sessions) >= MOST_SESSIONS:
+            if until <= now:
                 del self._sessions[session]
+        own = [session for session, (who, _) in self._sessions.items() if who.name == person.name]
+        for session in own[: max(0, len(own) - MOST_SESSIONS + 1)]:
+            del self._sessions[session]
         self._sessions[_hash(text)] = (person, now + SESSION_SECONDS)
         return text
 
@@ -176,7 +179,7 @@ class Tokens:
         self._sessions.pop(_hash(request.cookies.get(cookie_name(request), "")), None)
 
     def _in_session(self, text: str) -> Person | None:
-        # BackfillStatus up by its hash: how long that takes says nothing about the text.
+        # Looked up by its hash: how long that takes says nothing about the text.
         person, until = self._sessions.get(_hash(text), (None, 0.0))
         return person if until > self._clock() else None
 

@@ -1,6 +1,6 @@
 """Checks that every request passes before it reaches a route.
 
-    host known? --> from our own pages? --> who is it? --> body small enough? --> routes
+    host known? --> from our own pages? --> body small enough? --> who is it? --> routes
 
 An unknown caller gets 401 for every path, method and stream, except for the exact paths that the
 routes declare open to anybody. Every answer carries headers that make browsers load and run only
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -22,11 +23,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.operate.roles import Person, Role
 from penstock.web.access import Access, Tokens, cookie_name
+from penstock.web.wrong_tokens import WrongTokens
 
 MOST_BODY = 1024 * 1024
 MOST_TARGET = 8192  # of path and query
 WRONG_TOKEN = "This token is not valid here."  # noqa: S105  a sentence
 SAFE = frozenset({"GET", "HEAD"})
+MOST_OF_A_LOGIN = 24  # requests of one person at a time, streams included
+_PERSON = "penstock.person"
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -64,6 +68,7 @@ class Guard:
         prefix: str,
         highest: Role,
         refuse: Refuse,
+        wrong_tokens: WrongTokens,
     ) -> None:
         self._app = app
         self._access = access
@@ -72,6 +77,8 @@ class Guard:
         self._prefix = prefix
         self._highest = highest
         self._refuse = refuse
+        self._wrong_tokens = wrong_tokens
+        self._in_progress: Counter[str] = Counter()  # requests by the person's name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -80,16 +87,28 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        scope = dict(scope)
+        outer, scope = scope, dict(scope)
         if self._prefix and not scope.get("root_path", "").startswith(self._prefix):
             scope["root_path"] = self._prefix + scope.get("root_path", "")
         request = Request(scope, receive)
         send = _with_headers(send)
         answer = await self._refusal(request)
-        if answer is None:
-            await self._app(scope, _LimitedBody(receive).receive, send)
-        else:
+        if answer is not None:
             await answer(scope, receive, send)
+            return
+        person = person_in(scope)
+        if person is None:
+            await self._app(scope, _LimitedBody(receive).receive, send)
+            return
+        # For the server: `connection.TimedConnection` does not cut this one to make room.
+        outer[_PERSON] = person
+        self._in_progress[person.name] += 1
+        try:
+            await self._app(scope, _LimitedBody(receive).receive, send)
+        finally:
+            self._in_progress[person.name] -= 1
+            if not self._in_progress[person.name]:
+                del self._in_progress[person.name]
 
     async def _refusal(self, request: Request) -> Response | None:
         """The answer to a request that is not let through; None lets it through."""
@@ -98,14 +117,19 @@ class Guard:
             return self._refuse(request, wrong)
         if path_of(request.scope) in self._open:
             return None
-        if (login := self._log_in_by_address(request)) is not None:
+        if (login := await self._log_in_by_address(request)) is not None:
             return login
         person = self._access(request)
         if inspect.isawaitable(person):
             person = await person
         if not isinstance(person, Person) or person.role < Role.VIEW:
+            if isinstance(self._access, Tokens) and "authorization" in request.headers:
+                await self._wrong_tokens.count(request)
             return self._refuse(request, Refusal(401, "This needs a token."))
-        request.scope["penstock.person"] = person.at_most(self._highest)
+        if self._in_progress[person.name] >= MOST_OF_A_LOGIN:
+            sentence = f"{person.name} has {MOST_OF_A_LOGIN} requests open here: end some of them."
+            return self._refuse(request, Refusal(429, sentence))
+        request.scope[_PERSON] = person.at_most(self._highest)
         return None
 
     def _wrong_host(self, request: Request) -> Refusal | None:
@@ -121,7 +145,7 @@ class Guard:
             f"--host-name {name}, or use one of the names that it serves.",
         )
 
-    def _log_in_by_address(self, request: Request) -> Response | None:
+    async def _log_in_by_address(self, request: Request) -> Response | None:
         """Exchange a token in the address for a cookie, and redirect to the page without it."""
         if not isinstance(self._access, Tokens) or request.method != "GET":
             return None
@@ -131,6 +155,7 @@ class Guard:
             return None
         person = self._access.person_with_ticket_or_token(tokens[-1])
         if person is None:
+            await self._wrong_tokens.count(request)
             return self._refuse(request, Refusal(401, WRONG_TOKEN))
         rest = urlencode([(name, value) for name, value in given if name != "token"])
         root = request.scope.get("root_path", "")
@@ -142,7 +167,7 @@ class Guard:
 
 def person_in(scope: Scope) -> Person | None:
     """The person whom the guard let in; None on an open path."""
-    return scope.get("penstock.person")
+    return scope.get(_PERSON)
 
 
 def path_of(scope: Scope) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.views import PLACES, Count, Event, by_queue
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 1.0
 LONGEST_SECONDS = 600.0
-MOST_STREAMS = 50
+MOST_STREAMS = 200
+MOST_OF_A_LOGIN = 8
 MOST_BEHIND = 5
 MOST_ROWS = 2000
 MOST_QUEUES = 50
@@ -59,12 +61,15 @@ class Tick(msgspec.Struct):
     error: str | None = None
 
 
+EventQueue = asyncio.Queue[bytes]
+
+
 class Live:
     """The ticks of one dashboard, and the streams that get them."""
 
     def __init__(self, site: Dashboard) -> None:
         self._site = site
-        self._streams: set[asyncio.Queue[bytes]] = set()
+        self._streams: dict[EventQueue, str] = {}  # with the name of who watches
         self._past: deque[Tick] = deque(maxlen=_REMEMBERED)
         self._position: Position | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -76,7 +81,11 @@ class Live:
         if len(self._streams) >= MOST_STREAMS or self._ended:
             sentence = f"{MOST_STREAMS} browsers watch already: try again later."
             return request.site.refuse(request.http, Refusal(503, sentence))
-        return StreamingResponse(self._messages(), media_type="text/event-stream")
+        name = request.person.name
+        if sum(watcher == name for watcher in self._streams.values()) >= MOST_OF_A_LOGIN:
+            sentence = f"{name} watches in {MOST_OF_A_LOGIN} pages already: close one of them."
+            return request.site.refuse(request.http, Refusal(429, sentence))
+        return _EventStream(self, name)
 
     def end(self) -> None:
         """End all streams, from whatever thread or signal handler."""
@@ -88,22 +97,27 @@ class Live:
         for stream in list(self._streams):
             self._drop(stream)
 
-    async def _messages(self) -> AsyncGenerator[bytes]:
-        stream: asyncio.Queue[bytes] = asyncio.Queue(MOST_BEHIND)
+    def open(self, name: str) -> EventQueue:
+        """A stream for this person; `close` ends it."""
+        stream: EventQueue = asyncio.Queue(MOST_BEHIND)
+        self._streams[stream] = name
+        return stream
+
+    def close(self, stream: EventQueue) -> None:
+        self._streams.pop(stream, None)
+
+    async def messages(self, stream: EventQueue) -> AsyncGenerator[bytes]:
+        """What the stream sends, until it is dropped or has lasted long enough."""
         self._loop = asyncio.get_running_loop()
-        self._streams.add(stream)
         if self._ticking is None or self._ticking.done():
             self._ticking = asyncio.create_task(self._tick_on())
         over_at = self._loop.time() + LONGEST_SECONDS
-        try:
-            yield _message(list(self._past))
-            while self._loop.time() < over_at and stream in self._streams:
-                message = await stream.get()
-                if message == _END:
-                    return
-                yield message
-        finally:
-            self._streams.discard(stream)
+        yield _message(list(self._past))
+        while self._loop.time() < over_at and stream in self._streams:
+            message = await stream.get()
+            if message == _END:
+                return
+            yield message
 
     async def _tick_on(self) -> None:
         """Read and send, for as long as anybody watches."""
@@ -125,8 +139,8 @@ class Live:
                         self._drop(stream)
             await asyncio.sleep(EVERY_SECONDS)
 
-    def _drop(self, stream: asyncio.Queue[bytes]) -> None:
-        self._streams.discard(stream)
+    def _drop(self, stream: EventQueue) -> None:
+        self.close(stream)
         while not stream.empty():
             stream.get_nowait()
         stream.put_nowait(_END)
@@ -154,6 +168,21 @@ class Live:
             self._position = newest_position(store) if full else rows[-1].position
         alive = sum(row.alive for row in store.workers() if row.queues != ())
         return tick_of(now, queues, rows, alive=alive, more=full)
+
+
+class _EventStream(StreamingResponse):
+    """The answer to one browser; it counts as a stream from the request to its end."""
+
+    def __init__(self, live: Live, name: str) -> None:
+        self._live = live
+        self._queue = live.open(name)
+        super().__init__(live.messages(self._queue), media_type="text/event-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._live.close(self._queue)
 
 
 def newest_position(store: CheckedStore) -> Position:

@@ -83,13 +83,18 @@ class Metrics:
         self._folded = 0
         self._behind = False
 
-    def text(self, store: CheckedStore) -> bytes:
+    def text(self, store: CheckedStore, wrong_tokens: int = 0) -> bytes:
         """All metrics in the text format of Prometheus."""
         from prometheus_client import generate_latest
+        from prometheus_client.core import CounterMetricFamily
 
+        wrong = CounterMetricFamily(
+            "penstock_dashboard_wrong_tokens", "Wrong tokens that this dashboard was given."
+        )
+        wrong.add_metric([], wrong_tokens)
         with self._lock:
             self._read(store)
-            families = list(self._families(store))
+            families = [*self._families(store), wrong]
 
         class Collected:
             def collect(self) -> Iterator[Any]:
@@ -189,7 +194,7 @@ def show(request: WebRequest) -> Response:
             "Metrics are off: start the dashboard with --metrics, after pip install "
             "'penstock-queue[metrics]'."
         )
-    text = request.site.metrics.text(request.store)
+    text = request.site.metrics.text(request.store, request.site.wrong_tokens.total)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -5,7 +5,6 @@ Binding to an address that other machines reach needs tokens that somebody confi
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import hashlib
 import ipaddress
@@ -16,21 +15,24 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.app.private_files import private_folder
 from penstock.app.settings import mask
 from penstock.errors import Refused
 from penstock.web.access import Token, new_token, parse_tokens, read_tokens
+from penstock.web.connection import (
+    READ_SECONDS,
+    REQUEST_SECONDS,
+    Connections,
+    TimedConnection,
+    most_connections,
+)
 from penstock.web.site import Dashboard
 
 TOKENS = "PENSTOCK_DASHBOARD_TOKENS"
 MOST_PORTS = 20
 _GRACE_SECONDS = 3
-_MOST_CONNECTIONS = 500
-REQUEST_SECONDS = 15.0  # for a request to arrive whole
 
 
 class DashboardTokens(NamedTuple):
@@ -136,48 +138,24 @@ def listen(bind: str, port: int) -> socket.socket:
     )
 
 
-class _TimedConnection(H11Protocol):
-    """A connection that is closed if a request does not arrive whole in time (slowloris).
-
-    Otherwise a few hundred idle connections would keep everybody out, without a token.
-    """
-
-    request_seconds = REQUEST_SECONDS
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
-        self._set_timer()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._set_timer()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_timer()
-        super().connection_lost(exc)
-
-    def _set_timer(self) -> None:
-        """One timer from the first byte of a request to its last."""
-        if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
-            self._cancel_timer()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(self.request_seconds, self.transport.close)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
 class DashboardServer(uvicorn.Server):
     """Serves until Ctrl-C or SIGTERM; ends the endless streams first."""
 
-    def __init__(self, site: Dashboard, *, request_seconds: float = REQUEST_SECONDS) -> None:
-        class Connection(_TimedConnection):
-            pass
+    def __init__(
+        self,
+        site: Dashboard,
+        *,
+        request_seconds: float = REQUEST_SECONDS,
+        read_seconds: float = READ_SECONDS,
+        connections: int | None = None,
+    ) -> None:
+        most = connections or most_connections()
+
+        class Connection(TimedConnection):
+            others = Connections(most)
 
         Connection.request_seconds = request_seconds
+        Connection.read_seconds = read_seconds
         super().__init__(
             uvicorn.Config(
                 site,
@@ -189,7 +167,7 @@ class DashboardServer(uvicorn.Server):
                 lifespan="off",
                 ws="none",
                 timeout_graceful_shutdown=_GRACE_SECONDS,
-                limit_concurrency=_MOST_CONNECTIONS,
+                limit_concurrency=most + 1,  # if all of them answer people
             )
         )
         self._site = site

@@ -41,6 +41,7 @@ from penstock.web.request import Malformed, WebRequest
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
 from penstock.web.store_opening import StoreOpening
+from penstock.web.wrong_tokens import WrongTokens
 
 logger = logging.getLogger("penstock.web")
 
@@ -120,6 +121,7 @@ class Dashboard:
         self._waiting = 0
         self.operations = Operations()
         self.live = Live(self)
+        self.wrong_tokens = WrongTokens(time.monotonic)
         table = [
             _Route(route.path, self._endpoint(route), methods=[route.method], refuse=self.refuse)
             for route in self.routes
@@ -132,6 +134,7 @@ class Dashboard:
             prefix=prefix.rstrip("/"),
             highest=Role.VIEW if read_only else Role.ADMIN,
             refuse=self.refuse,
+            wrong_tokens=self.wrong_tokens,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

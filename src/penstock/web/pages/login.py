@@ -9,10 +9,11 @@ from penstock.web.guard import WRONG_TOKEN, Refusal, local_path, set_session
 from penstock.web.request import WebRequest
 
 
-def enter(request: WebRequest) -> Response:
+async def enter(request: WebRequest) -> Response:
     form, access = request.form(), request.site.access
     person = access.person_with(form.get("token", "")) if isinstance(access, Tokens) else None
     if person is None or not isinstance(access, Tokens):
+        await request.site.wrong_tokens.count(request.http)
         return request.site.refuse(request.http, Refusal(401, WRONG_TOKEN))
     answer = RedirectResponse(local_path(form.get("to", ""), request.root), status_code=303)
     set_session(answer, request.http, access.start_session(person))
