@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
+from http.client import HTTPConnection
 
 import msgspec
 import pytest
@@ -147,6 +150,45 @@ def test_health_is_served_on_loopback():
             refused.value.close()
 
     assert not [each for each in threading.enumerate() if each.name == "penstock-health"]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8080", 200),
+        ("127.0.0.1:1", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example:80", 421),
+        ("127.0.0.1@evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_health_answers_to_this_machines_own_names_alone(host, status):
+    """A page on the web may make a name of its own lead to 127.0.0.1."""
+    with serve(0, lambda: (True, {"pid": 7}), lambda: (True, {})) as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/live", headers={"Host": host})
+        answer = connection.getresponse()
+        body = msgspec.json.decode(answer.read())
+        connection.close()
+
+    assert answer.status == status
+    assert ("pid" in body) is (status == 200)
+
+
+def test_health_is_not_held_by_connections_that_say_nothing(monkeypatch):
+    monkeypatch.setattr("penstock.worker.health._PROBE_SECONDS", 1.0)
+    with serve(0, lambda: (True, {}), lambda: (True, {})) as port, ExitStack() as open_:
+        lines = [
+            open_.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            for _ in range(30)
+        ]
+
+        assert all(line.recv(1) == b"" for line in lines)  # hung up on, sooner or later
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/live", timeout=30) as live:
+            assert live.status == 200
 
 
 def test_jobs_for_newer_code_are_not_left_for_this_worker():

@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import socket
+import ssl
 import stat
+import subprocess
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
@@ -16,7 +18,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-TOKENS = f"ada:admin:{'a' * 30},vera:view:{'v' * 30}"
+VERA = "e19a5c07d3f84b26a0e7c9d1f5b38264"
+TOKENS = f"ada:admin:4c1e7a90b2d35f68e0c4a1b79d2f6e83,vera:view:{VERA}"
+TYPED = {"sec-fetch-site": "none"}  # as browsers say of an address that was typed or opened
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +46,7 @@ def test_the_first_start_prints_a_token_once_and_keeps_its_hash(shop, state):
     text = address.partition("?token=")[2]
     with httpx.Client() as browser:
         assert browser.get(address.partition("?")[0]).status_code == 401
-        entered = browser.get(address)
+        entered = browser.get(address, headers=TYPED)
         assert entered.status_code == 303
         page = browser.get(address.partition("?")[0])
         assert "shop" in browser.get(address.partition("?")[0] + "jobs").text
@@ -75,7 +79,7 @@ def test_the_browser_is_given_an_address_that_lets_in_once(shop, tmp_path, monke
     text = begun(process).partition("?token=")[2]
     address = told.read_text().strip()
     with httpx.Client() as browser, httpx.Client() as other:
-        first, second = browser.get(address), other.get(address)
+        first, second = browser.get(address, headers=TYPED), other.get(address, headers=TYPED)
     process.terminate()
     process.communicate(timeout=30)
 
@@ -90,7 +94,7 @@ def test_ctrl_c_ends_it_while_somebody_watches(shop, monkeypatch):
     told = json.loads(process.stdout.readline())
     assert told["token"] is None
 
-    head = {"authorization": f"Bearer {'v' * 30}"}
+    head = {"authorization": f"Bearer {VERA}"}
     with (
         httpx.Client(base_url=told["url"], headers=head, timeout=60) as client,
         client.stream("GET", "live") as answer,
@@ -113,6 +117,77 @@ def test_another_machine_is_let_in_only_by_tokens_that_were_said(shop, monkeypat
         assert "PENSTOCK_DASHBOARD_TOKENS" in said
 
 
+def test_another_machine_is_let_in_only_by_tls(shop, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", TOKENS)
+    shop("enqueue", "shop:add", "1", "2")
+
+    for bind in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
+        said = shop("dashboard", "--bind", bind, "--port", "0", code=2).stderr
+        assert f"--bind {bind} lets other machines connect, and plain HTTP shows tokens" in said
+        assert "--tls-certificate" in said
+
+
+def test_plain_http_for_other_machines_has_to_be_asked_for(shop, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", TOKENS)
+    shop("enqueue", "shop:add", "1", "2")
+
+    process = shop.start("dashboard", "--bind", "0.0.0.0", "--port", "0", "--plain-http")
+
+    assert begun(process).startswith("http://0.0.0.0:")
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+def test_with_a_certificate_it_speaks_tls_and_its_cookies_are_secure(shop, monkeypatch, tmp_path):
+    monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", TOKENS)
+    shop("enqueue", "shop:add", "1", "2")
+    certificate, key = self_signed(tmp_path)
+
+    process = shop.start(
+        *("dashboard", "--bind", "0.0.0.0", "--port", "0", "--host-name", "localhost"),
+        *("--tls-certificate", str(certificate), "--tls-key", str(key)),
+    )
+    address = begun(process).replace("0.0.0.0", "localhost")
+    trusted = ssl.create_default_context(cafile=certificate)
+    with httpx.Client(verify=trusted, base_url=address, timeout=60) as browser:
+        entered = browser.get("/", params={"token": VERA}, headers=TYPED)
+        page = browser.get("/jobs")
+    process.terminate()
+    process.communicate(timeout=60)
+
+    assert address.startswith("https://localhost:")
+    assert (entered.status_code, page.status_code) == (303, 200)
+    assert "secure" in entered.headers["set-cookie"].lower().split("; ")
+
+
+def test_files_for_tls_that_do_not_fit_are_refused(shop, tmp_path):
+    shop("enqueue", "shop:add", "1", "2")
+    certificate, key = self_signed(tmp_path)
+
+    one = shop("dashboard", "--tls-key", str(key), code=2).stderr
+    swapped = shop(
+        "dashboard", "--tls-certificate", str(key), "--tls-key", str(certificate), code=2
+    ).stderr
+
+    assert "--tls-certificate and --tls-key go together" in one
+    assert f"--tls-key {certificate}" in swapped
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for localhost, and its key."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
+            *("-out", str(certificate), "-keyout", str(key)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
 def test_what_is_wrong_with_how_it_was_started_is_said(shop, tmp_path, monkeypatch):
     assert "no store" in shop("dashboard", code=2).stderr
     shop("enqueue", "shop:add", "1", "2")
@@ -127,7 +202,7 @@ def test_what_is_wrong_with_how_it_was_started_is_said(shop, tmp_path, monkeypat
     assert "exists only inside the process" in memory
     monkeypatch.setenv("PENSTOCK_DASHBOARD_TOKENS", "ada:admin:short")
     short = shop("dashboard", code=2).stderr
-    assert "the token of ada is short" in short
+    assert "the token of ada is weak" in short
     assert "admin:short" not in short
 
 
@@ -192,7 +267,7 @@ def test_dev_shows_the_dashboard_too(shop):
         [address] = [line["url"] for line in lines if line["event"] == "dashboard"]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=\S+", address)
         with httpx.Client(timeout=60) as browser:
-            assert browser.get(address).status_code == 303
+            assert browser.get(address, headers=TYPED).status_code == 303
             assert browser.get(address.partition("?")[0]).status_code == 200
     finally:
         process.send_signal(signal.SIGTERM)

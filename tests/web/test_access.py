@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from http.cookies import SimpleCookie
 
 import pytest
@@ -16,6 +17,7 @@ from penstock.web.access import (
     Role,
     Tokens,
     check_private,
+    check_strength,
     new_token,
     parse_tokens,
     read_tokens,
@@ -23,9 +25,10 @@ from penstock.web.access import (
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
 from penstock.web.serve import TOKENS, load_or_make_tokens
-from tests.web.conftest import Web
+from tests.web.conftest import TYPED, Web
 
 OPEN = {("POST", "/enter"), ("GET", "/static/style.css")}
+A, B = "4c1e7a90b2d35f68e0c4a1b79d2f6e83", "b7d04f2a9c618e35d1f0a4c7b2968e5d"
 A_JOB = "0190a6c4-5e1f-7000-8000-00000a1b2000"
 
 
@@ -88,7 +91,7 @@ def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address(memory_w
     text = memory_web.texts[Role.VIEW]
     browser = memory_web.client()
 
-    answer = browser.get("/jobs", params={"q": "state:failed", "token": text})
+    answer = browser.get("/jobs", params={"q": "state:failed", "token": text}, headers=TYPED)
 
     assert answer.status_code == 303
     assert answer.headers["location"] == "/jobs?q=state%3Afailed"
@@ -97,6 +100,46 @@ def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address(memory_w
     assert cookie["samesite"].lower() == "strict"
     assert text not in answer.headers["set-cookie"]
     assert browser.get(answer.headers["location"]).status_code == 200
+
+
+@pytest.mark.parametrize("site", [None, "cross-site", "same-site"])
+def test_a_link_on_another_page_logs_nobody_in_before_a_click(memory_web: Web, site):
+    """Else a page could log people in as somebody else, and see what they do there."""
+    text = memory_web.texts[Role.VIEW]
+    browser = memory_web.client()
+    said = {} if site is None else {"sec-fetch-site": site}
+
+    asked = browser.get("/jobs", params={"q": "state:failed", "token": text}, headers=said)
+
+    assert asked.status_code == 200
+    assert "set-cookie" not in asked.headers
+    assert "Log in as vera?" in asked.text
+    form = {"token": text, "to": "/jobs?q=state%3Afailed"}
+    for name, value in form.items():
+        assert f'name="{name}" value="{value}"' in asked.text
+    foreign = browser.post("/enter", data=form, headers={"origin": "https://evil.example"})
+    assert (foreign.status_code, "set-cookie" in foreign.headers) == (403, False)
+    entered = browser.post("/enter", data=form, headers={"origin": memory_web.address})
+    assert (entered.status_code, entered.headers["location"]) == (303, form["to"])
+    assert browser.get("/jobs").status_code == 200
+
+
+def test_a_ticket_is_used_by_the_click_and_not_by_the_link(memory_web: Web):
+    access = memory_web.site.access
+    assert isinstance(access, Tokens)
+    ticket = access.ticket(access._tokens[0])
+    browser, head = memory_web.client(), {"origin": memory_web.address}
+
+    assert "Log in as vera?" in browser.get("/", params={"token": ticket}).text
+    assert browser.post("/enter", data={"token": ticket}, headers=head).status_code == 303
+    assert browser.post("/enter", data={"token": ticket}, headers=head).status_code == 401
+
+
+def test_random_tokens_are_strong_enough():
+    for _ in range(200):
+        check_strength(new_token("ada")[1], "ours")
+        for count in (16, 24, 32):
+            check_strength(secrets.token_hex(count), "as openssl makes it")
 
 
 def test_a_ticket_lets_in_once_soon_and_only_by_the_address():
@@ -207,10 +250,12 @@ def test_read_only_makes_everybody_a_viewer(serve, memory_broker):
 
 def test_an_application_may_say_itself_who_asks(serve, memory_broker):
     people = {"ada": Person("ada", Role.OPERATE), "eve": None, "zoe": Person("zoe", Role.ANYBODY)}
-    web = serve(memory_broker, access=lambda request: people.get(request.headers.get("x-user")))
+    web = serve(memory_broker, access=lambda request: people.get(request.cookies.get("session")))
     client = web.client()
 
-    statuses = {name: client.get("/", headers={"x-user": name}).status_code for name in people}
+    statuses = {
+        name: client.get("/", headers={"cookie": f"session={name}"}).status_code for name in people
+    }
 
     assert statuses == {"ada": 200, "eve": 401, "zoe": 401}
     assert client.get("/", params={"token": web.texts[Role.ADMIN]}).status_code == 401
@@ -225,12 +270,12 @@ def test_an_application_may_look_up_who_asks_while_others_are_served(serve, memo
 
 def test_tokens_are_read_from_lines_and_between_commas_with_hashes_too():
     token, text = new_token("carl", Role.VIEW)
-    said = f"# people\nada:admin:{'a' * 30}, Bob B:operate:{'b' * 30}\n{token.line}\n"
+    said = f"# people\nada:admin:{A}, Bob B:operate:{B}\n{token.line}\n"
 
     tokens = Tokens(parse_tokens(said, "a file"))
 
-    assert tokens.person_with("a" * 30) == Person("ada", Role.ADMIN)
-    assert tokens.person_with("b" * 30) == Person("Bob B", Role.OPERATE)
+    assert tokens.person_with(A) == Person("ada", Role.ADMIN)
+    assert tokens.person_with(B) == Person("Bob B", Role.OPERATE)
     assert tokens.person_with(text) == Person("carl", Role.VIEW)
     assert tokens.person_with(token.hashed.hex()) is None
 
@@ -240,9 +285,13 @@ def test_tokens_are_read_from_lines_and_between_commas_with_hashes_too():
     [
         ("", "has no token"),
         ("ada", "written name:role:token"),
-        (f"ada:owner:{'a' * 30}", "has the role 'owner'"),
-        (f"ada:anybody:{'a' * 30}", "has the role 'anybody'"),
-        ("ada:admin:secret-word", "is short"),
+        (f"ada:owner:{A}", "has the role 'owner'"),
+        (f"ada:anybody:{A}", "has the role 'anybody'"),
+        ("ada:admin:secret-word", "the token of ada is weak"),
+        (f"ada:admin:{'secret-word' * 9}", "is weak"),
+        (f"ada:admin:{'s' * 100}", "is weak"),
+        (f"ada:admin:{'12' * 40}", "is weak"),
+        (f"ada:admin:{A[:31]}", "is weak"),
         ("ada:admin:sha256=abc", "64 hexadecimal digits"),
     ],
 )
@@ -251,12 +300,12 @@ def test_tokens_that_cannot_be_read_are_refused_without_showing_them(said, sente
         parse_tokens(said, "a file")
 
     assert "secret-word" not in str(refused.value)
-    assert "a" * 30 not in str(refused.value)
+    assert A not in str(refused.value)
 
 
 def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
     file = tmp_path / "tokens"
-    file.write_text(f"ada:admin:{'a' * 30}\n")
+    file.write_text(f"ada:admin:{A}\n")
     file.chmod(0o644)
 
     with pytest.raises(Refused, match="chmod 600"):
@@ -267,7 +316,7 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
 
 def test_a_file_of_tokens_that_somebody_else_laid_there_is_refused(tmp_path):
     file = tmp_path / "tokens"
-    file.write_text(f"eve:admin:{'e' * 30}\n")
+    file.write_text(f"eve:admin:{B}\n")
     file.chmod(0o600)
     mine = file.stat()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.testing.conformance.factories import a_job
 from penstock.web.access import Role
 from penstock.web.guard import HEADERS, MOST_BODY, MOST_TARGET, local_path
-from tests.web.conftest import Web
+from tests.web.conftest import TYPED, Web
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,9 @@ def test_a_page_of_another_site_that_has_a_token_is_refused_too(memory_web: Web,
 def test_a_page_that_came_in_the_clear_is_another_site_to_one_that_did_not(memory_web: Web):
     browser = memory_web.client()
     head = {"x-forwarded-proto": "https"}
-    entered = browser.get("/", params={"token": memory_web.texts[Role.VIEW]}, headers=head)
+    entered = browser.get(
+        "/", params={"token": memory_web.texts[Role.VIEW]}, headers={**head, **TYPED}
+    )
     head["cookie"] = entered.headers["set-cookie"].partition(";")[0]
     secure = memory_web.address.replace("http:", "https:")
 

@@ -34,11 +34,15 @@ FAILURE = (
 )
 _TEXT = "%(asctime)s %(levelname)-7s %(process)d %(message)s"
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31"}
-# Control characters in a job's text must not reach the terminal.
+# Control characters in a job's text must not reach the terminal. Nor those that change the
+# direction of text: U+202E shows what follows it backwards, so that a name looks like another one.
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROL_PICTURES = {
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
-    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+    **dict.fromkeys((*range(0x7F, 0xA0), *_BIDI), 0xFFFD),
 }
+# JSON may be shown on a terminal, too; escaped it is the same value for programs.
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI)}
 
 
 class LogOutput(NamedTuple):
@@ -53,8 +57,13 @@ _json_handler: logging.Handler | None = None  # where they go, if they are JSON
 
 
 def legible(text: str) -> str:
-    """The text without terminal control characters."""
+    """The text without characters that a terminal obeys."""
     return text.translate(_CONTROL_PICTURES)
+
+
+def legible_json(encoded: bytes) -> str:
+    """JSON in which characters that a terminal obeys are escaped: the same value."""
+    return encoded.decode().translate(_ESCAPES)
 
 
 def log_to_stderr(output: LogOutput) -> None:
@@ -94,7 +103,8 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
-        if hasattr(record, "job_id"):
+        # Other libraries may colour their lines themselves.
+        if record.name.startswith("penstock") or hasattr(record, "job_id"):
             text = legible(text)
         if not self._coloured:
             return text
@@ -126,7 +136,7 @@ class JsonLines(logging.Formatter):
             line |= {name: getattr(record, name, None) for name in ("task", "exception", "more")}
         elif record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(_encodable(line)).decode()
+        return legible_json(msgspec.json.encode(_encodable(line)))
 
 
 def _encodable(line: dict[str, Any]) -> dict[str, Any]:

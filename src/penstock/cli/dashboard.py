@@ -54,6 +54,20 @@ def dashboard(
     new_token: Annotated[
         bool, typer.Option("--new-token", help="Make a new token; the old one is void.")
     ] = False,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option(help="Serve HTTPS with this certificate chain (PEM).", show_default=False),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="The key of the certificate.", show_default=False)
+    ] = None,
+    plain_http: Annotated[
+        bool,
+        typer.Option(
+            "--plain-http",
+            help="Allow an address other than loopback without TLS: only a TLS proxy can connect.",
+        ),
+    ] = False,
     lake: Annotated[
         Path | None,
         typer.Option(help="A lake's folder: show its last report.", show_default=False),
@@ -83,12 +97,20 @@ def dashboard(
     log_to_stderr(LogOutput("warning", log_format))
     need_web()
     from penstock.web.access import Tokens
-    from penstock.web.serve import DashboardServer, check_bind, listen, load_or_make_tokens
+    from penstock.web.serve import (
+        DashboardServer,
+        check_bind,
+        listen,
+        load_or_make_tokens,
+        load_tls,
+    )
     from penstock.web.store_opening import StoreOpening
+
+    tls = load_tls(tls_certificate, tls_key)
 
     def serve(open_store: Callable[[], Broker], where: str, app: App | None) -> None:
         keys = load_or_make_tokens(where, author(), file=token_file, anew=new_token)
-        check_bind(bind, keys)
+        check_bind(bind, keys, tls=tls, plain_http=plain_http)
         access = Tokens(keys.tokens)
         opening = StoreOpening(open_store, app)
         site = dashboard(
@@ -104,12 +126,14 @@ def dashboard(
             metrics=metrics,
         )
         with listen(bind, port) as listening:
-            address = _print_address(listening, port, keys, prefix, where=mask(where), json=json)
+            address = f"{'http' if tls is None else 'https'}://{_bound_to(listening)}"
+            address += f"{prefix.rstrip('/')}/"
+            _print_address(address, listening, port, keys, where=mask(where), json=json)
             if open_:
                 # Other users can see a browser's command line: it gets a one-time ticket.
                 ticket = None if keys.kept is None else access.ticket(keys.tokens[0])
                 typer.launch(address if ticket is None else f"{address}?token={ticket}")
-            server = DashboardServer(site)
+            server = DashboardServer(site, tls=tls)
             opening.on_refusal(server.stop)
             try:
                 server.run(sockets=[listening])
@@ -162,32 +186,32 @@ def _app(target: str, url: str | None, *, quiet: bool) -> App:
     return app
 
 
+def _bound_to(listening: socket.socket) -> str:
+    host, port, *_ = listening.getsockname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _print_address(
+    address: str,
     listening: socket.socket,
     wanted: int,
     keys: DashboardTokens,
-    prefix: str,
     *,
     where: str,
     json: bool,
-) -> str:
-    """Print the address with its token; returns it without the token."""
+) -> None:
+    """Print the address with its token."""
     from penstock.cli import output
 
-    host, port, *_ = listening.getsockname()
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{port}{prefix.rstrip('/')}/"
+    port = listening.getsockname()[1]
     entrance = address if keys.text is None else f"{address}?token={keys.text}"
     if json:
         output.print_json({"url": address, "token": keys.text, "store": where})
-    else:
-        if wanted not in {0, port}:
-            output.print_note(f"port {wanted} is in use: using {port}", "yellow")
-        if keys.text is not None:
-            output.print_note("the token is shown only now; --new-token makes another")
-        elif keys.kept is not None:
-            output.print_note(
-                "use the token that the first start printed; --new-token makes another"
-            )
-        output.print_text(f"dashboard: {entrance}")
-    return address
+        return
+    if wanted not in {0, port}:
+        output.print_note(f"port {wanted} is in use: using {port}", "yellow")
+    if keys.text is not None:
+        output.print_note("the token is shown only now; --new-token makes another")
+    elif keys.kept is not None:
+        output.print_note("use the token that the first start printed; --new-token makes another")
+    output.print_text(f"dashboard: {entrance}")

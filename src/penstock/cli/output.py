@@ -21,7 +21,7 @@ import rich.segment
 import rich.table
 import rich.text
 
-from penstock.app.log_lines import legible, put_line
+from penstock.app.log_lines import legible, legible_json, put_line
 from penstock.broker.views import by_queue
 from penstock.operate.counts import COLUMNS
 from penstock.operate.to_json import event_data
@@ -95,7 +95,7 @@ def print_error(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document, on one line."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.write(legible_json(msgspec.json.encode(value)) + "\n")
     sys.stdout.flush()
 
 
@@ -198,7 +198,7 @@ class ProgressLine:
         now = time.monotonic()
         if self._on and now - self._said_at > 0.1:
             self._said_at = now
-            sys.stderr.write(f"\r\x1b[2K{text}")
+            sys.stderr.write(f"\r\x1b[2K{legible(text)}")
             sys.stderr.flush()
 
     def clear(self) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import os
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
@@ -25,7 +27,8 @@ from penstock.operate.roles import Person, Role
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 20  # of one person: more end that person's oldest, and nobody else's
 TICKET_SECONDS = 60.0
-SHORTEST_TOKEN = 20
+SHORTEST_TOKEN = 32
+_LEAST_BITS = 90.0
 _HASHED = "sha256="
 _ENTRY = re.compile(r"(?P<name>[^:,\s][^:,]*):(?P<role>\w+):(?P<secret>\S+)")
 
@@ -114,9 +117,25 @@ def _hash_in(secret: str, name: str, where: str) -> bytes:
         if len(hashed) != 32:
             raise Refused(f"{where}: {name}: sha256= is followed by 64 hexadecimal digits")
         return hashed
-    if len(secret) < SHORTEST_TOKEN:
-        raise Refused(f"{where}: the token of {name} is short: {SHORTEST_TOKEN} characters or more")
+    check_strength(secret, f"{where}: the token of {name}")
     return _hash(secret)
+
+
+def check_strength(token: str, what: str) -> None:
+    """Refuse a token that could be guessed: one that is short, or in which little changes.
+
+    A sentence of words passes, and so does the hash of a weak token: nobody can tell those from
+    strong ones. `new_token` has 256 random bits.
+    """
+    counts = Counter(token)
+    each = -sum(n / len(token) * math.log2(n / len(token)) for n in counts.values())
+    # A text that was written several times is as strong as once.
+    period = (token + token).find(token, 1)
+    if len(token) < SHORTEST_TOKEN or each * period < _LEAST_BITS:
+        raise Refused(
+            f"{what} is weak: take {SHORTEST_TOKEN} random characters or more, as `openssl rand "
+            "-hex 32` prints"
+        )
 
 
 def _hash(text: str) -> bytes:
@@ -157,9 +176,11 @@ class Tokens:
         self._tickets[_hash(text)] = (Person(token.name, token.role), until)
         return text
 
-    def person_with_ticket_or_token(self, text: str) -> Person | None:
-        """The person with this token, or with this ticket, which is void afterwards."""
-        person, until = self._tickets.pop(_hash(text), (None, 0.0))
+    def person_with_ticket_or_token(self, text: str, *, use: bool = True) -> Person | None:
+        """The person with this token, or with this ticket, which is void once it is used."""
+        person, until = self._tickets.get(_hash(text), (None, 0.0))
+        if use:
+            self._tickets.pop(_hash(text), None)
         return person if until > self._clock() else self.person_with(text)
 
     def start_session(self, person: Person) -> str:

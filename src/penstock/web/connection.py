@@ -10,11 +10,15 @@ import asyncio
 import resource
 import socket
 import struct
+from typing import TYPE_CHECKING, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.web.guard import person_in
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
 REQUEST_SECONDS = 15.0  # for a request to arrive whole
 READ_SECONDS = 15.0  # for a client to read `READ_BYTES` of its answer
@@ -74,7 +78,8 @@ class TimedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         # `pause_writing` is then called as soon as anything is left unsent, not only at 64 KiB.
-        transport.set_write_buffer_limits(high=0)
+        # Not 0: with it TLS pauses although nothing is left.
+        transport.set_write_buffer_limits(high=1, low=0)
         self._time_arrival()
         self.others.admit(self)
 
@@ -103,8 +108,9 @@ class TimedConnection(H11Protocol):
     @property
     def serves_a_person(self) -> bool:
         """Whether a request of somebody with a token is being answered."""
-        cycle = self.cycle
-        return cycle is not None and not cycle.response_complete and person_in(self.scope) is not None
+        if not self.cycle or self.cycle.response_complete:  # None before the first request
+            return False
+        return person_in(cast("Scope", self.scope)) is not None
 
     def cut(self) -> None:
         """Close at once. `close` would wait, for ever, until the client has read what is unsent."""

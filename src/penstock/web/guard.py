@@ -31,6 +31,8 @@ WRONG_TOKEN = "This token is not valid here."  # noqa: S105  a sentence
 SAFE = frozenset({"GET", "HEAD"})
 MOST_OF_A_LOGIN = 24  # requests of one person at a time, streams included
 _PERSON = "penstock.person"
+# `same-origin`: a page of this dashboard. No header: an old browser, or plain HTTP off loopback.
+_TYPED = frozenset({"none", "same-origin"})
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -52,7 +54,16 @@ class Refusal(NamedTuple):
     sentence: str
 
 
+class Confirmation(NamedTuple):
+    """Who would be logged in, with which token or ticket, and where the page leads then."""
+
+    person: Person
+    token: str
+    to: str
+
+
 Refuse = Callable[[Request, Refusal], Response]
+Confirm = Callable[[Request, Confirmation], Response]
 
 
 class Guard:
@@ -68,6 +79,7 @@ class Guard:
         prefix: str,
         highest: Role,
         refuse: Refuse,
+        confirm: Confirm,
         wrong_tokens: WrongTokens,
     ) -> None:
         self._app = app
@@ -77,6 +89,7 @@ class Guard:
         self._prefix = prefix
         self._highest = highest
         self._refuse = refuse
+        self._confirm = confirm
         self._wrong_tokens = wrong_tokens
         self._in_progress: Counter[str] = Counter()  # requests by the person's name
 
@@ -146,20 +159,28 @@ class Guard:
         )
 
     async def _log_in_by_address(self, request: Request) -> Response | None:
-        """Exchange a token in the address for a cookie, and redirect to the page without it."""
+        """Exchange a token in the address for a cookie, and redirect to the page without it.
+
+        Only if the address was typed, pasted or opened by a program, as browsers say. A link on
+        another site's page could log people in as somebody else (login CSRF), so it only leads to a
+        page that names the person, with a button.
+        """
         if not isinstance(self._access, Tokens) or request.method != "GET":
             return None
         given = parse_qsl(request.url.query, keep_blank_values=True)
         tokens = [value for name, value in given if name == "token"]
         if not tokens:
             return None
-        person = self._access.person_with_ticket_or_token(tokens[-1])
+        typed = request.headers.get("sec-fetch-site") in _TYPED
+        person = self._access.person_with_ticket_or_token(tokens[-1], use=typed)
         if person is None:
             await self._wrong_tokens.count(request)
             return self._refuse(request, Refusal(401, WRONG_TOKEN))
         rest = urlencode([(name, value) for name, value in given if name != "token"])
         root = request.scope.get("root_path", "")
         target = f"{root}{path_of(request.scope)}" + (f"?{rest}" if rest else "")
+        if not typed:
+            return self._confirm(request, Confirmation(person, tokens[-1], target))
         answer = RedirectResponse(local_path(target, root), status_code=303)
         set_session(answer, request, self._access.start_session(person))
         return answer

@@ -1,6 +1,6 @@
 """Serving the dashboard: its socket, its tokens, and a shutdown that open streams do not delay.
 
-Binding to an address that other machines reach needs tokens that somebody configured.
+Binding to an address that other machines reach needs tokens that somebody configured, and TLS.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import ipaddress
 import os
 import socket
+import ssl
 import tempfile
 from pathlib import Path
 from types import FrameType
@@ -96,13 +97,49 @@ def _cannot_keep(file: Path, error: OSError) -> Refused:
     )
 
 
-def check_bind(bind: str, keys: DashboardTokens) -> None:
-    """Refuse to listen for other machines without configured tokens."""
-    if not is_loopback(bind) and keys.kept is not None:
+class Tls(NamedTuple):
+    """The files of a certificate chain and of its key, in PEM."""
+
+    certificate: Path
+    key: Path
+
+
+def check_bind(
+    bind: str, keys: DashboardTokens, *, tls: Tls | None = None, plain_http: bool = False
+) -> None:
+    """Refuse to listen for other machines without configured tokens, or without TLS."""
+    if is_loopback(bind):
+        return
+    if keys.kept is not None:
         raise Refused(
             f"--bind {bind} lets other machines connect: set tokens with --token-file or {TOKENS}"
             ' ("ada:operate:TOKEN,bob:view:TOKEN")'
         )
+    if tls is None and not plain_http:
+        raise Refused(
+            f"--bind {bind} lets other machines connect, and plain HTTP shows tokens and jobs to "
+            "the network: give --tls-certificate and --tls-key, or bind to loopback behind a proxy "
+            "with TLS; --plain-http allows it if only such a proxy can connect"
+        )
+
+
+def load_tls(certificate: Path | None, key: Path | None) -> Tls | None:
+    """The files for TLS; refused if one is missing, or they do not fit together."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise Refused("--tls-certificate and --tls-key go together: give both files")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            certificate, key, password=_no_password
+        )
+    except (OSError, ValueError) as error:
+        raise Refused(f"--tls-certificate {certificate} --tls-key {key}: {error}") from error
+    return Tls(certificate, key)
+
+
+def _no_password() -> str:
+    raise Refused("--tls-key: the key has a password; give one without")
 
 
 def is_loopback(bind: str) -> bool:
@@ -148,6 +185,7 @@ class DashboardServer(uvicorn.Server):
         request_seconds: float = REQUEST_SECONDS,
         read_seconds: float = READ_SECONDS,
         connections: int | None = None,
+        tls: Tls | None = None,
     ) -> None:
         most = connections or most_connections()
 
@@ -168,6 +206,8 @@ class DashboardServer(uvicorn.Server):
                 ws="none",
                 timeout_graceful_shutdown=_GRACE_SECONDS,
                 limit_concurrency=most + 1,  # if all of them answer people
+                ssl_certfile=None if tls is None else tls.certificate,
+                ssl_keyfile=None if tls is None else str(tls.key),
             )
         )
         self._site = site

@@ -33,7 +33,16 @@ from penstock.web.bulk_operations import Operations
 from penstock.web.checked_store import CheckedStore, NeedsPost
 from penstock.web.count_cache import CountCache
 from penstock.web.doctor_runs import DoctorRuns
-from penstock.web.guard import MOST_BODY, SAFE, Guard, Refusal, TooLarge, path_of, person_in
+from penstock.web.guard import (
+    MOST_BODY,
+    SAFE,
+    Confirmation,
+    Guard,
+    Refusal,
+    TooLarge,
+    path_of,
+    person_in,
+)
 from penstock.web.live import Live
 from penstock.web.metrics import Metrics
 from penstock.web.rendering import environment
@@ -134,6 +143,7 @@ class Dashboard:
             prefix=prefix.rstrip("/"),
             highest=Role.VIEW if read_only else Role.ADMIN,
             refuse=self.refuse,
+            confirm=self.confirm,
             wrong_tokens=self.wrong_tokens,
         )
 
@@ -227,6 +237,10 @@ class Dashboard:
         if status == 401:
             answer.headers["www-authenticate"] = "Bearer"
         return answer
+
+    def confirm(self, request: Request, login: Confirmation) -> Response:
+        """A page that names the person whom its button logs in."""
+        return HTMLResponse(self.rendered("login_confirm.html", request, login=login))
 
     def _endpoint(self, route: Route) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:

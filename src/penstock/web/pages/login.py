@@ -11,7 +11,8 @@ from penstock.web.request import WebRequest
 
 async def enter(request: WebRequest) -> Response:
     form, access = request.form(), request.site.access
-    person = access.person_with(form.get("token", "")) if isinstance(access, Tokens) else None
+    given = form.get("token", "")
+    person = access.person_with_ticket_or_token(given) if isinstance(access, Tokens) else None
     if person is None or not isinstance(access, Tokens):
         await request.site.wrong_tokens.count(request.http)
         return request.site.refuse(request.http, Refusal(401, WRONG_TOKEN))
