@@ -34,6 +34,7 @@ from penstock.web.site import Dashboard
 TOKENS = "PENSTOCK_DASHBOARD_TOKENS"
 MOST_PORTS = 20
 _GRACE_SECONDS = 3
+_ENDING = 50  # connections
 
 
 class DashboardTokens(NamedTuple):
@@ -205,7 +206,8 @@ class DashboardServer(uvicorn.Server):
                 lifespan="off",
                 ws="none",
                 timeout_graceful_shutdown=_GRACE_SECONDS,
-                limit_concurrency=most + 1,  # if all of them answer people
+                # More than `Connections` lets in, with those that it has cut and that still end.
+                limit_concurrency=most + _ENDING,
                 ssl_certfile=None if tls is None else tls.certificate,
                 ssl_keyfile=None if tls is None else str(tls.key),
             )
