@@ -20,7 +20,7 @@ GOOD = StormVerdict(
     transfers=4,
     effects=(4, 4),
     gone=[],
-    leftovers=0,
+    leftovers=[],
 )
 
 
@@ -45,7 +45,7 @@ def test_a_storm_in_which_something_never_happened_does_not_count(what: str):
         ({"effects": (5, 4)}, "4 jobs committed a row each: 5 rows of 4 jobs"),
         ({"effects": (3, 3)}, "4 jobs committed a row each: 3 rows of 3 jobs"),
         ({"gone": ["worker-1"]}, "worker-1 ended by itself; see its log"),
-        ({"leftovers": 2}, "processes of 2 groups were left"),
+        ({"leftovers": [7, 9]}, "these processes were left: [7, 9]"),
     ],
 )
 def test_whatever_is_wrong_is_named(change: dict[str, Any], sentence: str):

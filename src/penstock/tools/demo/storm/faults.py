@@ -76,20 +76,35 @@ class ProcessGroup:
             self._process.terminate()
             self._process.wait(patience)
 
-    def kill_leftovers(self) -> int:
-        """End whatever is left of this group, and of those before; of how many there was."""
-        left = 0
+    def leftovers(self) -> list[int]:
+        """The processes of this group, and of those before, that are alive."""
+        return [pid for group in self._groups for pid in _alive_in(group)]
+
+    def kill_leftovers(self) -> None:
         for group in self._groups:
-            with suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-                left += 1
+            _signal_group(group, signal.SIGKILL)
         self._process.wait()
-        return left
 
     def _again(self) -> None:
         self._process.wait()
         self._process = self._started()
         self._groups.append(self._process.pid)
+
+
+def _alive_in(group: int) -> list[int]:
+    """The processes of a group; one that is dead and not yet waited for does not count."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return []
+    listing = subprocess.run(
+        ["ps", "-A", "-o", "pid=,pgid=,stat="],  # noqa: S607  on every system of this kind
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [line.split() for line in listing.stdout.splitlines()]
+    return [int(pid) for pid, pgid, state in rows if int(pgid) == group and state[0] != "Z"]
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -31,10 +32,13 @@ from penstock.testing.checker import Verdict, check_store
 from penstock.tools.demo.storm import tasks
 from penstock.tools.demo.storm.faults import ProcessGroup, StormFault
 
+T = TypeVar("T")
+
 LEASE_SECONDS = 1.0
 _FREEZE_SECONDS = 2.5 * LEASE_SECONDS
 _CALM_SECONDS = 300.0
 _MORE_SECONDS = 60.0
+_END_SECONDS = 15.0
 _SCHEDULE = "storm-tick"
 _AWAY = (StoreUnreachable, StoreFull, UnknownOutcome)
 # What must have happened, or the storm proves nothing.
@@ -52,7 +56,7 @@ class StormVerdict(msgspec.Struct, frozen=True):
     transfers: int  # jobs that succeeded with a row of their own in the same transaction
     effects: tuple[int, int]  # rows that they left, and of how many jobs
     gone: list[str]  # groups that ended by themselves
-    leftovers: int  # groups of which a process was alive at the end
+    leftovers: list[int]  # processes that were alive at the end
 
     @property
     def missing(self) -> list[str]:
@@ -75,7 +79,7 @@ class StormVerdict(msgspec.Struct, frozen=True):
             wrong.append(f"{self.transfers} jobs committed a row each: {rows} rows of {jobs} jobs")
         wrong += [f"{name} ended by itself; see its log" for name in self.gone]
         if self.leftovers:
-            wrong.append(f"processes of {self.leftovers} groups were left")
+            wrong.append(f"these processes were left: {self.leftovers}")
         return wrong + [f"it does not count: there were no {what}" for what in self.missing]
 
 
@@ -190,9 +194,9 @@ class Storm:
         gone = [group.name for group in self._groups if not group.running]
         for producer in self.producers:
             producer.stop()
-        tasks.app.schedules.remove(_SCHEDULE, author="storm")
+        _answer(lambda: tasks.app.schedules.remove(_SCHEDULE, author="storm"))
         self._until_empty()
-        effects = tasks.count_effects.enqueue().result(timeout=_CALM_SECONDS)
+        effects = _answer(lambda: tasks.count_effects.enqueue().result(timeout=_CALM_SECONDS))
         self._count_stale()
         for group in self._groups:
             group.stop()
@@ -208,12 +212,22 @@ class Storm:
             transfers=history.succeeded[tasks.transfer.name],
             effects=(effects[0], effects[1]),
             gone=gone,
-            leftovers=self.end(),
+            leftovers=self._leftovers(),
         )
 
-    def end(self) -> int:
-        """Kill whatever is left; of how many groups something was."""
-        return sum(group.kill_leftovers() for group in self._groups)
+    def end(self) -> None:
+        """Kill whatever is left."""
+        for group in self._groups:
+            group.kill_leftovers()
+
+    def _leftovers(self) -> list[int]:
+        """Processes that are still there, a while after all were stopped."""
+        until = time.monotonic() + _END_SECONDS
+        while left := [pid for group in self._groups for pid in group.leftovers()]:
+            if time.monotonic() > until:
+                return left
+            time.sleep(0.1)
+        return []
 
     def _kill_child(self, group: ProcessGroup) -> None:
         with suppress(*_AWAY):
@@ -231,7 +245,7 @@ class Storm:
         """Wait until no job is left that may run; fail if none ends any more."""
         left, until = -1, time.monotonic() + _CALM_SECONDS
         while True:
-            now = sum(count.total for count in self.broker.count())
+            now = sum(count.total for count in _answer(self.broker.count))
             if now == 0:
                 return
             if now != left:
@@ -241,4 +255,16 @@ class Storm:
                     f"{now} jobs are left, and none has ended for {_CALM_SECONDS:.0f} s;"
                     f" the logs are in {self._folder}"
                 )
+            time.sleep(0.2)
+
+
+def _answer(call: Callable[[], T]) -> T:
+    """Call until the store answers: it may have been struck a moment ago."""
+    until = time.monotonic() + _CALM_SECONDS
+    while True:
+        try:
+            return call()
+        except _AWAY:
+            if time.monotonic() > until:
+                raise
             time.sleep(0.2)
