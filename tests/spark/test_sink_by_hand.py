@@ -32,8 +32,15 @@ def _batch(*numbers: int) -> Any:
     return pa.record_batch({"number": pa.array(numbers, pa.int32())})
 
 
+def _planned(schema: Any, options: dict[str, str]) -> BatchSink:
+    """As the driver makes it, and hands it to its executors."""
+    sink = BatchSink(schema, options, False)
+    sink.create_store()
+    return sink
+
+
 def _sink(url: str, **options: str) -> BatchSink:
-    return BatchSink(NUMBER, {"task": "mail:send", "url": url, **options}, False)
+    return _planned(NUMBER, {"task": "mail:send", "url": url, **options})
 
 
 def test_of_two_attempts_at_the_same_rows_one_counts(store_url: str):
@@ -48,6 +55,18 @@ def test_of_two_attempts_at_the_same_rows_one_counts(store_url: str):
 
     assert len({part.name for part in (first, twin, other, zombie)}) == 4
     assert numbers_in(store_url) == Counter([1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("columns", [{}, {"id_column": "number"}], ids=["staged", "with an id"])
+def test_an_executor_on_another_machine_makes_no_file_of_its_own(tmp_path: Path, columns: Any):
+    """The rows would be in a file that nobody knows of."""
+    url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    sink = BatchSink(NUMBER, {"task": "mail:send", "url": url, **columns}, False)
+
+    with pytest.raises(Refused, match="there is no store at"):
+        sink.write(iter([_batch(1, 2)]))
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_commit_whose_answer_was_lost_is_made_again(store_url: str):
@@ -73,7 +92,7 @@ def test_a_write_that_is_made_again_in_other_partitions(store_url: str):
 
 def test_an_aborted_write_leaves_neither_jobs_nor_rejects(store_url: str, tmp_path: Path):
     options = {"task": "a:b", "url": store_url, "rejects": str(tmp_path / "rejects")}
-    sink = BatchSink(REAL, options, False)
+    sink = _planned(REAL, options)
     part = sink.write(iter([pa.record_batch({"x": [1.0, float("nan")]})]))
     hidden = [path.name for path in (tmp_path / "rejects").iterdir()]
 
@@ -87,8 +106,8 @@ def test_an_aborted_write_leaves_neither_jobs_nor_rejects(store_url: str, tmp_pa
 def test_rejects_of_attempts_that_lost_or_died_go_with_the_commit(store_url: str, tmp_path: Path):
     rejects = tmp_path / "rejects"
     options = {"task": "a:b", "url": store_url, "rejects": str(rejects), "write": "import-7"}
-    sink = BatchSink(REAL, options, False)
-    other = BatchSink(REAL, {**options, "write": "import"}, False)
+    sink = _planned(REAL, options)
+    other = _planned(REAL, {**options, "write": "import"})
     rows = pa.record_batch({"x": [1.0, float("nan")]})
     won, lost, beside = (each.write(iter([rows])) for each in (sink, sink, other))
     (rejects / "_import-7-0-0-0badcafe.parquet").write_bytes(b"PAR1")  # its task was killed
@@ -115,7 +134,7 @@ def test_rejects_that_cannot_be_kept_end_the_write_with_a_sentence(sqlite_url: s
     options = {"task": "a:b", "url": sqlite_url, "rejects": str(tmp_path / "a file" / "rejects")}
 
     with pytest.raises(Refused, match=r"rejects='.*a file/rejects' cannot be written"):
-        BatchSink(REAL, options, False).write(iter([pa.record_batch({"x": [float("nan")]})]))
+        _planned(REAL, options).write(iter([pa.record_batch({"x": [float("nan")]})]))
 
 
 def test_a_row_may_have_no_arguments_at_all(sqlite_url: str):
@@ -132,7 +151,7 @@ def test_a_time_to_run_that_no_calendar_has_makes_a_bad_row(sqlite_url: str):
     last = pa.array([253_402_300_799_999_999, 253_402_300_800_000_000], pa.timestamp("us", "UTC"))
 
     with pytest.raises(Refused, match=r"row 1 .*column at: a time .* after 9999"):
-        BatchSink(schema, options, False).write(
+        _planned(schema, options).write(
             iter([pa.record_batch({"number": pa.array([1, 2], pa.int32()), "at": last})])
         )
 

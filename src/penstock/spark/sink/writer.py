@@ -57,6 +57,11 @@ class _Sink:
         self._schema = schema
         self._options = chosen
 
+    def create_store(self) -> None:
+        """On the driver: an executor on another machine would create a SQLite file of its own."""
+        with opened_store(_url_of(self._options), create=True):
+            pass
+
     def _write_rows(self, write: str, batches: Iterator[Any]) -> WrittenPart:
         """Stage the jobs of these rows as a part of the write, named after this task attempt."""
         options = self._options
@@ -172,7 +177,11 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 
 
 def _open_store(options: SinkOptions) -> AbstractContextManager[Broker]:
-    return opened_store(named_store(options.profile, options.url).url, create=True)
+    return opened_store(_url_of(options))
+
+
+def _url_of(options: SinkOptions) -> str:
+    return named_store(options.profile, options.url).url
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenPart]:

@@ -54,14 +54,18 @@ class PenstockSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from penstock.spark.sink import BatchSink
 
-        return BatchSink(schema, self.options, overwrite)
+        sink = BatchSink(schema, self.options, overwrite)
+        sink.create_store()
+        return sink
 
     def streamWriter(  # noqa: N802  as Spark calls it
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         from penstock.spark.sink import StreamSink
 
-        return StreamSink(schema, self.options, overwrite)
+        sink = StreamSink(schema, self.options, overwrite)
+        sink.create_store()
+        return sink
 
 
 def _readers() -> Any:
