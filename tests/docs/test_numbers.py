@@ -34,9 +34,8 @@ from penstock.job import CRASH_BUDGET
 from penstock.run.attempt import LONGEST_TRACEBACK
 from penstock.run.error_text import LONGEST_HEADLINE
 from penstock.schedules.timetable import _LAG_SECONDS
-from penstock.web.access import SESSION_SECONDS
-from penstock.web.live import LONGEST_SECONDS
-from penstock.web.serve import REQUEST_SECONDS
+from penstock.web import connection, guard, live, wrong_tokens
+from penstock.web.access import MOST_SESSIONS, SESSION_SECONDS, SHORTEST_TOKEN
 from penstock.worker import loop, outage_log, upkeep
 from penstock.worker.claim_plan import START_SECONDS
 from penstock.worker.supervisor import SILENCE_SECONDS
@@ -93,8 +92,19 @@ GUARANTEES = [
 SECURITY = [
     f"secrets of fewer than {COUNTED[_SHORTEST]} characters",
     f"use it for {COUNTED[SESSION_SECONDS / 3600]} hours",
-    f"continues for at most {COUNTED[LONGEST_SECONDS / 60]} minutes after its session ended",
-    f"keep others out for {REQUEST_SECONDS:g} seconds",
+    f"continues for at most {COUNTED[live.LONGEST_SECONDS / 60]} minutes after its session ended",
+    f"A token of fewer than {SHORTEST_TOKEN} characters",
+    (
+        f"must arrive completely within {connection.REQUEST_SECONDS:g} seconds, and a client must "
+        f"read at least {connection.READ_BYTES // 1024} KiB of its answer in "
+        f"{connection.READ_SECONDS:g} seconds"
+    ),
+    f"If all {connection.MOST_CONNECTIONS} connections are in use",
+    (
+        f"at most {guard.MOST_OF_A_LOGIN} requests at a time, {live.MOST_OF_A_LOGIN} of them live "
+        f"streams; a login that starts a {MOST_SESSIONS + 1}st session"
+    ),
+    "After three within a minute" if wrong_tokens.FREE * wrong_tokens.WINDOW_SECONDS == 180 else "",
 ]
 README = [
     f"otherwise within {LEASE_SECONDS + 2:g} s (lease + 2 s)" if upkeep.RECOVER_SECONDS < 2 else "",
