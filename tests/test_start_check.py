@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.brokers.memory import MemoryBroker
+from penstock.errors import StoreUnreachable
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job, claim
 from penstock.worker.start_check import StartCheck
@@ -40,6 +43,25 @@ def test_a_rule_that_came_since_the_claim_is_obeyed(memory_broker, claimed, rule
 
     outcome = start_check.last_look(version, claimed)
     assert (outcome and outcome.reason) == reason
+
+
+class Unreadable(MemoryBroker):
+    """A store that says that its rules have changed, and then does not answer."""
+
+    def records(self, kind: Any) -> Any:
+        raise StoreUnreachable("nobody answers")
+
+
+def test_while_the_rules_cannot_be_read_nothing_starts(clock):
+    broker = Unreadable(clock)
+    broker.enqueue([a_job(clock)])
+    [job] = claim(broker)
+    start_check = StartCheck(broker)
+
+    outcome = start_check.last_look(start_check.version() - 1, job)
+
+    assert outcome is not None
+    assert (outcome.reason, outcome.failures, outcome.lapses) == ("rules unknown", 0, 0)
 
 
 def test_a_job_under_a_rate_begins_soon_after_its_claim_or_is_put_back(memory_broker, clock):

@@ -180,6 +180,26 @@ def test_a_wrong_call_is_refused_and_stores_nothing(app: App) -> None:
     assert app.broker.count() == []
 
 
+def test_ids_of_jobs_with_a_key_increase_as_they_are_made(app: App) -> None:
+    """An ordered queue goes by them, over all tasks of the program."""
+
+    @app.task(name="first", queue="orders")
+    def first(n: int) -> None: ...
+
+    @app.task(name="second", queue="orders", priority=5)
+    def second(n: int) -> None: ...
+
+    ids: list[str] = []
+    for n in range(300):
+        ids.append(first.options(key="ada").job(n).id)
+        ids.append(second.options(key="ada").enqueue(n).id)
+        ids += [handle.id for handle in app.enqueue([first.options(key="bob").job(n)])]
+        first.enqueue(n)  # without a key; it may be in a run of ids that began before
+
+    assert ids == sorted(ids)
+    assert len(set(ids)) == len(ids)
+
+
 def test_neighbours_travel_in_one_parcel(app: App) -> None:
     @app.task
     def send(n: int) -> None: ...

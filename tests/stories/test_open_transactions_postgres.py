@@ -128,6 +128,27 @@ def test_a_writer_s_transaction_that_stays_open_for_minutes(own_story):
     hold_a_number(own_story, seconds=180)
 
 
+def test_a_writer_in_another_database_of_the_server_is_waited_for_too(own_postgres, clock):
+    """Transactions are numbered for the whole server; it returns what comes before, and no more."""
+    broker = PostgresBroker(own_postgres.create_database(), clock=clock)
+    broker.enqueue(some_jobs(clock, 2))
+    first, second = claim(broker, 2)
+    broker.settle([(first, succeeded())])
+    before = [event.job for event in broker.history()]
+    with psycopg.connect(own_postgres.create_database()) as stranger:
+        stranger.execute("create table theirs (n int)")
+        broker.settle([(second, succeeded())])
+
+        during = [event.job for event in broker.history()]
+        of_one_job = [event.job for event in broker.history(job=second.id)]
+
+    after = [event.job for event in broker.history()]
+    broker.close()
+    assert before == during == [first.id]
+    assert of_one_job == [second.id]
+    assert after == [first.id, second.id]
+
+
 def test_a_prune_beside_an_open_reader_holds_nobody_up(own_postgres, clock):
     """A day that somebody reads is not waited for."""
     url = own_postgres.create_database()
