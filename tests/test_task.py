@@ -77,6 +77,18 @@ def test_a_name_that_cannot_be_typed_is_refused(app: App, name: str) -> None:
         app.task(name=name or " ")(lambda: None)
 
 
+@pytest.mark.parametrize("name", ["a b", "é", "x" * 201, "a\n"])
+def test_so_is_one_of_a_queue_or_a_tag(app: App, name: str) -> None:
+    @app.task(name="send")
+    def send() -> None: ...
+
+    options: list[dict[str, Any]] = [{"queue": name}, {"tags": {name: "a"}}]
+    for each in options:
+        with pytest.raises(Refused, match="1 to 200 characters out of letters, digits"):
+            send.options(**each).job()
+    send.options(queue="x" * 200, tags={"_.:/-09azAZ": "a"}).job()
+
+
 @pytest.mark.parametrize("name", PATHS)
 def test_a_name_that_is_a_path_is_refused(app: App, name: str) -> None:
     def send() -> None: ...

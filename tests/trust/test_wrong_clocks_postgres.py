@@ -105,6 +105,24 @@ def test_the_first_call_goes_by_the_store_s_clock(postgres_store_url, tmp_path, 
     assert len(found) > 20
 
 
+def test_where_the_clock_is_right_a_job_value_keeps_its_id(postgres_store_url):
+    """This machine's clock is the server's here."""
+    app = App(postgres_store_url)
+
+    @app.task(name="send")
+    def send(n: int) -> None: ...
+
+    job = send.options(delay=60).job(1)
+    made = (job.id, job.run_at)
+
+    handle = job.enqueue()
+
+    stored = app.broker.get(handle.id)
+    app.close()
+    assert stored is not None
+    assert (handle.id, stored.run_at) == made
+
+
 @pytest.mark.parametrize("ahead", [SLOW, FAST])
 @pytest.mark.parametrize("option", [["--delay", "60s"], ["--unique", "one", "--unique-for", "60s"]])
 def test_the_command_line_goes_by_the_store_s_clock(postgres_store_url, tmp_path, ahead, option):

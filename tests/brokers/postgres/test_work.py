@@ -203,6 +203,17 @@ def test_the_clock_is_measured_again_after_a_while():
     assert clock.stale()
 
 
+def test_somebody_who_sets_this_machine_s_clock_does_not_move_it(monkeypatch):
+    clock = StoreClock(lambda: None)
+    now = ticks()
+    clock.measured(1000.0, now, now)
+    right = time.time
+
+    monkeypatch.setattr("time.time", lambda: right() + 3600)
+
+    assert abs(clock.now() - 1000.0) < 60
+
+
 def test_a_server_that_does_not_say_the_time_is_not_asked_again_at_once():
     asked: list[float] = []
     clock = StoreClock(lambda: asked.append(1))
