@@ -13,7 +13,8 @@ import sqlalchemy
 from penstock import App
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import JobFailed
-from penstock.run.attempt import LONGEST_TRACEBACK, run
+from penstock.run.attempt import run
+from penstock.run.describe_error import LONGEST_TRACEBACK
 from penstock.run.error_text import SHOWN_HEADLINE, exception_in, headline, traceback_in
 from tests.real_errors import REAL_ERRORS
 

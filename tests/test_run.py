@@ -14,7 +14,8 @@ from penstock import App, Job, Refused, Repeat, Retry, RetryLater, current_job
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Fault, Outcome, State
-from penstock.run.attempt import LONGEST_TRACEBACK, run, run_async, timed_out
+from penstock.run.attempt import run, run_async, timed_out
+from penstock.run.describe_error import LONGEST_TRACEBACK
 from penstock.testing.clock import Clock
 
 
@@ -422,7 +423,7 @@ def test_an_outcome_says_what_was_raised_and_where(app: App) -> None:
 def test_a_secret_is_hidden_before_anything_is_cut(app: App) -> None:
     key = "-----BEGIN KEY-----\n" + "\n".join(f"{n:04x}" * 16 for n in range(400)) + "\nlast line"
 
-    @app.task(secret=("key",))
+    @app.task(secret=("key",), keep_messages=True)
     def sign(key: str) -> None:
         raise ExceptionGroup(f"refused {key}", [ValueError(key)])
 

@@ -47,7 +47,7 @@ def sweep(before: datetime) -> str:
     return before.isoformat()
 
 
-@app.task(queue="payments", secret=("card",))
+@app.task(queue="payments", secret=("card",), keep_messages=True)
 def charge(card: str) -> None:
     raise RuntimeError("no money")
 """

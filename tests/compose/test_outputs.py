@@ -165,7 +165,7 @@ def test_a_secret_that_another_job_returned_is_hidden_in_a_traceback(t):
     t.drain()
 
     error = t.broker.get(handle.id).error
-    assert "no money on" in error
+    assert "RuntimeError: message not kept, digest " in error
     assert "4242" not in error
 
 

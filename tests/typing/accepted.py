@@ -85,6 +85,7 @@ def bare(n: int) -> str:
     runs_on={"gpu"},
     search=("order.number",),
     secret=("to",),
+    keep_messages=True,
     keep=3600,
     on_success="delete",
     on_error=Repeat(limit=2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
@@ -27,6 +28,9 @@ Capability = Literal[
 ONE_PLACE: frozenset[Capability] = frozenset({"order across buckets", "scan as one look"})
 
 
+_PROCESS_KEY = secrets.token_bytes(32)
+
+
 class Traits(msgspec.Struct, kw_only=True):
     """What a store declares about itself. Only `relaxed` is set by the program that opens it."""
 
@@ -38,6 +42,9 @@ class Traits(msgspec.Struct, kw_only=True):
     retention: float = RETENTION_SECONDS
     # How often a worker claims without having had a hint; may change while it runs.
     poll_seconds: Callable[[], float]
+    # Random bytes that belong to the store, for digests that nobody else can compute. Asked for
+    # seldom; a store that keeps none has one for each process.
+    digest_key: Callable[[], bytes] = lambda: _PROCESS_KEY
     # A number that changes with every rule and schedule; cheap enough to read before every start.
     rules_version: Callable[[], int]
     # Queues whose jobs need not be on the disk when enqueue or settle returns: a crash of the

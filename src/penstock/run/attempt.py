@@ -8,8 +8,6 @@ Nothing that user code does gets out of here as an exception. The two ways in, f
 from __future__ import annotations
 
 import logging
-import os
-import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -31,7 +29,7 @@ from penstock.flows.signals import with_deadlines
 from penstock.job import Fault, Job, Outcome, State
 from penstock.run.current import CURRENT, CurrentJob, with_parent
 from penstock.run.decide import Policy, after_error, after_success, after_timeout, policy_for
-from penstock.run.error_text import class_name, error_text, headline_of
+from penstock.run.describe_error import Described, hides_messages, unsaid
 from penstock.run.fill_outputs import STORE_SECONDS, NeedsGone, filled, has_room
 
 if TYPE_CHECKING:
@@ -42,17 +40,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock")
 
-LONGEST_TRACEBACK = 16 * 1024
-# Folders whose frames say nothing to a user: compared with the text of code objects.
-_PACKAGE = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
-_PENSTOCK_FOLDERS = frozenset(
-    f"{_PACKAGE}{os.sep}{folder}"
-    for folder in ("app", "broker", "enqueue", "flows", "rules", "run", "schedules", "task")
-)
-
 LastLook = Callable[[Job[Any]], Outcome | None]
 Call = tuple[JobOptions, tuple[Any, ...], dict[str, Any]]
-Hide = Callable[[str], str]
 
 
 class Unreadable(Refused):
@@ -63,7 +52,12 @@ class Unstorable(Refused):
     """What the task returned cannot be stored."""
 
 
-_REASONS = {Unreadable: "unreadable", Unstorable: "unstorable", NeedsGone: "needs"}
+# The reason of the failure, and what it is called where the message is not kept.
+_REASONS = {
+    Unreadable: ("unreadable", "the stored arguments are not a call of this task"),
+    Unstorable: ("unstorable", "what it returned cannot be stored"),
+    NeedsGone: ("needs", "the output of a job that it needs is not kept any more"),
+}
 
 
 def run(
@@ -234,14 +228,15 @@ def outcome_of_error(
         _log_raised(job, trouble, "job %s: its transaction could not be rolled back", job.id)
     current.close()
     if isinstance(error, RetryLater):
-        note = redact_text(error.note, current.body) if error.note else None
+        note = _kept_text(app, task, current, error, error.note) if error.note else None
         return _put_back_or_cancel(app, current, State.READY, "later", after=error.after, note=note)
     if isinstance(error, JobInterrupted):
         if error.args[:1] == ("cancelled",):
             return _put_back_or_cancel(app, current, State.CANCELLED, "cancelled")
         return _put_back_or_cancel(app, current, State.READY, "shutdown")
     if described is None:
-        described = Described(error, lambda text: redact_text(text, current.body))
+        message = unsaid(app, error) if hides_messages(task, current.body) else None
+        described = Described(error, lambda text: redact_text(text, current.body), message)
     text, fault = described.text, described.fault
     # One that may run once has begun: it fails, where others begin anew.
     if app.patience.is_marked(error) and not job.at_most_once:
@@ -251,11 +246,11 @@ def outcome_of_error(
         )
     now = app.clock.now()
     if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
-        reason = _REASONS[type(error)]
+        reason, unnamed = _REASONS[type(error)]
         outcome = Outcome(
             State.FAILED,
             reason,
-            error=redact_text(str(error), current.body),
+            error=_kept_text(app, task, current, error, str(error), unnamed),
             failures=1,
             started_at=current.started_at,
             ended_at=now,
@@ -270,6 +265,20 @@ def outcome_of_error(
     outcome = msgspec.structs.replace(outcome, fault=fault)
     fire(app, "timed_out" if isinstance(error, JobTimeout) else "failed", job, outcome)
     return outcome
+
+
+def _kept_text(  # noqa: PLR0917  a text about an exception, and all that decides about it
+    app: App,
+    task: Task[..., Any],
+    current: CurrentJob,
+    error: BaseException,
+    text: str,
+    unnamed: str = "",
+) -> str:
+    """A text of an exception as it may be kept; `unnamed` says what it is about, if it may not."""
+    if hides_messages(task, current.body):
+        return f"{unnamed}{unnamed and ': '}{unsaid(app, error)}"
+    return redact_text(text, current.body)
 
 
 def _timeout_headline(task: Task[..., Any], job: Job[Any]) -> str:
@@ -335,39 +344,3 @@ def _log_raised(job: Job[Any], error: Exception, message: str, *arguments: Any) 
         logger.error(message + ": %s at %s", *arguments, fault.exception, fault.place)  # noqa: G003  the caller's words first
     else:
         logger.error(message, *arguments, exc_info=error)
-
-
-class Described:
-    """An exception as text: the traceback of the user's own code, without Penstock's frames.
-
-    `hide` removes secrets from a text.
-    """
-
-    def __init__(self, error: BaseException, hide: Hide) -> None:
-        described = traceback.TracebackException.from_exception(error)
-        _drop_penstock_frames(described, set())
-        frame = described.stack[-1] if described.stack else None
-        place = None if frame is None else f"{frame.filename}:{frame.lineno} in {frame.name}"
-        self.fault = Fault(class_name(type(error)), place)
-        self._traceback = hide("".join(described.format()).rstrip())
-        self.text = self.under(headline_of(error, hide))
-
-    def under(self, headline: str) -> str:
-        """The text to store, with this headline; if too long, the end of the traceback."""
-        return error_text(headline, self._traceback, LONGEST_TRACEBACK)
-
-
-def _drop_penstock_frames(described: traceback.TracebackException | None, seen: set[int]) -> None:
-    if described is None or id(described) in seen:
-        return
-    seen.add(id(described))
-    kept = [
-        frame
-        for frame in described.stack
-        if os.path.dirname(frame.filename) not in _PENSTOCK_FOLDERS  # noqa: PTH120
-    ]
-    described.stack = traceback.StackSummary.from_list(kept)
-    _drop_penstock_frames(described.__cause__, seen)
-    _drop_penstock_frames(described.__context__, seen)
-    for each in described.exceptions or ():
-        _drop_penstock_frames(each, seen)

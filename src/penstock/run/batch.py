@@ -17,7 +17,6 @@ from penstock.enqueue.codec import JobOptions
 from penstock.enqueue.secrets import redact_text
 from penstock.job import Job, Outcome
 from penstock.run.attempt import (
-    Described,
     LastLook,
     call_through,
     decode_call,
@@ -26,6 +25,7 @@ from penstock.run.attempt import (
     outcome_of_value,
 )
 from penstock.run.current import CURRENT, CurrentJob, gathered
+from penstock.run.describe_error import Described, hides_messages, unsaid
 from penstock.run.fill_outputs import filled, has_room
 from penstock.task.batch import BatchTask, entries_of
 
@@ -152,7 +152,9 @@ class _Batch:
         """The call as a whole came to nothing."""
         self.error = error
         # At once: each layer of middleware that it passes through adds to its traceback.
-        self._described = Described(error, self._hide)
+        hidden = any(hides_messages(self.task, each.current.body) for each in self.members)
+        message = unsaid(self.app, error) if hidden else None
+        self._described = Described(error, self._hide, message)
 
     def _hide(self, text: str) -> str:
         for member in self.members:  # it may tell the secrets of any of them

@@ -14,11 +14,13 @@ those it is the last line.
 
 from __future__ import annotations
 
+import hmac
 import re
 from collections.abc import Callable
 
 LONGEST_HEADLINE = 500  # characters, as stored
 SHOWN_HEADLINE = 200  # in a list
+NOT_KEPT = "message not kept"
 TRACEBACKS = (  # first lines of what has no headline
     "Traceback (most recent call last):",
     "+ Exception Group Traceback (most recent call last):",
@@ -61,14 +63,28 @@ def exception_in(text: str | None) -> str | None:
 
 def headline_of(error: BaseException, hide: Callable[[str], str]) -> str:
     """The headline of an exception, with `hide` asked about all that it says before it is cut."""
-    try:
-        said = str(error)
-    except Exception:  # as Python does, when it prints a traceback
-        said = "<exception str() failed>"
-    lines = (line.strip() for line in hide(said).splitlines())
+    lines = (line.strip() for line in hide(_said(error)).splitlines())
     first = next((line for line in lines if line), "")
     name = class_name(type(error))
     return shortened(f"{name}: {first}" if first else name, LONGEST_HEADLINE)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # as Python does, when it prints a traceback
+        return "<exception str() failed>"
+
+
+def not_kept(error: BaseException, key: bytes | None) -> str:
+    """What stands for the message of an exception that may tell a secret.
+
+    The digest is the same for the same message, and nobody without the store's key can compute it.
+    """
+    if key is None:
+        return NOT_KEPT
+    text = f"{class_name(type(error))}: {_said(error)}".encode("utf-8", "replace")
+    return f"{NOT_KEPT}, digest {hmac.new(key, text, 'sha256').hexdigest()[:16]}"
 
 
 def class_name(kind: type[BaseException]) -> str:

@@ -77,6 +77,8 @@ class _WithCode(_Describing, _Ending[Never], total=False):
     """None: module:function."""
     aliases: Collection[str]
     """Names that the task had before."""
+    keep_messages: bool
+    """With `secret`: what an exception says is kept, and not only its class and place; False."""
     keep: float | timedelta | None
     """Seconds that arguments and result stay after the end; None: 14 days."""
 

@@ -80,6 +80,7 @@ class Task(Prepared[P, R]):
         self.runs_on = tuple(sorted(check_identifier("runs_on", tag) for tag in runs_on))
         self.search = _several("search", options.get("search", ()))
         self.secret = _several("secret", options.get("secret", ()))
+        self.keep_messages = bool(options.get("keep_messages"))
         self.at_most_once = bool(options.get("at_most_once"))
         self.detached = bool(options.get("detached"))
         self.max_memory = _check_memory(self.name, options.get("max_memory"))

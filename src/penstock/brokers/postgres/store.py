@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -143,6 +144,7 @@ class PostgresStore:
             retention=retention,
             poll_seconds=lambda: self.listener.poll_seconds,
             rules_version=self.listener.rules_version,
+            digest_key=cache(self._digest_key),
         )
         try:
             with self.connection() as connection:
@@ -151,6 +153,10 @@ class PostgresStore:
             self.close_connections()
             raise
         _stores.add(self)
+
+    def _digest_key(self) -> bytes:
+        with self.connection() as connection:
+            return bytes.fromhex(migrating.read_meta(connection)["digest_key"])
 
     def lease_time(self) -> float:
         # The server's time, which does not jump; a test's clock has a monotonic time for that.

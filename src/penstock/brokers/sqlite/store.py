@@ -17,7 +17,7 @@ import uuid
 import weakref
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ class SqliteStore:
             retention=retention,
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=self.rules_version,
+            digest_key=cache(self._digest_key),
         )
         self.clock = clock or SYSTEM_CLOCK
         self.busy_seconds = BUSY_SECONDS  # that a call waits for whoever has the file
@@ -366,6 +367,10 @@ class SqliteStore:
         meta = {row["name"]: row["value"] for row in db.execute(sql.meta)}
         check_released(meta, str(self.path), START_ANEW)
         return meta
+
+    def _digest_key(self) -> bytes:
+        with self.reading() as db:
+            return bytes.fromhex(db.execute(sql.meta_value, ("digest_key",)).fetchone()["value"])
 
     def lease_time(self) -> float:
         """Monotonic: `boot` says which one it started with."""

@@ -32,6 +32,7 @@ from penstock.tools.demo.proof import Proof, prove
 from penstock.tools.demo.step_printer import StepPrinter
 from penstock.tools.demo.worker_process import PATIENCE, WorkerProcess, signals_deferred, wait_until
 
+_CARD = "4242 4242 4242 4242"
 _THREADS = 4
 
 
@@ -70,7 +71,7 @@ class Demo:
         batch = tasks.thumbnail.enqueue_many([(number,) for number in range(self.thumbnails)])
         seconds = time.perf_counter() - began
         printer.line(f"{batch.count:,} thumbnails in bulk, in {1000 * seconds:.0f} ms")
-        others = [tasks.report.job(20), tasks.charge.job(1007, "4242 4242 4242 4242")]
+        others = [tasks.report.job(20), tasks.charge.job(1007, _CARD)]
         others += [tasks.unlucky.job(f"reader-{number}@example.org") for number in range(5)]
         others += [
             tasks.letter.options(delay=2).job(f"later-{number}@example.org") for number in range(20)
@@ -79,7 +80,7 @@ class Demo:
         self.enqueued = batch.count + len(others)
         printer.line("in one transaction: 20 letters due in two seconds, 5 that fail at first,")
         printer.line("a slow report, and a payment whose provider is down")
-        wrong: dict[str, Any] = {"order": 1008, "card": "4242 4242 4242 4242", "currency": "EUR"}
+        wrong: dict[str, Any] = {"order": 1008, "card": _CARD, "currency": "EUR"}
         try:
             tasks.charge.enqueue(**wrong)
         except Refused as refusal:
@@ -169,8 +170,10 @@ class Demo:
         printer.line(f"penstock find state:failed   {failed.task}({call_text(failed.body)})")
         printer.line(f"  {headline(failed.error)}", "red")
         (self.folder / tasks.PROVIDER).touch()
-        broker.act("retry", [failed.id], author="you", reason="the provider is up again")
-        printer.line("the provider is up again: penstock retry state:failed")
+        # Secrets are deleted when a job ends: whoever retries it gives them again.
+        reason, secrets = "the provider is up again", {"card": _CARD}
+        broker.act("retry", [failed.id], author="you", reason=reason, secrets=secrets)
+        printer.line(f"{reason}: penstock retry {failed.id} --secret card")
         result = tasks.app.handle(failed.id).result(timeout=PATIENCE)
         printer.line(f"  {result}", "green")
 

@@ -52,7 +52,7 @@ def letter(to: str) -> str:
     return f"sent to {to}"
 
 
-@app.task(queue="payments", secret=("card",))
+@app.task(queue="payments", secret=("card",), keep_messages=True)
 def charge(order: int, card: str) -> str:
     """Fails until the payment provider is up again."""
     _record_start()

@@ -29,6 +29,9 @@ create policy meta_change on penstock.meta for update
     with check (name in ('pruned_before', 'gauged'));
 -- Stores of development versions lack this row, and are refused.
 insert into penstock.meta (name, value) values ('format', '1');
+-- What the digests of messages that are not kept are made with, see Traits.
+insert into penstock.meta (name, value)
+values ('digest_key', encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'hex'));
 
 -- One (app, queue, task, version, priority, required tags); the key is a hash of the six.
 create table penstock.lane (

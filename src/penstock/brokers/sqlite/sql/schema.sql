@@ -12,6 +12,8 @@ create table penstock_meta (
 ) without rowid, strict;
 -- Stores of development versions do not have this row, and are refused by that.
 insert into penstock_meta (name, value) values ('format', '1');
+-- What the digests of messages that are not kept are made with, see Traits.
+insert into penstock_meta (name, value) values ('digest_key', hex(randomblob(32)));
 
 -- One (app, queue, task, version, priority, required tags); the key is a hash of the six.
 create table penstock_lane (
