@@ -31,7 +31,7 @@ from penstock.enqueue.json_faults import DEEPEST, LARGEST_INT
 from penstock.enqueue.provisional import CLOSE_SECONDS
 from penstock.enqueue.secrets import _SHORTEST
 from penstock.job import CRASH_BUDGET
-from penstock.run.attempt import LONGEST_TRACEBACK
+from penstock.run.describe_error import LONGEST_TRACEBACK
 from penstock.run.error_text import LONGEST_HEADLINE
 from penstock.schedules.timetable import _LAG_SECONDS
 from penstock.web import connection, guard, live, wrong_tokens
@@ -90,7 +90,7 @@ GUARANTEES = [
     ),
 ]
 SECURITY = [
-    f"secrets of fewer than {COUNTED[_SHORTEST]} characters",
+    f"values of fewer than {COUNTED[_SHORTEST]} characters",
     f"use it for {COUNTED[SESSION_SECONDS / 3600]} hours",
     f"continues for at most {COUNTED[live.LONGEST_SECONDS / 60]} minutes after its session ended",
     f"A token of fewer than {SHORTEST_TOKEN} characters",
