@@ -323,8 +323,26 @@ def test_hooks_hear_what_happened_and_cannot_change_it(
         "claimed",
         ("timed_out", State.FAILED),
     ]
-    with pytest.raises(Refused, match="there are claimed, succeeded, failed, timed_out"):
+    with pytest.raises(Refused, match="there are claimed, succeeded, failed, timed_out, crashed"):
         app.hook("started")
+
+
+@pytest.mark.parametrize("kind", ["claimed", "succeeded", "failed", "cancelled"])
+def test_a_hook_that_exits_changes_nothing(app: App, kind: Any) -> None:
+    @app.hook(kind)
+    def leave(*_: Any) -> None:
+        raise SystemExit(3)
+
+    @app.task
+    def fine() -> int:
+        return 1
+
+    failing, job = raising(app, ValueError())
+
+    assert done(run(app, fine, fine.job())).state is State.SUCCEEDED
+    assert done(run(app, failing, job)).reason == "error"
+    failing.function = lambda: _raise(JobInterrupted("cancelled"))
+    assert done(run(app, failing, job)).state is State.CANCELLED
 
 
 def _raise(error: BaseException) -> None:

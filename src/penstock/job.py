@@ -281,9 +281,12 @@ def put_back(reason: str, run_at: float | None = None) -> Outcome:
     return Outcome(State.READY, reason, run_at=run_at)
 
 
-def lapsed() -> Outcome:
-    """The process that ran it is gone: counted on the crash budget, which the store checks."""
-    return Outcome(State.READY, "crashed", lapses=1)
+def lapsed(error: str | None = None) -> Outcome:
+    """The process that ran it is gone: counted on the crash budget, which the store checks.
+
+    `error` is the evidence: how it ended, as far as that is known.
+    """
+    return Outcome(State.READY, "crashed", error=error, lapses=1)
 
 
 CRASH_BUDGET = 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import os
 import resource
 import signal
@@ -87,6 +88,23 @@ def close_descriptors() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
         os.closerange(3, 1024)
     return current_job().attempt
+
+
+@task()
+def fall(signal_name: str = "SIGSEGV") -> None:
+    """Says something, and ends its process by a signal of this name, or with a code of its own."""
+    logging.getLogger("shop").warning("about to fall over %s", current_job().attempt)
+    if signal_name.isdigit():
+        os._exit(int(signal_name))
+    os.kill(os.getpid(), signal.Signals[signal_name])
+    time.sleep(60)
+
+
+@task(secret=("card",))
+def fall_with_a_secret(card: str) -> None:
+    logging.getLogger("shop").warning("about to fall over %s", card)
+    os.kill(os.getpid(), signal.SIGSEGV)
+    time.sleep(60)
 
 
 @task()

@@ -64,7 +64,8 @@ class JsonLogBroker:
         self.clock = clock
         self._time = LogClock(clock)
         self._memory = memory = MemoryBroker(self._time)
-        self.traits = msgspec.structs.replace(memory.traits, name="the JSON log")
+        self.traits = memory.traits
+        self.traits.name = "the JSON log"
         self._lock = threading.RLock()
         self._broken = False
         self._file = _opened(path)

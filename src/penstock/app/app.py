@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from penstock.app.clock import GUESSED_CLOCK, AnyClock, RemoteClock
+from penstock.app.end_hooks import EndHooks
 from penstock.app.queue_options import DeclaredQueues
 from penstock.app.registry import Registry
 from penstock.app.resources import Resources
@@ -60,6 +61,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # What a fork inherits must be neither used nor closed in the child: it stays referenced here.
 _inherited: list[Any] = []
+_HOOK_SECONDS = 5.0  # that `close` waits for hooks
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
 
 
@@ -102,6 +104,9 @@ class App(Registry):
         self.resources = Resources()
         self.state_codecs: dict[str, StateCodec] = {}  # by the name of the flow
         self.ids: Ids = Ids(self._clock)
+        self.end_hooks = EndHooks(self)
+        if broker is not None:
+            broker.traits.ended = self.end_hooks.report
         self.patience = Patience()  # of running jobs with their store
         if switched_on():
             trace(self)
@@ -139,6 +144,7 @@ class App(Registry):
             if broker is None:
                 broker = open_broker(self.resolved_url.url, self._own_clock)
                 broker.traits.relaxed = self.queues.relaxed
+                broker.traits.ended = self.end_hooks.report
                 if self._moved_by is None:  # later openings find nothing that is still to be moved
                     self._moved_by = guessed_clock_error(broker.clock)
                 self._clock, self.ids = broker.clock, Ids(broker.clock)
@@ -197,6 +203,7 @@ class App(Registry):
     def replace_broker(self, broker: Broker) -> Generator[None]:
         """Use this broker, and its clock, instead; for tests."""
         before = (self._broker, self._given, self._clock, self.ids)
+        broker.traits.ended = self.end_hooks.report
         self._broker = self._given = broker
         self._clock, self.ids = broker.clock, Ids(broker.clock)
         self.queues.declare_anew()
@@ -208,6 +215,7 @@ class App(Registry):
 
     def close(self) -> None:
         """Close resources and the store; a later call opens them again."""
+        self.end_hooks.wait(_HOOK_SECONDS)
         self.resources.close()
         with self._lock:
             broker, self._broker = self._broker, self._given
@@ -219,6 +227,7 @@ class App(Registry):
         self._lock = threading.Lock()
         self._broker = self._given
         self._coalescer = Coalescer(self._send)
+        self.end_hooks = EndHooks(self)
         self.resources = self.resources.emptied()
 
     # Jobs

@@ -19,6 +19,7 @@ from typing import (
     TypeVar,
     Unpack,
     cast,
+    get_args,
     overload,
 )
 
@@ -47,8 +48,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-Hook = Literal["claimed", "succeeded", "failed", "timed_out"]
-_HOOKS = ("claimed", "succeeded", "failed", "timed_out")
+Hook = Literal["claimed", "succeeded", "failed", "timed_out", "crashed", "expired", "cancelled"]
+_HOOKS: tuple[Hook, ...] = get_args(Hook)
 _TASK, _BATCH, _DECLARE = map(names_of, (TaskOptions, BatchOptions, DeclareOptions))
 _TASKS, _BATCH_TASKS = (PlainTask, AsyncTask), (PlainBatchTask, AsyncBatchTask)
 
@@ -236,10 +237,12 @@ class Registry:
     # Around the calls
 
     def hook(self, kind: Hook) -> Callable[[F], F]:
-        """Call the function when a job was "claimed", "succeeded", "failed" or "timed_out".
+        """Call the function when a job was "claimed", or an attempt or the job itself has ended.
 
-        It gets the job, and after an attempt the outcome: `outcome.state` says whether the job will
-        run again. What it raises is logged, and changes nothing.
+        "succeeded", "failed", "timed_out" and "crashed" are ends of an attempt: `outcome.state`
+        says whether the job will run again. "expired" and "cancelled" are ends of the job. It gets
+        the job, and the outcome unless it was claimed. What it raises is logged, and changes
+        nothing.
         """
         if kind not in _HOOKS:
             raise Refused(f"hook({kind!r}): there are {', '.join(_HOOKS)}")

@@ -136,7 +136,8 @@ class Core(Protocol):
         back does not recover everybody else's jobs.
 
         `dead` names one worker that is known to be gone. `started` are those of its jobs that had
-        begun: only these count a lapse, the others are put back uncounted.
+        begun: only these count a lapse, the others are put back uncounted. As a mapping,
+        `started` says of each how it ended; that becomes its error.
         """
         ...
 

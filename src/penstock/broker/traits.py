@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
 
 from penstock.broker.values import RETENTION_SECONDS, Transaction
 from penstock.errors import Refused
+from penstock.job import Job
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
@@ -32,7 +33,7 @@ _PROCESS_KEY = secrets.token_bytes(32)
 
 
 class Traits(msgspec.Struct, kw_only=True):
-    """What a store declares about itself. Only `relaxed` is set by the program that opens it."""
+    """What a store declares about itself; `relaxed` and `ended` are set by who opens it."""
 
     name: str  # what people call the store in a sentence: "the memory broker"
     capabilities: frozenset[Capability] = frozenset()
@@ -50,6 +51,10 @@ class Traits(msgspec.Struct, kw_only=True):
     # Queues whose jobs need not be on the disk when enqueue or settle returns: a crash of the
     # machine may lose the last jobs enqueued, and run the last ones settled again.
     relaxed: frozenset[str] = frozenset()
+    # Called after the commit with each job that a call of this process ended, or made ready again,
+    # although no worker reported that: it expired, was cancelled before it ran, or its worker died.
+    # The job is as it stands then. It must not block, and not call the store.
+    ended: Callable[[Job[Any]], None] | None = None
 
     def can(self, capability: Capability) -> bool:
         return capability in self.capabilities

@@ -6,8 +6,8 @@ leases run in (the store's monotonic time), not times of day.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, cast
 
 from penstock.broker.views import WorkerRow
 from penstock.job import Job, Lane, Outcome, lapsed, put_back
@@ -52,5 +52,16 @@ def can_run(worker: WorkerRow, queues: Collection[str] | None, lane: Lane) -> bo
 
 
 def recovered(job: Job[None], started: Collection[str] | None) -> Outcome:
-    """What becomes of a job of a dead worker: only one that had begun counts a lapse."""
-    return lapsed() if started is None or job.id in started else put_back("crashed")
+    """What becomes of a job of a dead worker: only one that had begun counts a lapse.
+
+    A mapping says of each that had begun how it ended.
+    """
+    if started is None:
+        return lapsed(
+            f"ProcessDied: worker {job.worker} fell silent and its lease ended: it was killed with "
+            "its supervisor, suspended or cut off, or its machine was lost"
+        )
+    if job.id not in started:
+        return put_back("crashed")
+    evidence: Mapping[str, str] = cast("Any", started) if isinstance(started, Mapping) else {}
+    return lapsed(evidence.get(job.id))

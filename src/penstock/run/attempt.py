@@ -232,7 +232,9 @@ def outcome_of_error(
         return _put_back_or_cancel(app, current, State.READY, "later", after=error.after, note=note)
     if isinstance(error, JobInterrupted):
         if error.args[:1] == ("cancelled",):
-            return _put_back_or_cancel(app, current, State.CANCELLED, "cancelled")
+            outcome = _put_back_or_cancel(app, current, State.CANCELLED, "cancelled")
+            fire(app, "cancelled", job, outcome)
+            return outcome
         return _put_back_or_cancel(app, current, State.READY, "shutdown")
     if described is None:
         message = unsaid(app, error) if hides_messages(task, current.body) else None
@@ -328,16 +330,18 @@ def meaning_of_cancellation(error: asyncio.CancelledError) -> BaseException:
 
 
 def fire(app: App, kind: str, job: Job[Any], *arguments: Any) -> None:
-    """Call the hooks of one kind; what they raise is logged and changes nothing."""
+    """Call the hooks of one kind; what they raise, SystemExit too, changes nothing."""
     for hook in app.hooks.get(kind, ()):
         try:
             hook(job, *arguments)
-        except Exception as error:
+        except (JobTimeout, JobInterrupted, KeyboardInterrupt):
+            raise  # not the hook's own: thrown into this thread
+        except BaseException as error:
             name = getattr(hook, "__name__", hook)
             _log_raised(job, error, "the hook %s for %s raised", name, kind)
 
 
-def _log_raised(job: Job[Any], error: Exception, message: str, *arguments: Any) -> None:
+def _log_raised(job: Job[Any], error: BaseException, message: str, *arguments: Any) -> None:
     """Log an error of a hook or a rollback; no traceback if the job has secrets."""
     if has_secrets(job.body):
         fault = Described(error, str).fault

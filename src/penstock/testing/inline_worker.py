@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Point = Literal["claim", "run", "settle"]
 
 RUNAWAY = 10_000
+HOOK_SECONDS = 5.0
 _COMPARED = object()
 
 
@@ -124,6 +125,7 @@ class InlineWorker:
                 done.append(ran)
         finally:
             self._app.broker.settle([(job, put_back("drain")) for job in held])
+            self._app.end_hooks.wait(HOOK_SECONDS)
         return done
 
     def _claim(self, held: deque[Job[Any]], queues: tuple[str, ...] | None) -> bool:

@@ -24,4 +24,5 @@ if __name__ == "__main__":
 
         run_process.main(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
     else:
-        job_process.main(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
+        number, parent, words = map(int, sys.argv[2:5])
+        job_process.main(number, parent, words, *sys.argv[5:])

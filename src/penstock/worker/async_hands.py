@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import JobInterrupted, JobTimeout
-from penstock.job import Job, Outcome, lapsed, put_back
-from penstock.run.attempt import run_async
+from penstock.job import Job, Outcome, State, lapsed, put_back
+from penstock.run.attempt import fire, run_async
 from penstock.run.batch import run_together_async
 from penstock.task.batch import BatchTask, as_batch_task
 from penstock.worker.chunk import Chunk
@@ -220,6 +220,8 @@ class AsyncHands:
         """
         now = monotonic()
         refused = self._start_check.refuse(run.chunk, run.job, now)
+        if refused is not None and refused.state is State.CANCELLED:
+            fire(self._app, "cancelled", run.job, refused)
         if refused is not None:
             return refused
         timeout = run.task.timeout_of(run.job)

@@ -24,6 +24,7 @@ from penstock.app.app import App
 from penstock.app.locate import load_app
 from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.app.store_retry import open_when_reachable
+from penstock.worker.last_words import keep_last_words
 from penstock.worker.loop import Worker
 from penstock.worker.outage_log import OutageLog
 from penstock.worker.running_slots import RunningSlots, SlotsOwner
@@ -38,6 +39,7 @@ class ChildConfig(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     slots: int  # file descriptor of the shared memory
     control: int  # file descriptor of the pipe from the supervisor
+    words: int  # file descriptor of what it logged last
     threads: int
     async_slots: int
     queues: tuple[str, ...] | None
@@ -59,6 +61,7 @@ def main(config: ChildConfig) -> None:
     slots.sign(SlotsOwner.CHILD)
     if config.log_level is not None:
         log_to_stderr(LogOutput(config.log_level, config.log_format))
+    keep_last_words(config.words)
     app = load_app(config.target)
     if not _open_store(app, config.control):
         return

@@ -12,6 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from penstock.worker.child import ChildConfig
+from penstock.worker.last_words import LastWords
 from penstock.worker.running_slots import Flag, RunningSlots
 
 _COMMAND = (sys.executable, "-m", "penstock.worker", "child")
@@ -35,20 +36,33 @@ class Child:
         self.retired = False  # it drains, and another takes its place
         self.leave_until: float | None = None  # killed if it has not exited by then
         self.killed_by_us = False  # then what it ran has not failed
+        self.killed_because = ""  # for the evidence, if what it ran counts a lapse
         try:
-            control, self._control = os.pipe()
+            self.words = LastWords()
         except OSError:
             self.slots.close()
             raise
         try:
-            config = msgspec.structs.replace(config, slots=self.slots.descriptor, control=control)
+            control, self._control = os.pipe()
+        except OSError:
+            self.words.close()
+            self.slots.close()
+            raise
+        try:
+            config = msgspec.structs.replace(
+                config,
+                slots=self.slots.descriptor,
+                control=control,
+                words=self.words.descriptor,
+            )
             self.process = subprocess.Popen(
                 [*_COMMAND, msgspec.json.encode(config).decode()],
-                pass_fds=[control, self.slots.descriptor or -1],
+                pass_fds=[control, self.words.descriptor, self.slots.descriptor or -1],
                 stdin=subprocess.DEVNULL,
             )
         except BaseException:
             os.close(self._control)
+            self.words.close()
             self.slots.close()
             raise
         finally:
@@ -83,4 +97,5 @@ class Child:
     def close(self) -> None:
         self.process.wait()
         os.close(self._control)
+        self.words.close()
         self.slots.close()

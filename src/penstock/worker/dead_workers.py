@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,10 +27,10 @@ log = logging.getLogger("penstock.worker")
 
 @dataclass(slots=True)
 class _Report:
-    """A dead worker, and those of its jobs that had begun."""
+    """A dead worker, and those of its jobs that had begun, each with how it ended."""
 
     worker: str
-    begun: Collection[str]
+    begun: Mapping[str, str]
     due_at: float
     told: bool = False
     again: deque[float] = field(default_factory=lambda: deque(_AGAIN_SECONDS))
@@ -51,7 +51,9 @@ class DeadWorkers:
         """Of how many the store has yet to be told."""
         return sum(not report.told for report in self._reports)
 
-    def add(self, worker: str, begun: Collection[str], now: float, *, clean: bool = False) -> None:
+    def add(
+        self, worker: str, begun: Mapping[str, str], now: float, *, clean: bool = False
+    ) -> None:
         """A worker has ended; `clean`: it had settled everything, and had no claim under way."""
         report = _Report(worker, begun, now)
         if clean:
@@ -71,7 +73,8 @@ class DeadWorkers:
                 worker,
                 len(held),
             )
-            self.add(worker, [job.id for job in held], now)
+            death = f"ProcessDied: worker {worker} was killed together with its supervisor"
+            self.add(worker, {job.id: death for job in held}, now)
 
     def report(self, now: float) -> None:
         """Tell the store of those that are due."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.broker.settlement import settled
 from penstock.errors import JobInterrupted, JobTimeout
 from penstock.job import Job, Outcome, State, lapsed, put_back
 from penstock.run.attempt import fire, run, run_async, timed_out
@@ -212,6 +213,8 @@ class Hand(threading.Thread):
             began = monotonic()
             outcome = outcome or refuse(chunk, job, began)
             if outcome is not None:
+                if outcome.state is State.CANCELLED:
+                    fire(app, "cancelled", job, outcome)
                 done((job, outcome))
                 self._job = None
                 continue
@@ -347,10 +350,19 @@ class Hand(threading.Thread):
         except ProcessGone as error:
             if self._interrupt_reason is None:
                 log.warning("job %s: its process died (%s)", job.id, error)
-            return self._interrupted_outcome(task, job)
+            return self._interrupted_outcome(task, job, error.evidence)
 
-    def _interrupted_outcome(self, task: Task[..., Any], job: Job[Any]) -> Outcome:
-        return interrupted_outcome(self._app, task, job, self._interrupt_reason, self.began)
+    def _interrupted_outcome(
+        self, task: Task[..., Any], job: Job[Any], evidence: str | None = None
+    ) -> Outcome:
+        reason = self._interrupt_reason
+        return interrupted_outcome(self._app, task, job, reason, self.began, evidence)
+
+    def look_at_memory(self) -> None:
+        """Remember how much memory its process uses, for the case that it dies."""
+        process = self._process
+        if self.in_own_process and process is not None:
+            process.look_at_memory()
 
 
 def start_batch(
@@ -364,6 +376,8 @@ def start_batch(
         if refused is None:
             jobs.append(job)
         else:
+            if refused.state is State.CANCELLED:
+                fire(context.app, "cancelled", job, refused)
             chunk.done.append((job, refused))
     timeouts = [timeout for job in jobs if (timeout := task.timeout_of(job))]
     return jobs, now + min(timeouts) if timeouts else 0.0
@@ -380,8 +394,13 @@ def all_in(jobs: Collection[Job[Any]], ids: Collection[str] | None) -> bool:
     return ids is None or all(job.id in ids for job in jobs)
 
 
-def interrupted_outcome(
-    app: App, task: Task[..., Any], job: Job[Any], reason: str | None, began: float
+def interrupted_outcome(  # noqa: PLR0917  all that an attempt is made of
+    app: App,
+    task: Task[..., Any],
+    job: Job[Any],
+    reason: str | None,
+    began: float,
+    evidence: str | None = None,
 ) -> Outcome:
     """The outcome of an attempt that was ended from outside; without a reason, it died."""
     now = app.clock.now()
@@ -391,10 +410,19 @@ def interrupted_outcome(
         fire(app, "timed_out", job, outcome)
         return outcome
     if reason == "cancelled":
-        return Outcome(State.CANCELLED, "cancelled", started_at=started_at, ended_at=now)
-    outcome = lapsed() if reason is None else put_back("shutdown")
+        outcome = Outcome(State.CANCELLED, "cancelled", started_at=started_at, ended_at=now)
+        fire(app, "cancelled", job, outcome)
+        return outcome
+    outcome = lapsed(evidence) if reason is None else put_back("shutdown")
     outcome = msgspec.structs.replace(outcome, started_at=started_at, ended_at=now)
-    return at_most_once_outcome(outcome) if job.at_most_once else outcome
+    if job.at_most_once:
+        outcome = at_most_once_outcome(outcome)
+    if outcome.lapses:
+        # The store checks the crash budget; hooks hear what it will decide.
+        after = settled(job, outcome, now, cancelled=False)
+        told = msgspec.structs.replace(outcome, state=after.state, reason=after.reason)
+        fire(app, "crashed", job, told)
+    return outcome
 
 
 def at_most_once_outcome(outcome: Outcome) -> Outcome:

@@ -4,7 +4,7 @@ Each hand keeps at most one, uses it again, and replaces it when it dies. A mess
 msgpack, over a socket pair; nothing is pickled. If the worker dies, the process ends at once: the
 store gives the job to another worker.
 
-    python -m penstock.worker process SOCKET WORKER-PID TARGET [LOG-LEVEL LOG-FORMAT]
+    python -m penstock.worker process SOCKET WORKER-PID LAST-WORDS TARGET [LOG-LEVEL LOG-FORMAT]
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ import msgspec
 from penstock.app.log_lines import LogOutput, log_output, log_to_stderr
 from penstock.flows.flow import Flow
 from penstock.job import Job, Outcome, Parcel
+from penstock.worker.last_words import LastWords, keep_last_words
+from penstock.worker.memory_use import memory_of
 
 START_SECONDS = 60.0
 _LENGTH = struct.Struct("<I")
@@ -41,7 +43,11 @@ log = logging.getLogger("penstock.worker")
 
 
 class ProcessGone(Exception):
-    """It died while it had the job; the text says how."""
+    """It died while it had the job; the text says how, `evidence` all that is known."""
+
+    def __init__(self, death: str, evidence: str | None = None) -> None:
+        super().__init__(death)
+        self.evidence = evidence
 
 
 class ProcessUnstartable(Exception):
@@ -54,17 +60,21 @@ class JobProcess:
     def __init__(self, target: str) -> None:
         ours, theirs = socket.socketpair()
         self._socket = ours
+        self._words = LastWords()
+        self.memory = 0  # bytes, when last looked at
         with theirs:
-            number = theirs.fileno()
+            number, words = theirs.fileno(), self._words.descriptor
+            arguments = [str(number), str(os.getpid()), str(words), target, *(log_output() or ())]
             try:
                 self._process = subprocess.Popen(
-                    [*_COMMAND, str(number), str(os.getpid()), target, *(log_output() or ())],
-                    pass_fds=[number],
+                    [*_COMMAND, *arguments],
+                    pass_fds=[number, words],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # its whole group is ended together
                 )
             except BaseException:
                 ours.close()
+                self._words.close()
                 raise
         ours.settimeout(START_SECONDS)
         try:
@@ -83,12 +93,20 @@ class JobProcess:
 
         `rules` is the version of the rules when the job was claimed.
         """
+        self.look_at_memory()
         try:
             send(self._socket, msgspec.msgpack.encode((job, rules)))
             return typed_outcome(_answer.decode(receive_from(self._process, self._socket)))
         except (OSError, EOFError):
-            self.close(timeout=0)
-            raise ProcessGone(describe_exit(self._process.returncode)) from None
+            self._end(timeout=0)
+            death = describe_exit(self._process.returncode)
+            gone = ProcessGone(death, self._words.evidence(job.id, death, self.memory))
+            self._words.close()
+            raise gone from None
+
+    def look_at_memory(self) -> None:
+        """Remember how much memory it uses, for the case that it dies."""
+        self.memory = memory_of(self._process.pid) or self.memory
 
     def terminate(self) -> None:
         self._signal(signal.SIGTERM)
@@ -98,6 +116,10 @@ class JobProcess:
 
     def close(self, timeout: float = 2.0) -> None:
         """End it: it exits by itself when the socket is closed, and is killed otherwise."""
+        self._end(timeout)
+        self._words.close()
+
+    def _end(self, timeout: float) -> None:
         self._socket.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
@@ -204,7 +226,7 @@ class _Reader(threading.Thread):
             self.jobs.put(None)
 
 
-def main(number: int, parent: int, target: str, *output: str) -> None:
+def main(number: int, parent: int, words: int, target: str, *output: str) -> None:
     """The process's side: run jobs one by one until the worker closes the socket."""
     from penstock.app.locate import load_app
     from penstock.run.attempt import run, run_async
@@ -213,6 +235,7 @@ def main(number: int, parent: int, target: str, *output: str) -> None:
     die_with_parent(parent)
     if output:
         log_to_stderr(LogOutput(*output))
+    keep_last_words(words)
     app = load_app(target)
     start_check = StartCheck(app.broker)
     connection = socket.socket(fileno=number)

@@ -27,7 +27,7 @@ from penstock.app.version import release
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS, WorkerRow
 from penstock.errors import Refused
-from penstock.job import Job, Outcome, State, put_back
+from penstock.job import Job, put_back
 from penstock.run.batch import most_together
 from penstock.task.batch import as_batch_task
 from penstock.worker.batch_gathering import BatchSize
@@ -316,7 +316,7 @@ class Worker:
         """End cancelled jobs: those that run, and those that wait in a batch."""
         self._pool.interrupt("cancelled", ids)
         for chunk, jobs in self._claims.gathering.withdraw(ids):
-            chunk.done.extend((job, Outcome(State.CANCELLED, "cancelled")) for job in jobs)
+            chunk.done.extend(map(self.app.end_hooks.cancelled, jobs))
             self._collect(chunk)
 
     def _renew_at(self) -> float:

@@ -214,3 +214,12 @@ class RunningSlots:
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
+
+
+def job_list(held: Sequence[HeldJob], most: int = 5) -> str:
+    """These jobs in a log line."""
+    if not held:
+        return "no job"
+    ids = ", ".join(job.id for job in held[:most])
+    more = f" and {len(held) - most} more" if len(held) > most else ""
+    return f"{'job' if len(held) == 1 else 'jobs'} {ids}{more}"

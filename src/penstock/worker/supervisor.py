@@ -28,7 +28,7 @@ from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS, WorkerRow
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.run.attempt import fire, timed_out
+from penstock.run.attempt import timed_out
 from penstock.worker.child import ChildConfig
 from penstock.worker.child_process import FROZEN_SECONDS, Child
 from penstock.worker.dead_workers import DeadWorkers
@@ -38,7 +38,7 @@ from penstock.worker.job_process import describe_exit
 from penstock.worker.lease_renewal import LeaseRenewal
 from penstock.worker.memory_use import memory_of
 from penstock.worker.outage_log import OutageLog
-from penstock.worker.running_slots import Flag, HeldJob
+from penstock.worker.running_slots import Flag, HeldJob, job_list
 from penstock.worker.slots_files import SlotsFiles
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class Supervisor:
             id="",
             slots=-1,
             control=-1,
+            words=-1,
             threads=threads,
             async_slots=async_slots,
             queues=None if queues is None else tuple(sorted(queues)),
@@ -336,6 +337,7 @@ class Supervisor:
                 child.pid,
                 now - child.slots.vitals.reached_at,
             )
+            child.killed_because = "it could not reach the store any more, and was killed"
             child.kill()
             return
         if child.leave_until is not None and now >= child.leave_until:
@@ -409,14 +411,13 @@ class Supervisor:
         outcome = timed_out(task, job, now, now - ran, "it held the interpreter")
         broker.settle([(job, outcome)])
         FailureLog(self.app).log(job, outcome)
-        fire(self.app, "timed_out", job, outcome)
+        self.app.end_hooks.call("timed_out", job, outcome)
 
     def _child_ended(self, child: Child, code: int, now: float) -> None:
         self.children.remove(child)
         held, vitals = child.slots.held(), child.slots.vitals
         flags = vitals.flags
         self._settled_by_ended += vitals.settled
-        child.close()
         # A child that was not asked to exit, and did not announce it, was ended by a job.
         leaving = self.draining or child.retired or flags & (Flag.RETIRING | Flag.DRAINED)
         clean = code == 0 and bool(leaving)
@@ -425,7 +426,10 @@ class Supervisor:
         # Jobs of a child that exited as asked, or that was killed from here, have not failed; but
         # an at-most-once job that had begun must not begin again.
         begun = [job for job in held if job.at_most_once or not (clean or child.killed_by_us)]
-        self._dead.add(child.id, [job.id for job in begun], now, clean=clean)
+        death = child.killed_because or describe_exit(code)
+        evidence = {job.id: child.words.evidence(job.id, death, vitals.memory) for job in begun}
+        child.close()
+        self._dead.add(child.id, evidence, now, clean=clean)
         self._dead.report(now)
         if clean:
             log.info("child %d has exited", child.pid)
@@ -435,7 +439,7 @@ class Supervisor:
                 "child %d died (%s) while it ran %s%s",
                 child.pid,
                 describe_exit(code),
-                _job_list(held),
+                job_list(held),
                 then,
             )
         if flags & Flag.READY:
@@ -487,11 +491,3 @@ class Supervisor:
             for child in list(self.children)
         ]
         return {"draining": self.draining, "waits_for": self._waits_for, "children": children}
-
-
-def _job_list(held: list[HeldJob], most: int = 5) -> str:
-    if not held:
-        return "no job"
-    ids = ", ".join(job.id for job in held[:most])
-    more = f" and {len(held) - most} more" if len(held) > most else ""
-    return f"{'job' if len(held) == 1 else 'jobs'} {ids}{more}"

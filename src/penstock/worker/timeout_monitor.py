@@ -66,6 +66,7 @@ class TimeoutMonitor(threading.Thread):
         job, chunk = hand.current, hand.chunk
         if job is None or chunk is None or hand.given_up:
             return
+        hand.look_at_memory()
         if hand.deadline and now >= hand.deadline:
             self._on_timeout(hand, job, chunk, now - hand.interrupted_at)
         elif not chunk.slow and now - hand.began >= PULSE_SECONDS and (chunk.jobs or chunk.done):

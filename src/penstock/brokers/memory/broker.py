@@ -96,8 +96,13 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=lambda: self._rules.version,
         )
+        self._store.report_end = self._report_end
         self._turns = Turns(self._store)
         self._seen = threading.local()
+
+    def _report_end(self, job: Job[Any]) -> None:
+        if self.traits.ended is not None:
+            self.traits.ended(job)
 
     # Hand over
 
@@ -271,7 +276,10 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         jobs = list(store.held[worker])
         for job_id in jobs:
             job = store.jobs[job_id]
-            store.settle(job, recovered(job, started))
+            outcome = recovered(job, started)
+            store.settle(job, outcome)
+            if outcome.lapses:
+                self._report_end(store.jobs[job_id])
         del store.held[worker]
         self._lock.notify_all()
         return len(jobs)

@@ -48,6 +48,7 @@ class MemoryStore:
         self.published: dict[str, tuple[int, float]] = {}
         self.workers: dict[str, RegisteredWorker] = {}
         self.given_up: dict[str, float] = {}
+        self.report_end: Callable[[Job[Any]], None] = lambda _: None
         self.notes: dict[str, dict[tuple[str, str], Note]] = defaultdict(dict)
         self.history: list[Event] = []
         self.starts: dict[tuple[Hashable, str | None], list[tuple[float, int]]] = {}  # by rule, key
@@ -296,6 +297,8 @@ class MemoryStore:
         after = cancelled(job, reason, self.clock.now())
         self.jobs[job.id] = after
         self.record("cancel", after, data=data)
+        if reason != "needs":
+            self.report_end(after)
 
     def expire(self) -> None:
         """End the jobs whose time to start is over."""

@@ -51,7 +51,8 @@ class Change:
 
     __slots__ = (
         *("db", "deleted", "ended", "ends", "events", "freed", "lost", "marked", "moved", "now"),
-        *("readied", "rows", "spawned", "sql", "store", "successes", "tally", "woken"),
+        *("readied", "rows", "spawned", "sql", "store", "successes", "tally", "unreported"),
+        "woken",
     )
 
     def __init__(self, store: TableStore, db: Db, now: float) -> None:
@@ -72,6 +73,7 @@ class Change:
         self.lost: set[flow_needs.Place] = set()  # where jobs that ended without success are gone
         # What ended, or runs again, spawned: its place in a flow, and the outcome that says so.
         self.spawned: list[tuple[flow_needs.Place | None, Outcome]] = []
+        self.unreported: list[Job[Any]] = []  # for `Traits.ended`, as they stand now
         self.woken: set[int] = set()  # once finished, lanes whose jobs waited for others until now
         self.readied = False  # once finished, whether anything is ready that was not
 
@@ -181,7 +183,16 @@ class Change:
         self.tally.clear()
 
     def after_commit(self) -> None:
-        """Wake workers for jobs that waited for others and are ready now."""
+        """Wake workers for jobs that waited for others and are ready now; report ends."""
         if self.woken:
             self.store.forget_claimable()
             self.store.notify(self.woken)
+        if self.unreported:
+            self.report_ends()
+
+    def report_ends(self) -> None:
+        """After the commit: report what ended without a worker's word."""
+        if self.store.traits.ended is not None:
+            for job in self.unreported:
+                self.store.traits.ended(job)
+        self.unreported.clear()

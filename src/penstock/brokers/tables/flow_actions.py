@@ -89,12 +89,15 @@ class WholeFlows:
                 change.flow_event(raw, flow_data)  # before the flow ends because of it
             for job, lane in touched.values():
                 change.add_event(action, data, job, lane)
+                if job.state is State.CANCELLED and action == "cancel":
+                    change.unreported.append(job)
             if action == "delete" or (touched and action == "retry"):
                 change.flow_event(raw, flow_data)
             change.finish()
         if touched:
             self.store.forget_claimable()
             self.store.notify()
+        change.report_ends()
         return [from_bytes(job) for job in touched]
 
     # Cancel

@@ -71,10 +71,13 @@ class JobActions:
             done = [job_id for job_id, raw in wanted.items() if raw in touched]
             for job, lane in touched.values():
                 change.add_event(action, data, job, lane)
+                if job.state is State.CANCELLED and action == "cancel":
+                    change.unreported.append(job)
             change.finish()
         if done:
             self.store.forget_claimable()
             self.store.notify()
+        change.report_ends()
         return done
 
     def cancel(self, change: Change, wanted: Sequence[bytes]) -> dict[bytes, Touched]:

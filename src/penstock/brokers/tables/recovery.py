@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from penstock.broker.settlement import settled
 from penstock.broker.worker_lease import recovered
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, TableStore
@@ -44,13 +45,20 @@ class Recovery:
                 gone = []
             # All at once: leases are locked before the flows that their jobs are in.
             held = [job for worker in gone for job in jobs_held(self.store, db, worker)]
-            self._settle_within(change, [(job, recovered(job, started)) for job in held])
+            pairs = [(job, recovered(job, started)) for job in held]
+            accepted = self._settle_within(change, pairs)
+            change.unreported += [
+                settled(job, outcome, now, cancelled=False)
+                for (job, outcome), fresh in zip(pairs, accepted, strict=True)
+                if fresh and outcome.lapses
+            ]
             for worker in gone:
                 db.execute(self.store.sql.give_up_worker, {"id": worker, "now": now})
             moved = len(held)
         if moved or change.woken:
             self.store.forget_claimable()
             self.store.notify()
+        change.report_ends()
         return moved
 
     def _may_recover(self, db: Db, worker: str, lease_time: float) -> bool:

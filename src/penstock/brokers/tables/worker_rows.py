@@ -44,6 +44,7 @@ def expire(change: Change) -> None:
     for row in rows:
         ended = cancel_row(change, row, "expired")
         change.add_event("cancel", b"{}", ended, row["lane"])
+        change.unreported.append(ended)
     if rows:
         change.finish()  # what is claimed next must not be among them
         if change.woken:

@@ -258,7 +258,7 @@ class Keeper:
             if stored is None or stored.attempt != job.attempt or stored.state not in ENDED:
                 return Exit.NO_OUTCOME
         if self._death is not None and self._interrupt_reason is None:
-            fire(app, "failed", job, outcome)
+            fire(app, "crashed" if outcome.lapses else "failed", job, outcome)
             return Exit.NO_OUTCOME
         return code_of(outcome)
 
