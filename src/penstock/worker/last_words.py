@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 
 from penstock.enqueue.secrets import has_secrets
-from penstock.run.attempt import LONGEST_TRACEBACK
 from penstock.run.current import CURRENT
+from penstock.run.describe_error import LONGEST_TRACEBACK
 from penstock.run.error_text import error_text
 
 LOGGED = 16 * 1024
