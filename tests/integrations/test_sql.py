@@ -406,3 +406,23 @@ def test_a_job_made_in_sql_is_in_the_bucket_of_its_unique_key_or_key(db: psycopg
 
     made = {bucket_of(enqueue(db, args={"order": 1})) for _ in range(20)}
     assert len(made) > 10
+
+
+def test_a_secret_that_is_searched_for_is_refused(app, db):
+    """As `@app.task(search=..., secret=...)` is: an index would tell whether a guess was right."""
+
+    @app.task(name="shop:invoice", queue="shop", search=("customer.id",))
+    def invoice(order: int, customer: dict[str, str]) -> None: ...
+
+    invoice.enqueue(1, {"id": "ada"})
+    call = {
+        "task": "shop:invoice",
+        "queue": "shop",
+        "args": {"order": 2, "customer": {"id": "eve"}},
+    }
+
+    with pytest.raises(errors.InvalidParameterValue, match=r"search customer\.id is of a secret"):
+        enqueue(db, **call, secret=["customer"])
+
+    enqueue(db, **call, secret=["order"])
+    assert len(all_jobs(app)) == 2

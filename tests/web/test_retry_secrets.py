@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from penstock.broker.filter import parse_filter
+from penstock.broker.views import Page
+from penstock.errors import Refused
 from penstock.job import State, failed
-from penstock.operate.roles import Role
+from penstock.operate.roles import Person, Role
+from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import (
     a_flow,
+    a_job,
     begun,
     claim,
     enqueue_and_claim,
     part,
     settle,
 )
+from penstock.web.checked_store import CheckedStore
 from tests.web.conftest import Web
 from tests.web.test_operations import V1, ended
 from tests.web.test_pages import text_of
@@ -85,3 +93,20 @@ def test_a_flow_says_how_many_were_left(web: Web, broker, clock):
 
     assert answer.json() == {"done": [first.id], "left": [], "secrets_gone": [last.id]}
     assert broker.get(last.id).state is State.CANCELLED
+
+
+def test_hidden_arguments_cannot_be_guessed(broker, clock):
+    jobs = [a_job(clock, body=b'{"args":{"user":"ada"}}', search={"user": "ada"}) for _ in "abc"]
+    broker.enqueue(jobs)
+    person = Person("vera", Role.VIEW)
+    store = CheckedStore(broker, person, may_change=False, hide_arguments=True)
+
+    def answers(word: str) -> list[Page]:
+        rule = Rule(RuleKind.PAUSE, tag=("arg.user", word))
+        assert store.matching(rule).jobs == 0
+        return [store.find(parse_filter([f"tag.arg.user:{word}"], clock.now()))]
+
+    assert answers("ada") == answers("eve")
+    for words in ("arg.user:ada", "-arg.user:ada"):
+        with pytest.raises(Refused, match="arguments are hidden here"):
+            store.find(parse_filter([words], clock.now()))

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.enqueue.ids import parse_id, time_of
+from penstock.enqueue.secrets import declared_secrets
 from penstock.errors import Refused
 from penstock.job import Job, Lane
 
@@ -144,6 +145,14 @@ def check_age(job_id: str, now: float, oldest: float) -> None:
 def check_job(job: Job[Any]) -> None:
     """What a job with a row of its own can have wrong; jobs in parcels have only a body."""
     check_body(job.body)
+    if job.search:
+        secret = declared_secrets(job.body)
+        for path in job.search:
+            if path.partition(".")[0] in secret:
+                raise Refused(
+                    f"job {job.id}: search {path!r} is of a secret argument: what is searched for "
+                    "stands in an index, as it is"
+                )
     for word, time in (("run_at", job.run_at), ("expires_at", job.expires_at)):
         if time is not None and not math.isfinite(time):
             message = f"{word} {time!r} of job {job.id} is not a time"

@@ -68,6 +68,20 @@ def redact_text(text: str, body: bytes) -> str:
     return text
 
 
+def declared_secrets(body: bytes) -> set[str]:
+    """The arguments that the body declares as secret, whether or not it has them."""
+    if b'"secret"' not in body:
+        return set()
+    try:
+        return set(msgspec.json.decode(body, type=_Declared).secret)
+    except msgspec.DecodeError:
+        return set()
+
+
+class _Declared(msgspec.Struct):
+    secret: list[str] = []
+
+
 def has_secrets(body: bytes) -> bool:
     """Whether the body declares secret arguments, or may do so: it cannot be read."""
     if b'"secret"' not in body:

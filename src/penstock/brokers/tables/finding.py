@@ -31,6 +31,7 @@ MOST_LOOKED_UP = 10_000  # jobs with a tag and a derived id; of more, the newest
 _ROW_STATES = frozenset({State.READY, State.WAITING, State.RUNNING})
 _ENDED_STATES = frozenset({State.FAILED, State.CANCELLED})
 _BYTES = 16
+_ARGUMENT = "arg."  # before its name, in the index of tags
 
 
 class _Entry(NamedTuple):
@@ -73,8 +74,8 @@ class NewestFirst:
             "lanes": None if numbers is None else msgspec.json.encode(numbers).decode(),
         }
         wanted = filter.states
-        if filter.tags or (filter.args and all(_has_indexed(filter, row) for row in lanes)):
-            tag = _leading(filter)
+        searched = bool(filter.args) and all(_has_indexed(filter, row) for row in lanes)
+        if tag := _leading(filter, searched=searched):
             if not filter.derived:
                 yield _placed(self._tagged({**parameters, **tag}))
             if self._few_derived(tag):
@@ -211,10 +212,15 @@ def _end_of_run(raw: bytes) -> bytes:
     return raw[:14] + (int.from_bytes(raw[14:], "big") | 0x0FFF).to_bytes(2, "big")
 
 
-def _leading(filter: Filter) -> dict[str, Any]:
+def _leading(filter: Filter, *, searched: bool) -> dict[str, Any]:
     """The tag, or argument declared for search, that leads; `matches` checks the others."""
-    named = list(filter.tags.items())
-    named += [(f"arg.{name}", values) for name, values in filter.args.items()]
+    # A tag that is named as an argument is compared and not looked up: the index would tell
+    # whoever may not see arguments how many jobs have this one.
+    named = [(name, each) for name, each in filter.tags.items() if not name.startswith(_ARGUMENT)]
+    if searched:
+        named += [(f"{_ARGUMENT}{name}", values) for name, values in filter.args.items()]
+    if not named:
+        return {}
     name, values = named[0]
     wanted = msgspec.json.encode([indexed(value) for value in values]).decode()
     return {"name": name, "values": wanted}

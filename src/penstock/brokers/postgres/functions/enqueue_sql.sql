@@ -332,6 +332,15 @@ begin
         enqueue.app, enqueue.queue, enqueue.task, enqueue.version, enqueue.priority,
         array(select r.tag from unnest(enqueue.runs_on) as r (tag) order by r.tag collate "C")
     );
+    if coalesce(enqueue.secret, '{}') <> '{}' then
+        select f.field into v_fault
+          from penstock.lane l, unnest(string_to_array(l.search, ',')) as f (field)
+         where l.hash = v_lane and split_part(f.field, '.', 1) = any(enqueue.secret)
+         limit 1;
+        if v_fault is not null then
+            perform penstock.refuse(format('search %s is of a secret argument: what is searched for stands in an index, as it is', v_fault));
+        end if;
+    end if;
     v_search := penstock.searched_in(v_lane, enqueue.args);
     if v_delay is null and enqueue.at is null and enqueue.key is null and enqueue.unique_key is null
        and v_expires is null and coalesce(enqueue.tags, '{}') = '{}' and v_search is null

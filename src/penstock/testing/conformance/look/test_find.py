@@ -7,6 +7,7 @@ import pytest
 
 from penstock.broker.filter import Filter, parse_filter
 from penstock.enqueue.ids import derived_id
+from penstock.errors import Refused
 from penstock.job import State, failed, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import (
@@ -244,3 +245,33 @@ def test_nobody_finds_a_secret_by_guessing_it(broker, clock):
     assert right.jobs == []
     assert len(broker.find(words(clock, "-arg.card.n:4111")).jobs) == 3
     assert len(broker.find(words(clock, "arg.to:ada")).jobs) == 3
+
+
+def test_a_tag_named_as_an_argument_tells_nothing_about_the_argument(broker, clock):
+    """Arguments that are searched for are indexed as tags: they may be hidden, tags are not."""
+    body = msgspec.json.encode({"args": {"user": "ada"}})
+    broker.enqueue([a_job(clock, body=body, search={"user": "ada"}) for _ in range(3)])
+
+    right = broker.find(words(clock, "tag.arg.user:ada"))
+    wrong = broker.find(words(clock, "tag.arg.user:eve"))
+
+    assert (right.jobs, right.examined, right.after) == ([], wrong.examined, None)
+    assert len(broker.find(words(clock, "arg.user:ada")).jobs) == 3
+
+
+def test_a_tag_may_be_named_as_an_argument(broker, clock):
+    job = a_job(clock, tags={"arg.user": "ada"})
+    broker.enqueue([job, a_job(clock, tags={"arg.user": "eve"})])
+
+    assert ids_of(broker.find(words(clock, "tag.arg.user:ada")).jobs) == [job.id]
+    assert ids_of(broker.find(words(clock, "tag.arg.user:ada", "-tag.x:y")).jobs) == [job.id]
+
+
+def test_a_secret_is_not_stored_in_the_index(broker, clock):
+    body = msgspec.json.encode({"args": {"card": {"n": "4111"}}, "secret": ["card"]})
+    job = a_job(clock, body=body, search={"card.n": "4111"})
+
+    with pytest.raises(Refused, match=r"search 'card\.n' is of a secret argument"):
+        broker.enqueue([a_job(clock), job])
+
+    assert broker.find(words(clock)).jobs == []
