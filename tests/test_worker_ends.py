@@ -35,11 +35,12 @@ def test_a_thread_is_interrupted_at_its_timeout_even_if_it_catches_every_excepti
 
     handle = stubborn.enqueue()
 
-    drain(app)
+    worker = drain(app)
 
     with pytest.raises(JobFailed, match="timeout"):
         handle.result(timeout=0)
     assert attempts(app, handle.id) == [(State.FAILED, "timeout")]
+    assert worker.clean  # its thread has ended: nobody had to give it up
 
 
 def test_an_async_job_is_cancelled_at_its_timeout(app):
