@@ -16,8 +16,8 @@ def test_the_limit_counts_retries():
 
 
 def test_no_limit_is_for_ever():
-    """V24."""
     assert Retry(limit=None).allows(OSError(), 1_000_000)
+    assert not Retry(limit=999_999).allows(OSError(), 1_000_000)
 
 
 def test_a_limit_of_none_at_all():
@@ -63,12 +63,12 @@ def test_jitter_spreads_in_both_directions(spread, delay):
 
 
 def test_jitter_stays_within_its_bounds():
-    """V24: ±33 %."""
     retry = Retry(delay=100, jitter=0.33)
 
     delays = [retry.delay_before(1) for _ in range(200)]
 
-    assert 67 <= min(delays) < max(delays) <= 133
+    assert 67 <= min(delays) < 80  # in both directions, and far
+    assert 120 < max(delays) <= 133
 
 
 def test_jitter_does_not_pass_the_longest_delay():

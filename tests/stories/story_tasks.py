@@ -14,6 +14,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from penstock import App, Retry, current_job
@@ -156,6 +157,14 @@ async def block_loop() -> None:
 def crunch(n: int) -> list[int]:
     ledger("crunch", n)
     return [n, os.getpid()]
+
+
+@task(mode="process")
+def meet_apart(others: int) -> None:
+    """Go on when so many run at the same time."""
+    ledger("meet_apart", 0)
+    while Path(os.environ["LEDGER"]).read_text().count("meet_apart") < others:
+        time.sleep(0.02)
 
 
 @task(mode="process", at_most_once=True)

@@ -49,20 +49,25 @@ def test_v4_jobs_are_added_with_other_data_all_or_none(story):
 
 
 def test_v5_a_job_fires_at_its_time_or_as_soon_as_possible(story):
-    """V5: both ways measured."""
+    """V5: both ways measured, five times each; a busy machine spoils some of them."""
     story.start()
     nap = story.task("nap")
     assert nap.enqueue(0).result(timeout=60) == 0
-    time.sleep(0.5)
+    times: list[float] = []
 
-    sent = time.monotonic()
-    nap.enqueue(1).result(timeout=60)
-    due = time.monotonic() + 1.5
-    nap.options(delay=1.5).enqueue(2).result(timeout=60)
+    for n in range(5):
+        time.sleep(0.5)
+        times.append(time.monotonic())
+        nap.enqueue(n).result(timeout=60)
+        times.append(time.monotonic() + 1.5)
+        nap.options(delay=1.5).enqueue(n).result(timeout=60)
 
-    _, now, later = (float(line[-1]) for line in story.ledger("nap"))
-    print(f"at once: {(now - sent) * 1000:.0f} ms; at its time: {(later - due) * 1000:.0f} ms late")
-    assert later - due > -0.05
+    started = [float(line[-1]) for line in story.ledger("nap")][1:]
+    waited = [start - time for start, time in zip(started, times, strict=True)]
+    at_once, at_its_time = waited[::2], waited[1::2]
+    assert min(at_its_time) > -0.05
+    assert min(at_once) < 0.5
+    assert min(at_its_time) < 0.5
 
 
 @pytest.mark.soak  # in short: test_time

@@ -144,3 +144,18 @@ def test_a_stuck_head_is_ended_by_its_timeout_and_the_next_one_starts(story: Sto
     eventually(lambda: following.state() is State.SUCCEEDED)
     assert stuck.state() is State.FAILED
     assert [line[0] for line in story.ledger()] == ["sleep_for_ever", "nap"]
+
+
+def test_a_tenant_s_single_job_does_not_wait_for_anothers_backlog(story: Story):
+    """D64: it starts among the first, whatever is before it."""
+    nap = story.task("nap")
+    story.broker.put(Rule(RuleKind.ORDER, queue="default", policy="fair"))
+    nap.options(key="ada").enqueue_many([(n, 0.05) for n in range(1, 2001)])
+    story.start(threads=2)
+    eventually(lambda: story.ledger("nap"))
+
+    assert nap.options(key="bob").enqueue(0).result(timeout=60) == 0
+
+    started = [line[1] for line in story.ledger("nap")]
+    assert len(started) < 2001  # the backlog is still there
+    assert nap.options(key="bob").enqueue(-1).result(timeout=60) == -1

@@ -217,6 +217,10 @@ class App(Registry):
         """Close resources and the store; a later call opens them again."""
         self.end_hooks.wait(_HOOK_SECONDS)
         self.resources.close()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the store and keep the resources; a later call opens it again."""
         with self._lock:
             broker, self._broker = self._broker, self._given
         if broker is not None and broker is not self._given:

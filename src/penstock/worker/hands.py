@@ -27,6 +27,7 @@ from penstock.run.batch import run_together
 from penstock.task.batch import BatchTask, as_batch_task
 from penstock.worker.chunk import Chunk
 from penstock.worker.hand_context import HandContext
+from penstock.worker.idle_processes import IdleProcesses
 from penstock.worker.interrupt import forget, interrupt
 from penstock.worker.job_process import JobProcess, ProcessGone, ProcessUnstartable
 
@@ -49,6 +50,7 @@ class Hands:
         self.count = count
         self.chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self.hands: list[Hand] = []
+        self.processes = IdleProcesses()
 
     def start(self) -> None:
         self.hands = [Hand(self, index) for index in range(self.count)]
@@ -67,6 +69,7 @@ class Hands:
         until = monotonic() + timeout
         for hand in self.hands:
             hand.join(max(0.0, until - monotonic()))
+        self.processes.close()
         return not any(hand.is_alive() for hand in self.hands)
 
 
@@ -108,8 +111,9 @@ class Hand(threading.Thread):
                 return
             self.chunk = None
             self._hand_context.slots.free(self.index)
-        if self._process is not None:
-            self._process.close()
+            if self._process is not None:
+                self._hands.processes.put(self._process)
+                self._process = None
 
     def interrupt(self, job: Job[Any], reason: str) -> bool:
         """End this job, and no other, if this hand still has it."""
@@ -312,11 +316,12 @@ class Hand(threading.Thread):
 
     def _prepare_process(self, chunk: Chunk, task: Task[..., Any]) -> Outcome | None:
         """Start a process if there is none; None if the job can run, there or in this thread."""
-        if self._process is not None:
-            if self._process.alive:
-                return None
+        if self._process is not None and not self._process.alive:
             self._process.close(timeout=0)
             self._process = None
+        self._process = self._process or self._hands.processes.take()
+        if self._process is not None:
+            return None
         if self._hand_context.target is not None:
             began = monotonic()
             try:
@@ -341,9 +346,9 @@ class Hand(threading.Thread):
     def _run_in_process(self, chunk: Chunk, task: Task[..., Any], job: Job[Any]) -> Outcome | None:
         process, self.began = self._process, monotonic()
         try:
-            if process is not None:
-                return process.run(job, chunk.rules)
             last_look = partial(self._hand_context.start_check.last_look, chunk.rules)
+            if process is not None:
+                return process.run(job, last_look)
             if task.mode == "async":
                 return asyncio.run(run_async(self._app, task, job, last_look))
             return run(self._app, task, job, last_look)

@@ -1,8 +1,14 @@
 """A process that runs single jobs: for `mode="process"`, and for jobs whose process died before.
 
-Each hand keeps at most one, uses it again, and replaces it when it dies. A message is a length and
-msgpack, over a socket pair; nothing is pickled. If the worker dies, the process ends at once: the
-store gives the job to another worker.
+It is used again for the next job (see `idle_processes`). A message is a length and msgpack, over a
+socket pair; nothing is pickled:
+
+    worker -> process   a job
+    process -> worker   empty: may it still start?      worker -> process   None, or its outcome
+    process -> worker   the outcome
+
+When it has waited for a second it closes the store, and a job that needs the store opens it again.
+If the worker dies, the process ends at once: the store gives the job to another worker.
 
     python -m penstock.worker process SOCKET WORKER-PID LAST-WORDS TARGET [LOG-LEVEL LOG-FORMAT]
 """
@@ -22,8 +28,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,9 +38,14 @@ from penstock.job import Job, Outcome, Parcel
 from penstock.worker.last_words import LastWords, keep_last_words
 from penstock.worker.memory_use import memory_of
 
+if TYPE_CHECKING:
+    from penstock.app.app import App
+    from penstock.run.attempt import LastLook
+
 START_SECONDS = 60.0
 _LENGTH = struct.Struct("<I")
 _LOOK_SECONDS = 0.5
+_DISCONNECT_SECONDS = 1.0  # without a job, then it has no connection to the store
 _PR_SET_PDEATHSIG = 1
 _COMMAND = (sys.executable, "-m", "penstock.worker", "process")
 
@@ -88,15 +98,17 @@ class JobProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def run(self, job: Job[Any], rules: int) -> Outcome | None:
+    def run(self, job: Job[Any], last_look: LastLook) -> Outcome | None:
         """Run the job there; ProcessGone if the process ends before it answers.
 
-        `rules` is the version of the rules when the job was claimed.
+        `last_look` is called here, so that the process need not follow the rules.
         """
         self.look_at_memory()
         try:
-            send(self._socket, msgspec.msgpack.encode((job, rules)))
-            return typed_outcome(_answer.decode(receive_from(self._process, self._socket)))
+            send(self._socket, msgspec.msgpack.encode(job))
+            while not (message := receive_from(self._process, self._socket)):
+                send(self._socket, msgspec.msgpack.encode(last_look(job)))
+            return typed_outcome(_answer.decode(message))
         except (OSError, EOFError):
             self._end(timeout=0)
             death = describe_exit(self._process.returncode)
@@ -114,13 +126,17 @@ class JobProcess:
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
 
+    def leave(self) -> None:
+        """Let it exit by itself; `close` must follow."""
+        self._socket.close()
+
     def close(self, timeout: float = 2.0) -> None:
         """End it: it exits by itself when the socket is closed, and is killed otherwise."""
         self._end(timeout)
         self._words.close()
 
     def _end(self, timeout: float) -> None:
-        self._socket.close()
+        self.leave()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
         self.kill()  # the whole group: processes that the job left behind, too
@@ -132,7 +148,7 @@ class JobProcess:
 
 
 _answer = msgspec.msgpack.Decoder(Outcome | None)
-_job: msgspec.msgpack.Decoder[tuple[Job[Any], int]] = msgspec.msgpack.Decoder(tuple[Job[Any], int])
+_job: msgspec.msgpack.Decoder[Job[Any]] = msgspec.msgpack.Decoder(Job[Any])
 
 
 def describe_exit(code: int) -> str:
@@ -206,55 +222,66 @@ def die_with_parent(parent: int) -> None:
 
 
 class _Reader(threading.Thread):
-    """Receives jobs, and ends the process if the worker goes away while one runs."""
+    """Receives messages, and ends the process if the worker goes away while a job runs."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(name="penstock-jobs", daemon=True)
-        self.jobs: queue.SimpleQueue[tuple[Job[Any], int] | None] = queue.SimpleQueue()
+        self.messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.busy = False
         self._connection = connection
 
     def run(self) -> None:
         try:
             while True:
-                job = _job.decode(receive(self._connection))
+                message = receive(self._connection)
                 self.busy = True
-                self.jobs.put(job)
+                self.messages.put(message)
         except (OSError, EOFError):
             if self.busy:
                 os._exit(1)
-            self.jobs.put(None)
+            self.messages.put(None)
+
+    def next_job(self, app: App) -> Job[Any] | None:
+        """None: the worker needs this process no more."""
+        try:
+            message = self.messages.get(timeout=_DISCONNECT_SECONDS)
+        except queue.Empty:
+            app.disconnect()
+            message = self.messages.get()
+        return None if message is None else _job.decode(message)
+
+    def last_look(self, job: Job[Any]) -> Outcome | None:  # noqa: ARG002  the worker knows which one
+        """Ask the worker whether the job may still start."""
+        send(self._connection, b"")
+        return _answer.decode(self.messages.get() or b"")
 
 
 def main(number: int, parent: int, words: int, target: str, *output: str) -> None:
     """The process's side: run jobs one by one until the worker closes the socket."""
     from penstock.app.locate import load_app
     from penstock.run.attempt import run, run_async
-    from penstock.worker.start_check import StartCheck
 
     die_with_parent(parent)
     if output:
         log_to_stderr(LogOutput(*output))
     keep_last_words(words)
     app = load_app(target)
-    start_check = StartCheck(app.broker)
+    _ = app.broker  # what that imports is not part of the first job's time
     connection = socket.socket(fileno=number)
     reader = _Reader(connection)
     reader.start()
     send(connection, b"")
     with asyncio.Runner() as runner:
-        while (received := reader.jobs.get()) is not None:
-            job, rules = received
-            last_look = partial(start_check.last_look, rules)
+        while (job := reader.next_job(app)) is not None:
             task = app.task_named(job.task)
             if task is None:
                 os._exit(
                     1
                 )  # the code has changed since this process started: a new one knows the task
             if task.mode == "async":
-                outcome = runner.run(run_async(app, task, job, last_look))
+                outcome = runner.run(run_async(app, task, job, reader.last_look))
             else:
-                outcome = run(app, task, job, last_look)
+                outcome = run(app, task, job, reader.last_look)
             reader.busy = False
             with suppress(OSError):
                 send(connection, msgspec.msgpack.encode(outcome))

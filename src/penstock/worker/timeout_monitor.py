@@ -57,6 +57,7 @@ class TimeoutMonitor(threading.Thread):
                 log.exception("the timeout monitor failed, and goes on")
 
     def _check(self, now: float) -> None:
+        self._hands.processes.trim()
         for hand in list(self._hands.hands):
             self._check_hand(hand, now)
         for run in list(self._async_hands.runs.values()):

@@ -34,7 +34,8 @@ select *
   from penstock_job
  where id = :id
    and state = 'running'
-   and attempt = :attempt;
+   and attempt = :attempt
+   and claimed_at = :claimed_at;  -- fences as well: a claim lost in a power cut may be made again
 
 -- name: lease_marks
 -- Serves settle, note and begin: what is still held of a lease.

@@ -211,14 +211,15 @@ def test_a_minute_of_waiting_is_worth_a_step_of_priority(broker, clock, fields):
     assert ids_of(claim(broker)) == [late.id]
 
 
-def test_one_tenant_s_backlog_does_not_hold_up_another_queue(broker, clock):
-    """D64, B26: slow and fast queues apart."""
+def test_a_worker_of_one_queue_is_handed_nothing_of_another_s_backlog(broker, clock):
+    """B26: slow and fast queues apart, however many each could take."""
     broker.enqueue(some_jobs(clock, 500, queue="slow"))
     clock.advance(seconds=1)
     quick = a_job(clock, queue="fast")
     broker.enqueue([quick])
 
-    assert ids_of(claim_for(broker, a_worker(), ["fast"])) == [quick.id]
+    assert ids_of(claim_for(broker, a_worker(), ["fast"], limit=100)) == [quick.id]
+    assert len(claim_for(broker, a_worker(), None, limit=100)) == 100
 
 
 # To whom
