@@ -353,6 +353,7 @@ class Hand(threading.Thread):
                 return asyncio.run(run_async(self._app, task, job, last_look))
             return run(self._app, task, job, last_look)
         except ProcessGone as error:
+            self._process = None  # and closed
             if self._interrupt_reason is None:
                 log.warning("job %s: its process died (%s)", job.id, error)
             return self._interrupted_outcome(task, job, error.evidence)
