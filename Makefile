@@ -37,7 +37,7 @@ COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-quick test-stores test-web check coverage soak bench docs format lock clean
+.PHONY: help setup demo test test-quick test-stores test-web check coverage soak bench docs format lock sbom audit clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,6 +114,14 @@ lock: $(VENV)/.dev ## write requirements/*.txt anew; ARGS=--upgrade for newer ve
 	$(COMPILE) $(ARGS) pyproject.toml --all-extras requirements/dev.in -c requirements/uv.txt \
 		-c requirements/build.txt -c requirements/run.txt -c requirements/spark.txt -o requirements/dev.txt
 	$(COMPILE) $(ARGS) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
+
+sbom: ## dist/penstock-queue.cdx.json: everything that an installation has, for programs (CycloneDX)
+	@mkdir -p dist
+	@$(PYTHON) requirements/supply_chain.py sbom > dist/penstock-queue.cdx.json
+	@echo dist/penstock-queue.cdx.json
+
+audit: ## ask the package index for known vulnerabilities of it; without an index it says so
+	@$(PYTHON) requirements/supply_chain.py audit $(ARGS)
 
 clean: ## remove .venv and everything else that was made
 	rm -rf $(VENV) site dist .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache .cache
