@@ -101,15 +101,19 @@ def test_migrate_on_postgres_makes_the_store_and_says_where_it_stands(cli, postg
 
 def test_roles_are_printed_for_the_owner_to_run(cli, postgres_url):
     printed = cli(
-        "migrate", "roles", "--login", "shop", "--admin", "ops", "--url", postgres_url
+        *("migrate", "roles", "--viewer", "boss", "--producer", "web", "--worker", "shop"),
+        *("--worker", "mail", "--admin", "ops", "--url", postgres_url),
     ).stdout
 
-    assert 'grant "penstock_user" to "shop";' in printed
+    assert 'grant "penstock_viewer" to "boss";' in printed
+    assert 'grant "penstock_producer" to "web";' in printed
+    assert 'grant "penstock_worker" to "shop";' in printed
+    assert 'grant "penstock_worker" to "mail";' in printed
     assert 'grant "penstock_admin" to "ops";' in printed
 
 
 def test_a_file_has_no_roles(cli):
-    refused = cli("migrate", "roles", "--login", "shop", code=2)
+    refused = cli("migrate", "roles", "--worker", "shop", code=2)
 
     assert "knows no roles" in refused.output
 

@@ -13,7 +13,10 @@ from tests.docs.promises import ROOT, WHAT_TO_DO, blocks, faults
 
 PAGES = [
     ROOT / name
-    for name in ("README.md", "SECURITY.md", "docs/guarantees.md", "docs/guarantees-spark.md")
+    for name in (
+        *("README.md", "SECURITY.md", "docs/guarantees.md", "docs/guarantees-spark.md"),
+        "docs/threat-model.md",
+    )
 ]
 HELD = "tests/docs/test_promises.py::test_every_promise_names_its_tests"
 SOAK = "tests/brokers/test_for_long.py::test_no_limit_is_ever_exceeded_for_long"

@@ -133,7 +133,7 @@ def test_what_was_done_to_many_is_said_with_how_many(web: Web, broker, clock):
     page = browser.get("/audit")
 
     said = text_of(page.text)
-    assert "otto cancelled 250 jobs that matched task:mail:send x" in said
+    assert re.search(r"otto (\w+ )?cancelled 250 jobs that matched task:mail:send x", said)
     assert f'<a class="open" href="{answer.headers["location"]}">' in page.text
     assert "ran a backfill of t from 1 to 9 (9 jobs)" in said
     assert '<a class="open" href="/backfills/one?task=t">' in page.text
@@ -176,8 +176,7 @@ def test_deeds_are_narrowed_by_author_kind_and_time(web: Web, broker, clock):
     client = web.client(Role.VIEW)
 
     def reasons(**query):
-        answer = client.get("/audit.jsonl", params=query)
-        return [json.loads(line)["reason"] for line in answer.text.splitlines()]
+        return [row["reason"] for row in client.get("/api/v1/audit", params=query).json()["deeds"]]
 
     assert reasons() == ["three", "two", "one"]
     assert reasons(author="bob") == ["three", "two"]

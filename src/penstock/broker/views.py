@@ -18,18 +18,18 @@ from penstock.job import Job, State
 
 LEASE_SECONDS = 15.0
 # Kinds of history rows that only `audit` writes.
-RECORDED = ("enqueue", "backfill", "operation")
+RECORDED = ("enqueue", "backfill", "operation", "login", "login_failed", "export")
 QUEUED = b'{"name":"queued","value":{}}'  # data of the event with which a detached job begins
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, signal, rule, schedule, progress; enqueue, backfill and
-    operation, of people (see `RECORDED`); event, of a name that the job gives it, and of a detached
-    job "queued" and "started"; gauge, see `gauge`; lake, see `lake_mark`; and flow, of a
-    flow as a whole, under the flow's id: `data` has `says` (queued, ended, cancel, retry, delete),
-    `jobs`, and the flow's name and properties, if it has any.
+    Kinds beside it: cancel, retry, delete, signal, rule, schedule, progress; enqueue, backfill,
+    operation, login, login_failed and export, of people (see `RECORDED`); event, of a name that the
+    job gives it, and of a detached job "queued" and "started"; gauge, see `gauge`; lake, see
+    `lake_mark`; and flow, of a flow as a whole, under the flow's id: `data` has `says` (queued,
+    ended, cancel, retry, delete), `jobs`, and the flow's name and properties, if it has any.
     """
 
     position: Position
@@ -56,6 +56,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None = None  # with the last row of a job, declared secrets redacted
     result: bytes | None = None
     data: bytes | None = None  # JSON, of the rarer events and of signals: who, why, how far
+    login: str | None = None  # of the database, which wrote it there itself; None: it has none
 
 
 class Count(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ A URL of none of ours is of a store that another package registered: see `broker
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
@@ -120,14 +121,14 @@ def migration_sql(url: str, *, post: bool = False) -> str:
     raise Refused(f"{mask(url)} has no schema")
 
 
-def roles_sql(url: str, logins: list[str], admins: list[str]) -> str:
-    """What gives these logins the rights to use a store, and to block; for its owner to run."""
+def roles_sql(url: str, members: Mapping[str, Sequence[str]]) -> str:
+    """What gives logins the rights of viewer, producer, worker or admin; for its owner to run."""
     if not has_roles(url):
         raise Refused(f"{mask(url)} knows no roles: whoever can open the store can do anything")
     need_driver(url)
     from penstock.brokers.postgres.migrating import roles_sql as of_postgres
 
-    return of_postgres(logins, admins)
+    return of_postgres(members)
 
 
 def _path(url: str) -> str:

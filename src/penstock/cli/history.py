@@ -201,6 +201,8 @@ def _audit_line(entry: AuditEntry) -> rich.text.Text:
 
     line = rich.text.Text(f"{time_text(entry.at)}  ", "dim")
     line.append(entry.author or "a program", "bold")
+    if entry.login is not None:
+        line.append(f" (login {entry.login})", "dim")
     line.append(f"  {audit_sentence(entry)}")
     if entry.reason:
         line.append(f"  {entry.reason}", "italic")

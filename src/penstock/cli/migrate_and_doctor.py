@@ -35,15 +35,21 @@ def migrate(
             "--post", help="up, sql: also the steps that need all older workers to have ended."
         ),
     ] = False,
-    login: Annotated[
+    viewer: Annotated[
         list[str] | None,
-        typer.Option(help="roles: a database login for producers and workers; may be repeated."),
+        typer.Option(help="roles: a database login that may read; may be repeated."),
+    ] = None,
+    producer: Annotated[
+        list[str] | None,
+        typer.Option(help="roles: one that may also enqueue."),
+    ] = None,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option(help="roles: one that may also run jobs, and operate."),
     ] = None,
     admin: Annotated[
         list[str] | None,
-        typer.Option(
-            help="roles: a database login that may also block and unblock; may be repeated."
-        ),
+        typer.Option(help="roles: one that may also block and unblock."),
     ] = None,
     store: Store,
     json: Json = False,
@@ -68,7 +74,10 @@ def migrate(
         sys.stdout.write(migration_sql(resolved.url, post=post))
         return
     if step is MigrateCommand.ROLES:
-        sys.stdout.write(roles_sql(resolved.url, login or [], admin or []))
+        members = {"viewer": viewer, "producer": producer, "worker": worker, "admin": admin}
+        sys.stdout.write(
+            roles_sql(resolved.url, {role: names or [] for role, names in members.items()})
+        )
         return
     if store.url is None:
         print_store(resolved)

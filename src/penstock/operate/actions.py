@@ -325,6 +325,11 @@ class Actions:
     def forget_lake(self, lake: str, reason: str = "") -> bool:
         return self._broker.clear(Mark, lake, self.author, self.reason(reason))
 
+    @needs(Role.VIEW)
+    def record_export(self, what: str, rows: int) -> None:
+        """Record that somebody took a file of rows out of the store."""
+        self._record("export", "", {"what": what, "rows": rows})
+
     # Author and reason
 
     @property

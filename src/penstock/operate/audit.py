@@ -51,6 +51,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     author: str  # empty: a program that gave no author
     reason: str
+    login: str | None = None  # of the database: who wrote it, whatever the author says
     job: str | None = None
     queue: str | None = None
     task: str | None = None
@@ -143,6 +144,7 @@ def _entry(row: Event, recorded: _RecordedOperations) -> AuditEntry | None:
         kind=row.kind,
         author=author,
         reason=reason,
+        login=row.login,
         job=row.job or data.pop("job", None),
         queue=row.queue or data.get("queue"),
         task=row.task or data.get("task"),

@@ -145,7 +145,24 @@ def _signal(entry: AuditEntry) -> AuditSentence:
     return AuditSentence("sent the signal", entry.says["signal"], _jobs(entry.says.get("jobs")))
 
 
+def _logged_in(entry: AuditEntry) -> AuditSentence:
+    return AuditSentence("logged in", f"from {entry.says['from']}", f"({entry.says['role']})")
+
+
+def _not_logged_in(entry: AuditEntry) -> AuditSentence:
+    tokens, addresses = entry.says["tokens"], ", ".join(entry.says["from"])
+    text = "a wrong token" if tokens == 1 else f"{tokens:,} wrong tokens"
+    return AuditSentence("gave", text, f"from {addresses}")
+
+
+def _exported(entry: AuditEntry) -> AuditSentence:
+    return AuditSentence("exported", entry.says["what"], f"({entry.says['rows']:,} rows)")
+
+
 _SENTENCES = {
+    "login": _logged_in,
+    "login_failed": _not_logged_in,
+    "export": _exported,
     "enqueue": _enqueued,
     "backfill": _backfilled,
     "operation": _operation,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -81,6 +81,7 @@ class Guard:
         refuse: Refuse,
         confirm: Confirm,
         wrong_tokens: WrongTokens,
+        logged_in: Callable[[Person, Request], Awaitable[None]],
     ) -> None:
         self._app = app
         self._access = access
@@ -91,6 +92,7 @@ class Guard:
         self._refuse = refuse
         self._confirm = confirm
         self._wrong_tokens = wrong_tokens
+        self._logged_in = logged_in
         self._in_progress: Counter[str] = Counter()  # requests by the person's name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,6 +185,7 @@ class Guard:
             return self._confirm(request, Confirmation(person, tokens[-1], target))
         answer = RedirectResponse(local_path(target, root), status_code=303)
         set_session(answer, request, self._access.start_session(person))
+        await self._logged_in(person, request)
         return answer
 
 

@@ -50,7 +50,7 @@ from penstock.web.request import Malformed, WebRequest
 from penstock.web.route import Route, check_routes
 from penstock.web.routes import ROUTES
 from penstock.web.store_opening import StoreOpening
-from penstock.web.wrong_tokens import WrongTokens
+from penstock.web.wrong_tokens import WINDOW_SECONDS, Counts, WrongTokens, address_of
 
 logger = logging.getLogger("penstock.web")
 
@@ -130,7 +130,8 @@ class Dashboard:
         self._waiting = 0
         self.operations = Operations()
         self.live = Live(self)
-        self.wrong_tokens = WrongTokens(time.monotonic)
+        self.wrong_tokens = WrongTokens(time.monotonic, self._record_wrong_tokens)
+        self._logins: dict[tuple[str, str], float] = {}  # when they were last recorded
         table = [
             _Route(route.path, self._endpoint(route), methods=[route.method], refuse=self.refuse)
             for route in self.routes
@@ -145,6 +146,7 @@ class Dashboard:
             refuse=self.refuse,
             confirm=self.confirm,
             wrong_tokens=self.wrong_tokens,
+            logged_in=self.record_login,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -189,8 +191,33 @@ class Dashboard:
         known = None if self.app is None else self.app.known_tasks()
         self.doctor_runs.run(lambda: store.examine(self.url, known), store.now)
 
+    async def record_login(self, person: Person, request: Request) -> None:
+        """Put a login into the audit: one a minute of a person from an address."""
+        key, now = (person.name, address_of(request)), time.monotonic()
+        recent = {who: at for who, at in self._logins.items() if now - at < WINDOW_SECONDS}
+        known, self._logins = key in recent, {key: now, **recent}
+        if not known:
+            data = {"role": str(person.role), "from": key[1]}
+            await self._record("login", person.name, data)
+
+    async def _record_wrong_tokens(self, counts: Counts) -> None:
+        await self._record(*_failures(counts))
+
+    async def _record(self, kind: str, author: str, data: dict[str, Any]) -> None:
+        try:
+            await self.run(lambda: self.broker.audit(kind, author, "", data))
+        except Exception as error:
+            # A store that is away, or may not be written to, keeps nobody from logging in.
+            logger.warning("not in the audit: %s of %s, %s (%s)", kind, author, data, error)
+
     def close(self) -> None:
         self.operations.close()
+        if self.wrong_tokens.counts:
+            kind, author, data = _failures(self.wrong_tokens.take())
+            try:
+                self.broker.audit(kind, author, "", data)
+            except Exception as error:
+                logger.warning("not in the audit: %s, %s (%s)", kind, data, error)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -279,6 +306,10 @@ class Dashboard:
         request = Request(scope, receive)
         answer = self.refuse(request, Refusal(404, f"There is no page {path_of(scope)}."))
         await answer(scope, receive, send)
+
+
+def _failures(counts: Counts) -> tuple[str, str, dict[str, Any]]:
+    return "login_failed", "unknown", {"tokens": sum(counts.values()), "from": counts}
 
 
 def json_response(value: Any, status: int = 200) -> Response:

@@ -1,4 +1,4 @@
-"""Wrong tokens: each is counted, and answered late if there were several; a log line a minute.
+"""Wrong tokens: each is counted, and answered late if there were several; a report a minute.
 
 Only wrong tokens wait. If an address or a name were locked out instead, anybody could keep others
 from logging in; a token is too long to be guessed at any speed (`access.check_strength`).
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 
@@ -23,17 +22,22 @@ WAIT_SECONDS = 1.0
 MOST_WAITING = 200  # at a time; more are answered at once, so that no flood of them piles up
 _MOST_ADDRESSES = 100
 
+Counts = dict[str, int]
+
 
 class WrongTokens:
-    """The wrong tokens that one dashboard was given."""
+    """The wrong tokens that one dashboard was given; `record` writes a number of them down."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], record: Callable[[Counts], Awaitable[None]]
+    ) -> None:
         self._clock = clock
+        self._record = record
         self._waiting = 0
         self._window_at: float | None = None
-        self._logged_at: float | None = None
         self._in_window = 0
-        self._not_logged: Counter[str] = Counter()
+        self._reporting: asyncio.Task[None] | None = None
+        self.counts: Counts = {}  # by address, since the last report
         self.total = 0
 
     async def count(self, request: Request) -> None:
@@ -43,7 +47,12 @@ class WrongTokens:
             self._window_at, self._in_window = now, 0
         self.total += 1
         self._in_window += 1
-        self._log(address_of(request), now)
+        address = address_of(request)
+        if address not in self.counts and len(self.counts) >= _MOST_ADDRESSES:
+            address = "other addresses"
+        self.counts[address] = self.counts.get(address, 0) + 1
+        if self._reporting is None or self._reporting.done():
+            self._reporting = asyncio.create_task(self._report())
         if self._in_window <= FREE or self._waiting >= MOST_WAITING:
             return
         self._waiting += 1
@@ -52,15 +61,18 @@ class WrongTokens:
         finally:
             self._waiting -= 1
 
-    def _log(self, address: str, now: float) -> None:
-        known = address in self._not_logged or len(self._not_logged) < _MOST_ADDRESSES
-        self._not_logged[address if known else "other addresses"] += 1
-        if self._logged_at is not None and now - self._logged_at < WINDOW_SECONDS:
-            return
-        self._logged_at = now
-        counted = ", ".join(f"{count:,} from {where}" for where, count in self._not_logged.items())
-        logger.warning("wrong tokens: %s; %s since the start", counted, f"{self.total:,}")
-        self._not_logged.clear()
+    async def _report(self) -> None:
+        """The first one at once, then those of a minute together."""
+        while self.counts:
+            await self._record(self.take())
+            await asyncio.sleep(WINDOW_SECONDS)
+
+    def take(self) -> Counts:
+        """Log what was counted since the last report, and begin anew."""
+        counts, self.counts = self.counts, {}
+        text = ", ".join(f"{count:,} from {address}" for address, count in counts.items())
+        logger.warning("wrong tokens: %s; %s since the start", text, f"{self.total:,}")
+        return counts
 
 
 def address_of(request: Request) -> str:

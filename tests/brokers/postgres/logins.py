@@ -32,9 +32,13 @@ class Logins:
     def url_of(self, name: str) -> str:
         return re.sub(r"//([^@/]*@)?", f"//{name}:{name}@", self.url, count=1)
 
-    def grant(self, logins: list[str], admins: list[str]) -> None:
-        script = roles_sql(self.url, logins, admins).replace("\\set ON_ERROR_STOP on", "")
-        with psycopg.connect(self.url, autocommit=True) as connection:
+    def grant(self, workers: list[str], admins: list[str]) -> None:
+        self.grant_roles(worker=workers, admin=admins)
+
+    def grant_roles(self, url: str = "", **members: list[str]) -> None:
+        """As the owner of the store, or whose URL is given."""
+        script = roles_sql(self.url, members).replace("\\set ON_ERROR_STOP on", "")
+        with psycopg.connect(url or self.url, autocommit=True) as connection:
             connection.execute(script.encode())
 
     def close(self) -> None:

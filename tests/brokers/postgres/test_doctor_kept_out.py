@@ -64,7 +64,7 @@ def test_a_login_without_rights_on_the_schema_is_told_what_to_grant(store, login
     found = only(logins.url_of(logins.login()))
 
     assert "permission denied for schema penstock" in found.says
-    assert "penstock migrate roles --login" in found.remedy
+    assert "penstock migrate roles --worker" in found.remedy
 
 
 def test_a_wrong_password_is_called_one():

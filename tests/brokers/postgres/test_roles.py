@@ -236,7 +236,7 @@ def test_a_plain_role_says_how_far_it_pruned_and_nothing_else_of_the_store(plain
 
 def test_an_earlier_grant_of_everything_is_taken_back(plain, logins):
     with psycopg.connect(logins.url) as connection:
-        connection.execute("grant all on all tables in schema penstock to penstock_user")
+        connection.execute("grant all on all tables in schema penstock to penstock_worker")
 
     logins.grant([], [])
 
@@ -348,9 +348,9 @@ def test_tables_of_later_migrations_are_granted_too(plain, logins):
 
 def test_a_name_that_no_role_can_have_is_refused_and_others_are_quoted():
     with pytest.raises(Refused, match="is not the name of a role"):
-        migrating.roles_sql([""], [])
+        migrating.roles_sql({"worker": [""]})
 
-    assert 'to "a""; drop table x; --"' in migrating.roles_sql(['a"; drop table x; --'], [])
+    assert 'to "a""; drop table x; --"' in migrating.roles_sql({"worker": ['a"; drop table x; --']})
 
 
 def test_a_table_in_the_place_of_the_catalogs_makes_nobody_an_admin(plain, logins):
@@ -380,7 +380,7 @@ def test_functions_with_the_owners_rights_say_where_they_look_names_up(logins):
             " and (prosecdef or proname = 'may_block')"
         ).fetchall()
 
-    assert {name for name, _ in rows} == {"enqueue", "make_day", "may_block"}
+    assert {name for name, _ in rows} == {"enqueue", "make_day", "may_block", "prune_evidence"}
     for name, settings in rows:
         assert "search_path=pg_catalog, pg_temp" in settings, name
 

@@ -92,7 +92,7 @@ def _unseen(error: psycopg.Error) -> Trouble:
     if isinstance(error, errors.InsufficientPrivilege):
         return Trouble(
             f"this login may not read it: {message}",
-            "have the owner of schema penstock run what `penstock migrate roles --login NAME` "
+            "have the owner of schema penstock run what `penstock migrate roles --worker NAME` "
             "prints",
         )
     # libpq does not hand on the SQLSTATE of a failed login, only the server's message.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -206,16 +206,16 @@ def _foreign(connection: psycopg.Connection[Any], what: str) -> Refused:
     )
 
 
-def roles_sql(logins: list[str], admins: list[str]) -> str:
-    """The two roles and their privileges, as a script for psql; grants them to these logins."""
+def roles_sql(members: Mapping[str, Sequence[str]]) -> str:
+    """The roles and their privileges, as a script for psql; grants them to logins, by role."""
     lines = [sql.roles]
-    for role, names in (("penstock_user", logins), ("penstock_admin", admins)):
+    for role, names in members.items():
         for name in names:
             if not re.fullmatch(r"\S.{0,62}", name):
                 raise Refused(f"{name!r} is not the name of a role")
             lines.append(
                 compose.SQL("grant {} to {};")
-                .format(compose.Identifier(role), compose.Identifier(name))
+                .format(compose.Identifier(f"penstock_{role}"), compose.Identifier(name))
                 .as_string(None)
             )
     return "\n".join(["\\set ON_ERROR_STOP on", "begin;", *lines, "commit;", ""])

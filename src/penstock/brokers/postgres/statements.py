@@ -74,6 +74,8 @@ class PostgresStatements(Statements):
     prune: str
     prune_past: str
     share_marks: str
+    may_prune_evidence: str
+    prune_evidence: str
     old_days: str
     drop_day: str
     make_day: str

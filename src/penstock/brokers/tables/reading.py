@@ -183,6 +183,7 @@ class Looks(Generic[StoreT]):
             body=row["body"],
             result=row["result"],
             data=row["data"],
+            login=row["login"] if "roles" in self.store.traits.capabilities else None,
         )
 
     def why(self, job_id: str) -> Why:

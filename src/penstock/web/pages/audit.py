@@ -19,7 +19,19 @@ from penstock.web.rest.reads import audit_query_of
 PAGE = 50
 MOST_EXPORTED = 10_000
 MOST_LOOKED = 50_000  # rows, for a file
-_COLUMNS = ("position", "at", "kind", "author", "reason", "job", "queue", "task", "told", "says")
+_COLUMNS = (
+    "position",
+    "at",
+    "kind",
+    "author",
+    "login",
+    "reason",
+    "job",
+    "queue",
+    "task",
+    "told",
+    "says",
+)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -54,6 +66,7 @@ def show(request: WebRequest) -> Response:
 def lines(request: WebRequest) -> Response:
     found = _exported(request)
     text = b"".join(msgspec.json.encode(audit_entry_json(entry)) + b"\n" for entry in found.entries)
+    request.store.record_export("audit.jsonl", len(found.entries))
     return _file(text, "application/jsonl", "audit.jsonl", found)
 
 
@@ -64,6 +77,7 @@ def table(request: WebRequest) -> Response:
     writer.writerow(_COLUMNS)
     for entry in found.entries:
         writer.writerow([_cell(value) for value in _values(entry)])
+    request.store.record_export("audit.csv", len(found.entries))
     return _file(out.getvalue().encode(), "text/csv; charset=utf-8", "audit.csv", found)
 
 

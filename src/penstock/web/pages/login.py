@@ -18,6 +18,7 @@ async def enter(request: WebRequest) -> Response:
         return request.site.refuse(request.http, Refusal(401, WRONG_TOKEN))
     answer = RedirectResponse(local_path(form.get("to", ""), request.root), status_code=303)
     set_session(answer, request.http, access.start_session(person))
+    await request.site.record_login(person, request.http)
     return answer
 
 

@@ -124,6 +124,7 @@ class AuditEntryJson(msgspec.Struct):
     at: str | None
     kind: str
     author: str
+    login: str | None
     reason: str
     job: str | None
     queue: str | None

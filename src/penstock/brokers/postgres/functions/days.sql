@@ -30,6 +30,8 @@ begin
             'create table penstock.%I partition of penstock.history for values from (%s) to (%s)',
             'history_' || v_name, p_day::bigint * 86400, (p_day + 1)::bigint * 86400
         );
+        -- Without policies: only through penstock.history, which has them.
+        execute format('alter table penstock.%I enable row level security', 'history_' || v_name);
     end if;
 end
 $$;

@@ -78,8 +78,8 @@ as $$
     insert into penstock.find (property, flow)
     select p.property::uuid, (p_flow ->> 'id')::uuid
       from jsonb_array_elements_text(p_flow -> 'found') as p (property);
-    insert into penstock.history (kind, at, job, data)
-    select 'flow', p_now, (p_flow ->> 'id')::uuid, convert_to(p_flow ->> 'queued', 'UTF8')
+    insert into penstock.history (kind, at, job, data, login)
+    select 'flow', p_now, (p_flow ->> 'id')::uuid, convert_to(p_flow ->> 'queued', 'UTF8'), session_user
      where p_flow ? 'queued';
 $$;
 

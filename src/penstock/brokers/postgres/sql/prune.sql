@@ -9,6 +9,7 @@ delete from penstock.history h
      where at < %(before)s
        and position <= %(lowest)s
        and (keep_until is null or keep_until <= %(now)s)
+       and (%(evidence)s or not penstock.is_evidence(kind, data))
      limit %(most)s
  ) as old
  where h.tableoid = old.tableoid
@@ -24,6 +25,7 @@ delete from penstock.history h
      where o.at < %(past)s
        and o.position > %(lowest)s
        and (o.keep_until is null or o.keep_until <= %(now)s)
+       and (%(evidence)s or not penstock.is_evidence(o.kind, o.data))
        and not exists (select 1
                          from penstock.mark m
                         where m.position < o.position
@@ -46,6 +48,14 @@ select count(*) as rows,
                      from penstock.mark m
                     where m.position < h.position
                       and h.at >= %(before)s - m.hold);
+
+-- name: may_prune_evidence
+-- Whether this login deletes evidence with the rest; see functions/prune_evidence.sql.
+select penstock.may_prune_evidence() as may;
+
+-- name: prune_evidence
+-- Delete evidence that is old even for evidence; the same for all logins.
+select penstock.prune_evidence(%(before)s, %(lowest)s) as rows;
 
 -- name: share_marks
 -- Nobody changes a mark until the commit; others may prune meanwhile.

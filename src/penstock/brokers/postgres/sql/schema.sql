@@ -306,9 +306,29 @@ create table penstock.history (
     body bytea,
     result bytea,
     data bytea,
-    keep_until double precision  -- of body and result; null: for the retention
+    keep_until double precision,  -- of body and result; null: for the retention
+    login text  -- of the database that wrote the row; null in rows of the hot path
 ) partition by range (at);
 create table penstock.history_other partition of penstock.history default;
+-- Whether a row is evidence: somebody's action, with its author.
+create function penstock.is_evidence(p_kind text, p_data bytea) returns boolean
+language sql immutable parallel safe
+as $$
+    select p_kind not in ('attempt', 'event', 'progress', 'gauge')
+       and coalesce(position('"author":'::bytea in p_data) > 0, false)
+$$;
+-- A login writes evidence under its own name alone, and only the owner of the schema changes or deletes
+-- it. Partitions have no policies: they are reached through the table, or not at all.
+alter table penstock.history enable row level security;
+create policy history_read on penstock.history for select using (true);
+create policy history_write on penstock.history for insert
+    with check (kind in ('attempt', 'event', 'progress', 'gauge') or login = session_user);
+create policy history_change on penstock.history for update
+    using (not penstock.is_evidence(kind, data));
+create policy history_prune on penstock.history for delete
+    using (not penstock.is_evidence(kind, data));
+alter table penstock.history_other enable row level security;
+create policy history_other_read on penstock.history_other for select using (true);  -- for the doctor
 -- Serves history, and readers that go on from a position.
 create index history_position on penstock.history (position);
 -- Serves get, find and history of one job.

@@ -67,12 +67,12 @@ update penstock.lease set bodies = %s where id = %s;
 delete from penstock.lease where id = %s;
 
 -- name: event
--- Serves every verb: a row of the history.
+-- Serves every verb: a row of the history. The login is the database's word, not ours.
 insert into penstock.history (
     kind, at, job, lane, attempt, failures, lapses, repeats, state, reason, key, enqueued_at, run_at,
-    started_at, worker, tags, error, body, result, data, keep_until
+    started_at, worker, tags, error, body, result, data, keep_until, login
 ) values (
-    %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
+    %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, session_user
 );
 
 -- name: tally

@@ -36,7 +36,7 @@ def test_words_that_no_store_could_keep_are_made_legible(broker: Broker):
 
 
 def test_a_kind_that_another_verb_writes_is_refused(broker: Broker):
-    with pytest.raises(Refused, match="there are enqueue, backfill, operation"):
+    with pytest.raises(Refused, match="there are enqueue, backfill, operation, login"):
         broker.audit("attempt", "mallory")
 
     assert broker.history() == []
