@@ -16,14 +16,14 @@ begin
     perform pg_advisory_xact_lock_shared(77);
     return null;
 end $$;
-create constraint trigger gate after update on penstock.{}
+create constraint trigger gate after {} on penstock.{}
     deferrable initially deferred for each row execute function wait_at_the_gate();
 """
 _WAITING = "select count(*) from pg_locks where not granted"
 
 
 class Gate:
-    """While it is closed, whoever has updated the table waits right before its commit."""
+    """While it is closed, whoever has changed the table waits right before its commit."""
 
     def __init__(self, keeper: psycopg.Connection) -> None:
         self._keeper = keeper
@@ -41,9 +41,10 @@ class Gate:
 
 
 @contextmanager
-def closed_gate(url: str, table: str) -> Generator[Gate]:
-    """On a store of the test's own: the trigger stays."""
+def closed_gate(url: str, table: str, *changes: str) -> Generator[Gate]:
+    """For these changes (insert, update), on a store of the test's own: the trigger stays."""
     with psycopg.connect(url, autocommit=True) as keeper:
-        keeper.execute(sql.SQL(_MAKE).format(sql.Identifier(table)))
+        kinds = sql.SQL(" or ").join(map(sql.SQL, changes))
+        keeper.execute(sql.SQL(_MAKE).format(kinds, sql.Identifier(table)))
         keeper.execute("select pg_advisory_lock(77)")
         yield Gate(keeper)

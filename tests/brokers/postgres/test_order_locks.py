@@ -31,7 +31,7 @@ def test_a_job_that_is_stored_while_another_of_its_key_is_claimed_waits_for_it(
         threading.Thread(target=take, args=each)
         for each in (("worker-1", "mail:send"), ("worker-2", "mail:sweep"))
     ]
-    with closed_gate(own_store_url, "job") as gate:
+    with closed_gate(own_store_url, "job", "update") as gate:
         threads[0].start()
         gate.until(waiting=1)
         broker.enqueue([late])

@@ -193,7 +193,7 @@ class PostgresIntake:
         db.every(sql.spawn_flow, flows)
 
     def _count_batch(self, db: PostgresDb, batch: Batch, rows: int, now: float) -> int:
-        row = db.execute(sql.batch, {"id": batch.id}).fetchone()
+        row = db.execute(sql.batch, {"id": batch.id, "at": now}).fetchone()
         stored = row["rows"] if row else 0
         if not rows:
             return stored

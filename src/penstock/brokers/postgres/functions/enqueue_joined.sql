@@ -40,8 +40,10 @@ begin
         return jsonb_build_object('refused', 'old', 'id', v_old);
     end if;
     if jsonb_typeof(v_batch) = 'object' then
-        select b.rows into v_rows from penstock.batch b where b.id = v_batch ->> 'id' for update;
-        v_rows := coalesce(v_rows, 0);
+        -- As in enqueue.sql: waits for another call that is just committing the first rows of this batch.
+        insert into penstock.batch as b (id, rows, at) values (v_batch ->> 'id', 0, v_now)
+            on conflict (id) do update set at = b.at
+        returning b.rows into v_rows;
         if (v_batch ->> 'rows')::bigint > 0 then
             if v_rows <> (v_batch ->> 'count')::bigint then
                 return jsonb_build_object('refused', 'batch', 'rows', v_rows);

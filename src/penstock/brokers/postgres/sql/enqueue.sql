@@ -66,8 +66,11 @@ select id, jobs
  where id between %s and %s;
 
 -- name: batch
--- How many rows of a batch are stored; locked.
-select rows from penstock.batch where id = %(id)s for update;
+-- How many rows of a batch are stored; locked. An upsert, because a batch whose first rows are just being
+-- committed by another call has no row to lock yet: this waits for that commit, and sees its rows.
+insert into penstock.batch as b (id, rows, at) values (%(id)s, 0, %(at)s)
+    on conflict (id) do update set at = b.at
+returning b.rows;
 
 -- name: put_batch
 -- Store how many rows of a batch are stored, in the transaction of the jobs.
