@@ -7,7 +7,14 @@ import pytest
 from penstock.errors import Refused
 from penstock.job import Job, Lane
 from penstock.rules.limits import Limits, Use, parse_rate
-from penstock.rules.rule import Rule, RuleKind, covered_by, rule_over, rule_over_job
+from penstock.rules.rule import (
+    Rule,
+    RuleKind,
+    check_rule,
+    covered_by,
+    rule_over,
+    rule_over_job,
+)
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
 
@@ -149,3 +156,61 @@ def test_numbers_belong_to_limits_and_limits_to_queues_and_tasks():
     ):
         with pytest.raises(Refused):
             Rule(**wrong)
+
+
+@pytest.mark.parametrize("policy", ["wait", "skip", "fair"])
+def test_an_order_is_about_a_whole_queue_until_it_is_taken_back(policy):
+    order = Rule(RuleKind.ORDER, "orders", policy=policy)
+    assert order.policy == policy
+
+    for wrong in (
+        {"queue": None},
+        {"policy": None},
+        {"policy": "random"},
+        {"until": 100.0},
+        {"task": "mail:send"},
+        {"key": "ada"},
+        {"version": 2},
+    ):
+        with pytest.raises(Refused, match="order"):
+            Rule(**{"kind": RuleKind.ORDER, "queue": "orders", "policy": policy} | wrong)
+    with pytest.raises(Refused, match="policy"):
+        Rule(PAUSE, "orders", policy=policy)
+
+
+def test_a_tag_has_a_name_and_both_have_a_bound():
+    assert Rule(PAUSE, tag=("t" * 200, "v" * 200)).tag == ("t" * 200, "v" * 200)
+    for wrong in (("t" * 201, "v"), ("t", "v" * 201), ("", "v")):
+        with pytest.raises(Refused, match="tag"):
+            Rule(PAUSE, tag=wrong)
+
+
+@pytest.mark.parametrize("numbers", [{"running": 2**31}, {"rate": (2**31, 10.0)}])
+def test_a_number_that_no_store_can_keep_is_refused_when_it_is_set(numbers):
+    check_rule(Rule(RuleKind.LIMIT, "mail", running=2**31 - 1, rate=(2**31 - 1, 10.0)))
+
+    with pytest.raises(Refused, match="2,147,483,648"):
+        check_rule(Rule(RuleKind.LIMIT, "mail", **numbers))
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (Rule(PAUSE), []),
+        (Rule(PAUSE, "mail", "mail:send"), ["mail", "--task", "mail:send"]),
+        (Rule(PAUSE, version=3), ["--version", "3"]),
+        (Rule(PAUSE, tag=("a", "b"), key="ada"), ["--tag", "a=b", "--key", "ada"]),
+        (Rule(RuleKind.LIMIT, "mail", running=1, per_key=True), ["mail", "--per-key"]),
+    ],
+)
+def test_a_rule_is_said_as_the_command_line_takes_it(rule, words):
+    assert rule.words == words
+
+
+def test_the_history_keeps_what_a_rule_says_and_no_more():
+    plain = Rule(PAUSE, "mail", author="ada").data(in_force=True)
+    per_key = Rule(RuleKind.LIMIT, "mail", running=2, per_key=True).data(in_force=False)
+
+    assert set(plain) == {"id", "kind", "queue", "task", "author", "reason", "set"}
+    assert (plain["queue"], plain["author"], plain["set"]) == ("mail", "ada", True)
+    assert (per_key["per_key"], per_key["running"], per_key["set"]) == (True, 2, False)
