@@ -45,6 +45,33 @@ def test_the_crash_budget(lapses, state, reason):
     assert (job.state, job.reason, job.lapses) == (state, reason, lapses + 1)
 
 
+@pytest.mark.parametrize(
+    ("budget", "lapses", "state"),
+    [(1, 0, State.FAILED), (5, 3, State.READY), (5, 4, State.FAILED)],
+)
+def test_a_body_may_have_a_crash_budget_of_its_own(budget, lapses, state):
+    """D27, D28."""
+    body = b'{"args":{},"crash_budget":%d}' % budget
+
+    assert after(lapsed(), lapses=lapses, body=body).state is state
+
+
+def test_an_argument_of_that_name_is_no_crash_budget():
+    body = b'{"args":{"crash_budget":1}}'
+
+    assert after(lapsed(), body=body).state is State.READY
+
+
+@pytest.mark.parametrize(
+    ("lapses", "delay"), [(0, 0), (1, 1), (2, 2), (3, 4), (8, 128), (9, 256), (10, 300), (99, 300)]
+)
+def test_silence_has_a_back_off(lapses, delay):
+    """V24."""
+    body = b'{"args":{},"crash_budget":1000}'
+
+    assert after(lapsed(), lapses=lapses, body=body).run_at == NOW + delay
+
+
 def test_an_at_most_once_job_is_lost_with_its_first_lapse():
     """C3."""
     job = after(lapsed(), at_most_once=True)

@@ -290,3 +290,33 @@ def test_options_are_a_prepared_task(app: App) -> None:
     assert later.job(1).id != later.job(1).id
     with pytest.raises(Refused, match="a job carries no connection"):
         send.options(connection=object()).job(1)
+
+
+def test_the_crash_budget_of_options_goes_before_task_queue_and_app():
+    app = App(broker=MemoryBroker(), crash_budget=7)
+    app.queue("fragile", crash_budget=5)
+
+    @app.task
+    def plain() -> None: ...
+
+    @app.task(queue="fragile")
+    def queued() -> None: ...
+
+    @app.task(queue="fragile", crash_budget=1)
+    def own() -> None: ...
+
+    @app.task(crash_budget=3)
+    def usual() -> None: ...
+
+    def budget(job: Job[Any]) -> Any:
+        return msgspec.json.decode(job.body).get("crash_budget")
+
+    assert budget(plain.job()) == 7
+    assert budget(plain.options(queue="fragile").job()) == 5
+    assert budget(queued.job()) == 5
+    assert budget(own.job()) == budget(own.options(priority=1).job()) == 1
+    assert budget(own.options(crash_budget=9).job()) == 9
+    assert budget(usual.job()) is None
+    for wrong in (0, -1, 1001, True, "3"):
+        with pytest.raises(Refused, match="a number of crashes from 1 to 1000"):
+            app.task(name="wrong", crash_budget=wrong)(lambda: None)

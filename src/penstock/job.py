@@ -289,4 +289,4 @@ def lapsed(error: str | None = None) -> Outcome:
     return Outcome(State.READY, "crashed", error=error, lapses=1)
 
 
-CRASH_BUDGET = 3
+CRASH_BUDGET = 3  # unless the body says another number

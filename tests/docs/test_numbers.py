@@ -19,6 +19,7 @@ from penstock.broker.checks import (
     MOST_PRIORITY,
 )
 from penstock.broker.lake_mark import HOLD_SECONDS
+from penstock.broker.settlement import LONGEST_LAPSE_DELAY
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS
 from penstock.brokers.postgres import listening, store
@@ -60,6 +61,7 @@ GUARANTEES = [
         f"(behind a pooler within {COUNTED[listening.DEAF_SECONDS]} second)"
     ),
     f"The {COUNTED[CRASH_BUDGET]} lapse ends it",
+    f"twice as long each time, at most {LONGEST_LAPSE_DELAY:g} s",
     f"`pause` waits {_STARTING_SECONDS * 1000:g} ms for workers that have just checked",
     f"has not answered within {COUNTED[listening._ACKNOWLEDGE_SECONDS]} second",
     f"have not begun {COUNTED[START_SECONDS]} second after their claim are put back",

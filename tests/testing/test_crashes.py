@@ -117,6 +117,8 @@ def test_crashes_beyond_the_budget_end_the_job(app, work, calls):
             t.crash_at("run")
 
         t.drain()
+        t.clock.advance(seconds=1)  # after the second crash it waits
+        t.drain()
 
         [job] = t.jobs()
         assert (job.state, job.reason, calls) == (State.FAILED, "crashed", [])

@@ -44,7 +44,7 @@ from penstock.rules.limits import limit_rule
 from penstock.rules.rule import Rule
 from penstock.run.current import CURRENT, refuse_inside_transaction, with_parent
 from penstock.schedules.registered import Schedules
-from penstock.task.option_checks import check_identifier
+from penstock.task.option_checks import check_crash_budget, check_identifier
 from penstock.task.task import Task
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class App(Registry):
 
     Programs of different `name` may share a store and never run each other's jobs. Without one:
     PENSTOCK_APP_NAME, else `app_name` in penstock.toml, else "", which all unnamed programs share.
+
+    `crash_budget`: how many crashes end a job, where task and queue say nothing; 3.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class App(Registry):
         name: str | None = None,
         broker: Broker | None = None,
         clock: AnyClock | None = None,
+        crash_budget: int | None = None,
     ) -> None:
         if url is not None and broker is not None:
             raise Refused(
@@ -89,6 +92,7 @@ class App(Registry):
             )
         super().__init__()
         self._url = url
+        self.crash_budget = check_crash_budget(crash_budget)
         self._name = name and check_identifier("app", name)
         self._beside: Path | None = calling_file()
         self._given = broker
@@ -404,6 +408,7 @@ class App(Registry):
         relaxed: bool = False,
         fair: bool = False,
         ordered: Literal["wait", "skip"] | None = None,
+        crash_budget: int | None = None,
     ) -> str:
         """Register a queue with its options; registering it differently is refused.
 
@@ -412,8 +417,11 @@ class App(Registry):
         `ordered`: one job of each key at a time, in the order in which they were made; after one
         failed for good, later jobs of its key wait ("wait") or go on ("skip"). Both are kept in the
         store and hold for every program that uses it: declaring another order is refused.
+        `crash_budget`: how many crashes end its jobs, where their task says nothing.
         """
-        self.queues.register(name, relaxed=relaxed, fair=fair, ordered=ordered)
+        self.queues.register(
+            name, relaxed=relaxed, fair=fair, ordered=ordered, crash_budget=crash_budget
+        )
         if self._broker is not None:
             self._broker.traits.relaxed = self.queues.relaxed
         return name

@@ -12,7 +12,7 @@ from penstock.broker.protocol import Broker
 from penstock.errors import Refused
 from penstock.rules.key_order import check_same_policy, policies, policy_named, policy_text
 from penstock.rules.rule import Rule, RuleKind
-from penstock.task.option_checks import check_identifier
+from penstock.task.option_checks import check_crash_budget, check_identifier
 
 
 class Options(NamedTuple):
@@ -20,9 +20,11 @@ class Options(NamedTuple):
 
     relaxed: bool
     policy: str | None
+    crash_budget: int | None = None
 
     def __str__(self) -> str:
-        return ", ".join([policy_text(self.policy), f"relaxed={self.relaxed}"])
+        own = [] if self.crash_budget is None else [f"crash_budget={self.crash_budget}"]
+        return ", ".join([policy_text(self.policy), f"relaxed={self.relaxed}", *own])
 
 
 class DeclaredQueues:
@@ -40,10 +42,12 @@ class DeclaredQueues:
         relaxed: bool,
         fair: bool,
         ordered: Literal["wait", "skip"] | None,
+        crash_budget: int | None = None,
     ) -> None:
         """Keep a queue's options; other ones than before are refused."""
         check_identifier("queue", name)
-        options = Options(relaxed, policy_named(name, ordered, fair=fair))
+        policy = policy_named(name, ordered, fair=fair)
+        options = Options(relaxed, policy, check_crash_budget(crash_budget))
         registered = self._known.setdefault(name, options)
         if registered != options:
             raise Refused(f"queue {name} is registered with {registered}, and now with {options}")
@@ -54,6 +58,11 @@ class DeclaredQueues:
     @property
     def relaxed(self) -> frozenset[str]:
         return frozenset(name for name, options in self._known.items() if options.relaxed)
+
+    def crash_budget(self, name: str) -> int | None:
+        """The crash budget of the jobs of a queue; None: that of the app."""
+        options = self._known.get(name)
+        return None if options is None else options.crash_budget
 
     def declare_anew(self) -> None:
         """Have the queues declared again at the next use of the store."""

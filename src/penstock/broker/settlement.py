@@ -10,8 +10,13 @@ from typing import Any
 
 import msgspec
 
+from penstock.enqueue.codec import read_body
 from penstock.enqueue.secrets import redact
+from penstock.errors import Refused
 from penstock.job import CRASH_BUDGET, ENDED, Job, Outcome, State
+
+LAPSE_DELAY = 1.0  # after the second lapse in a row; then twice as long each time
+LONGEST_LAPSE_DELAY = 300.0
 
 
 def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> Job[Any]:
@@ -20,7 +25,7 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
     lapses = job.lapses + outcome.lapses
     if outcome.lapses and job.at_most_once:
         state, reason = State.FAILED, "lost"
-    elif outcome.lapses and lapses >= CRASH_BUDGET:
+    elif outcome.lapses and lapses >= crash_budget(job):
         state, reason = State.FAILED, "crashed"
     if cancelled and state in {State.READY, State.CANCELLED}:
         state, reason = State.CANCELLED, "cancelled"
@@ -29,6 +34,8 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
     run_at = job.run_at
     if state is State.READY:
         run_at = now if outcome.run_at is None else outcome.run_at
+        if outcome.lapses > 0 and outcome.run_at is None:
+            run_at = now + lapse_delay(lapses)
     return msgspec.structs.replace(
         job,
         body=redact(job.body) if ended else job.body,
@@ -46,6 +53,23 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
         worker=None,
         lease=None,
     )
+
+
+def crash_budget(job: Job[Any]) -> int:
+    """How many lapses end the job: in its body, so that a store needs no worker's help."""
+    if b'"crash_budget"' in job.body:
+        try:
+            return read_body(job.body).crash_budget or CRASH_BUDGET
+        except Refused:
+            pass  # an unreadable body has the usual budget
+    return CRASH_BUDGET
+
+
+def lapse_delay(lapses: int) -> float:
+    """Seconds until a job that has lapsed so often runs again; at once the first time."""
+    if lapses <= 1:
+        return 0.0
+    return min(LONGEST_LAPSE_DELAY, LAPSE_DELAY * 2.0 ** min(lapses - 2, 60))
 
 
 def cancelled(job: Job[Any], reason: str, now: float) -> Job[Any]:

@@ -57,6 +57,7 @@ class JobOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     on_success: Strategy | None = None
     on_error: Strategy | None = None
     on_timeout: Strategy | None = None
+    crash_budget: int | None = None  # crashes that end it; None: the usual number
     secret: tuple[str, ...] = ()  # argument fields never logged, shown or exported
     flow: Member | None = None  # its place in a flow
 

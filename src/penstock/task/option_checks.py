@@ -67,6 +67,15 @@ def check_texts(what: str, texts: Mapping[str, str] | None) -> dict[str, str]:
     return checked
 
 
+def check_crash_budget(crashes: int | None) -> int | None:
+    """The number of crashes that end a job, if it is one."""
+    if crashes is None:
+        return None
+    if isinstance(crashes, bool) or not isinstance(crashes, int) or not 1 <= crashes <= 1000:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
+        raise Refused(f"crash_budget={crashes!r}: a number of crashes from 1 to 1000")
+    return crashes
+
+
 def check_priority(priority: object) -> int:
     if type(priority) is not int or not -100 <= priority <= 100:
         raise Refused(f"priority={priority!r}: a whole number from -100 to 100, higher goes first")

@@ -43,6 +43,8 @@ class _Ending(TypedDict, Generic[Unset], total=False):
     """What becomes of one that failed, with no retry left; "keep"."""
     on_timeout: Strategy | None
     """What becomes of one that ran out of time; None: it is an error."""
+    crash_budget: int | None
+    """How many crashes of its process end a job; None: as its queue or app says, else 3."""
 
 
 class _Describing(_Placing[Never], total=False):

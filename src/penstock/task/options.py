@@ -26,7 +26,7 @@ from penstock.errors import Refused
 from penstock.flows.compose import Given, Jobs, outputs_among
 from penstock.flows.flow import Fill, OnFailure
 from penstock.flows.outputs import Output, OutputInside, taken_out
-from penstock.job import Job, Lane, Unique, cut
+from penstock.job import CRASH_BUDGET, Job, Lane, Unique, cut
 from penstock.task.option_checks import check_short_text, check_texts
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ class Prepared(Generic[P, R]):
     def __init__(self, task: Task[P, R], chosen: Chosen) -> None:
         self._task = task
         self._chosen = chosen
-        self._options = msgspec.json.encode(chosen.body)
         self._plain = (
             chosen.delay is None
             and chosen.at is None
@@ -75,6 +74,20 @@ class Prepared(Generic[P, R]):
             and not task.at_most_once
         )
         self._bucket = bucket_by(chosen.unique and chosen.unique.key, chosen.key)
+
+    @cached_property
+    def _body_options(self) -> JobOptions:
+        # Not before it is needed: the queue may be registered after the task.
+        body, app = self._chosen.body, self._task.app
+        budget = body.crash_budget or app.queues.crash_budget(self._chosen.queue)
+        budget = budget or app.crash_budget
+        if budget == CRASH_BUDGET:
+            budget = None
+        return msgspec.structs.replace(body, crash_budget=budget)
+
+    @cached_property
+    def _options(self) -> bytes:
+        return msgspec.json.encode(self._body_options)
 
     @cached_property
     def _lane(self) -> Lane:
@@ -307,7 +320,7 @@ class Prepared(Generic[P, R]):
         for hook in hooks:
             hook(headers, self._task)
         headers = check_texts("headers", headers)
-        return msgspec.json.encode(msgspec.structs.replace(chosen.body, headers=headers))
+        return msgspec.json.encode(msgspec.structs.replace(self._body_options, headers=headers))
 
     def _make(
         self,

@@ -26,6 +26,7 @@ from penstock.errors import Refused
 from penstock.job import DETACHED, Job
 from penstock.run.decide import Policy
 from penstock.task.option_checks import (
+    check_crash_budget,
     check_identifier,
     check_moment,
     check_on_failure,
@@ -114,7 +115,9 @@ class Task(Prepared[P, R]):
             queue=check_identifier("queue", options.get("queue", "default")),
             priority=check_priority(options.get("priority", 0)),
             tags={**check_tags(options.get("tags")), **self._marks},
-            body=JobOptions(secret=self.secret),
+            body=JobOptions(
+                secret=self.secret, crash_budget=check_crash_budget(options.get("crash_budget"))
+            ),
         )
         self.queue = chosen.queue
         super().__init__(self, chosen)
@@ -189,6 +192,8 @@ class Task(Prepared[P, R]):
                 on_success=check_strategy("on_success", options.get("on_success")),
                 on_error=check_strategy("on_error", options.get("on_error")),
                 on_timeout=check_strategy("on_timeout", options.get("on_timeout")),
+                crash_budget=check_crash_budget(options.get("crash_budget"))
+                or own.body.crash_budget,
                 secret=self.secret,
             ),
             connection=options.get("connection"),

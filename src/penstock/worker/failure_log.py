@@ -16,8 +16,9 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from penstock.broker.settlement import crash_budget
 from penstock.enqueue.secrets import has_secrets
-from penstock.job import CRASH_BUDGET, Fault, Job, Outcome, State
+from penstock.job import Fault, Job, Outcome, State
 from penstock.operate.time_text import duration_text
 from penstock.run.error_text import exception_in, headline, traceback_in
 
@@ -136,7 +137,7 @@ def failed_attempt(job: Job[Any]) -> Outcome | None:
 
 def _is_retried(job: Job[Any], outcome: Outcome) -> bool:
     """Whether the job is retried; the store decides in the same way."""
-    if outcome.lapses and (job.at_most_once or job.lapses + outcome.lapses >= CRASH_BUDGET):
+    if outcome.lapses and (job.at_most_once or job.lapses + outcome.lapses >= crash_budget(job)):
         return False
     return outcome.state is State.READY
 

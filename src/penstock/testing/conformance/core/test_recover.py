@@ -102,10 +102,45 @@ def test_a_job_that_takes_every_worker_with_it_ends(broker, clock, fields):
         assert ids_of(claim(broker, worker=f"worker-{number}")) == [job.id]
         clock.advance(seconds=16)
         broker.recover()
+        clock.advance(seconds=10)
 
     ended = broker.get(job.id)
     assert (ended.state, ended.reason, ended.lapses) == (State.FAILED, "crashed", 3)
     assert claim(broker) == []
+
+
+def test_a_job_whose_workers_fall_silent_waits_longer_each_time(broker, clock, fields):
+    """V24, D27, D28: the delays grow, and the body says when it is over; no worker's help."""
+    job = a_job(clock, body=b'{"args":{},"crash_budget":6}', **fields)
+    broker.enqueue([job])
+    delays: list[float] = []
+    for number in range(5):
+        assert ids_of(claim(broker, worker=f"worker-{number}")) == [job.id]
+        clock.advance(seconds=16)
+        assert broker.recover() == 1
+        waiting = broker.get(job.id)
+        delays.append(waiting.run_at - clock.now())
+        if delays[-1] > 0:
+            clock.advance(seconds=delays[-1] - 0.01)
+            assert claim(broker, worker="worker-early") == []
+            clock.advance(seconds=0.02)
+
+    assert [round(delay, 3) for delay in delays] == [0, 1, 2, 4, 8]
+    claim(broker, worker="worker-last")
+    clock.advance(seconds=16)
+    broker.recover()
+    ended = broker.get(job.id)
+    assert (ended.state, ended.reason, ended.lapses) == (State.FAILED, "crashed", 6)
+
+
+def test_a_crash_budget_of_one_ends_the_job_with_its_first_lapse(broker, clock, fields):
+    job = enqueue_and_claim(broker, clock, body=b'{"args":{},"crash_budget":1}', **fields)
+    clock.advance(seconds=16)
+
+    broker.recover()
+
+    ended = broker.get(job.id)
+    assert (ended.state, ended.reason, ended.lapses) == (State.FAILED, "crashed", 1)
 
 
 def test_an_at_most_once_job_is_lost_with_its_worker(broker, clock):

@@ -279,6 +279,7 @@ def test_lapses_beyond_the_crash_budget_end_the_job(broker, clock, fields):
     job = enqueue_and_claim(broker, clock, **fields)
     for lapse in range(1, CRASH_BUDGET):
         settle(broker, job, lapsed())
+        clock.advance(seconds=5)
         [job] = claim(broker)
         assert job.lapses == lapse
 
