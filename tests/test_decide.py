@@ -125,3 +125,7 @@ def test_what_a_job_says_goes_before_its_task_but_exceptions_stay() -> None:
 
     assert own.retry == Retry(limit=5, delay=1, then="delete", on=(OSError,), never=(TimeoutError,))
     assert (own.on_success, own.on_error, own.on_timeout) == ("delete", "delete", None)
+    of_task = policy_for(Policy(on_timeout="delete"), JobOptions(on_error="keep"))
+    of_job = policy_for(Policy(on_error="delete"), JobOptions(on_timeout="delete"))
+    assert (of_task.on_error, of_task.on_timeout) == ("keep", "delete")
+    assert (of_job.on_error, of_job.on_timeout) == ("delete", "delete")

@@ -214,3 +214,16 @@ def test_the_history_keeps_what_a_rule_says_and_no_more():
     assert set(plain) == {"id", "kind", "queue", "task", "author", "reason", "set"}
     assert (plain["queue"], plain["author"], plain["set"]) == ("mail", "ada", True)
     assert (per_key["per_key"], per_key["running"], per_key["set"]) == (True, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"running": 1000}, "1,000 running"),
+        ({"rate": (5, 10.0)}, "5 starts in 10 s"),
+        ({"running": 2, "rate": (5, 10.0)}, "2 running and 5 starts in 10 s"),
+        ({"running": 2, "per_key": True}, "2 running, each key on its own"),
+    ],
+)
+def test_the_numbers_of_a_limit_are_said_as_people_say_them(numbers, words):
+    assert Rule(RuleKind.LIMIT, "mail", **numbers).bound == words

@@ -343,3 +343,15 @@ def test_a_year_of_minutes_takes_a_while_and_ends():
     planned = plan(schedule, at("2026-01-01") + timedelta(days=365).total_seconds())
 
     assert (planned.more, planned.decisions[0].slots) == (True, MOST_SLOTS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"cron": "0 9 * * *", "zone": PARIS}, "0 9 * * * (Europe/Paris)"),
+        ({"every": 90.0}, "every 90 s"),
+        ({"at": 1_000.0}, "once"),
+    ],
+)
+def test_its_times_are_said_as_people_say_them(fields, words):
+    assert Schedule(name="sweep", job=Job(task="mail:sweep", id=""), **fields).times == words
