@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+_STOP_SECONDS = 120.0  # the grace, and calls to a store that answers late
+
 
 class ProcessGroup:
     """A command and all processes that it starts, as one process group; started again at will."""
@@ -23,7 +25,7 @@ class ProcessGroup:
         self._log = log
         self._environment = environment
         self._process = self._started()
-        self._groups = [self._process.pid]  # also of those that were killed before
+        self._ended: dict[int, float] = {}  # when the first process of earlier groups had ended
 
     def _started(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
@@ -56,7 +58,7 @@ class ProcessGroup:
         _signal_group(self._process.pid, signal.SIGKILL)
         self._again()
 
-    def restart(self, patience: float = 60.0) -> None:
+    def restart(self, patience: float = _STOP_SECONDS) -> None:
         """SIGTERM, as a deploy does, and start again."""
         self.stop(patience)
         self._again()
@@ -70,7 +72,7 @@ class ProcessGroup:
         finally:
             _signal_group(group, signal.SIGCONT)
 
-    def stop(self, patience: float = 60.0) -> None:
+    def stop(self, patience: float = _STOP_SECONDS) -> None:
         """SIGTERM; safe to call again."""
         if self.running:
             self._process.terminate()
@@ -78,33 +80,43 @@ class ProcessGroup:
 
     def leftovers(self) -> list[int]:
         """The processes of this group, and of those before, that are alive."""
-        return [pid for group in self._groups for pid in _alive_in(group)]
+        earlier = [pid for group, at in self._ended.items() for pid in _alive_in(group, at)]
+        return [*earlier, *_alive_in(self._process.pid)]
 
     def kill_leftovers(self) -> None:
-        for group in self._groups:
-            _signal_group(group, signal.SIGKILL)
+        for pid in self.leftovers():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
 
     def _again(self) -> None:
         self._process.wait()
+        self._ended[self._process.pid] = time.time()
         self._process = self._started()
-        self._groups.append(self._process.pid)
 
 
-def _alive_in(group: int) -> list[int]:
-    """The processes of a group; one that is dead and not yet waited for does not count."""
+def _alive_in(group: int, before: float = float("inf")) -> list[int]:
+    """The processes of a group; one that is dead and not yet waited for does not count.
+
+    Nor does one that started later than `before`: the number of a group is used again.
+    """
     try:
         os.killpg(group, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         return []
     listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,pgid=,stat="],  # noqa: S607  on every system of this kind
+        ["ps", "-A", "-o", "pid=,pgid=,etimes=,stat="],  # noqa: S607  on every system of this kind
         capture_output=True,
         text=True,
         check=True,
     )
+    now = time.time()
     rows = [line.split() for line in listing.stdout.splitlines()]
-    return [int(pid) for pid, pgid, state in rows if int(pgid) == group and state[0] != "Z"]
+    return [
+        int(pid)
+        for pid, pgid, seconds, state in rows
+        if int(pgid) == group and now - int(seconds) <= before + 1 and state[0] != "Z"
+    ]
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

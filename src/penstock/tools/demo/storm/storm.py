@@ -39,6 +39,7 @@ _FREEZE_SECONDS = 2.5 * LEASE_SECONDS
 _CALM_SECONDS = 300.0
 _MORE_SECONDS = 60.0
 _END_SECONDS = 15.0
+_WAIT_SECONDS = 10.0
 _SCHEDULE = "storm-tick"
 _AWAY = (StoreUnreachable, StoreFull, UnknownOutcome)
 # What must have happened, or the storm proves nothing.
@@ -145,7 +146,7 @@ class Storm:
             self.add("supervisor killed", 2, lambda _, group=group: group.kill_first())
             self.add("whole worker killed", 1, lambda _, group=group: group.kill_all())
             self.add("worker restarted", 1, lambda _, group=group: group.restart())
-            self.add("worker frozen", 2, lambda _, group=group: group.freeze(_FREEZE_SECONDS))
+            self.add("worker frozen", 2, lambda _, group=group: self._freeze(group))
         for group in self.producers:
             self.add("producer killed", 1, lambda _, group=group: group.kill_all())
 
@@ -169,6 +170,7 @@ class Storm:
             fault.strike(self._chance)
             fault.times += 1
             time.sleep(self._chance.uniform(0.2, 0.8))
+            self._until_work_goes_on()
             self._count_stale()
             over = time.monotonic() - began
         self._raged += over
@@ -236,6 +238,28 @@ class Storm:
                 with suppress(ProcessLookupError):
                     os.kill(self._chance.choice(pids), signal.SIGKILL)
 
+    def _freeze(self, group: ProcessGroup) -> None:
+        """Suspend a worker for longer than its lease, if possible while it holds jobs."""
+
+        def holds_jobs() -> bool:
+            rows = self.broker.workers()
+            return any(row.running and group.started_by(row.pid) for row in rows)
+
+        _wait(holds_jobs)
+        group.freeze(_FREEZE_SECONDS)
+
+    def _until_work_goes_on(self) -> None:
+        """Wait for one more row of history: on a slow machine a worker takes seconds to start."""
+
+        def newest() -> str | None:
+            rows = self.broker.history(after=None, limit=1)
+            return rows[0].position if rows else None
+
+        before: str | None = None
+        with suppress(*_AWAY):
+            before = newest()
+        _wait(lambda: newest() != before)
+
     def _count_stale(self) -> None:
         with suppress(*_AWAY):
             for row in self.broker.workers():
@@ -256,6 +280,16 @@ class Storm:
                     f" the logs are in {self._folder}"
                 )
             time.sleep(0.2)
+
+
+def _wait(done: Callable[[], bool]) -> None:
+    """Wait until this is true, but not for long."""
+    until = time.monotonic() + _WAIT_SECONDS
+    while time.monotonic() < until:
+        with suppress(*_AWAY):
+            if done():
+                return
+        time.sleep(0.05)
 
 
 def _answer(call: Callable[[], T]) -> T:
