@@ -34,6 +34,7 @@ from penstock.enqueue.secrets import _SHORTEST
 from penstock.job import CRASH_BUDGET
 from penstock.run.describe_error import LONGEST_TRACEBACK
 from penstock.run.error_text import LONGEST_HEADLINE
+from penstock.run.other_release import MOST_TIMES
 from penstock.schedules.timetable import _LAG_SECONDS
 from penstock.web import connection, guard, live, wrong_tokens
 from penstock.web.access import MOST_SESSIONS, SESSION_SECONDS, SHORTEST_TOKEN
@@ -55,6 +56,7 @@ GUARANTEES = [
     "log one line a minute" if outage_log._LOG_EVERY == 60 else "",
     f"retried for {STORE_SECONDS:g} s, plus the time of one call",
     f"the child is replaced after {SILENCE_SECONDS:g} s",
+    f"alive that takes the task, at most {MOST_TIMES} times",
     f"The store remembers ids for {RETENTION_SECONDS / DAY:g} days",
     (
         f"at their next poll, within {COUNTED[listening.POLL_SECONDS]} seconds "

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from penstock.app.clock import GUESSED_CLOCK, AnyClock, RemoteClock
+from penstock.app.code_digest import code_digest
 from penstock.app.end_hooks import EndHooks
 from penstock.app.queue_options import DeclaredQueues
 from penstock.app.registry import Registry
@@ -126,6 +127,11 @@ class App(Registry):
             return self._name
         name, source = resolve_app_name(self._beside)
         return name and check_identifier(f"app ({source})", name)
+
+    @cached_property
+    def code(self) -> str:
+        """A digest of the program's code as it was when this was first asked for."""
+        return code_digest(task.__module__ for task in self.tasks.values())
 
     # The store
 

@@ -153,6 +153,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     lease: float = LEASE_SECONDS
     started_at: float = 0.0
     penstock: str = ""  # its release
+    code: str = ""  # a digest of the program's own code, see app.code_digest
     claimed_at: float | None = None  # its last claim that worked: no recent one means trouble
     running: int = 0  # jobs it holds now
     alive: bool = True  # as `workers` found it

@@ -31,6 +31,7 @@ from penstock.run.current import CURRENT, CurrentJob, with_parent
 from penstock.run.decide import Policy, after_error, after_success, after_timeout, policy_for
 from penstock.run.describe_error import Described, hides_messages, unsaid
 from penstock.run.fill_outputs import STORE_SECONDS, NeedsGone, filled, has_room
+from penstock.run.other_release import seconds_until_next_try
 
 if TYPE_CHECKING:
     import asyncio
@@ -247,6 +248,8 @@ def outcome_of_error(
             app, current, State.READY, "store", after=STORE_SECONDS, note=text
         )
     now = app.clock.now()
+    if isinstance(error, Unreadable) and (instead := _for_other_release(app, task, current, error)):
+        return instead
     if isinstance(error, (Unreadable, Unstorable, NeedsGone)):
         reason, unnamed = _REASONS[type(error)]
         outcome = Outcome(
@@ -267,6 +270,25 @@ def outcome_of_error(
     outcome = msgspec.structs.replace(outcome, fault=fault)
     fire(app, "timed_out" if isinstance(error, JobTimeout) else "failed", job, outcome)
     return outcome
+
+
+def _for_other_release(
+    app: App, task: Task[..., Any], current: CurrentJob, error: Unreadable
+) -> Outcome | None:
+    """Put back if workers of another release may read the arguments."""
+    job = current.job
+    seconds = seconds_until_next_try(app, job)
+    if seconds is None:
+        return None
+    logger.warning(
+        "job %s: this release of %s cannot read its arguments; it is put back for %g s, for "
+        "workers of another release that are alive",
+        job.id,
+        job.task,
+        seconds,
+    )
+    note = _kept_text(app, task, current, error, str(error), _REASONS[Unreadable][1])
+    return _put_back_or_cancel(app, current, State.READY, "unreadable", after=seconds, note=note)
 
 
 def _kept_text(  # noqa: PLR0917  a text about an exception, and all that decides about it

@@ -133,6 +133,7 @@ class InlineWorker:
             id="testing",
             app=self._app.name,
             tasks=self._app.known_tasks(),
+            code=self._app.code,
             tags=frozenset(tag for task in self._app.tasks.values() for tag in task.runs_on),
         )
         claimed = self._app.broker.claim([Wanted(row, queues=queues)]).jobs[0]

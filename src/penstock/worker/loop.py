@@ -168,6 +168,7 @@ class Worker:
             lease=self.lease,
             started_at=self._started_at,
             penstock=release(),
+            code=self.app.code,
             claimed_at=self.health.claimed_at,
             running=self._claims.running(),
             stale=self._store.stale,

@@ -468,6 +468,7 @@ class Supervisor:
             lease=self._config.lease,
             started_at=child.started_at,
             penstock=release(),
+            code=self.app.code,
             claimed_at=vitals.claimed_at or None,
             running=vitals.running,
             stale=vitals.stale,

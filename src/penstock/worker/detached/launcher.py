@@ -285,4 +285,5 @@ class Launcher(threading.Thread):
             lease=self._lease,
             started_at=self._started_at,
             penstock=release(),
+            code=self._app.code,
         )
