@@ -111,6 +111,7 @@ class Job(msgspec.Struct, Generic[R], frozen=True, kw_only=True, gc=False):
     attempt: int = 0  # claims so far: the fence
     failures: int = 0  # limited by the retry rule
     lapses: int = 0  # the crash budget
+    spared: int = 0  # crashes in a row of workers that held it and are not known to have begun it
     repeats: int = 0  # runs asked for by a strategy
     enqueued_at: float = 0.0
     claimed_at: float | None = None
@@ -253,6 +254,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     failures: int = 0  # what it adds to the job's counters
     lapses: int = 0
     repeats: int = 0
+    spared: int = 0  # what it sets the job's counter to
+    unclaim: bool = False  # its claim is undone: it is ready again in its old place
     keep: bool = True  # False: the job is deleted, only the history row of the attempt stays
     keep_for: float | None = None  # seconds that an ended job is kept; None: the retention
     started_at: float | None = None  # None: the attempt never began, and leaves no history row
@@ -279,6 +282,11 @@ def try_again(error: str, run_at: float, reason: str = "error") -> Outcome:
 def put_back(reason: str, run_at: float | None = None) -> Outcome:
     """Ready again, with nothing counted."""
     return Outcome(State.READY, reason, run_at=run_at)
+
+
+def unclaimed(spared: int = 0) -> Outcome:
+    """Ready again as if it had not been claimed: for all that is known it had not begun."""
+    return Outcome(State.READY, spared=spared, unclaim=True)
 
 
 def lapsed(error: str | None = None) -> Outcome:

@@ -22,6 +22,7 @@ from penstock.broker.lake_mark import HOLD_SECONDS
 from penstock.broker.settlement import LONGEST_LAPSE_DELAY
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS
+from penstock.broker.worker_lease import MOST_SPARED, MOST_SUSPECTS
 from penstock.brokers.postgres import listening, store
 from penstock.brokers.postgres.clock import FRESH_SECONDS
 from penstock.brokers.postgres.connection import CALL_SECONDS
@@ -64,6 +65,7 @@ GUARANTEES = [
     ),
     f"The {COUNTED[CRASH_BUDGET]} lapse ends it",
     f"twice as long each time, at most {LONGEST_LAPSE_DELAY:g} s",
+    f"at most {MOST_SUSPECTS} of them, and the {COUNTED[MOST_SPARED]} time in a row",
     f"`pause` waits {_STARTING_SECONDS * 1000:g} ms for workers that have just checked",
     f"has not answered within {COUNTED[listening._ACKNOWLEDGE_SECONDS]} second",
     f"have not begun {COUNTED[START_SECONDS]} second after their claim are put back",

@@ -63,7 +63,8 @@ class Core(Protocol):
         by id (see `penstock.rules.key_order`). A store without the capability "order across
         buckets" keeps this order within each bucket of ids.
 
-        A job that lapsed before, and an at-most-once job, come in a lease of their own.
+        A job that lapsed before, and an at-most-once job, come in a lease of their own. Of the jobs
+        that were spared a lapse (see `recover`) one claim hands out at most 128.
 
         If these workers could take more, the answer says when the next job falls due for them: no
         hint is sent at that time.
@@ -129,14 +130,18 @@ class Core(Protocol):
         dead: str | None = None,
         started: Collection[str] | None = None,
     ) -> int:
-        """Make jobs of dead workers ready again, with a lapse each; returns how many jobs.
+        """Make jobs of dead workers ready again; returns how many jobs.
 
         Dead is a worker whose lease ran out. `by` names the worker that calls: it recovers others
         only if it was itself alive throughout its last lease, so that after an outage the first one
         back does not recover everybody else's jobs.
 
+        Of a worker whose lease ran out, the jobs that its last renewal named as begun count a
+        lapse, and at-most-once jobs. The others are spared: their claims are undone, and they keep
+        their place in the queue. A job that is spared three times in a row counts a lapse.
+
         `dead` names one worker that is known to be gone. `started` are those of its jobs that had
-        begun: only these count a lapse, the others are put back uncounted. As a mapping,
+        begun: only these count a lapse, the claims of the others are undone. As a mapping,
         `started` says of each how it ended; that becomes its error.
         """
         ...

@@ -32,7 +32,7 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
     ended = state in ENDED
     ended_at = (now if outcome.ended_at is None else outcome.ended_at) if ended else None
     run_at = job.run_at
-    if state is State.READY:
+    if state is State.READY and not outcome.unclaim:
         run_at = now if outcome.run_at is None else outcome.run_at
         if outcome.lapses > 0 and outcome.run_at is None:
             run_at = now + lapse_delay(lapses)
@@ -45,6 +45,7 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
         failures=job.failures + outcome.failures,
         lapses=lapses,
         repeats=job.repeats + outcome.repeats,
+        spared=outcome.spared,
         error=job.error if outcome.error is None else outcome.error,
         result=outcome.result,
         ended_at=ended_at,
@@ -93,6 +94,7 @@ def retried(job: Job[Any], state: State, now: float) -> Job[Any]:
         failures=0,
         lapses=0,
         repeats=0,
+        spared=0,
         ended_at=None,
         keep_until=None,
         reason=None,

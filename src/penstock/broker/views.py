@@ -156,6 +156,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""  # a digest of the program's own code, see app.code_digest
     claimed_at: float | None = None  # its last claim that worked: no recent one means trouble
     running: int = 0  # jobs it holds now
+    began: tuple[str, ...] | None = None  # those of them that have begun; None: it does not say
     alive: bool = True  # as `workers` found it
     stale: int = 0  # outcomes that it sent too late: another attempt held the job by then
 

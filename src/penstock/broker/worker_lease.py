@@ -10,7 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, cast
 
 from penstock.broker.views import WorkerRow
-from penstock.job import Job, Lane, Outcome, lapsed, put_back
+from penstock.job import Job, Lane, Outcome, lapsed, unclaimed
+
+MOST_SPARED = 3  # crashes in a row that nobody is known to have caused: the third counts a lapse
+MOST_SUSPECTS = 128  # jobs that were spared before, in one claim
 
 
 class WorkerLease(NamedTuple):
@@ -51,17 +54,33 @@ def can_run(worker: WorkerRow, queues: Collection[str] | None, lane: Lane) -> bo
     )
 
 
-def recovered(job: Job[None], started: Collection[str] | None) -> Outcome:
+def recovered(job: Job[Any], started: Collection[str] | None) -> Outcome:
     """What becomes of a job of a dead worker: only one that had begun counts a lapse.
 
     A mapping says of each that had begun how it ended.
     """
     if started is None:
-        return lapsed(
-            f"ProcessDied: worker {job.worker} fell silent and its lease ended: it was killed with "
-            "its supervisor, suspended or cut off, or its machine was lost"
-        )
+        return _lapsed_in_silence(job)
     if job.id not in started:
-        return put_back("crashed")
+        return unclaimed()
     evidence: Mapping[str, str] = cast("Any", started) if isinstance(started, Mapping) else {}
     return lapsed(evidence.get(job.id))
+
+
+def recovered_unseen(job: Job[Any], began: Collection[str] | None) -> Outcome:
+    """The same if nobody saw the worker die: `began` are the jobs that its last renewal named.
+
+    Another one may have begun since. So it goes back uncounted, but not for ever: of the jobs that
+    were held together, the one that kills its process is among those that are spared again. An
+    at-most-once job must not begin twice.
+    """
+    if began is None or job.id in began or job.at_most_once or job.spared + 1 >= MOST_SPARED:
+        return _lapsed_in_silence(job)
+    return unclaimed(job.spared + 1)
+
+
+def _lapsed_in_silence(job: Job[Any]) -> Outcome:
+    return lapsed(
+        f"ProcessDied: worker {job.worker} fell silent and its lease ended: it was killed with "
+        "its supervisor, suspended or cut off, or its machine was lost"
+    )

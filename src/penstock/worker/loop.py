@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -58,7 +59,6 @@ _COUNT_SECONDS = 0.1  # how often a draining worker counts what is left
 
 log = logging.getLogger("penstock.worker")
 monotonic = time.monotonic
-
 
 Detached = Literal["leave", "beside", "here"]
 
@@ -132,15 +132,14 @@ class Worker:
         self._target = target or target_of(app)
         processes, apart = self._target is not None, self.broker.traits.apart
         self._claims = ClaimPlan(threads, async_slots, processes=processes, apart=apart)
-        clock, declared = self.broker.clock, app.schedules.declared
-        self._upkeep = Upkeep(
-            self.broker, clock, self.id, retention, lease, declared=declared, sending=app.sending
-        )
+        upkeep = partial(Upkeep, declared=app.schedules.declared, sending=app.sending)
+        self._upkeep = upkeep(self.broker, self.broker.clock, self.id, retention, lease)
         context = HandContext(app, self._slots, self._start_check, self._report, self._target)
         self._pool = HandPool(context, threads, async_slots, self._stuck, self._publish)
         self._failures = FailureLog(app)
         self._outbox = Outbox(self._failures.log)
         self._tasks: dict[str, int] = {}
+        self._began: tuple[str, ...] = ()  # as the last renewal named them
         self._hints = HintBackoff(free=4, first=0.001, longest=0.05)
         self._count_at = self._renewed_at = self._upkeep_at = self._put_back_at = 0.0
 
@@ -171,6 +170,7 @@ class Worker:
             code=self.app.code,
             claimed_at=self.health.claimed_at,
             running=self._claims.running(),
+            began=self._began,
             stale=self._store.stale,
         )
 
@@ -279,6 +279,7 @@ class Worker:
         compare = self._store.unreachable or now >= self._store.compare_at
         holding = self._claims.holding() if compare else None
         if now >= self._renew_at() or holding is not None:
+            self._began = self._slots.began()
             renewed = self._store.renew(self.row, holding)
             if renewed is None:
                 return False

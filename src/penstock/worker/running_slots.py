@@ -32,12 +32,13 @@ from penstock.worker.detached.processes import ProcessId
 
 _PULSE = struct.Struct("<Q")
 _REST = struct.Struct("<dddQQQII")  # the header without the pulse
-_SLOT = struct.Struct("<IId36s")
+_SLOT = struct.Struct("<IId36s12x")
 _ATTEMPT = struct.Struct("<I")
 _STRIDE = 64
 _PROCESS = 1024  # bytes of JSON, padded with zeros
 _SLOTS_AT = _STRIDE + 2 * _PROCESS
-_EXTRA_SLOTS = 8192  # untouched pages cost no memory
+_EXTRA_SLOTS = 8192
+_MOST_NAMED = 1000
 
 
 def _size(count: int) -> int:
@@ -180,16 +181,18 @@ class RunningSlots:
 
     def held(self) -> list[HeldJob]:
         """The jobs that run now, or that ran when the child died."""
-        jobs: list[HeldJob] = []
-        for index in range(self.count + _EXTRA_SLOTS):
-            attempt, once, deadline, job_id = _SLOT.unpack_from(
-                self._memory, _SLOTS_AT + index * _STRIDE
-            )
-            if attempt:
-                jobs.append(
-                    HeldJob(job_id.decode("ascii", "replace"), attempt, deadline, bool(once))
-                )
-        return jobs
+        return [
+            HeldJob(job_id.decode("ascii", "replace"), attempt, deadline, bool(once))
+            for attempt, once, deadline, job_id in _SLOT.iter_unpack(self._memory[_SLOTS_AT:])
+            if attempt
+        ]
+
+    def began(self) -> tuple[str, ...]:
+        """The ids of jobs that run now, as a renewal names them: the first thousand."""
+        try:
+            return tuple(job.id for job in self.held()[:_MOST_NAMED])
+        except ValueError:  # closed by the supervisor's other thread: the child has ended
+            return ()
 
     @property
     def vitals(self) -> Vitals:

@@ -471,6 +471,7 @@ class Supervisor:
             code=self.app.code,
             claimed_at=vitals.claimed_at or None,
             running=vitals.running,
+            began=child.slots.began(),
             stale=vitals.stale,
         )
 

@@ -7,7 +7,8 @@ one, operation by operation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,7 +41,7 @@ from penstock.broker.views import (
     audit_data,
     author_and_reason,
 )
-from penstock.broker.worker_lease import can_run, recovered
+from penstock.broker.worker_lease import MOST_SUSPECTS, can_run, recovered, recovered_unseen
 from penstock.brokers.memory.containers import lane_of
 from penstock.brokers.memory.job_actions import Act, MemoryJobActions
 from penstock.brokers.memory.key_turns import Turns
@@ -54,7 +55,7 @@ from penstock.brokers.memory.store import MemoryStore
 from penstock.brokers.positions import own
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowPage, FlowRow, JobOutput, check_flow
-from penstock.job import Job, Parcel, State, put_back
+from penstock.job import Job, Outcome, Parcel, State, put_back
 from penstock.operate.why import explain, held_by
 from penstock.rules.key_order import in_turn, policies
 from penstock.rules.limits import Limits
@@ -176,11 +177,14 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             by_job = [rule for rule in rules if rule.by_job]
             store.free_in = None
             taken: list[Job[Any]] = []
+            suspects = 0
             turns, best = policies(rules), sorted(offers, key=lambda offer: offer[:3])
             for _, _, _, lane in in_turn(best, turns, lambda offer: offer[3]):
                 policy = turns.get(lane.queue)
                 for job in self._turns.due(lane, policy) if policy else store.due(lane):
                     if len(taken) >= limit or left.get(lane.task, 1) <= 0:
+                        break
+                    if job.spared and suspects >= MOST_SUSPECTS:
                         break
                     if by_job and rule_over_job(by_job, job, now):
                         continue
@@ -188,6 +192,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
                         if not limits.over(lane, per_key=True):
                             break
                         continue
+                    suspects += job.spared > 0
                     left[lane.task] = left.get(lane.task, limit) - 1
                     taken.append(store.start(job, worker.id, limits.start_within(lane)))
                     if policy:
@@ -260,23 +265,25 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             store, monotonic = self._store, self.clock.monotonic()
             store.expire()
             if dead is not None:
-                return self._give_up(dead, started)
+                return self._give_up(dead, lambda job: recovered(job, started))
             caller = store.workers.get(by) if by is not None else None
             if by is not None and (caller is None or not caller.lease.may_recover(monotonic)):
                 return 0
             gone = [
-                name for name, worker in store.workers.items() if not worker.lease.alive(monotonic)
+                (name, partial(recovered_unseen, began=worker.row.began))
+                for name, worker in store.workers.items()
+                if not worker.lease.alive(monotonic)
             ]
-            return sum(self._give_up(name, None) for name in gone)
+            return sum(self._give_up(name, outcome_of) for name, outcome_of in gone)
 
-    def _give_up(self, worker: str, started: Collection[str] | None) -> int:
+    def _give_up(self, worker: str, outcome_of: Callable[[Job[Any]], Outcome]) -> int:
         store = self._store
         if store.workers.pop(worker, None) or worker in store.given_up:
             store.given_up[worker] = self.clock.now()
         jobs = list(store.held[worker])
         for job_id in jobs:
             job = store.jobs[job_id]
-            outcome = recovered(job, started)
+            outcome = outcome_of(job)
             store.settle(job, outcome)
             if outcome.lapses:
                 self._report_end(store.jobs[job_id])

@@ -98,6 +98,8 @@ class ClaimRoundTrips:
         self.registered = False  # the server has checked or written the worker's row
         self.limited = False  # limits cover some of the jobs
         self.ordered = False  # or an order per key
+        self.suspects = False  # some jobs were spared a lapse before: nothing more is claimed
+        self.cut: set[int] = set()  # lanes that gave fewer jobs, since those were claimed before
         self.guesses: list[int] = []  # parcels asked for, of each candidate
 
     def settle_and_claim(
@@ -124,7 +126,7 @@ class ClaimRoundTrips:
 
     def claim_more(self) -> None:
         """Claim until there is enough, or nothing left."""
-        while self.left > 0:
+        while self.left > 0 and not self.suspects:
             candidates = self._candidates()
             if not candidates and (self.registered or not self._declared(_RENEW_IDLE_AT)):
                 return
@@ -226,6 +228,7 @@ class ClaimRoundTrips:
     def _read_answer(self, rows: Answer, candidates: Sequence[PostgresCandidateLane]) -> None:
         known = {candidate.hash: candidate for candidate in candidates}
         taken: dict[int, tuple[int, int]] = {}  # of a lane: jobs, and parcels that they came from
+        self.cut.clear()
         self.registered = True
         for lane, *packed, job_rows, news in rows:
             words = (news or b"").decode().split()
@@ -245,7 +248,7 @@ class ClaimRoundTrips:
             self.left -= jobs
             if self.sizes is not None and candidate.lane.task in self.sizes:
                 self.sizes[candidate.lane.task] -= jobs
-            if jobs < most and parcels < guess:
+            if jobs < most and parcels < guess and candidate.hash not in self.cut:
                 self.claimable.exhausted(candidate)
         if self.left > 0 and not self.claimable.lanes:
             self.claimable.forget()
@@ -261,11 +264,20 @@ class ClaimRoundTrips:
         before, parcels = len(self.jobs), 0
         if job_rows:
             self._take_rows(candidate, job_rows, by_key="turn" in words)
+            if any(job.spared for job in self.jobs[before:]):
+                self.suspects = True
+                self.cut.add(candidate.hash)
         lease, firsts, counts, lengths, bodies = packed
         if lease is not None:
-            self._take_parcels(candidate, to_int(lease), firsts, counts, split(lengths, bodies))
+            again = dict(word.split("=") for word in words if "=" in word)
+            counters = int(again.get("attempt", 1)), int(again.get("spared", 0))
+            held = to_int(lease), firsts, counts
+            self._take_parcels(candidate, held, split(lengths, bodies), counters)
             parcels = len(firsts) // 16
-        if words and words[0] != "turn":  # a rate limit says how soon its jobs must start
+            self.suspects = self.suspects or counters[1] > 0
+            if again:
+                self.cut.add(candidate.hash)
+        if words and words[0][0].isdigit():  # a rate limit says how soon its jobs must start
             within = float(words[0])
             self.jobs[before:] = [
                 msgspec.structs.replace(job, start_within=within) for job in self.jobs[before:]
@@ -287,11 +299,12 @@ class ClaimRoundTrips:
     def _take_parcels(
         self,
         candidate: PostgresCandidateLane,
-        lease: int,
-        firsts: bytes,
-        counts: bytes,
+        held: tuple[int, bytes, bytes],
         bodies: Sequence[bytes],
+        counters: tuple[int, int],
     ) -> None:
+        lease, firsts, counts = held
+        attempt, spared = counters
         numbers = array("H", counts)
         numbers.byteswap()
         lane, running, name, now = candidate.lane, State.RUNNING, self.worker.id, self.now
@@ -315,7 +328,8 @@ class ClaimRoundTrips:
                     runs_on=runs_on,
                     app=app,
                     state=running,
-                    attempt=1,
+                    attempt=attempt,
+                    spared=spared,
                     enqueued_at=enqueued_at,
                     claimed_at=now,
                     worker=name,

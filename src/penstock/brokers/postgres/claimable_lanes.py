@@ -86,6 +86,11 @@ class PostgresClaimableLanes:
             self._stale = True
             self._announced.update(lanes)
 
+    def start_from_bottom(self) -> None:
+        """Jobs came back that are older than those taken since: floors would skip them."""
+        with self._lock:
+            self._bottom_at = -1.0
+
     def on_notification(self, lanes: Iterable[int] | None) -> None:
         """Others stored jobs in these lanes, or in any; known lanes need no new look."""
         unknown = () if lanes is None else set(lanes).difference(self.lanes)

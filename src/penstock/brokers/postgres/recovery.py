@@ -40,6 +40,8 @@ class PostgresRecovery:
         recovered = 0
         if dead is not None or by is None or not self._claims.nobody_lapsed():
             recovered = self._recover(by, dead, started)
+            if recovered:
+                self.store.claimable.start_from_bottom()
         if dead is not None:
             self._claims.registered.pop(dead, None)  # else a supervisor's list grows for ever
         if by is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from penstock.broker.values import Claimed, Settlement, Wanted
 from penstock.broker.views import WorkerRow
+from penstock.broker.worker_lease import MOST_SUSPECTS
 from penstock.brokers.sqlite.claim_rules import ClaimRules
 from penstock.brokers.sqlite.claimable_lanes import ClaimableLane
 from penstock.brokers.sqlite.db import SqliteDb
@@ -80,6 +81,7 @@ class SqliteClaims:
                     continue
                 taken = self._take(change, offer, want, worker, picking)
                 jobs += taken
+                limit = len(jobs) if _suspects(offer, taken) else limit
                 if left is not None and offer.lane.task in left:
                     left[offer.lane.task] -= len(taken)
                 if len(taken) < want:
@@ -112,7 +114,7 @@ class SqliteClaims:
             due, chosen = picking.due(offer, want), []
         elif offer.loose:
             parameters = {"lane": offer.hash, "now": change.now, "limit": want}
-            due = [(row["run_at"], row["id"]) for row in db.execute(sql.claim_due, parameters)]
+            due = _first_suspects(db.execute(sql.claim_due, parameters))
         rows, parcels = self._merged(db, offer, due, want)
         jobs: list[Job[Any]] = []
         if chosen is not None:
@@ -120,7 +122,8 @@ class SqliteClaims:
         if rows or chosen:
             jobs = self._take_rows(change, offer, rows, worker, chosen)
         if parcels:
-            jobs += self._take_parcels(change, offer, parcels, want - rows, worker)
+            most = MOST_SUSPECTS if parcels[0]["spared"] else want
+            jobs += self._take_parcels(change, offer, parcels, min(most, want - rows), worker)
         return jobs if picking is None else picking.took(offer.lane, jobs)
 
     @staticmethod
@@ -132,6 +135,12 @@ class SqliteClaims:
         parcels: list[sqlite3.Row] = []
         cursor = db.execute(sql.claim_parcels, (offer.hash,))
         for parcel in cursor:
+            # All jobs of a lease have one attempt, and are suspects or not.
+            if not parcels and parcel["spared"]:
+                left = min(left, MOST_SUSPECTS)
+            elif parcels and parcel[4:] != parcels[0][4:]:
+                cursor.close()
+                return rows, parcels
             head = (made_at(parcel["id"]), parcel["id"])
             while rows < len(due) and left and due[rows] < head:
                 rows, left = rows + 1, left - 1
@@ -184,7 +193,7 @@ class SqliteClaims:
         bodies: list[bytes] = []
         names: list[tuple[str, int, float, int]] = []  # of each parcel: prefix, offset, time, jobs
         emptied: list[dict[str, Any]] = []
-        for first, count, lengths, packed in parcels:
+        for first, count, lengths, packed, _, _ in parcels:
             parcel_ids, parcel_bodies = contents(first, count, lengths, packed)
             take = min(limit - len(ids), len(parcel_ids))
             ids += parcel_ids[:take]
@@ -201,6 +210,7 @@ class SqliteClaims:
                 )
         if emptied:
             db.executemany(sql.take_parcel, emptied)
+        attempt, spared = parcels[0]["attempt"] + 1, parcels[0]["spared"]
         lease = db.execute(
             sql.put_lease,
             (
@@ -211,6 +221,8 @@ class SqliteClaims:
                 lengths_of(bodies),
                 b"".join(bodies),
                 bytes(len(ids)),
+                attempt,
+                spared,
             ),
         ).fetchone()["id"]
         tally[offer.hash, State.READY, 0] -= len(ids)
@@ -233,7 +245,8 @@ class SqliteClaims:
                     runs_on=runs_on,
                     app=app,
                     state=running,
-                    attempt=1,
+                    attempt=attempt,
+                    spared=spared,
                     enqueued_at=enqueued_at,
                     claimed_at=now,
                     worker=name,
@@ -243,6 +256,24 @@ class SqliteClaims:
             ]
             place += count
         return jobs
+
+
+def _suspects(offer: ClaimableLane, taken: Sequence[Job[Any]]) -> bool:
+    """Whether suspects are among these: then the claim takes no more."""
+    packed = bool(taken) and taken[-1].spared > 0
+    return packed or (offer.loose and any(job.spared for job in taken))
+
+
+def _first_suspects(rows: Iterable[sqlite3.Row]) -> list[Place]:
+    """The places of due rows, up to as many suspects as one claim may hand out."""
+    places: list[Place] = []
+    suspects = 0
+    for run_at, raw, spared in rows:
+        suspects += spared > 0
+        if suspects > MOST_SUSPECTS:
+            break
+        places.append((run_at, raw))
+    return places
 
 
 def _most_of_lane(

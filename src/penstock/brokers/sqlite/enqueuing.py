@@ -21,7 +21,15 @@ from penstock.brokers.tables.enqueue_packing import (
     searched_fields,
 )
 from penstock.brokers.tables.flow_needs import flow_rows, found_keys, last_of, queued
-from penstock.brokers.tables.rows import indexed, lengths_of, minute_of, row_of, run_of, text_of
+from penstock.brokers.tables.rows import (
+    PackedRow,
+    indexed,
+    lengths_of,
+    minute_of,
+    row_of,
+    run_of,
+    text_of,
+)
 from penstock.enqueue.ids import from_bytes, time_of, to_bytes
 from penstock.flows.flow import Flow
 from penstock.job import Job, Lane, Parcel, State
@@ -154,12 +162,13 @@ class SqliteIntake:
         self, change: Change, parcels: Sequence[Parcel], lanes: dict[Lane, int]
     ) -> set[str]:
         known: set[str] = set()
-        rows: list[tuple[bytes, int, int, bytes, bytes]] = []
+        rows: list[PackedRow] = []
         for parcel in parcels:
             first, lane = to_bytes(parcel.id), lanes[parcel.lane]
             for start, bodies in self._new_parts(change.db, first, parcel.bodies, known):
                 change.db.execute(sql.send, (start, len(bodies), None))
-                rows.append((start, lane, len(bodies), lengths_of(bodies), b"".join(bodies)))
+                packed = b"".join(bodies)
+                rows.append((start, lane, len(bodies), lengths_of(bodies), packed, 0, 0))
                 change.tally[lane, State.READY, 0] += len(bodies)
         change.db.executemany(sql.enqueue_parcel, rows)
         return known

@@ -7,17 +7,17 @@ the same change.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from penstock.brokers.tables import flow_needs
 from penstock.brokers.tables.db import Db, TableStore
-from penstock.brokers.tables.rows import text_of
+from penstock.brokers.tables.rows import packed_again, text_of
 from penstock.enqueue.ids import to_bytes
 from penstock.job import Job, Outcome, State
 
-_SUCCESS_WIDTH = 9
+_SUCCESS_WIDTH = 10
 
 
 class EventRow(NamedTuple):
@@ -51,8 +51,8 @@ class Change:
 
     __slots__ = (
         *("db", "deleted", "ended", "ends", "events", "freed", "lost", "marked", "moved", "now"),
-        *("readied", "rows", "spawned", "sql", "store", "successes", "tally", "unreported"),
-        "woken",
+        *("readied", "rows", "spawned", "sql", "store", "successes", "tally", "unclaimed"),
+        *("unreported", "woken"),
     )
 
     def __init__(self, store: TableStore, db: Db, now: float) -> None:
@@ -65,6 +65,8 @@ class Change:
         self.successes: list[Any] = []  # and of succeed.sql: the hot path binds half as many
         self.moved: list[dict[str, Any]] = []  # rows of jobs, as `settle` takes them
         self.rows: list[dict[str, Any]] = []  # new ones, for `enqueue`
+        # By lane: jobs whose claims out of parcels are undone, with their stored ids.
+        self.unclaimed: defaultdict[int, list[tuple[bytes, Job[Any]]]] = defaultdict(list)
         self.deleted: list[tuple[bytes]] = []  # ids of rows to delete
         self.freed: list[dict[str, Any]] = []  # unique keys
         self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them
@@ -148,9 +150,12 @@ class Change:
     def write_places(self) -> None:
         """Write rows of jobs, unique keys and leases, so that they can be read."""
         sql, db = self.sql, self.db
+        parcels = [row for each in self.unclaimed.items() for row in packed_again(*each)]
+        self.unclaimed.clear()
         for statement, parameters in (
             (sql.settle, self.moved),
             (sql.enqueue, self.rows),
+            (sql.enqueue_parcel, parcels),
             (sql.delete, self.deleted),
             (sql.free_unique, self.freed),
             (sql.mark_lease, self.marked),

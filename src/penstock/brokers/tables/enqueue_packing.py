@@ -129,6 +129,7 @@ _NEW: dict[str, Any] = {
     "failures": 0,
     "lapses": 0,
     "repeats": 0,
+    "spared": 0,
     "lease": None,
     "worker": None,
     "claimed_at": None,

@@ -21,7 +21,7 @@ from penstock.brokers.tables.rows import (
     indexed,
     job_of,
     leased_jobs,
-    packed_jobs,
+    ready_jobs,
     succeeded_job,
 )
 from penstock.enqueue.ids import from_bytes, to_bytes
@@ -143,8 +143,9 @@ class NewestFirst:
         for row in self._pages(self._store.sql.find_parcels, parameters, _by_id, 4):
             ids, bodies = contents(row["id"], row["jobs"], row["lengths"], row["bodies"])
             pairs = [(raw, body) for raw, body in zip(ids, bodies, strict=True) if raw < below]
-            yield from packed_jobs(
+            yield from ready_jobs(
                 self._store.lane(self._db, row["lane"]),
+                row,
                 [raw for raw, _ in reversed(pairs)],
                 [body for _, body in reversed(pairs)],
             )

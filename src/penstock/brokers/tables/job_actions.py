@@ -26,10 +26,11 @@ from penstock.brokers.tables.flow_needs import (
 from penstock.brokers.tables.locate_job import leased_job, leases_of
 from penstock.brokers.tables.rows import (
     ASKED,
+    PackedRow,
     contents,
     job_of,
-    lengths_of,
-    packed_jobs,
+    packed_row,
+    ready_jobs,
     row_of,
     run_of,
     succeeded_job,
@@ -285,9 +286,9 @@ class JobActions:
         """Take the leaving jobs out of these parcels, and store the rest as new parcels."""
         db, sql = change.db, self.store.sql
         unpacked: dict[bytes, Touched] = {}
-        rest: list[tuple[bytes, int, int, bytes, bytes]] = []
+        rest: list[PackedRow] = []
         for first, parcel in found.items():
-            lane = parcel["lane"]
+            lane, counters = parcel["lane"], (parcel["attempt"], parcel["spared"])
             ids, bodies = contents(first, parcel["jobs"], parcel["lengths"], parcel["bodies"])
             begin = int.from_bytes(first[14:], "big")
             offsets = (int.from_bytes(raw[14:], "big") - begin for raw in leaving[first])
@@ -299,10 +300,13 @@ class JobActions:
                 [0, *(at + 1 for at in places)], [*places, len(ids)], strict=True
             ):
                 if part := bodies[start:end]:
-                    rest.append((ids[start], lane, len(part), lengths_of(part), b"".join(part)))
+                    rest.append(packed_row(ids[start], lane, part, *counters))
             change.tally[lane, State.READY, 0] -= len(places)
-            jobs = packed_jobs(
-                self.store.lane(db, lane), [ids[at] for at in places], [bodies[at] for at in places]
+            jobs = ready_jobs(
+                self.store.lane(db, lane),
+                parcel,
+                [ids[at] for at in places],
+                [bodies[at] for at in places],
             )
             unpacked.update((ids[at], (job, lane)) for at, job in zip(places, jobs, strict=True))
         if rest:

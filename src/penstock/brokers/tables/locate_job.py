@@ -10,7 +10,7 @@ from penstock.brokers.tables.rows import (
     contents,
     job_of,
     leased_jobs,
-    packed_jobs,
+    ready_jobs,
     run_of,
     succeeded_job,
 )
@@ -26,7 +26,7 @@ def get_job(store: TableStore, db: Db, raw: bytes) -> Job[Any] | None:
     if parcel is not None:
         row, ids, bodies = parcel
         body = bodies[ids.index(raw)]
-        [job] = packed_jobs(store.lane(db, row["lane"]), [raw], [body])
+        [job] = ready_jobs(store.lane(db, row["lane"]), row, [raw], [body])
         return job
     for lease, offset in leases_of(db, store.sql.lease_of, raw):
         return leased_job(store, db, lease, offset)

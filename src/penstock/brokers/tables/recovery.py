@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.broker.settlement import settled
-from penstock.broker.worker_lease import recovered
+from penstock.broker.views import WorkerRow
+from penstock.broker.worker_lease import recovered, recovered_unseen
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.worker_rows import expire, jobs_held, lease_in
@@ -36,16 +39,20 @@ class Recovery:
             change = Change(self.store, db, now)
             expire(change)
             change.finish()
+            pairs: list[tuple[Job[Any], Outcome]] = []
+            gone: list[str] = []
             if dead is not None:
                 gone = [dead]
+                held = jobs_held(self.store, db, dead)
+                pairs = [(job, recovered(job, started)) for job in held]
             elif by is None or self._may_recover(db, by, lease_time):
                 parameters = {"boot": self.store.boot, "lease_time": lease_time}
-                gone = [row["id"] for row in db.execute(self.store.sql.recover, parameters)]
-            else:
-                gone = []
+                for row in db.execute(self.store.sql.recover, parameters).fetchall():
+                    gone.append(row["id"])
+                    began = _began(row["declared"])
+                    held = jobs_held(self.store, db, row["id"])
+                    pairs += [(job, recovered_unseen(job, began)) for job in held]
             # All at once: leases are locked before the flows that their jobs are in.
-            held = [job for worker in gone for job in jobs_held(self.store, db, worker)]
-            pairs = [(job, recovered(job, started)) for job in held]
             accepted = self._settle_within(change, pairs)
             change.unreported += [
                 settled(job, outcome, now, cancelled=False)
@@ -54,7 +61,7 @@ class Recovery:
             ]
             for worker in gone:
                 db.execute(self.store.sql.give_up_worker, {"id": worker, "now": now})
-            moved = len(held)
+            moved = len(pairs)
         if moved or change.woken:
             self.store.forget_claimable()
             self.store.notify()
@@ -65,3 +72,13 @@ class Recovery:
         row = db.execute(self.store.sql.worker, (worker,)).fetchone()
         lease = lease_in(row, self.store.boot)
         return lease is not None and lease.may_recover(lease_time)
+
+
+def _began(declared: str | None) -> Collection[str] | None:
+    """The jobs that a worker's last renewal named as begun; none without a row, None if damaged."""
+    if declared is None:
+        return ()
+    try:
+        return msgspec.json.decode(declared, type=WorkerRow).began
+    except msgspec.DecodeError:
+        return None

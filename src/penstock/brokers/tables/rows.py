@@ -5,13 +5,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from penstock.brokers.tables.db import Row
-from penstock.enqueue.ids import from_bytes, time_of, to_bytes
-from penstock.job import Job, Lane, State, Unique
+from penstock.enqueue.ids import MOST_IN_PARCEL, from_bytes, time_of, to_bytes
+from penstock.job import PARCEL_BYTES, Job, Lane, State, Unique
 from penstock.rules.rule import Rule, RuleKind
 
 _STATES = frozenset(State)
@@ -25,6 +26,37 @@ Held = tuple[int, int, bytes]
 
 def lengths_of(bodies: Sequence[bytes]) -> bytes:
     return array("I", map(len, bodies)).tobytes()
+
+
+# The parameters of `enqueue_parcel`: first id, lane, jobs, lengths, bodies, attempt, spared.
+PackedRow = tuple[bytes, int, int, bytes, bytes, int, int]
+
+
+def packed_row(
+    first: bytes, lane: int, bodies: Sequence[bytes], attempt: int = 0, spared: int = 0
+) -> PackedRow:
+    """A parcel as the statement `enqueue_parcel` takes it."""
+    return first, lane, len(bodies), lengths_of(bodies), b"".join(bodies), attempt, spared
+
+
+def packed_again(lane: int, jobs: Iterable[tuple[bytes, Job[Any]]]) -> Iterator[PackedRow]:
+    """Parcels of jobs whose claims are undone, each given with its stored id."""
+    first, bodies, size, counters = b"", list[bytes](), 0, (0, 0)
+    for raw, job in sorted(jobs, key=itemgetter(0)):
+        follows = (
+            len(raw) == len(first)
+            and run_of(raw) == run_of(first)
+            and int.from_bytes(raw, "big") == int.from_bytes(first, "big") + len(bodies)
+        )
+        fits = len(bodies) < MOST_IN_PARCEL and size + len(job.body) <= PARCEL_BYTES
+        if not (follows and fits and counters == (job.attempt, job.spared)):
+            if bodies:
+                yield packed_row(first, lane, bodies, *counters)
+            first, bodies, size, counters = raw, [], 0, (job.attempt, job.spared)
+        bodies.append(job.body)
+        size += len(job.body)
+    if bodies:
+        yield packed_row(first, lane, bodies, *counters)
 
 
 def split(lengths: bytes, bodies: bytes) -> list[bytes]:
@@ -94,6 +126,13 @@ def packed_jobs(
         )
 
 
+def ready_jobs(
+    lane: Lane, parcel: Row, ids: Sequence[bytes], bodies: Sequence[bytes]
+) -> Iterator[Job[Any]]:
+    """Some jobs of a parcel."""
+    return packed_jobs(lane, ids, bodies, attempt=parcel["attempt"], spared=parcel["spared"])
+
+
 def leased_jobs(lane: Lane, row: Row) -> Iterator[tuple[int, Job[Any]]]:
     """The jobs of a lease that are not settled, each with its mark."""
     raw, bodies = row["ids"], split(row["lengths"], row["bodies"])
@@ -107,7 +146,8 @@ def leased_jobs(lane: Lane, row: Row) -> Iterator[tuple[int, Job[Any]]]:
             [raw_id],
             [body],
             state=State.RUNNING,
-            attempt=1,
+            attempt=row["attempt"],
+            spared=row["spared"],
             claimed_at=row["claimed_at"],
             worker=row["worker"],
             lease=(row["id"], offset, raw_id),
@@ -152,6 +192,7 @@ def job_of(lane: Lane, row: Row) -> Job[Any]:
         failures=row["failures"],
         lapses=row["lapses"],
         repeats=row["repeats"],
+        spared=row["spared"],
         enqueued_at=row["enqueued_at"],
         claimed_at=row["claimed_at"],
         ended_at=row["ended_at"],
@@ -203,6 +244,7 @@ def row_of(job: Job[Any], lane: int, **changes: Any) -> dict[str, Any]:
         "failures": job.failures,
         "lapses": job.lapses,
         "repeats": job.repeats,
+        "spared": job.spared,
         "enqueued_at": job.enqueued_at,
         "ended_at": job.ended_at,
         "keep_until": job.keep_until,
@@ -311,6 +353,7 @@ def moved(after: Job[Any], minute: int) -> dict[str, Any]:
         "failures": after.failures,
         "lapses": after.lapses,
         "repeats": after.repeats,
+        "spared": after.spared,
         "ended_at": after.ended_at,
         "keep_until": after.keep_until,
         "reason": after.reason,

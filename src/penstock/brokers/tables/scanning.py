@@ -15,7 +15,7 @@ from penstock.broker.slice import Selection, Slice
 from penstock.brokers.arrow import selected_job
 from penstock.brokers.positions import FARTHEST_ID, id_number, slices_between
 from penstock.brokers.tables.db import Db, TableStore
-from penstock.brokers.tables.rows import contents, leased_jobs, packed_jobs, run_of
+from penstock.brokers.tables.rows import contents, leased_jobs, ready_jobs, run_of
 from penstock.enqueue.ids import to_bytes
 from penstock.job import ENDED, Job, State
 
@@ -58,7 +58,7 @@ def packed_in(store: TableStore, db: Db, part: Slice) -> Iterator[Job[Any]]:
             lane = store.lane(db, row["lane"])
             ids, bodies = contents(row["id"], row["jobs"], row["lengths"], row["bodies"])
             inside = [pair for pair in zip(ids, bodies, strict=True) if after < pair[0] <= until]
-            jobs = packed_jobs(lane, [raw for raw, _ in inside], [body for _, body in inside])
+            jobs = ready_jobs(lane, row, [raw for raw, _ in inside], [body for _, body in inside])
             yield from (job for job in jobs if selected_job(part.selection, job))
     if State.RUNNING in wanted:
         for row in db.execute(store.sql.leases, {"worker": None}).fetchall():

@@ -132,6 +132,7 @@ class Settlements(Generic[StoreT]):
                     ended_at,
                     raw_id,
                     lane,
+                    job.attempt,
                     job.enqueued_at,
                     outcome.started_at,
                     worker,
@@ -165,7 +166,14 @@ class Settlements(Generic[StoreT]):
                 change.db.execute(self.store.sql.blank_lease, (bodies, lease))
 
     def _move_on(self, change: Change, after: Job[Any], lane: int, outcome: Outcome) -> None:
-        """A job that leaves its lease without success gets a row, unless it is not to be kept."""
+        """A job that leaves its lease without success gets a row, unless it is not to be kept.
+
+        One whose claim is undone goes back into a parcel.
+        """
+        if outcome.unclaim and after.state is State.READY:
+            change.unclaimed[lane].append((to_bytes(after.id), after))
+            change.tally[lane, State.READY, 0] += 1
+            return
         if after.state in ENDED:
             change.member_ended(after.body, good=False)
         else:

@@ -1,7 +1,7 @@
 -- Hand due jobs of these lanes, best first, to a worker: parcels move into one lease per lane, rows
 -- become running. Answers one row per lane that gave jobs. In it, `news` is the number of seconds within
 -- which its jobs must start, if a rate limit covers the lane, and the word `turn`, if its queue is handed
--- out by key. In a row without a lane, `news` are words:
+-- out by key; and `attempt=N` and `spared=N`, if the jobs of its lease were claimed before. In a row without a lane, `news` are words:
 --   unknown    the worker is not registered, or was given up; nothing was claimed
 --   expired    jobs whose time to start is over are to be cancelled
 --   lapsed     some worker's lease has run out
@@ -53,6 +53,8 @@ declare
     v_policy text;
     v_first_rows uuid[];  -- rows that were picked by key, in this order
     v_free_in double precision;
+    v_again text;
+    v_suspects integer := 0;  -- jobs of this lane that were spared a lapse before
 begin
     if p_declared is not null then
         insert into penstock.worker as w (id, alive_since, alive_until, lease, claimed_at, listens, declared)
@@ -119,11 +121,13 @@ begin
         end if;
         lane := p_lanes[i];
         job_rows := null;
+        v_suspects := 0;
+        v_again := null;
         v_from_parcels := v_want;  -- jobs to take from parcels
         if p_row_floors[i] is not null then
             -- Merge rows and parcels by when their jobs were due: rows beyond v_want are left.
             with any_due as materialized (
-                select j.id, j.run_at
+                select j.id, j.run_at, j.spared
                   from penstock.job j
                  where v_only_rows is null
                    and j.lane = p_lanes[i]
@@ -136,7 +140,7 @@ begin
                    for update skip locked
             ),
             picked_due as materialized (
-                select j.id, j.run_at
+                select j.id, j.run_at, j.spared
                   from penstock.job j
                  where j.id = any(v_only_rows)
                    and j.state = 'ready'
@@ -154,13 +158,16 @@ begin
             ),
             ranked as (
                 select due.id, due.run_at,
+                       count(*) filter (where due.spared > 0) over (order by due.run_at, due.id) as suspects,
                        row_number() over (order by due.run_at, due.id)
                        + coalesce((select sum(packed.jobs) from packed where (packed.at, packed.id) <= (due.run_at, due.id)), 0) as place
                   from due
             )
-            select array_agg(ranked.id order by ranked.run_at, ranked.id) into v_rows
+            select array_agg(ranked.id order by ranked.run_at, ranked.id), coalesce(max(ranked.suspects), 0)
+              into v_rows, v_suspects
               from ranked
-             where place <= v_want;
+             where place <= v_want
+               and suspects <= 128;
             v_from_parcels := v_want - coalesce(array_length(v_rows, 1), 0);
             v_rows := nullif(v_first_rows || coalesce(v_rows, '{}'), '{}');
             if v_rows is not null then
@@ -189,25 +196,37 @@ begin
         lease := null;
         if v_from_parcels > 0 then
             with picked as materialized (
-                select p.id, p.jobs, p.lengths, p.bodies
+                select p.id, p.jobs, p.lengths, p.bodies, p.attempt, p.spared
                   from penstock.parcel p
                  where p.lane = p_lanes[i] and p.id >= p_floors[i]
                  order by p.id
                  limit p_guesses[i]
                    for update skip locked
             ),
+            -- All jobs of a lease have one attempt; and at most 128 of them were spared before.
+            oldest as materialized (
+                select f.attempt, f.spared,
+                       case when f.spared > 0 then least(v_from_parcels, 128) else v_from_parcels end as most
+                  from picked f
+                 order by f.id
+                 limit 1
+            ),
             summed as (
-                select picked.*, sum(picked.jobs) over (order by picked.id) - picked.jobs as before
-                  from picked
+                select picked.*, l.most,
+                       sum(picked.jobs) over w - picked.jobs as before,
+                       bool_and(picked.attempt = l.attempt and picked.spared = l.spared) over w as alike
+                  from picked, oldest l
+                window w as (order by picked.id)
             ),
             chosen as materialized (
-                select s.id, s.jobs, s.lengths, s.bodies,
-                       least(s.jobs, v_from_parcels - s.before)::integer as take,
-                       case when s.jobs <= v_from_parcels - s.before then length(s.bodies)
-                            else penstock.total_of(s.lengths, (v_from_parcels - s.before)::integer)
+                select s.id, s.jobs, s.lengths, s.bodies, s.attempt, s.spared,
+                       least(s.jobs, s.most - s.before)::integer as take,
+                       case when s.jobs <= s.most - s.before then length(s.bodies)
+                            else penstock.total_of(s.lengths, (s.most - s.before)::integer)
                        end as size
                   from summed s
-                 where s.before < v_from_parcels
+                 where s.before < s.most
+                   and s.alike
             ),
             gone as (
                 -- By array: for a join, a plan made for an empty table reads the whole lane.
@@ -217,9 +236,9 @@ begin
             -- The rest of a cut parcel is a new row, not an update: a concurrent claim whose snapshot
             -- has the old row would lock the updated one and take its jobs, but could not delete it.
             rest as (
-                insert into penstock.parcel (lane, id, jobs, lengths, bodies)
+                insert into penstock.parcel (lane, id, jobs, lengths, bodies, attempt, spared)
                 select p_lanes[i], penstock.id_after(c.id, c.take), c.jobs - c.take,
-                       substr(c.lengths, 4 * c.take + 1), substr(c.bodies, c.size + 1)
+                       substr(c.lengths, 4 * c.take + 1), substr(c.bodies, c.size + 1), c.attempt, c.spared
                   from chosen c
                  where c.take < c.jobs
             )
@@ -227,13 +246,14 @@ begin
                    string_agg(int2send(c.take::smallint), ''::bytea order by c.id) as counts,
                    string_agg(case when c.take < c.jobs then substr(c.lengths, 1, 4 * c.take) else c.lengths end, ''::bytea order by c.id) as lengths,
                    string_agg(case when c.take < c.jobs then substr(c.bodies, 1, c.size) else c.bodies end, ''::bytea order by c.id) as bodies,
-                   sum(c.take)::integer as jobs
+                   sum(c.take)::integer as jobs, min(c.attempt) + 1 as attempt, min(c.spared) as spared
               into v_taken_parcels
               from chosen c;
             if v_taken_parcels.jobs is not null then
-                insert into penstock.lease as l (worker, lane, claimed_at, firsts, counts, lengths, bodies, marks)
+                insert into penstock.lease as l (worker, lane, claimed_at, firsts, counts, lengths, bodies, marks, attempt, spared)
                 values (p_worker, p_lanes[i], p_now, v_taken_parcels.firsts, v_taken_parcels.counts, v_taken_parcels.lengths,
-                        v_taken_parcels.bodies, decode(repeat('00', v_taken_parcels.jobs), 'hex'))
+                        v_taken_parcels.bodies, decode(repeat('00', v_taken_parcels.jobs), 'hex'),
+                        v_taken_parcels.attempt, v_taken_parcels.spared)
                 returning l.id into lease;
                 insert into penstock.tally (lane, state, minute, jobs)
                 values (p_lanes[i], 'ready', 0, -v_taken_parcels.jobs);
@@ -242,6 +262,10 @@ begin
                 lengths := v_taken_parcels.lengths;
                 bodies := v_taken_parcels.bodies;
                 v_taken := v_taken + v_taken_parcels.jobs;
+                v_suspects := v_suspects + v_taken_parcels.spared;
+                if v_taken_parcels.attempt > 1 then
+                    v_again := 'attempt=' || v_taken_parcels.attempt || ' spared=' || v_taken_parcels.spared;
+                end if;
             end if;
         end if;
         if v_taken > 0 then
@@ -249,15 +273,16 @@ begin
             values (p_lanes[i], 'running', 0, v_taken);
             v_left := v_left - v_taken;
             p_sizes[p_tasks[i]] := p_sizes[p_tasks[i]] - v_taken;
-            news := null;
+            news := v_again;
             if v_limits then
                 -- How many seconds after its claim a job may start, if a rate covers it.
-                news := penstock.put_starts(p_lanes[i], v_taken, job_rows, p_now, p_lease_time);
+                news := concat_ws(' ', penstock.put_starts(p_lanes[i], v_taken, job_rows, p_now, p_lease_time), news);
             end if;
             if v_policy is not null then
                 news := concat_ws(' ', news, 'turn');
             end if;
             return next;
+            exit when v_suspects > 0;  -- no others in this claim
         end if;
     end loop;
     v_news := penstock.news(p_now, p_lease_time) || coalesce(v_news, '');

@@ -25,6 +25,7 @@ declare
     v_accepted bytea := decode(repeat('01', v_jobs), 'hex');
     v_marks bytea;
     v_lane bigint;
+    v_attempt integer;
     v_count integer := 0;
 begin
     if p_relaxed then
@@ -37,18 +38,18 @@ begin
     delete from penstock.lease l
      where l.id = p_lease and l.worker = p_worker and l.claimed_at = p_claimed_at
        and l.marks = decode(repeat('00', v_jobs), 'hex')
-    returning l.lane into v_lane;
+    returning l.lane, l.attempt into v_lane, v_attempt;
     if found then
         v_count := v_jobs;
         insert into penstock.history (
             kind, at, job, lane, attempt, state, enqueued_at, started_at, worker, body, result, keep_until
         )
-        select 'attempt', t.ended, t.job, v_lane, 1, 'succeeded', t.enqueued, t.started, p_worker,
+        select 'attempt', t.ended, t.job, v_lane, v_attempt, 'succeeded', t.enqueued, t.started, p_worker,
                t.body, t.result, t.keep_until
           from unnest(p_ids, p_ended, p_enqueued, p_started, p_bodies, p_results, p_keep_until)
                as t (job, ended, enqueued, started, body, result, keep_until);
     else
-        select l.marks, l.lane into v_marks, v_lane
+        select l.marks, l.lane, l.attempt into v_marks, v_lane, v_attempt
           from penstock.lease l
          where l.id = p_lease and l.worker = p_worker and l.claimed_at = p_claimed_at
            for update;
@@ -74,7 +75,7 @@ begin
         insert into penstock.history (
             kind, at, job, lane, attempt, state, enqueued_at, started_at, worker, body, result, keep_until
         )
-        select 'attempt', t.ended, t.job, v_lane, 1, 'succeeded', t.enqueued, t.started, p_worker,
+        select 'attempt', t.ended, t.job, v_lane, v_attempt, 'succeeded', t.enqueued, t.started, p_worker,
                t.body, t.result, t.keep_until
           from unnest(p_ids, p_ended, p_enqueued, p_started, p_bodies, p_results, p_keep_until)
                with ordinality

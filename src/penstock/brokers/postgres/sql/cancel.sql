@@ -11,7 +11,7 @@ select * from penstock.job where id = %s for update;
 -- name: locked_leases
 -- Serves cancel and delete: the leases that may hold jobs of a run of ids, locked in id order. The ids of
 -- a run have the same first 14 bytes; the caller checks the rest.
-select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks
+select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks, attempt, spared
   from penstock.lease
  where position(substr(%s::bytea, 1, 14) in firsts) > 0
  order by id
@@ -35,7 +35,7 @@ lanes as (  -- all of them for a job that waits for longer than ids are remember
 select held.*
   from lanes,
        lateral (
-           select p.id, p.lane, p.jobs, p.lengths, p.bodies
+           select p.id, p.lane, p.jobs, p.lengths, p.bodies, p.attempt, p.spared
              from penstock.parcel p
             where p.lane = lanes.lane
               and p.id between (select run from wanted) and (select id from wanted)
@@ -90,7 +90,7 @@ lanes as (  -- all of them for jobs that wait for longer than ids are remembered
 select held.*
   from lanes,
        lateral (
-           select p.id, p.lane, p.jobs, p.lengths, p.bodies
+           select p.id, p.lane, p.jobs, p.lengths, p.bodies, p.attempt, p.spared
              from penstock.parcel p
             where p.lane = lanes.lane
               and p.id between %(run)s and %(last)s

@@ -3,18 +3,19 @@
 -- name: enqueue
 -- Serves settle, recover and cancel: a job leaves its parcel or lease and becomes a row.
 insert into penstock.job (
-    id, lane, state, run_at, minute, attempt, failures, lapses, repeats, enqueued_at, ended_at,
+    id, lane, state, run_at, minute, attempt, failures, lapses, repeats, spared, enqueued_at, ended_at,
     keep_until, at_most_once, key, unique_key, unique_until, unique_seconds, expires_at, tags, search,
     reason, error, body
 ) values (
-    %(id)s, %(lane)s, %(state)s, %(run_at)s, %(minute)s, %(attempt)s, %(failures)s, %(lapses)s, %(repeats)s, %(enqueued_at)s,
+    %(id)s, %(lane)s, %(state)s, %(run_at)s, %(minute)s, %(attempt)s, %(failures)s, %(lapses)s, %(repeats)s, %(spared)s, %(enqueued_at)s,
     %(ended_at)s, %(keep_until)s, %(at_most_once)s, %(key)s, %(unique_key)s, %(unique_until)s, %(unique_seconds)s, %(expires_at)s,
     %(tags)s, %(search)s, %(reason)s, %(error)s, %(body)s
 );
 
 -- name: enqueue_parcel
 -- Serves cancel and delete: store what is left of a parcel.
-insert into penstock.parcel (id, lane, jobs, lengths, bodies) values (%s, %s, %s, %s, %s);
+insert into penstock.parcel (id, lane, jobs, lengths, bodies, attempt, spared)
+values (%s, %s, %s, %s, %s, %s, %s);
 
 -- name: send_one
 -- A parcel of one job that begins its run of ids: it can only clash with the same id, which is a unique

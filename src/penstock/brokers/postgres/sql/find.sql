@@ -76,7 +76,7 @@ select *
 -- name: find_parcels
 -- Parcels from the newest id down; the first may hold ids on both sides of `below`. The primary key
 -- begins with the lane: the newest ids of each lane are merged, and only those parcels are read.
-select p.id, p.lane, p.jobs, p.lengths, p.bodies
+select p.id, p.lane, p.jobs, p.lengths, p.bodies, p.attempt, p.spared
   from (
     select newest.lane, newest.id
       from penstock.lane l,
@@ -102,7 +102,7 @@ select id, firsts as ids from penstock.lease;
 
 -- name: lease
 -- One lease with its contents.
-select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks
+select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks, attempt, spared
   from penstock.lease
  where id = %s;
 

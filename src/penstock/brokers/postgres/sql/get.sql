@@ -6,7 +6,7 @@ select * from penstock.job where id = %s;
 
 -- name: lease_of
 -- Serves get and find: the leases that may hold a job, by its run of ids; the caller checks the rest.
-select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks
+select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks, attempt, spared
   from penstock.lease
  where position(substr(%s::bytea, 1, 14) in firsts) > 0;
 
@@ -29,7 +29,7 @@ lanes as (  -- all of them for a job that waits for longer than ids are remember
 select held.*
   from lanes,
        lateral (
-           select p.id, p.lane, p.jobs, p.lengths, p.bodies
+           select p.id, p.lane, p.jobs, p.lengths, p.bodies, p.attempt, p.spared
              from penstock.parcel p
             where p.lane = lanes.lane
               and p.id between (select run from wanted) and (select id from wanted)

@@ -5,7 +5,7 @@
 -- that was under way at that time. The lock checks their row again: a worker that has renewed meanwhile
 -- keeps its jobs.
 with lapsed as (
-    select id
+    select id, declared
       from penstock.worker
      where gone = 0
        and alive_until <= %(lease_time)s
@@ -18,18 +18,18 @@ holding as materialized (
     select worker from penstock.job where state = 'running'
 ),
 stranded as (
-    select id
+    select id, declared
       from penstock.worker
      where gone > 0
        and id in (select worker from holding)
      order by id
        for update skip locked
 )
-select id from lapsed
- union
-select id from stranded
- union  -- workers that have no row
-select h.worker
+select id, declared from lapsed
+ union all
+select id, declared from stranded
+ union all  -- workers that have no row
+select h.worker, null
   from holding h
  where not exists (select 1 from penstock.worker w where w.id = h.worker);
 

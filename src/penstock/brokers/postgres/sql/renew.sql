@@ -14,7 +14,7 @@ select * from penstock.job where worker = %s and state = 'running';
 
 -- name: leases
 -- Serves recover, renew and scan: the leases of a worker, or all: a row per claim in flight.
-select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks
+select id, worker, lane, claimed_at, penstock.ids_in(firsts, counts) as ids, lengths, bodies, marks, attempt, spared
   from penstock.lease
  where %(worker)s::text is null or worker = %(worker)s
  order by id;

@@ -124,7 +124,7 @@ copy (
 -- name: scan_parcels
 -- The parcels of a span of ids, and the one before it that may reach into it. Joined with the lanes, since
 -- the primary key begins with the lane.
-select p.id, p.lane, p.jobs, p.lengths, p.bodies
+select p.id, p.lane, p.jobs, p.lengths, p.bodies, p.attempt, p.spared
   from penstock.lane l
   join penstock.parcel p on p.lane = l.hash
  where p.id >= %(first)s

@@ -45,13 +45,16 @@ create table penstock.lane (
     search text not null  -- the argument fields that are indexed for every job of the lane
 );
 
--- Plain ready jobs, packed into one row: `id` is the first of consecutive ids; all have attempt 0.
+-- Plain ready jobs, packed into one row: `id` is the first of consecutive ids; all have the same attempt,
+-- 0 unless a worker died that held them.
 create table penstock.parcel (
     lane bigint not null,
     id uuid not null,
     jobs integer not null,
     lengths bytea not null,  -- of the bodies, four bytes each, little-endian
     bodies bytea not null,
+    attempt integer not null default 0,  -- claims so far, all undone
+    spared integer not null default 0,  -- as of a job
     primary key (lane, id)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 -- Guards against updates by hand. A trigger and not a check constraint: that would cost every insert
@@ -84,7 +87,9 @@ create table penstock.lease (
     counts bytea not null,  -- how many jobs were taken of it, two bytes each, big-endian
     lengths bytea not null,
     bodies bytea not null,
-    marks bytea not null
+    marks bytea not null,
+    attempt integer not null default 1,  -- of each job
+    spared integer not null default 0
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 alter table penstock.lease alter column bodies set storage external, alter column lengths set storage external;
 -- Serves recover and renew.
@@ -101,6 +106,7 @@ create table penstock.job (
     failures integer not null default 0,
     lapses integer not null default 0,
     repeats integer not null default 0,
+    spared integer not null default 0,  -- crashes in a row that were not charged to it
     enqueued_at double precision not null,
     claimed_at double precision,
     ended_at double precision,

@@ -9,6 +9,7 @@ update penstock.job
        failures = %(failures)s,
        lapses = %(lapses)s,
        repeats = %(repeats)s,
+       spared = %(spared)s,
        ended_at = %(ended_at)s,
        keep_until = %(keep_until)s,
        reason = %(reason)s,

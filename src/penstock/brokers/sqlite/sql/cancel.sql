@@ -12,13 +12,13 @@ select * from penstock_job where id = ?;
 -- name: locked_leases
 -- Serves cancel and delete: the leases that may hold jobs of a run of ids, about to be marked. The
 -- ids of a run begin with the same 14 bytes; the caller checks.
-select id, worker, lane, claimed_at, ids, lengths, bodies, marks
+select id, worker, lane, claimed_at, ids, lengths, bodies, marks, attempt, spared
   from penstock_lease
  where instr(ids, substr(?, 1, 14)) > 0;
 
 -- name: locked_parcel
 -- Serves cancel and delete: the parcel that would hold an id, about to be unpacked; as parcel_before.
-select id, lane, jobs, lengths, bodies
+select id, lane, jobs, lengths, bodies, attempt, spared
   from penstock_parcel
  where id between ? and ?
  order by id desc
@@ -43,7 +43,7 @@ select *
 -- name: parcels_between
 -- Serves cancel and delete of a whole flow: the parcels that hold jobs of a range, about to be
 -- unpacked. The first may begin before it, within its run of ids.
-select id, lane, jobs, lengths, bodies
+select id, lane, jobs, lengths, bodies, attempt, spared
   from penstock_parcel
  where id between :run and :last
  order by id;

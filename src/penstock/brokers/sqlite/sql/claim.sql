@@ -21,7 +21,7 @@ returning *;
 
 -- name: claim_due
 -- The rows of a lane that are due, oldest first.
-select run_at, id
+select run_at, id, spared
   from penstock_job
  where lane = :lane
    and state = 'ready'
@@ -42,7 +42,7 @@ returning *;
 
 -- name: claim_parcels
 -- The oldest parcels of a lane; the caller stops reading when it has enough.
-select id, jobs, lengths, bodies
+select id, jobs, lengths, bodies, attempt, spared
   from penstock_parcel
  where lane = ?
  order by id;
@@ -110,8 +110,8 @@ select lane,
 
 -- name: put_lease
 -- One row for all that was taken from the parcels of a lane.
-insert into penstock_lease (worker, lane, claimed_at, ids, lengths, bodies, marks)
-values (?, ?, ?, ?, ?, ?, ?)
+insert into penstock_lease (worker, lane, claimed_at, ids, lengths, bodies, marks, attempt, spared)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 returning id;
 
 -- name: take_parcel

@@ -4,18 +4,19 @@
 -- Store one job that needs a row of its own. Also serves settle, recover and cancel, when a job
 -- leaves its parcel or its lease.
 insert into penstock_job (
-    id, lane, state, run_at, minute, attempt, failures, lapses, repeats, enqueued_at, ended_at,
+    id, lane, state, run_at, minute, attempt, failures, lapses, repeats, spared, enqueued_at, ended_at,
     keep_until, at_most_once, key, unique_key, unique_until, unique_seconds, expires_at, tags, search,
     reason, error, body
 ) values (
-    :id, :lane, :state, :run_at, :minute, :attempt, :failures, :lapses, :repeats, :enqueued_at,
+    :id, :lane, :state, :run_at, :minute, :attempt, :failures, :lapses, :repeats, :spared, :enqueued_at,
     :ended_at, :keep_until, :at_most_once, :key, :unique_key, :unique_until, :unique_seconds, :expires_at,
     :tags, :search, :reason, :error, :body
 );
 
 -- name: enqueue_parcel
 -- Plain ready jobs, packed.
-insert into penstock_parcel (id, lane, jobs, lengths, bodies) values (?, ?, ?, ?, ?);
+insert into penstock_parcel (id, lane, jobs, lengths, bodies, attempt, spared)
+values (?, ?, ?, ?, ?, ?, ?);
 
 -- name: send
 -- Remember the id, so that it is recognised when it is sent again.

@@ -68,7 +68,7 @@ select *
 
 -- name: find_parcels
 -- Parcels from the newest id down; the first may hold ids on both sides of `below`.
-select id, lane, jobs, lengths, bodies
+select id, lane, jobs, lengths, bodies, attempt, spared
   from penstock_parcel
  where id < :below
    and (:lanes is null or lane in (select value from json_each(:lanes)))
@@ -81,7 +81,7 @@ select id, ids from penstock_lease;
 
 -- name: lease
 -- One lease with what it holds.
-select id, worker, lane, claimed_at, ids, lengths, bodies, marks
+select id, worker, lane, claimed_at, ids, lengths, bodies, marks, attempt, spared
   from penstock_lease
  where id = ?;
 

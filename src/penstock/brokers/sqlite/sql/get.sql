@@ -7,14 +7,14 @@ select * from penstock_job where id = ?;
 -- name: lease_of
 -- Serves get and find: the lease that holds a job, found in the packed ids of the claims in
 -- flight. A match that is not on a multiple of 16 is not an id; the caller checks.
-select id, worker, lane, claimed_at, ids, lengths, bodies, marks
+select id, worker, lane, claimed_at, ids, lengths, bodies, marks, attempt, spared
   from penstock_lease
  where instr(ids, ?) > 0;
 
 -- name: parcel_before
 -- Serves get, find and why: the parcel that would hold an id is the last one that starts at
 -- or before it, within its run of ids.
-select id, lane, jobs, lengths, bodies
+select id, lane, jobs, lengths, bodies, attempt, spared
   from penstock_parcel
  where id between ? and ?
  order by id desc

@@ -27,7 +27,7 @@ select id from penstock_job where worker = ? and state = 'running' and cancelled
 
 -- name: leases
 -- Serves recover, renew and scan: there are as many rows as claims in flight.
-select id, worker, lane, claimed_at, ids, lengths, bodies, marks
+select id, worker, lane, claimed_at, ids, lengths, bodies, marks, attempt, spared
   from penstock_lease
  where (:worker is null or worker = :worker)
  order by id;

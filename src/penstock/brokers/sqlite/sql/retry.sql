@@ -10,6 +10,7 @@ update penstock_job
        failures = 0,
        lapses = 0,
        repeats = 0,
+       spared = 0,
        ended_at = null,
        keep_until = null,
        reason = null,

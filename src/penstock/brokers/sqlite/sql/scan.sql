@@ -71,7 +71,7 @@ select *
 
 -- name: scan_parcels
 -- Parcels of a span of ids, and the one before that may reach into it.
-select id, lane, jobs, lengths, bodies
+select id, lane, jobs, lengths, bodies, attempt, spared
   from penstock_parcel
  where id >= :first
    and id <= :until;

@@ -27,13 +27,16 @@ create table penstock_lane (
     search text not null  -- the argument fields that every job of the lane has indexed
 ) strict;
 
--- Plain ready jobs, packed: ids follow on from the first, which is the key; attempt 0 for all.
+-- Plain ready jobs, packed: ids follow on from the first, which is the key; one attempt for all, 0
+-- unless a worker died that held them.
 create table penstock_parcel (
     id blob primary key check (length(id) = 16),
     lane integer not null,
     jobs integer not null check (jobs between 1 and 4096),
     lengths blob not null check (length(lengths) = 4 * jobs),
-    bodies blob not null
+    bodies blob not null,
+    attempt integer not null default 0,  -- claims so far, all undone
+    spared integer not null default 0  -- as of a job
 ) strict;
 -- Serves claim.
 create index penstock_parcel_lane on penstock_parcel (lane, id);
@@ -47,7 +50,9 @@ create table penstock_lease (
     ids blob not null check (length(ids) = 16 * length(marks)),
     lengths blob not null check (length(lengths) = 4 * length(marks)),
     bodies blob not null,
-    marks blob not null
+    marks blob not null,
+    attempt integer not null default 1,  -- of each job
+    spared integer not null default 0
 ) strict;
 -- Serves recover and renew.
 create index penstock_lease_worker on penstock_lease (worker);
@@ -63,6 +68,7 @@ create table penstock_job (
     failures integer not null default 0,
     lapses integer not null default 0,
     repeats integer not null default 0,
+    spared integer not null default 0,  -- crashes in a row that were not charged to it
     enqueued_at real not null,
     claimed_at real,
     ended_at real,

@@ -9,6 +9,7 @@ update penstock_job
        failures = :failures,
        lapses = :lapses,
        repeats = :repeats,
+       spared = :spared,
        ended_at = :ended_at,
        keep_until = :keep_until,
        reason = :reason,
@@ -21,11 +22,11 @@ update penstock_job
    and attempt = :attempt;
 
 -- name: succeed
--- The history row of a packed job that succeeded at its first attempt.
+-- The history row of a packed job that succeeded.
 insert into penstock_history (
     kind, at, job, lane, attempt, state, enqueued_at, started_at, worker, body, result, keep_until
 ) values (
-    'attempt', ?, ?, ?, 1, 'succeeded', ?, ?, ?, ?, ?, ?
+    'attempt', ?, ?, ?, ?, 'succeeded', ?, ?, ?, ?, ?, ?
 );
 
 -- name: held_row

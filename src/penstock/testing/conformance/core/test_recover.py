@@ -1,10 +1,12 @@
-"""Recover: what dead workers held is made ready again, and each lapse is counted."""
+"""Recover: what dead workers held is made ready again; what had begun counts a lapse."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from penstock.job import State, succeeded
+from penstock.job import Job, State, put_back, succeeded
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import (
     a_job,
@@ -300,3 +302,128 @@ def test_a_worker_that_was_given_up_may_work_again(broker, clock, fields):
 
 def test_recovering_an_empty_store_is_fine(broker):
     assert broker.recover() == 0
+
+
+def test_undone_claims_keep_their_place_and_the_attempt_goes_on(broker, clock, fields):
+    """What had not begun is as if it had not been claimed, but for its fence."""
+    jobs = some_jobs(clock, 4, **fields)
+    broker.enqueue(jobs)
+    stale = claim(broker, limit=2)
+
+    broker.recover(dead="worker-1", started=[])
+
+    assert [(broker.get(job.id).attempt, broker.get(job.id).state) for job in jobs] == [
+        *[(1, State.READY)] * 2,
+        *[(0, State.READY)] * 2,
+    ]
+    again = [each for _ in range(2) for each in claim(broker, 4, "worker-2")]
+    assert ids_of(again) == ids_of(jobs)
+    assert [job.attempt for job in again] == [2, 2, 1, 1]
+    assert broker.settle([(job, succeeded()) for job in stale]) == [False, False]
+    assert broker.settle([(job, succeeded()) for job in again]) == [True] * 4
+    assert [history_of(broker, job.id)[-1].attempt for job in jobs] == [2, 2, 1, 1]
+
+
+def test_jobs_whose_claims_were_undone_can_be_cancelled(broker, clock, fields):
+    jobs = some_jobs(clock, 5, **fields)
+    broker.enqueue(jobs)
+    claim(broker, limit=5)
+    broker.recover(dead="worker-1", started=[])
+
+    assert broker.act("cancel", [jobs[2].id]) == [jobs[2].id]
+
+    assert broker.get(jobs[2].id).state is State.CANCELLED
+    again = claim(broker, 5, "worker-2")
+    assert [(job.id, job.attempt) for job in again] == [
+        (job.id, 2) for job in jobs if job.id != jobs[2].id
+    ]
+
+
+def test_a_job_that_was_to_be_cancelled_is_not_ready_again(broker, clock, fields):
+    job = enqueue_and_claim(broker, clock, **fields)
+    broker.act("cancel", [job.id])
+
+    broker.recover(dead="worker-1", started=[])
+
+    assert broker.get(job.id).state is State.CANCELLED
+
+
+# Nobody saw it die
+
+
+def silent(broker, clock, worker: str = "worker-1", began: tuple[str, ...] = ()) -> int:
+    """The worker renews once more, naming what has begun, and then falls silent."""
+    broker.renew([a_worker(worker, began=began)])
+    clock.advance(seconds=16)
+    return broker.recover()
+
+
+def test_what_the_last_renewal_named_as_begun_counts_a_lapse_and_nothing_else(
+    broker, clock, fields
+):
+    jobs = some_jobs(clock, 3, **fields)
+    broker.enqueue(jobs)
+    claim(broker, limit=3, began=())
+
+    assert silent(broker, clock, began=(jobs[1].id,)) == 3
+
+    assert [broker.get(job.id).lapses for job in jobs] == [0, 1, 0]
+    assert [broker.get(job.id).state for job in jobs] == [State.READY] * 3
+    assert [len(history_of(broker, job.id)) for job in jobs] == [0, 1, 0]
+
+
+def test_the_third_time_in_a_row_counts_a_lapse(broker, clock, fields):
+    """A job that kills its process before any renewal names it must not do so for ever."""
+    job = a_job(clock, **fields)
+    broker.enqueue([job])
+
+    lapses = []
+    for _ in range(4):
+        claim(broker, began=())
+        silent(broker, clock)
+        lapses.append(broker.get(job.id).lapses)
+
+    assert lapses == [0, 0, 1, 1]
+    assert [event.attempt for event in history_of(broker, job.id)] == [3]
+
+
+def test_any_other_outcome_begins_the_count_anew(broker, clock, fields):
+    job = a_job(clock, **fields)
+    broker.enqueue([job])
+
+    for _ in range(3):
+        claim(broker, began=())
+        silent(broker, clock)
+        [again] = claim(broker, began=())
+        settle(broker, again, put_back("shutdown"))
+
+    assert broker.get(job.id).lapses == 0
+
+
+def test_an_at_most_once_job_that_nobody_named_is_lost_all_the_same(broker, clock, fields):
+    """It may have begun since the last renewal, and must not begin twice."""
+    job = a_job(clock, at_most_once=True, **fields)
+    broker.enqueue([job])
+    claim(broker, began=())
+
+    assert silent(broker, clock) == 1
+
+    assert (broker.get(job.id).state, broker.get(job.id).reason) == (State.FAILED, "lost")
+
+
+def test_suspects_are_handed_out_together_and_at_most_128_at_a_time(broker, clock, fields):
+    """The one that kills its process takes no more than these along."""
+    jobs = some_jobs(clock, 300, **fields)
+    broker.enqueue(jobs)
+    assert len(claim(broker, 300, began=())) == 300
+    assert silent(broker, clock) == 300
+
+    again: list[Job[Any]] = []
+    while taken := claim(broker, 300, "worker-2", began=()):
+        assert len(taken) <= 128
+        assert again or len(taken) > 1
+        again += taken
+
+    assert ids_of(again) == ids_of(jobs)
+    assert {job.lapses for job in again} == {0}
+    assert broker.settle([(job, succeeded()) for job in again]) == [True] * 300
