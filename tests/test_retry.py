@@ -15,6 +15,13 @@ def test_the_limit_counts_retries():
     assert [retry.allows(OSError(), failures) for failures in (1, 2, 3)] == [True, True, False]
 
 
+def test_three_retries_ten_seconds_apart_unless_told_otherwise():
+    assert Retry() == Retry(
+        limit=3, delay=10.0, factor=1.0, jitter=0.0, max=3600.0, on=(Exception,), then="fail"
+    )
+    assert [Retry().allows(OSError(), failures) for failures in (3, 4)] == [True, False]
+
+
 def test_no_limit_is_for_ever():
     assert Retry(limit=None).allows(OSError(), 1_000_000)
     assert not Retry(limit=999_999).allows(OSError(), 1_000_000)

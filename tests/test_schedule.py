@@ -19,6 +19,7 @@ from penstock.schedules.schedule import (
     Schedule,
     check_schedule,
     decided,
+    holds,
     in_words,
     job_for,
     plan,
@@ -355,3 +356,24 @@ def test_a_year_of_minutes_takes_a_while_and_ends():
 )
 def test_its_times_are_said_as_people_say_them(fields, words):
     assert Schedule(name="sweep", job=Job(task="mail:sweep", id=""), **fields).times == words
+
+
+def test_a_window_is_longer_than_nothing():
+    assert check_schedule(a_schedule(every=60.0, window=0.5)).window == 0.5
+    with pytest.raises(Refused, match="window=0"):
+        check_schedule(a_schedule(every=60.0, window=0))
+
+
+def test_a_task_without_a_slot_is_handed_none():
+    schedule = a_schedule(every=60.0)
+
+    assert job_for(schedule, 60.0, 61.0).body == schedule.job.body
+
+
+def test_a_decision_is_fenced_by_what_was_read():
+    read = replaced(None, a_schedule(every=60.0), 100.0)
+    made_anew = msgspec.structs.replace(read, created_at=200.0)
+
+    assert holds(read, read)
+    assert not holds(decided(read, [], 160.0), read)
+    assert not holds(made_anew, read)
