@@ -1,6 +1,7 @@
 """Penstock: durable background work for Python."""
 
 from penstock.app.app import App
+from penstock.app.key_ring import KeyRing
 from penstock.app.resources import use
 from penstock.broker.values import Batch
 from penstock.broker.views import Why
@@ -41,6 +42,7 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "Jobs",
+    "KeyRing",
     "NamedFlow",
     "Outcome",
     "PenstockError",

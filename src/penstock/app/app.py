@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from penstock.app.clock import GUESSED_CLOCK, AnyClock, RemoteClock
 from penstock.app.code_digest import code_digest
@@ -51,6 +51,7 @@ from penstock.task.task import Task
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.app.key_ring import KeyRing
     from penstock.testing import Testing
 
 P = ParamSpec("P")
@@ -86,6 +87,7 @@ class App(Registry):
         broker: Broker | None = None,
         clock: AnyClock | None = None,
         crash_budget: int | None = None,
+        keys: KeyRing | None = None,
     ) -> None:
         if url is not None and broker is not None:
             raise Refused(
@@ -96,6 +98,8 @@ class App(Registry):
         self.crash_budget = check_crash_budget(crash_budget)
         self._name = name and check_identifier("app", name)
         self._beside: Path | None = calling_file()
+        self._keys = keys
+        broker = broker and self._encrypted(broker)
         self._given = broker
         self._broker: Broker | None = broker
         self._own_clock = clock  # None: the store's
@@ -152,7 +156,7 @@ class App(Registry):
         with self._lock:
             broker = self._broker
             if broker is None:
-                broker = open_broker(self.resolved_url.url, self._own_clock)
+                broker = self._encrypted(open_broker(self.resolved_url.url, self._own_clock))
                 broker.traits.relaxed = self.queues.relaxed
                 broker.traits.ended = self.end_hooks.report
                 if self._moved_by is None:  # later openings find nothing that is still to be moved
@@ -161,6 +165,14 @@ class App(Registry):
                 self._broker = broker
                 self.queues.declare_anew()
         return broker
+
+    def _encrypted(self, broker: Broker) -> Broker:
+        """The broker behind this app's key ring, if it has one."""
+        if self._keys is None:
+            return broker
+        from penstock.app.encrypted_broker import EncryptedBroker
+
+        return cast("Broker", EncryptedBroker(broker, self._keys))
 
     @property
     def clock(self) -> AnyClock:
@@ -213,6 +225,7 @@ class App(Registry):
     def replace_broker(self, broker: Broker) -> Generator[None]:
         """Use this broker, and its clock, instead; for tests."""
         before = (self._broker, self._given, self._clock, self.ids)
+        broker = self._encrypted(broker)
         broker.traits.ended = self.end_hooks.report
         self._broker = self._given = broker
         self._clock, self.ids = broker.clock, Ids(broker.clock)

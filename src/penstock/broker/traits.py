@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
@@ -29,7 +29,7 @@ Capability = Literal[
 ONE_PLACE: frozenset[Capability] = frozenset({"order across buckets", "scan as one look"})
 
 
-_PROCESS_KEY = secrets.token_bytes(32)
+_PROCESS_KEY = os.urandom(32)
 
 
 class Traits(msgspec.Struct, kw_only=True):

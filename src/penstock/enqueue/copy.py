@@ -16,7 +16,7 @@ import msgspec
 from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.filter import argument_text
 from penstock.enqueue.ids import Ids, bucket_by, parse_id
-from penstock.enqueue.secrets import HIDDEN
+from penstock.enqueue.secrets import HIDDEN, is_sealed
 from penstock.enqueue.tracing import HEADER
 from penstock.errors import Refused
 from penstock.flows.flow import WAIT_TASK, member_of
@@ -78,6 +78,8 @@ def copied(
         raise Refused(
             f"job {job.id} gets arguments from other jobs of its flow: retry it, in its place"
         )
+    if is_sealed(job.body):
+        raise Refused(f"job {job.id}: its arguments are encrypted, and there is no key ring here")
     fields = _fields(job.body, f"job {job.id}: its body")
     fields.pop("flow", None)
     fields["args"] = _arguments(job, fields, arguments, task)

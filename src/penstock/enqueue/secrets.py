@@ -68,6 +68,11 @@ def redact_text(text: str, body: bytes) -> str:
     return text
 
 
+def is_sealed(body: bytes) -> bool:
+    """Whether arguments are encrypted (see `app.key_ring`), and were not opened here."""
+    return b'{"$sealed":"' in body
+
+
 def declared_secrets(body: bytes) -> set[str]:
     """The arguments that the body declares as secret, whether or not it has them."""
     if b'"secret"' not in body:

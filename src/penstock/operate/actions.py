@@ -19,7 +19,7 @@ from penstock.broker.lake_mark import Mark
 from penstock.enqueue.codec import encode_value
 from penstock.enqueue.copy import enqueue_copy
 from penstock.enqueue.ids import Ids, parse_id
-from penstock.enqueue.secrets import HIDDEN, gone_secrets
+from penstock.enqueue.secrets import HIDDEN, gone_secrets, is_sealed
 from penstock.errors import Refused
 from penstock.flows.flow import member_of
 from penstock.flows.signals import check_signal
@@ -158,6 +158,12 @@ class Actions:
 
     def _check_secrets(self, ids: Sequence[str], secrets: Mapping[str, Any]) -> None:
         for id in ids:
+            job = self._broker.get(id)
+            if job is not None and is_sealed(job.body):
+                raise Refused(
+                    f"job {id}: its arguments are encrypted, and there is no key ring here: retry "
+                    "it in a program that has one, by app.broker.act"
+                )
             for name in secrets.keys() - self.gone_secrets(id):
                 raise Refused(f"job {id}: {name[:60]!r} is not a secret argument that it has lost")
         if HIDDEN in secrets.values():

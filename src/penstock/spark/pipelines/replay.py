@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from penstock.broker.checks import is_path
 from penstock.enqueue.ids import derived_id
-from penstock.enqueue.secrets import HIDDEN
+from penstock.enqueue.secrets import HIDDEN, is_sealed
 from penstock.errors import Refused
 from penstock.job import Job
 from penstock.spark.pipelines.datasets.clean_attempts import clean
@@ -131,7 +131,7 @@ def unfit(origin: Origin) -> str | None:
     hidden = [name for name, value in cast("dict[str, Any]", arguments).items() if value == HIDDEN]
     if hidden:
         return f"its argument {hidden[0]} is secret, and was not stored"
-    return None
+    return "its arguments are encrypted" if is_sealed(origin.arguments.encode()) else None
 
 
 def replayed_job(origin: Origin, name: str) -> Job[Any]:
