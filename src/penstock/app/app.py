@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from penstock.app.clock import GUESSED_CLOCK, AnyClock, RemoteClock
 from penstock.app.code_digest import code_digest
+from penstock.app.encrypted_broker import encrypted
 from penstock.app.end_hooks import EndHooks
 from penstock.app.queue_options import DeclaredQueues
 from penstock.app.registry import Registry
@@ -99,7 +100,7 @@ class App(Registry):
         self._name = name and check_identifier("app", name)
         self._beside: Path | None = calling_file()
         self._keys = keys
-        broker = broker and self._encrypted(broker)
+        broker = broker and encrypted(broker, keys)
         self._given = broker
         self._broker: Broker | None = broker
         self._own_clock = clock  # None: the store's
@@ -156,7 +157,8 @@ class App(Registry):
         with self._lock:
             broker = self._broker
             if broker is None:
-                broker = self._encrypted(open_broker(self.resolved_url.url, self._own_clock))
+                opened = open_broker(self.resolved_url.url, self._own_clock)
+                broker = encrypted(opened, self._keys)
                 broker.traits.relaxed = self.queues.relaxed
                 broker.traits.ended = self.end_hooks.report
                 if self._moved_by is None:  # later openings find nothing that is still to be moved
@@ -165,14 +167,6 @@ class App(Registry):
                 self._broker = broker
                 self.queues.declare_anew()
         return broker
-
-    def _encrypted(self, broker: Broker) -> Broker:
-        """The broker behind this app's key ring, if it has one."""
-        if self._keys is None:
-            return broker
-        from penstock.app.encrypted_broker import EncryptedBroker
-
-        return cast("Broker", EncryptedBroker(broker, self._keys))
 
     @property
     def clock(self) -> AnyClock:
@@ -225,7 +219,7 @@ class App(Registry):
     def replace_broker(self, broker: Broker) -> Generator[None]:
         """Use this broker, and its clock, instead; for tests."""
         before = (self._broker, self._given, self._clock, self.ids)
-        broker = self._encrypted(broker)
+        broker = encrypted(broker, self._keys)
         broker.traits.ended = self.end_hooks.report
         self._broker = self._given = broker
         self._clock, self.ids = broker.clock, Ids(broker.clock)

@@ -39,6 +39,11 @@ _NO_KEY_SECONDS = 30.0
 _Fields = dict[str, msgspec.Raw]
 
 
+def encrypted(broker: Broker, keys: KeyRing | None) -> Broker:
+    """The broker behind this key ring; without one, the broker itself."""
+    return broker if keys is None else cast("Broker", EncryptedBroker(broker, keys))
+
+
 class EncryptedBroker:
     """A broker behind a key ring."""
 
