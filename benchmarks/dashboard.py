@@ -18,6 +18,7 @@ import argparse
 import json
 import math
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -128,7 +129,7 @@ def _people(broker: Broker, ids: Ids, found: dict[str, str]) -> None:
 @contextmanager
 def served(url: str, folder: Path) -> Iterator[tuple[str, str, int]]:
     """`penstock dashboard` on this store; its address, a token, and its pid."""
-    token = "benchmark-" + "t" * 30
+    token = secrets.token_urlsafe(32)
     file = folder / "tokens"
     file.write_text(f"ada:admin:{token}\n")
     file.chmod(0o600)

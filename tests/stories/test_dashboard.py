@@ -19,7 +19,7 @@ import pytest
 
 from tests.stories.conftest import Story, eventually
 
-TOKEN = "story-" + "t" * 30
+TOKEN = "4c1e7a90b2d35f68e0c4a1b79d2f6e83"
 JOBS = 3000
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.stories.conftest import TASKS_FILE, Story, eventually
 
-TOKEN = "v" * 30
+TOKEN = "e19a5c07d3f84b26a0e7c9d1f5b38264"
 
 
 def free_port() -> int:
