@@ -332,6 +332,11 @@ class Actions:
         return self._broker.clear(Mark, lake, self.author, self.reason(reason))
 
     @needs(Role.VIEW)
+    def record_login(self, data: Mapping[str, Any], *, failed: bool = False) -> None:
+        """Record that this person logged in, or that somebody unknown tried to."""
+        self._record("login_failed" if failed else "login", "", data)
+
+    @needs(Role.VIEW)
     def record_export(self, what: str, rows: int) -> None:
         """Record that somebody took a file of rows out of the store."""
         self._record("export", "", {"what": what, "rows": rows})

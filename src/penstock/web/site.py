@@ -26,6 +26,7 @@ from penstock.app.app import App
 from penstock.broker.protocol import Broker
 from penstock.broker.read_budget import Share
 from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
+from penstock.operate.actions import Actions
 from penstock.operate.refusals import Conflict, Forbidden, NotFound
 from penstock.operate.roles import Person, Role, forbidden
 from penstock.web.access import Access
@@ -58,6 +59,7 @@ THREADS = 4
 MOST_WAITING = 64
 API = "/api/"
 _NOBODY = Person("nobody", Role.ANYBODY)
+_UNKNOWN = Person("unknown", Role.VIEW)  # who gave a wrong token, in the audit
 _STATUS: tuple[tuple[type[PenstockError], int], ...] = (
     (Malformed, 400),
     (Forbidden, 403),
@@ -198,26 +200,28 @@ class Dashboard:
         known, self._logins = key in recent, {key: now, **recent}
         if not known:
             data = {"role": str(person.role), "from": key[1]}
-            await self._record("login", person.name, data)
+            await self._record(lambda: self._record_now(person, data))
 
     async def _record_wrong_tokens(self, counts: Counts) -> None:
-        await self._record(*_failures(counts))
+        await self._record(lambda: self._record_now(_UNKNOWN, _failures(counts)))
 
-    async def _record(self, kind: str, author: str, data: dict[str, Any]) -> None:
+    async def _record(self, record: Callable[[], None]) -> None:
         try:
-            await self.run(lambda: self.broker.audit(kind, author, "", data))
+            await self.run(record)
+        except SiteBusy:
+            logger.warning("not in the audit: a login, since too many requests are waiting")
+
+    def _record_now(self, person: Person, data: dict[str, Any]) -> None:
+        try:
+            Actions(self.broker, person).record_login(data, failed=person is _UNKNOWN)
         except Exception as error:
             # A store that is away, or may not be written to, keeps nobody from logging in.
-            logger.warning("not in the audit: %s of %s, %s (%s)", kind, author, data, error)
+            logger.warning("not in the audit: login of %s, %s (%s)", person.name, data, error)
 
     def close(self) -> None:
         self.operations.close()
         if self.wrong_tokens.counts:
-            kind, author, data = _failures(self.wrong_tokens.take())
-            try:
-                self.broker.audit(kind, author, "", data)
-            except Exception as error:
-                logger.warning("not in the audit: %s, %s (%s)", kind, data, error)
+            self._record_now(_UNKNOWN, _failures(self.wrong_tokens.take()))
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -308,8 +312,8 @@ class Dashboard:
         await answer(scope, receive, send)
 
 
-def _failures(counts: Counts) -> tuple[str, str, dict[str, Any]]:
-    return "login_failed", "unknown", {"tokens": sum(counts.values()), "from": counts}
+def _failures(counts: Counts) -> dict[str, Any]:
+    return {"tokens": sum(counts.values()), "from": counts}
 
 
 def json_response(value: Any, status: int = 200) -> Response:
