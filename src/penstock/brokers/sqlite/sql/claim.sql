@@ -1,7 +1,8 @@
 -- Hand due jobs to a worker.
 
 -- name: claim
--- Hand due rows of a lane to a worker. The attempt is the fence of everything it will write.
+-- Hand the first rows of a lane to a worker: as many as `claim_due` found to be due, in the same order. The
+-- attempt is the fence of everything it will write.
 update penstock_job
    set state = 'running',
        attempt = attempt + 1,
@@ -13,7 +14,6 @@ update penstock_job
       from penstock_job
      where lane = :lane
        and state = 'ready'
-       and run_at <= :now
      order by run_at, id
      limit :limit
  )
