@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.broker.settlement import leaves_history, settled
+from penstock.broker.settlement import kept_until, leaves_history, retried, settled
 from penstock.job import Job, Outcome, State, failed, lapsed, put_back, succeeded, try_again
 
 NOW = 1000.0
@@ -112,3 +112,33 @@ def test_an_end_has_the_time_the_worker_says():
 )
 def test_an_attempt_leaves_history_if_it_began_lapsed_or_was_the_last(outcome, leaves):
     assert leaves_history(outcome, after(outcome)) is leaves
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "kept"), [(None, None), (NOW - 1, None), (NOW, None), (NOW + 1, NOW + 1)]
+)
+def test_a_retried_job_begins_anew_and_goes_on_counting_attempts(expires_at, kept):
+    ended = msgspec.structs.replace(
+        RUNNING,
+        state=State.FAILED,
+        attempt=4,
+        failures=3,
+        lapses=2,
+        repeats=1,
+        reason="error",
+        ended_at=NOW - 5,
+        keep_until=NOW + 5,
+        expires_at=expires_at,
+    )
+
+    job = retried(ended, State.READY, NOW)
+
+    assert (job.state, job.attempt, job.run_at) == (State.READY, 4, NOW)
+    assert (job.failures, job.lapses, job.repeats) == (0, 0, 0)
+    assert (job.reason, job.ended_at, job.keep_until, job.expires_at) == (None, None, None, kept)
+
+
+def test_what_is_kept_for_a_time_is_kept_that_long_after_its_end():
+    assert kept_until(Outcome(State.FAILED, keep_for=60.0), NOW) == NOW + 60
+    assert kept_until(Outcome(State.FAILED), NOW) is None
+    assert kept_until(Outcome(State.FAILED, keep_for=60.0), None) is None
