@@ -64,5 +64,9 @@ def test_all_hundred_jobs_succeed_though_the_worker_is_killed(tmp_path: Path):
     assert 0 < len(crashed) <= 10
     assert len(attempts) == 100 + len(crashed)
     rows = penstock(tmp_path, "history", crashed[0])
-    assert re.fullmatch(r"\d{20}  \S+  ready  .*  attempt 1, .* ms  crashed", rows[0]), rows
+    crash = (
+        r"  attempt 1, .* ms  crashed: ProcessDied: the process that ran it died: SIGKILL; it used"
+    )
+    assert re.fullmatch(rf"\d{{20}}  \S+  ready  .*{crash} \d+ MB of memory", rows[0]), rows
+    assert re.search(rf"{crash} \d+ MB of memory\n", readme)
     assert re.fullmatch(r"\d{20}  \S+  succeeded  .*  attempt 2, .* ms", rows[1]), rows
