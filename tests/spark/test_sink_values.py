@@ -24,6 +24,7 @@ def rejected(schema: types.StructType, batch: Any, url: str, path: Path, **optio
     """The reasons of the rows that were rejected, by their place in the column `n`."""
     told = {"task": "mail:send", "url": url, "rejects": str(path), **options}
     sink = BatchSink(schema, told, False)
+    sink.create_store()  # as Spark's driver does
     sink.commit([sink.write(iter([batch]))])
     if not path.exists():
         return {}
@@ -92,6 +93,7 @@ def test_something_about_a_job_that_cannot_be(  # noqa: PLR0917
     if role != "task":
         options["task"] = "mail:send"
     sink = BatchSink(schema_of(n=INT, x=kind), options, False)
+    sink.create_store()
 
     sink.commit([sink.write(iter([batch]))])
 
@@ -128,6 +130,7 @@ def test_times_are_in_utc_to_the_microsecond(sqlite_url: str):
     moment = datetime(2026, 11, 15, 11, 0, 0, 1, tzinfo=UTC)
     batch = pa.record_batch({"n": pa.array([moment, None], US)})
     sink = BatchSink(schema_of(n=types.TimestampType()), {"task": "a:b", "url": sqlite_url}, False)
+    sink.create_store()
 
     sink.commit([sink.write(iter([batch]))])
 

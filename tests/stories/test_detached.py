@@ -74,7 +74,7 @@ def test_a_detached_job_goes_on_while_its_worker_is_killed_and_restarted_twice(
         (State.SUCCEEDED, 1)
     ]
     eventually(lambda: not alive(run.pid), PATIENCE)
-    assert [path.suffix for path in story.files.path.iterdir()] == [".log"]
+    assert [path.suffix for path in story.files.path.glob("*.*")] == [".log"]
     assert "arrived\n" in story.log(handle.id)
     assert not locked(story, handle.id)
     later = story.task("travel").enqueue(4)

@@ -30,7 +30,7 @@ def test_a_fleet_that_stands_still_beyond_its_lease_cannot_settle_afterwards(sto
     """V6: a job begins twice where its worker did not answer, and ends once."""
     handle = story.task("nap").enqueue(1, seconds=2.0)
     first = story.start(lease=1.0, threads=1)
-    eventually(lambda: story.ledger("nap"))
+    eventually(lambda: any(handle.id in row.began for row in story.broker.workers()))
     stopped = [first.pid, *first.children()]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)

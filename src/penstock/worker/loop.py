@@ -471,7 +471,6 @@ class Worker:
         self.stop()
 
     def _publish(self) -> None:
-        flags = Flag.READY | (Flag.RETIRING * self.retiring) | (Flag.DRAINED * self.drained)
         self._slots.beat()
         self._slots.publish(
             Vitals(
@@ -482,7 +481,7 @@ class Worker:
                 settled=self.settled,
                 stale=self.stale,
                 running=self._claims.running(),
-                flags=flags,
+                flags=Flag.READY | Flag.RETIRING * self.retiring | Flag.DRAINED * self.drained,
             )
         )
 

@@ -41,7 +41,7 @@ def test_the_same_rows_sent_by_two_are_stored_once(own_store_url, clock, before)
         for thread in threads:
             thread.join()
 
-    assert answers == [before + 5, "refused"]
+    assert sorted(answers, key=str) == [before + 5, "refused"]  # whoever answers first
     assert sum(count.ready for count in broker.count()) == before + 5
     broker.close()
 

@@ -155,6 +155,7 @@ def test_a_job_that_crashed_too_often_is_counted_as_failed(broker, clock, fields
     job = enqueue_and_claim(broker, clock, **fields)
     for _ in range(2):
         settle(broker, job, lapsed())
+        clock.advance(seconds=5)  # it waits longer each time
         [job] = claim(broker)
     settle(broker, job, lapsed())
 

@@ -25,31 +25,32 @@ def fields(request):
     return request.param
 
 
-def fail(broker, flow):
+def fail(broker, flow, clock):
     end_all(broker, failed("boom"))
 
 
-def cancel_ready(broker, flow):
+def cancel_ready(broker, flow, clock):
     broker.act("cancel", flow.ids("need"))
 
 
-def cancel_running(broker, flow):
+def cancel_running(broker, flow, clock):
     [job] = claim(broker)
     broker.act("cancel", flow.ids("need"))
     settle(broker, job, put_back("cancelled"))
 
 
-def delete_ready(broker, flow):
+def delete_ready(broker, flow, clock):
     assert broker.act("delete", flow.ids("need")) == flow.ids("need")
 
 
-def crash(broker, flow):
+def crash(broker, flow, clock):
     for _ in range(3):
+        clock.advance(seconds=5)  # it waits longer each time
         [job] = claim(broker)
         settle(broker, job, lapsed())
 
 
-def fail_unkept(broker, flow):
+def fail_unkept(broker, flow, clock):
     [job] = claim(broker)
     outcome = failed("boom")
     settle(broker, job, type(outcome)(FAILED, "error", error="boom", failures=1, keep=False))
@@ -68,7 +69,7 @@ def test_a_need_that_did_not_succeed_cancels_all_that_need_it(broker, clock, fie
     )
     flow.send(broker)
 
-    end(broker, flow)
+    end(broker, flow, clock)
 
     assert claim(broker) == []
     for job_id in flow.ids("work", "last"):
@@ -84,7 +85,7 @@ def test_where_it_goes_on_what_needs_it_runs(broker, clock, fields, end):
     flow = a_flow(clock, need=part(**fields), last=part("need", on_failure="continue", **fields))
     flow.send(broker)
 
-    end(broker, flow)
+    end(broker, flow, clock)
 
     assert ids_of(claim(broker)) == flow.ids("last")
     assert flow.row(broker, "need").bad == 1
@@ -125,6 +126,7 @@ def test_a_dead_worker_ends_what_it_crashed_too_often(broker, clock, fields):
         assert len(claim(broker, worker=f"worker-{number}")) == 1
         clock.advance(seconds=16)
         broker.recover()
+        clock.advance(seconds=5)  # it waits longer each time
 
     assert flow.states(broker, "need") == [FAILED]
     assert flow.states(broker, "last") == [CANCELLED]
