@@ -6,7 +6,6 @@ It never polls in these tests, so a time that it ignores is found by none of the
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from penstock.worker.claim_plan import RequestKind
 from tests.workers import SOON, working
 
 NEVER = 3600.0
-NOTIFIED = 0.02  # a notification 5 ms after another is left out: a poll would find the job
 LEASE = 3 * NEVER  # it is renewed every third: the worker's own writes are hints, too
 
 
@@ -35,6 +33,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def app(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     monkeypatch.setattr("penstock.worker.claim_plan._POLL_FIRST", NEVER)
+    # Nor is a notification left out because another was sent a moment ago.
+    monkeypatch.setattr("penstock.brokers.postgres.store.NOTIFY_SECONDS", 0.0)
     app = App(url)
     app.broker.traits.poll_seconds = lambda: NEVER
     yield app
@@ -73,9 +73,7 @@ def test_a_job_that_is_stored_while_the_worker_waits_for_a_later_one(app, url):
 
     with working(app, lease=LEASE):
         remind.options(delay=NEVER).enqueue()
-        time.sleep(NOTIFIED)
         remind.enqueue().result(timeout=SOON)  # by now it knows of the later one
-        time.sleep(NOTIFIED)
         remind.options(delay=0.5).enqueue().result(timeout=SOON)
 
 
