@@ -32,6 +32,7 @@ from penstock.broker.values import (
     Wanted,
 )
 from penstock.broker.views import (
+    MEASURED,
     Count,
     Event,
     Note,
@@ -46,6 +47,7 @@ from penstock.brokers.memory.containers import lane_of
 from penstock.brokers.memory.job_actions import Act, MemoryJobActions
 from penstock.brokers.memory.key_turns import Turns
 from penstock.brokers.memory.lake_marks import Marks
+from penstock.brokers.memory.plain_records import MemoryRecords
 from penstock.brokers.memory.reading import MemoryReading
 from penstock.brokers.memory.rules import MemoryRules
 from penstock.brokers.memory.schedules import MemorySchedules
@@ -56,7 +58,7 @@ from penstock.brokers.positions import own
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowPage, FlowRow, JobOutput, check_flow
 from penstock.job import Job, Outcome, Parcel, State, put_back
-from penstock.operate.why import explain, held_by
+from penstock.operate.why import explain, full_limit
 from penstock.rules.key_order import in_turn, policies
 from penstock.rules.limits import Limits
 from penstock.rules.rule import RuleKind, rule_over, rule_over_job
@@ -73,17 +75,20 @@ class MemoryBroker(MemoryStaging, MemoryReading):
     """Jobs in this process; safe between threads, gone when the process ends."""
 
     def __init__(
-        self, clock: AnyClock = SYSTEM_CLOCK, retention: float = RETENTION_SECONDS
+        self,
+        clock: AnyClock = SYSTEM_CLOCK,
+        retention: float = RETENTION_SECONDS,
+        store: MemoryStore | None = None,
     ) -> None:
-        super().__init__()
         self.clock = clock
         # Re-entrant: a signal handler may call wake() while this thread is inside a verb.
         self._lock = threading.Condition(threading.RLock())
-        self._store = MemoryStore(clock)
+        self._store = MemoryStore(clock) if store is None else store
         self._rules = MemoryRules(self._store)
-        self._schedules = MemorySchedules(self._store, self._rules)
+        self._schedules = MemorySchedules(self._store)
         self._marks = Marks(self._store)
-        self._records = Records(self._rules, self._schedules, self._marks)
+        plain = partial(MemoryRecords, self._store, self._rules)
+        self._records = Records(self._rules, self._schedules, self._marks, plain)
         actions = MemoryJobActions(self._store)
         self._actions: dict[Action, Act] = {
             "cancel": actions.cancel,
@@ -95,7 +100,9 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             capabilities=ONE_PLACE,
             retention=retention,
             poll_seconds=lambda: POLL_SECONDS,
-            rules_version=lambda: self._rules.version,
+            rules_version=lambda: self._store.rules_version,
+            sealed_apps=lambda: frozenset(self._store.sealed_apps),
+            mark_sealed=self._store.mark_sealed,
         )
         self._store.report_end = self._report_end
         self._turns = Turns(self._store)
@@ -117,7 +124,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
     ) -> Enqueued:
         if connection is not None:
             raise Refused(
-                "the memory broker has no transaction to join: leave out connection=, or use a "
+                f"{self.traits.name} has no transaction to join: leave out connection=, or use a "
                 "store in the application's own database"
             )
         with self._lock:
@@ -218,11 +225,11 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             for row in workers:
                 store.given_up.pop(row.id, None)
                 store.keep_alive(row)
-                for job_id in list(store.held[row.id]):
-                    if holding is not None and job_id not in holding:
-                        store.settle(store.jobs[job_id], put_back("stray"))
-                    elif job_id in store.asked:
-                        cancelled.add(job_id)
+                for job in store.held_by(row.id):
+                    if holding is not None and job.id not in holding:
+                        store.settle(job, put_back("stray"))
+                    elif job.id in store.asked:
+                        cancelled.add(job.id)
             self._lock.notify_all()
             return Renewed(frozenset(cancelled), given_up)
 
@@ -235,8 +242,9 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             if note.kind == "state":
                 return self._store.flows.merge(running, note.value)
             if note.kind != "event":
-                self._store.notes[job.id][note.kind, note.name] = note
-            if note.kind in {"event", "progress"}:
+                kept = msgspec.structs.replace(note, told=True)
+                self._store.notes[job.id][note.kind, note.name] = kept
+            if note.kind == "event" or (note.kind == "progress" and note.told):
                 data = {"name": note.name, "value": msgspec.Raw(note.value)}
                 self._store.record(note.kind, running, at=note.at, worker=running.worker, data=data)
             return True
@@ -280,13 +288,12 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         store = self._store
         if store.workers.pop(worker, None) or worker in store.given_up:
             store.given_up[worker] = self.clock.now()
-        jobs = list(store.held[worker])
-        for job_id in jobs:
-            job = store.jobs[job_id]
+        jobs = store.held_by(worker)
+        for job in jobs:
             outcome = outcome_of(job)
             store.settle(job, outcome)
             if outcome.lapses:
-                self._report_end(store.jobs[job_id])
+                self._report_end(store.jobs[job.id])
         del store.held[worker]
         self._lock.notify_all()
         return len(jobs)
@@ -298,15 +305,11 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             store.pruned_before = max(store.pruned_before, before)
             self._marks.write_gaps(before)
             store.forget_ended(before, self._marks.hold)
-            told_of = {event.job for event in store.history}
-            for job_id in store.notes.keys() - store.jobs.keys() - told_of:
-                del store.notes[job_id]
-            for job_id in store.sent.keys() - store.jobs.keys():
-                if store.sent[job_id] < before:
-                    del store.sent[job_id]
-            store.batches = {name: row for name, row in store.batches.items() if row[1] >= before}
-            self._forget_staged(before)
-            store.given_up = {name: at for name, at in store.given_up.items() if at >= before}
+            store.forget_kept_secrets()
+            store.forget_notes()
+            store.forget_sent(before)
+            store.forget_old(before)
+            self._forget_staged()
             return rows - store.rows()
 
     def act(
@@ -363,6 +366,10 @@ class MemoryBroker(MemoryStaging, MemoryReading):
     def get(self, job_id: str) -> Job[Any] | None:
         with self._lock:
             return self._store.jobs.get(job_id)
+
+    def get_many(self, ids: Sequence[str]) -> dict[str, Job[Any]]:
+        with self._lock:
+            return {id: job for id in ids if (job := self._store.jobs.get(id)) is not None}
 
     def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
         with self._lock:
@@ -422,7 +429,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
                 rows = [
                     row
                     for row in rows
-                    if (row.kind in kinds if kinds else row.kind != "gauge")
+                    if (row.kind in kinds if kinds else row.kind not in MEASURED)
                     and (end is None or row.position < end)
                 ]
                 return rows[len(rows) - min(max(limit, 0), len(rows)) :]
@@ -438,11 +445,11 @@ class MemoryBroker(MemoryStaging, MemoryReading):
                 ahead = self._store.lines[lane_of(job)].ahead_of(job, now)
             needs = [] if job is None else self._store.flows.needs_of(job)
             limits = Limits(self._rules.all(), self._store.use_of, self.clock.monotonic())
-            held = None if job is None else held_by(limits, job, self._store.holders)
+            full = None if job is None else full_limit(limits, job, self._store.holders)
             policy = None if job is None else policies(self._rules.all()).get(job.queue)
             behind = self._turns.behind(job, policy) if job and policy else None
             return explain(
-                job_id, job, now, self._rules.all(), self.workers(), ahead, needs, held, behind
+                job_id, job, now, self._rules.all(), self.workers(), ahead, needs, full, behind
             )
 
     def flow(self, flow_id: str) -> FlowRow | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any, NamedTuple
 
 from penstock.broker.views import WorkerRow
@@ -82,10 +82,10 @@ class UniqueKeys:
     """Unique keys, each with the job that holds it."""
 
     def __init__(self) -> None:
-        self._standing: dict[str, UniqueHolder] = {}
+        self.standing: MutableMapping[str, UniqueHolder] = {}
 
     def holder(self, key: str, now: float) -> str | None:
-        standing = self._standing.get(key)
+        standing = self.standing.get(key)
         if standing is None or (standing.ends_at is not None and standing.ends_at <= now):
             return None
         return standing.job
@@ -93,13 +93,13 @@ class UniqueKeys:
     def take(self, job: Job[Any], now: float) -> None:
         if unique := job.unique:
             ends_at = None if unique.seconds is None else now + unique.seconds
-            self._standing[unique.key] = UniqueHolder(job.id, unique.until, ends_at)
+            self.standing[unique.key] = UniqueHolder(job.id, unique.until, ends_at)
 
     def release(self, job: Job[Any], *scopes: str) -> None:
         """Let go of the job's key, if it holds it in one of these scopes."""
-        standing = self._standing.get(job.unique.key) if job.unique else None
+        standing = self.standing.get(job.unique.key) if job.unique else None
         if job.unique and standing and standing.job == job.id and standing.until in scopes:
-            del self._standing[job.unique.key]
+            del self.standing[job.unique.key]
 
 
 class RegisteredWorker(NamedTuple):
@@ -107,3 +107,12 @@ class RegisteredWorker(NamedTuple):
 
     row: WorkerRow
     lease: WorkerLease
+
+
+class PublishedWrite(NamedTuple):
+    """A committed write, or the last one of a stream."""
+
+    jobs: int
+    at: float
+    token: str
+    epoch: int

@@ -7,7 +7,7 @@ back an end, and must not count it twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ class StoredNode:
     jobs_left: int
     freed: bool  # decided, and its jobs may run; this stands, whatever becomes of its needs
     bad: int = 0
-    wanted_by: list[StoredNode] = field(default_factory=list["StoredNode"])
+    wanted_by: list[str] = field(default_factory=list[str])  # ids of nodes that need it
 
     def row(self) -> NodeRow:
         node = self.node
@@ -71,9 +71,14 @@ class MemoryFlows:
     `says` writes down what the history is to say of a flow: its id, and the event's data.
     """
 
-    def __init__(self, says: Callable[[str, bytes], None]) -> None:
-        self._flows: dict[str, StoredFlow] = {}
-        self._nodes: dict[str, StoredNode] = {}
+    def __init__(
+        self,
+        says: Callable[[str, bytes], None],
+        flows: MutableMapping[str, StoredFlow],
+        nodes: MutableMapping[str, StoredNode],
+    ) -> None:
+        self._flows = flows
+        self._nodes = nodes
         self._says = says
 
     def __len__(self) -> int:
@@ -91,14 +96,14 @@ class MemoryFlows:
             self._nodes[node.id] = StoredNode(node, flow.id, unmet, node.jobs, freed=not unmet)
         for node in flow.nodes:
             for need in dict.fromkeys(node.needs):
-                self._nodes[need].wanted_by.append(self._nodes[node.id])
+                self._nodes[need].wanted_by.append(node.id)
         last = [node.id for node in flow.nodes if not self._nodes[node.id].wanted_by]
-        for after in [] if parent is None else parent.wanted_by:
+        for after in [] if parent is None else self._wanting(parent):
             if not after.freed:
                 after.unmet |= set(last)
                 after.node = msgspec.structs.replace(after.node, needs=(*after.node.needs, *last))
                 for node_id in last:
-                    self._nodes[node_id].wanted_by.append(after)
+                    self._nodes[node_id].wanted_by.append(after.node.id)
         if new:
             self.tell(flow.id, "queued")
 
@@ -121,7 +126,7 @@ class MemoryFlows:
     def _met(self, stored: StoredNode) -> list[StoredNode]:
         """All jobs of the node have ended; returns the nodes that are decided by it."""
         decided: list[StoredNode] = []
-        for after in stored.wanted_by:
+        for after in self._wanting(stored):
             if stored.node.id in after.unmet:
                 after.unmet.remove(stored.node.id)
                 if not after.unmet:
@@ -144,10 +149,13 @@ class MemoryFlows:
             stored.unmet = {need.node.id for need in self._needs(stored) if need.bad}
         if not reopened:
             return []
-        waiting = [after for after in stored.wanted_by if not after.freed]
+        waiting = [after for after in self._wanting(stored) if not after.freed]
         for after in waiting:
             after.unmet.add(stored.node.id)
         return waiting
+
+    def _wanting(self, stored: StoredNode) -> list[StoredNode]:
+        return [self._nodes[node] for node in stored.wanted_by]
 
     def _needs(self, stored: StoredNode) -> Iterator[StoredNode]:
         return (self._nodes[need] for need in stored.node.needs)

@@ -50,12 +50,14 @@ class MemoryJobActions:
     ) -> list[str]:
         changed = set[str]()
         asked = [job for job in self._meant(ids, flow) if flow is None or job.state in _BAD]
-        bodies = {job.id: with_secrets(job.body, secrets) for job in asked if job.state in _BAD}
+        now = self._store.clock.now()
+        bad = [job for job in asked if job.state in _BAD]
+        bodies = {job.id: with_secrets(job.body, secrets, now) for job in bad}
         stuck = {job_id for job_id, body in bodies.items() if body is None}
         for job in asked:
             if job.id not in changed | stuck:
-                now = self._store.jobs[job.id]
-                again = msgspec.structs.replace(now, body=bodies.get(job.id) or now.body)
+                stored = self._store.jobs[job.id]
+                again = msgspec.structs.replace(stored, body=bodies.get(job.id) or stored.body)
                 changed |= self._retry(again, data, stuck)
         self._tell(flow, "retry", changed, data)
         return [job.id for job in asked if job.id in changed]
@@ -112,12 +114,11 @@ class MemoryJobActions:
         if flow is None:
             store.count_ends([job for job in gone.values() if job.state not in ENDED])
             store.give_up([job for job in gone.values() if job.state in _BAD])
+            store.forget_lasting(gone.values())
         elif store.flows.flow(flow) is not None:
             self._tell(flow, "delete", gone, data)
             store.flows.forget(flow)
-        for place, event in enumerate(store.history):
-            if event.job in gone:
-                store.history[place] = msgspec.structs.replace(event, body=None, result=None)
+        store.wipe(gone)
         return list(gone)
 
     def _meant(self, ids: Sequence[str], flow: str | None) -> list[Job[Any]]:

@@ -20,7 +20,7 @@ class Turns:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._last: dict[Lane, str] = {}
+        self.last: dict[Lane, str] = {}
 
     def due(self, lane: Lane, policy: str) -> Iterator[Job[Any]]:
         """The due jobs of a lane: one of each key after the other, then the next of each."""
@@ -28,7 +28,7 @@ class Turns:
         for job in self._store.due(lane):
             lines[job.key or ""].append(job)
         keys = sorted(lines)
-        first = bisect.bisect_right(keys, self._last[lane]) if lane in self._last else 0
+        first = bisect.bisect_right(keys, self.last[lane]) if lane in self.last else 0
         turns = deque(keys[first:] + keys[:first])
         while turns:
             key = turns.popleft()
@@ -43,7 +43,7 @@ class Turns:
 
     def took(self, lane: Lane, job: Job[Any]) -> None:
         """The next claim goes on after this job's key."""
-        self._last[lane] = job.key or ""
+        self.last[lane] = job.key or ""
 
     def behind(self, job: Job[Any], policy: str) -> Job[Any] | None:
         """The job that this one waits for: one that runs, or the first that comes before it."""
@@ -51,7 +51,7 @@ class Turns:
             return None
         others = [
             other
-            for other in self._store.jobs.values()
+            for other in self._store.others_of_key(job)
             if other.key == job.key
             and other.queue == job.queue
             and other.id != job.id

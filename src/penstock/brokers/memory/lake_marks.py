@@ -26,7 +26,7 @@ class Marks:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._kept: dict[str, Mark] = {}
+        self._kept = store.marks
 
     def put(self, mark: Mark, author: str, reason: str) -> Mark:  # noqa: ARG002  a lake moves its mark, nobody else does
         check_mark(mark, self._store.newest, own)
@@ -60,9 +60,8 @@ class Marks:
             known = known_to(mark, own)
             lost = [
                 event.position
-                for event in self._store.history
-                if event.at < before
-                and event.position > known
+                for event in self._store.rows_before(before)
+                if event.position > known
                 and not self.hold(event, before)
                 and not self._store.stays(event)
             ]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from penstock.app.clock import AnyClock
 from penstock.broker.gauge import MINUTE, gauges_of, minute_at
 from penstock.broker.position import BEGINNING, Position, ahead
 from penstock.broker.slice import HISTORY, Reach, Selection, Slice
-from penstock.broker.views import Count, Event
+from penstock.broker.span_stats import SPANS, EndedAttempts, SampledAttempt, counted, minutes_of
+from penstock.broker.views import MEASURED, Count, Event, WorkerRow
 from penstock.brokers.arrow import event_batches, job_batches, selected_job
 from penstock.brokers.memory.store import MemoryStore
 from penstock.brokers.positions import (
@@ -38,26 +38,41 @@ class MemoryReading(ABC):
     @abstractmethod
     def count(self) -> list[Count]: ...
 
-    @cached_property
-    def _id(self) -> str:
-        return str(uuid.uuid4())
+    @abstractmethod
+    def workers(self) -> list[WorkerRow]: ...
 
     def gauge(self) -> int:
         with self._lock:
             store, now = self._store, self.clock.now()
             minute = minute_at(now)
-            if not store.gauged.due(minute):
+            last = store.gauged
+            if not last.due(minute):
                 return 0
-            oldest: dict[str, float] = {}
-            for job in store.jobs.values():
-                due = job.enqueued_at if job.run_at is None else job.run_at
-                if job.state is State.READY and due <= now:
-                    oldest[job.queue] = max(oldest.get(job.queue, 0.0), now - due)
-            gauges = gauges_of(self.count(), oldest, store.gauged.queues)
-            store.gauged = store.gauged.after(minute, gauges)
+            gauges = gauges_of(self.count(), self.oldest_due(), last.queues)
+            rows = store.rows_after(last.counted.position)
+            position = number_of(rows[-1].position) if rows else last.counted.position
+            minutes = minutes_of(*_ended(rows), now)
+            alive = [
+                (each.started_at, each.code)
+                for each in self.workers()
+                if each.alive and each.queues != ()
+            ]
+            kept, spans = counted(last.counted, minutes, gauges, alive, position, now)
+            store.gauged = last.after(minute, gauges, kept)
+            for span in spans:
+                store.record(SPANS[span.seconds], at=span.at, data=span)
             for gauge in gauges:
                 store.record("gauge", at=minute * MINUTE, data=gauge, queue=gauge.queue)
             return len(gauges)
+
+    def oldest_due(self) -> dict[str, float]:
+        """How long the oldest due job of each queue has been due."""
+        now, oldest = self.clock.now(), dict[str, float]()
+        for job in self._store.jobs.values():
+            due = job.enqueued_at if job.run_at is None else job.run_at
+            if job.state is State.READY and due <= now:
+                oldest[job.queue] = max(oldest.get(job.queue, 0.0), now - due)
+        return oldest
 
     def reach(
         self,
@@ -73,10 +88,10 @@ class MemoryReading(ABC):
                 raise ahead(after, self._store.newest)
             last = self._store.newest if until is None else own(until)
             rows = [row for row in self._store.history if after < row.position <= last]
-            wanted = [row.position for row in rows if _kind_is(selection, row)]
+            wanted = [row.position for row in rows if kind_is(selection, row)]
             if at_most is not None and len(wanted) >= max(at_most, 1):
-                return Reach(self._id, wanted[max(at_most, 1) - 1], full=True)
-            return Reach(self._id, rows[-1].position if rows else after)
+                return Reach(self._store.id, wanted[max(at_most, 1) - 1], full=True)
+            return Reach(self._store.id, rows[-1].position if rows else after)
 
     def slices(
         self,
@@ -103,7 +118,7 @@ class MemoryReading(ABC):
                 events = [
                     row
                     for row in self._store.history
-                    if low < row.position <= high and _selected(selection, row)
+                    if low < row.position <= high and selected(selection, row)
                 ]
             return event_batches(selection.table, events)
         after, until = id_number(part.after), id_number(part.until)
@@ -116,17 +131,32 @@ class MemoryReading(ABC):
         return job_batches(selection.table, jobs)
 
 
-def _kind_is(selection: Selection, row: Event) -> bool:
+def kind_is(selection: Selection, row: Event) -> bool:
     kind = selection.kind
-    return row.kind == kind if kind else row.kind not in {"attempt", "gauge"}
+    return row.kind == kind if kind else row.kind not in {"attempt", *MEASURED}
 
 
-def _selected(selection: Selection, row: Event) -> bool:
+def selected(selection: Selection, row: Event) -> bool:
     return (
-        _kind_is(selection, row)
+        kind_is(selection, row)
         and (not selection.queue or row.queue in selection.queue)
         and (not selection.task or row.task in selection.task)
         and (not selection.state or row.state in selection.state)
         and (selection.since is None or row.at >= selection.since)
         and (selection.until is None or row.at <= selection.until)
     )
+
+
+def _ended(rows: Iterable[Event]) -> tuple[list[EndedAttempts], list[SampledAttempt]]:
+    """The attempts among these rows, each on its own."""
+    ended: list[EndedAttempts] = []
+    sampled: list[SampledAttempt] = []
+    for row in rows:
+        if row.kind != "attempt" or row.started_at is None:
+            continue
+        names, minute = (row.queue or "", row.task or ""), minute_at(row.at)
+        due = row.run_at or row.enqueued_at or row.started_at
+        ran, waited = max(0.0, row.at - row.started_at), max(0.0, row.started_at - due)
+        ended.append(EndedAttempts(*names, row.worker or "", row.state, minute, 1, ran, waited))
+        sampled.append(SampledAttempt(*names, minute, ran, waited))
+    return ended, sampled

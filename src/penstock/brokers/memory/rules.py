@@ -13,12 +13,11 @@ from penstock.rules.rule import Rule, check_rule, signed
 
 
 class MemoryRules:
-    """Every rule that was set and not taken back; `version` changes with them."""
+    """Every rule that was set and not taken back; the store's version changes with them."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._kept: dict[str, Rule] = {}
-        self.version = 0
+        self._kept = store.rules
 
     def all(self) -> list[Rule]:
         """Those in force."""
@@ -48,6 +47,6 @@ class MemoryRules:
         return True
 
     def _record(self, rule: Rule, *, in_force: bool) -> None:
-        self.version += 1
+        self._store.rules_version += 1
         data = rule.data(in_force=in_force)
         self._store.record("rule", data=data, queue=rule.queue, task=rule.task)

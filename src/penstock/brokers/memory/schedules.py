@@ -10,7 +10,6 @@ from typing import Any
 
 from penstock.broker.checks import check_name, check_no_path
 from penstock.broker.values import Action
-from penstock.brokers.memory.rules import MemoryRules
 from penstock.brokers.memory.store import MemoryStore
 from penstock.job import Job
 from penstock.schedules.schedule import Decision, Schedule, decided, event_data, holds, replaced
@@ -19,10 +18,9 @@ from penstock.schedules.schedule import Decision, Schedule, decided, event_data,
 class MemorySchedules:
     """Every schedule as it is kept."""
 
-    def __init__(self, store: MemoryStore, rules: MemoryRules) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._rules = rules  # workers read their timetables anew when the rules' version changes
-        self._kept: dict[str, Schedule] = {}
+        self._kept = store.schedules
 
     def put(self, schedule: Schedule, author: str, reason: str) -> Schedule:
         check_name("schedule", schedule.name)
@@ -31,7 +29,8 @@ class MemorySchedules:
         after = replaced(before, schedule, self._store.clock.now())
         if after is not before:
             self._kept[schedule.name] = after
-            self._rules.version += 1
+            # Workers then read their timetables anew.
+            self._store.rules_version += 1
             self._record(schedule.name, Decision(says="put", author=author, reason=reason))
         return after
 

@@ -14,7 +14,7 @@ def signal(store: MemoryStore, name: str, value: bytes, author: str, reason: str
     """End what waits for this signal; returns the ids."""
     check_signal(name)
     now = store.clock.now()
-    waiting = sorted(job.id for job in store.jobs.values() if awaits(job, name, now))
+    waiting = sorted(job.id for job in store.awaiting(name) if awaits(job, name, now))
     ended = [signalled(store.jobs[job_id], value, now) for job_id in waiting]
     data = signal_data(name, author, reason)
     if ended:

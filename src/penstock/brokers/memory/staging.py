@@ -9,7 +9,8 @@ from typing import Any
 from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_age, check_job, check_lane, check_stage, check_staged
 from penstock.broker.traits import Traits
-from penstock.broker.values import STAGED_SECONDS
+from penstock.broker.values import STAGED_SECONDS, Committed, Epoch, differs
+from penstock.brokers.memory.containers import PublishedWrite
 from penstock.brokers.memory.store import MemoryStore, unpacked
 from penstock.job import Job, Parcel
 
@@ -21,10 +22,6 @@ class MemoryStaging:
     traits: Traits
     _lock: threading.Condition
     _store: MemoryStore
-
-    def __init__(self) -> None:
-        self._staged: dict[str, dict[str, dict[str, Job[Any]]]] = {}
-        self._staged_at: dict[str, float] = {}
 
     def _check(self, jobs: Sequence[Job[Any] | Parcel], now: float) -> list[Job[Any]]:
         """Every job by itself, if all of them may be stored."""
@@ -41,34 +38,47 @@ class MemoryStaging:
         with self._lock:
             now = self.clock.now()
             offered = self._check(jobs, now)
-            held = self._staged.setdefault(write, {}).setdefault(part, {})
-            held.update({job.id: job for job in offered if job.id not in held})
-            self._staged_at[write] = now
+            parts = self._store.staged.get(write, {})
+            before = parts.get(part, {})
+            held = before | {job.id: job for job in offered if job.id not in before}
+            self._store.staged[write] = {**parts, part: held}
+            self._store.staged_at[write] = now
 
-    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
+    def commit_write(
+        self, write: str, parts: Mapping[str, int], token: str = "", epoch: Epoch | None = None
+    ) -> Committed:
         check_stage(write)
+        stream, number = (write, 0) if epoch is None else epoch
         with self._lock:
             now, store = self.clock.now(), self._store
-            staged = self._staged.get(write, {})
-            if write not in store.published:
+            staged = self._staged(write)
+            left_out: tuple[Job[Any], ...] = ()
+            before = store.published.get(stream)
+            if before is None or before.epoch < number:
                 check_staged(write, parts, {part: len(held) for part, held in staged.items()})
                 jobs = [job for part in parts for job in staged.get(part, {}).values()]
                 store.take_in(self._check(jobs, now), None, now)
-                store.published[write] = (sum(parts.values()), now)
+                left_out = tuple(job for job in jobs if differs(job, store.jobs.get(job.id)))
+                store.published[stream] = PublishedWrite(sum(parts.values()), now, token, number)
             self.discard(write)
             self._lock.notify_all()
-            return store.published[write][0]
+            published = store.published[stream]
+            if published.epoch != number:
+                return Committed(0, "")
+            return Committed(published.jobs, published.token, left_out)
+
+    def _staged(self, write: str) -> Mapping[str, Mapping[str, Job[Any]]]:
+        """The parts of a write, each with its jobs by their ids."""
+        return self._store.staged.get(write, {})
 
     def discard(self, write: str) -> None:
         check_stage(write)
         with self._lock:
-            self._staged.pop(write, None)
-            self._staged_at.pop(write, None)
+            self._store.staged.pop(write, None)
+            self._store.staged_at.pop(write, None)
 
-    def _forget_staged(self, before: float) -> None:
-        """What nobody published for a day, and which writes were published before this time."""
+    def _forget_staged(self) -> None:
+        """Forget what nobody published for a day."""
         old = self.clock.now() - STAGED_SECONDS
-        for write in [write for write, at in self._staged_at.items() if at < old]:
+        for write in [write for write, at in self._store.staged_at.items() if at < old]:
             self.discard(write)
-        published = self._store.published
-        self._store.published = {name: row for name, row in published.items() if row[1] >= before}

@@ -5,57 +5,109 @@ None of it locks; the broker holds its one lock around every verb.
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSet,
+    Sequence,
+)
 from typing import Any
 
 import msgspec
 
 from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_batch
-from penstock.broker.gauge import Gauged
+from penstock.broker.lake_mark import Mark
 from penstock.broker.position import Position
-from penstock.broker.settlement import cancelled, leaves_history, retried, settled
+from penstock.broker.records import PLAIN_KINDS
+from penstock.broker.settlement import (
+    REPLACED,
+    cancelled,
+    kept_unique,
+    leaves_history,
+    may_be_replaced,
+    replaced,
+    retried,
+    settled,
+)
+from penstock.broker.span_stats import Gauged
 from penstock.broker.values import Batch
 from penstock.broker.views import QUEUED, Event, Note, WorkerRow
 from penstock.broker.worker_lease import renewed
-from penstock.brokers.memory.containers import RegisteredWorker, UniqueKeys, WaitingLine, lane_of
+from penstock.brokers.memory.containers import (
+    PublishedWrite,
+    RegisteredWorker,
+    UniqueKeys,
+    WaitingLine,
+    lane_of,
+)
 from penstock.brokers.memory.flows import MemoryFlows, StoredNode
-from penstock.brokers.positions import position_text
+from penstock.brokers.memory.forgetting import MemoryForgetting
+from penstock.brokers.positions import number_of, position_text
 from penstock.enqueue.ids import time_of
-from penstock.enqueue.secrets import gone_secrets, redact
+from penstock.enqueue.secrets import (
+    gone_secrets,
+    redact,
+)
 from penstock.flows.flow import Flow, JobOutput
+from penstock.flows.spawn_links import spawned_event
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
 from penstock.rules.limits import Limits, Use, slack_of
 from penstock.rules.rule import Rule
+from penstock.schedules.schedule import Schedule
 
 
-class MemoryStore:
+class MemoryStore(MemoryForgetting):
     """Dictionaries of jobs by id, and of everything that points at them."""
 
     def __init__(self, clock: AnyClock) -> None:
         self.clock = clock
-        self.jobs: dict[str, Job[Any]] = {}
-        self.lines: dict[Lane, WaitingLine] = {}
-        self.held: dict[str, dict[str, None]] = defaultdict(dict)  # worker -> the jobs it holds
-        self.asked: set[str] = set()  # running jobs that somebody asked to cancel
-        self.expiring: set[str] = set()  # jobs not started that may expire
-        self.sent: dict[str, float] = {}
+        self.jobs: MutableMapping[str, Job[Any]] = {}
+        self.lines: MutableMapping[Lane, WaitingLine] = {}
+        # worker -> the jobs it holds
+        self.held: MutableMapping[str, MutableMapping[str, None]] = defaultdict(dict)
+        self.asked: MutableSet[str] = set()  # running jobs that somebody asked to cancel
+        self.expiring: MutableSet[str] = set()  # jobs not started that may expire
+        self.sent: MutableMapping[str, float] = {}
         self.pruned_before = 0.0  # ids from before are not remembered any more
         self.keys = UniqueKeys()
-        self.flows = MemoryFlows(self._flow_says)
-        self.batches: dict[str, tuple[int, float]] = {}
-        self.published: dict[str, tuple[int, float]] = {}
-        self.workers: dict[str, RegisteredWorker] = {}
-        self.given_up: dict[str, float] = {}
+        self.flows = MemoryFlows(self._flow_says, {}, {})
+        self.rules: MutableMapping[str, Rule] = {}
+        self.rules_version = 0
+        self.schedules: MutableMapping[str, Schedule] = {}
+        self.marks: MutableMapping[str, Mark] = {}
+        self.plain_records: Mapping[str, MutableMapping[str, Any]] = {
+            kind.name: {} for kind in PLAIN_KINDS
+        }
+        self.staged: MutableMapping[str, dict[str, dict[str, Job[Any]]]] = {}  # by write and part
+        self.staged_at: MutableMapping[str, float] = {}
+        self.batches: MutableMapping[str, tuple[int, float]] = {}
+        self.published: MutableMapping[str, PublishedWrite] = {}
+        self.workers: MutableMapping[str, RegisteredWorker] = {}
+        self.given_up: MutableMapping[str, float] = {}
         self.report_end: Callable[[Job[Any]], None] = lambda _: None
-        self.notes: dict[str, dict[tuple[str, str], Note]] = defaultdict(dict)
+        self.notes: MutableMapping[str, MutableMapping[tuple[str, str], Note]] = defaultdict(dict)
         self.history: list[Event] = []
-        self.starts: dict[tuple[Hashable, str | None], list[tuple[float, int]]] = {}  # by rule, key
+        # By rule and key.
+        self.starts: MutableMapping[tuple[Hashable, str | None], list[tuple[float, int]]] = {}
         self.free_in: float | None = None  # seconds until a rate lets more start; of the last claim
+        self.sealed_apps: MutableMapping[str, float] = {}  # when each was last seen to encrypt
         self.hints = 0  # changes whenever there may be something to claim
         self.gauged = Gauged()
         self._position = 0
+        self._id = ""
+
+    @property
+    def id(self) -> str:
+        """The store's own; positions of its history are its alone."""
+        self._id = self._id or str(uuid.uuid4())
+        return self._id
 
     @property
     def newest(self) -> Position:
@@ -77,6 +129,10 @@ class MemoryStore:
         if job is None:
             return JobOutput(job_id, None, None)
         return JobOutput(job_id, job.state, job.result if job.state is State.SUCCEEDED else None)
+
+    def held_by(self, worker: str) -> list[Job[Any]]:
+        """The jobs that a worker holds."""
+        return [self.jobs[job_id] for job_id in self.held[worker]]
 
     def running(self, claimed: Job[Any]) -> Job[Any] | None:
         """The job as it is stored, if this attempt still holds it."""
@@ -199,6 +255,7 @@ class MemoryStore:
                 result=outcome.result if kept else None,
             )
         if outcome.spawned and after.state in {State.SUCCEEDED, State.READY}:
+            self.record("event", job, data=msgspec.Raw(spawned_event(outcome)))
             self.take_in(list(unpacked(outcome.spawned)), outcome.flow, now, parent=job)
         if not ended:
             self.make_ready(after)
@@ -223,12 +280,21 @@ class MemoryStore:
             self.flows.add(flow, now, None if parent is None else self.flows.node_of(parent))
             waiting = frozenset(id for node in flow.nodes if node.waits for id in node.ids())
         standing: dict[str, str] = {}
-        for job in (as_new(job, now) for job in jobs):
+        for offered in jobs:
+            job = as_new(offered, now)
             if job.id in self.sent:
                 continue
             if job.unique and (holder := self.keys.holder(job.unique.key, now)):
-                standing[job.id] = holder
-                continue
+                old = self.jobs.get(holder)
+                if not job.unique.replace or old is None or not may_be_replaced(old):
+                    standing[job.id] = holder
+                    continue
+                self._cancel(old, REPLACED, {})
+                self.jobs[old.id] = replaced(old, now)
+                if offered.run_at is None:
+                    job = msgspec.structs.replace(job, run_at=old.run_at)
+            if job.unique and job.unique.replace:
+                job = msgspec.structs.replace(job, unique=kept_unique(job.unique))
             self.sent[job.id] = job.enqueued_at
             self.keys.take(job, now)
             if job.id in waiting:
@@ -278,7 +344,7 @@ class MemoryStore:
             node = waiting.pop()
             for job in self.named(node.node.ids()):
                 needed = job.state is State.CANCELLED and job.reason == "needs"
-                if needed and not gone_secrets(job.body):
+                if needed and not gone_secrets(job.body, self.clock.now()):
                     self.make_wait(retried(job, State.WAITING, self.clock.now()))
                     self.record("retry", self.jobs[job.id], data=data)
                     revived.add(job.id)
@@ -297,7 +363,7 @@ class MemoryStore:
         after = cancelled(job, reason, self.clock.now())
         self.jobs[job.id] = after
         self.record("cancel", after, data=data)
-        if reason != "needs":
+        if reason not in {"needs", REPLACED}:
             self.report_end(after)
 
     def expire(self) -> None:
@@ -307,39 +373,13 @@ class MemoryStore:
         over = [job for job in expiring if job.expires_at is not None and job.expires_at <= now]
         self.cancel(over, "expired", {})
 
-    def forget_ended(self, before: float, held: Callable[[Event, float], bool]) -> None:
-        """Forget what ended before this time; some jobs say themselves how long they stay.
+    def others_of_key(self, job: Job[Any]) -> Iterable[Job[Any]]:  # noqa: ARG002  all are looked at
+        """Jobs that may have the key of this one, in its queue."""
+        return self.jobs.values()
 
-        Rows of the history that are `held` stay, too, and so do the jobs that succeeded in them.
-        """
-        now = self.clock.now()
-        kept = {
-            event.job for event in self.history if event.body is not None and held(event, before)
-        }
-        over: set[str] = set()
-        gone: list[Job[Any]] = []
-        for job in list(self.jobs.values()):
-            if job.keep_until is not None and job.keep_until <= now:
-                over.add(job.id)
-                gone.append(self.jobs.pop(job.id))
-            elif job.state is State.SUCCEEDED and job.id in kept:
-                continue
-            elif job.keep_until is None and job.ended_at is not None and job.ended_at < before:
-                gone.append(self.jobs.pop(job.id))
-        self.give_up(job for job in gone if job.state is not State.SUCCEEDED)
-        self.flows.forget_ended(before)
-        self.history = [
-            msgspec.structs.replace(event, body=None, result=None) if event.job in over else event
-            for event in self.history
-            if event.at >= before or self.stays(event) or held(event, before)
-        ]
-
-    def stays(self, event: Event) -> bool:
-        """Whether the job of this row says itself that it is kept for longer."""
-        job = self.jobs.get(event.job or "")
-        if job is None or job.keep_until is None or event.body is None:
-            return False
-        return job.keep_until > self.clock.now()
+    def awaiting(self, signal: str) -> Iterable[Job[Any]]:  # noqa: ARG002  all are looked at
+        """Jobs that may wait for this signal."""
+        return self.jobs.values()
 
     def keep_alive(self, row: WorkerRow, claimed_at: float | None = None) -> None:
         """Register the worker, or renew its lease."""
@@ -362,6 +402,10 @@ class MemoryStore:
         check_batch(batch.id, batch.count, stored)
         self.batches[batch.id] = (stored + rows, now)
         return stored + rows
+
+    def rows_after(self, position: int) -> list[Event]:
+        """The rows of the history that follow."""
+        return [row for row in self.history if number_of(row.position) > position]
 
     def record(
         self,
