@@ -1,0 +1,114 @@
+"""Which shard has which bucket, and enqueues over several shards: what shards keep as records.
+
+A shard is a store that is one of several used as one. Each keeps the whole map, under its own
+name: so that a store is never taken for another, and is not used by itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import msgspec
+
+from penstock.enqueue.ids import BUCKETS
+from penstock.errors import Refused
+
+MAP_ID = "map"  # a store has one
+
+
+class ShardMap(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Buckets to names of shards. Of two maps of a fleet the one with the higher epoch holds."""
+
+    fleet: str  # an id that all shards of one map share
+    shard: str  # the name of the store that keeps this copy
+    epoch: int = 1
+    ranges: tuple[tuple[int, str], ...]  # from this bucket on, up to the next range: the shard
+
+    @property
+    def id(self) -> str:
+        return MAP_ID
+
+    def owner(self, bucket: int) -> str:
+        """The name of the shard that has this bucket."""
+        return self.ranges[bisect_right(self._firsts, bucket) - 1][1]
+
+    def of(self, shard: str) -> ShardMap:
+        """The copy that another of its shards keeps."""
+        return msgspec.structs.replace(self, shard=shard)
+
+    def agrees(self, other: ShardMap) -> bool:
+        """Whether both say the same, whoever keeps them."""
+        return self.of("") == other.of("")
+
+    @property
+    def names(self) -> list[str]:
+        """The shards that have buckets, sorted."""
+        return sorted({name for _, name in self.ranges})
+
+    def buckets(self) -> dict[str, list[tuple[int, int]]]:
+        """The first and the last bucket of each range, by shard."""
+        found: dict[str, list[tuple[int, int]]] = {name: [] for name in self.names}
+        for (first, name), (behind, _) in pairwise([*self.ranges, (BUCKETS, "")]):
+            found[name].append((first, behind - 1))
+        return found
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [first for first, _ in self.ranges]
+
+
+def even_ranges(names: Sequence[str]) -> tuple[tuple[int, str], ...]:
+    """All buckets in as many parts as there are names, about equal."""
+    return tuple((BUCKETS * place // len(names), name) for place, name in enumerate(names))
+
+
+def check_map(given: ShardMap) -> None:
+    """Refuse a map that leaves a bucket out, or that its own keeper could not read."""
+    firsts = [first for first, _ in given.ranges]
+    if not firsts or firsts[0] or firsts != sorted(set(firsts)) or firsts[-1] >= BUCKETS:
+        raise Refused(f"a map of shards has ranges from bucket 0 up to {BUCKETS - 1}, not {firsts}")
+
+
+def replaced_map(before: ShardMap | None, given: ShardMap, now: float) -> ShardMap:
+    """The map that a store keeps from now on; one of a lower or of the same epoch changes nothing.
+
+    A store keeps the name and the fleet that it was first given.
+    """
+    del now
+    if before is None:
+        return given
+    if before.fleet != given.fleet:
+        raise Refused(
+            f"this store is shard {before.shard!r} of another set of shards, and cannot be "
+            f"{given.shard!r} of this one as well: name another store"
+        )
+    if before.shard != given.shard:
+        raise Refused(
+            f"this store is shard {before.shard!r}, and not {given.shard!r}: give each name in the "
+            "file of shards its own URL again"
+        )
+    return given if given.epoch > before.epoch else before
+
+
+class SplitEnqueue(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs of one enqueue that belong to several shards.
+
+    All of them are accepted once the first shard has this; whoever finds it stores what is missing.
+    """
+
+    id: str
+    at: float
+    jobs: bytes  # as `wire.to_pieces` has them, in MessagePack
+
+
+def check_split(given: SplitEnqueue) -> None:
+    """Nothing can be wrong with one: its jobs were checked before it was made."""
+
+
+def replaced_split(before: SplitEnqueue | None, given: SplitEnqueue, now: float) -> SplitEnqueue:
+    """The first stands: the id is a digest of the jobs."""
+    del now
+    return before or given

@@ -1,0 +1,198 @@
+"""ShardedBroker: its parts, and which of them does each verb.
+
+A verb about one job or flow goes to the shard that its id leads to. Looks are merged, rules are
+put on all shards, claims go round. Each shard keeps every promise of a store within its buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from penstock.app.clock import AnyClock
+from penstock.broker.checks import check_action
+from penstock.broker.protocol import Broker
+from penstock.broker.traits import Traits
+from penstock.broker.values import Action
+from penstock.brokers.sharded.bulk import no_bulk
+from penstock.brokers.sharded.claiming import ShardedClaims
+from penstock.brokers.sharded.enqueuing import ShardedIntake
+from penstock.brokers.sharded.looks import ShardedLooks
+from penstock.brokers.sharded.misplaced import Misplaced
+from penstock.brokers.sharded.records import ShardedRecords
+from penstock.brokers.sharded.shards import AWAY, Shards
+from penstock.brokers.sharded.waiting import ShardedWaiting
+from penstock.errors import StoreUnreachable
+from penstock.rules.rule import Rule
+
+
+class ShardedBroker:
+    """A Broker over several stores."""
+
+    def __init__(self, shards: Shards, clock: AnyClock | None = None) -> None:
+        self.shards = shards
+        opened = [broker for shard in shards.all if (broker := shard.opened) is not None]
+        self.clock = clock or opened[0].clock
+        self._key: bytes | None = None
+        self._waiting = waiting = ShardedWaiting(shards)
+        records = ShardedRecords(shards, self.clock.now)
+        misplaced = Misplaced(shards, lambda: records.rules(self._rules_version()))
+        looks = ShardedLooks(shards)
+        claims = ShardedClaims(shards, misplaced)
+        self.traits = Traits(
+            name=f"the shards {', '.join(shards.named)}",
+            apart=any(broker.traits.apart for broker in opened),
+            retention=min(broker.traits.retention for broker in opened),
+            poll_seconds=self._poll_seconds,
+            digest_key=self._digest_key,
+            sealed_apps=self._sealed_apps,
+            mark_sealed=self._mark_sealed,
+            rules_version=self._rules_version,
+            missing=shards.missing,
+            place_of=lambda job_id: shards.of(job_id).name,
+        )
+        for shard in shards.all:
+            shard.traits, shard.monotonic = self.traits, self.clock.monotonic
+        self._intake = intake = ShardedIntake(shards, misplaced, self.traits, self.clock.now)
+        self._recover = claims.recover
+
+        # Core
+        self.enqueue = intake.enqueue
+        self.claim = claims.claim
+        self.settle = claims.settle
+        self.renew = claims.renew
+        self.note = claims.note
+        self.wait = waiting.wait
+        self.wake = waiting.wake
+        self.get = looks.get
+        self.get_many = looks.get_many
+        self.count = looks.count
+        self.history = looks.history
+        self.why = looks.why
+
+        # Control
+        self.put = records.put
+        self.clear = records.clear
+        self.decide_schedule = records.decide_schedule
+
+        # Look
+        self.find = looks.find
+        self.notes = looks.notes
+        self.flow = looks.flow
+        self.flows = looks.flows
+        self.outputs = looks.outputs
+        self.records = records.records
+        self.workers = looks.workers
+
+        # Bulk: the capability is not declared
+        self.stage = no_bulk
+        self.commit_write = no_bulk
+        self.discard = no_bulk
+        self.reach = no_bulk
+        self.slices = no_bulk
+        self.scan = no_bulk
+
+    def recover(
+        self,
+        by: str | None = None,
+        dead: str | None = None,
+        started: Collection[str] | None = None,
+    ) -> int:
+        if dead is None:
+            self._intake.finish()
+        return self._recover(by, dead, started)
+
+    def prune(self, before: float) -> int:
+        return sum(self.shards.reached(lambda store: store.prune(before)).values())
+
+    def gauge(self) -> int:
+        return sum(self.shards.reached(lambda store: store.gauge()).values())
+
+    def act(
+        self,
+        action: Action,
+        ids: Sequence[str] = (),
+        author: str = "",
+        reason: str = "",
+        *,
+        flow: str | None = None,
+        part_of: str | None = None,
+        secrets: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """One transaction on each shard; where one is away the others are done, and it is named."""
+        check_action(action)
+        words: dict[str, Any] = {"part_of": part_of, "secrets": secrets}
+        if flow is not None:
+            home = self.shards.of(flow)
+            return home.call(
+                lambda store: store.act(action, ids, author, reason, flow=flow, **words)
+            )
+        done: list[str] = []
+        errors: list[Exception] = []
+        for shard, some in self.shards.grouped(ids).items():
+            try:
+                done += shard.call(_acting(action, some, (author, reason), words))
+            except AWAY as error:
+                errors.append(error)
+        if errors:
+            raise StoreUnreachable(
+                f"{errors[0]}. Of {len(ids)} jobs {len(done)} were changed; asked again, the rest "
+                "follows"
+            ) from errors[0]
+        return done
+
+    def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
+        """Whoever waits on any shard hears; refused while one is away, which may have some."""
+        self.shards.every(lambda store: store.records(Rule))
+        heard = self.shards.every(lambda store: store.signal(name, value, author, reason))
+        return [job_id for ids in heard.values() for job_id in ids]
+
+    def audit(
+        self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
+    ) -> None:
+        self.shards.first(lambda store: store.audit(kind, author, reason, data))
+
+    def close(self) -> None:
+        self._waiting.close()
+        self.shards.close()
+
+    # Traits
+
+    def _poll_seconds(self) -> float:
+        return min(store.traits.poll_seconds() for store in self._opened())
+
+    def _rules_version(self) -> int:
+        """Rules are on all shards: that one is away hides none."""
+        versions: list[tuple[str, int]] = []
+        error: Exception | None = None
+        for shard in self.shards.all:
+            if (store := shard.opened) is not None:
+                try:
+                    versions.append((shard.name, store.traits.rules_version()))
+                except AWAY as away:
+                    error = away
+        if error is not None and not versions:
+            raise error
+        return hash(tuple(versions))
+
+    def _digest_key(self) -> bytes:
+        if self._key is None:
+            first = self.shards.all[0]
+            self._key = first.call(lambda store: store.traits.digest_key())
+        return self._key
+
+    def _sealed_apps(self) -> frozenset[str]:
+        found = self.shards.reached(lambda store: store.traits.sealed_apps())
+        return frozenset(app for apps in found.values() for app in apps)
+
+    def _mark_sealed(self, app: str) -> None:
+        self.shards.every(lambda store: store.traits.mark_sealed(app))
+
+    def _opened(self) -> list[Broker]:
+        return [store for shard in self.shards.all if (store := shard.opened) is not None]
+
+
+def _acting(
+    action: Action, ids: Sequence[str], said: tuple[str, str], words: Mapping[str, Any]
+) -> Callable[[Broker], list[str]]:
+    return lambda store: store.act(action, ids, *said, **words)

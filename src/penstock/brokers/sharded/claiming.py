@@ -1,0 +1,223 @@
+"""Claims and settlements over shards: each shard is asked in turn, each outcome goes to its own.
+
+An outcome whose shard is away is answered with None, and sent again by its worker; the others are
+settled. If a shard refuses a call that others had carried out before, what those answered is kept
+until the same outcomes are sent again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.broker.protocol import Broker
+from penstock.broker.values import Claimed, Renewed, Settlement, Wanted
+from penstock.broker.views import Note, WorkerRow
+from penstock.brokers.sharded.misplaced import Misplaced
+from penstock.brokers.sharded.shards import AWAY, Shard, Shards
+from penstock.job import Job, unclaimed
+
+_MOST_ANSWERS = 10_000
+
+
+class ShardedClaims:
+    """Claim, settle, renew, note and recover."""
+
+    def __init__(self, shards: Shards, misplaced: Misplaced) -> None:
+        self._shards = shards
+        self._misplaced = misplaced
+        self._lock = threading.Lock()
+        self._turn = 0
+        # Of calls that failed half-way: answers that nobody heard.
+        self._answers: dict[tuple[str, int], bool] = {}
+
+    def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
+        answers = _Answers(settlements, self._heard_before(settlements))
+        jobs: list[list[Job[Any]]] = [[] for _ in wanted]
+        times: list[float] = []
+        by_shard = self._by_shard(settlements, answers)
+        errors: list[Exception] = []
+        answered = False
+        for shard in self._in_turn():
+            pairs = by_shard.get(shard, [])
+            left = [_less(each, taken) for each, taken in zip(wanted, jobs, strict=True)]
+            asked = [at for at, each in enumerate(left) if each.limit > 0 or not answered]
+            if any(job.spared for taken in jobs for job in taken):
+                asked = []  # what may kill its process comes from one shard at a time
+            if not asked and not pairs:
+                continue
+            if shard.resting and len(errors) + 1 < len(self._shards.all):
+                continue
+            try:
+                answer = shard.call(_claiming([left[at] for at in asked], pairs))
+            except AWAY as error:
+                errors.append(error)
+                continue
+            except Exception:
+                self._undo(jobs)
+                self._keep(answers)
+                raise
+            answered = True
+            answers.add(pairs, answer.accepted)
+            for at, taken in zip(asked, answer.jobs, strict=True):
+                jobs[at] += taken
+            if answer.next_at is not None:
+                times.append(answer.next_at)
+        if errors and not answered:
+            raise errors[0]
+        return Claimed(jobs, answers.all(), min(times, default=None))
+
+    def settle(self, pairs: Sequence[Settlement]) -> list[bool | None]:
+        answers = _Answers(pairs, self._heard_before(pairs))
+        errors: list[Exception] = []
+        by_shard = self._by_shard(pairs, answers)
+        for shard, some in by_shard.items():
+            try:
+                answers.add(some, shard.call(_settling(some)))
+            except AWAY as error:
+                errors.append(error)
+            except Exception:
+                self._keep(answers)
+                raise
+        if errors and not answers.known:
+            raise errors[0]
+        return answers.all()
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        heard = self._shards.reached(lambda shard: shard.renew(workers, holding)).values()
+        return Renewed(
+            frozenset(job for each in heard for job in each.cancelled),
+            frozenset(worker for each in heard for worker in each.lapsed),
+        )
+
+    def note(self, job: Job[Any], note: Note) -> bool:
+        return self._shards.of(job.id).call(lambda shard: shard.note(job, note))
+
+    def recover(
+        self,
+        by: str | None = None,
+        dead: str | None = None,
+        started: Collection[str] | None = None,
+    ) -> int:
+        def recover(shard: Broker) -> int:
+            return shard.recover(by=by, dead=dead, started=started)
+
+        if dead is None:
+            return sum(self._shards.reached(recover).values())
+        # All are told that it is gone, and the caller tells those again that were away.
+        errors: list[Exception] = []
+        jobs = 0
+        for shard in self._shards.all:
+            try:
+                jobs += shard.call(recover)
+            except AWAY as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return jobs
+
+    def _in_turn(self) -> list[Shard]:
+        """All shards, each first once in a round: none waits until the others are empty."""
+        shards = self._shards.all
+        with self._lock:
+            self._turn = turn = (self._turn + 1) % len(shards)
+        return shards[turn:] + shards[:turn]
+
+    def _by_shard(
+        self, pairs: Iterable[Settlement], answers: _Answers
+    ) -> dict[Shard, list[Settlement]]:
+        found: dict[Shard, list[Settlement]] = {}
+        for job, outcome in pairs:
+            if _claim_of(job) in answers.known:
+                continue
+            if outcome.spawned:
+                self._misplaced.check_spawned(job, outcome)
+            found.setdefault(self._shards.of(job.id), []).append((job, outcome))
+        return found
+
+    def _heard_before(self, pairs: Sequence[Settlement]) -> dict[tuple[str, int], bool]:
+        """What was answered of these in calls that failed after that."""
+        if not self._answers:
+            return {}
+        with self._lock:
+            claims = [claim for job, _ in pairs if (claim := _claim_of(job)) in self._answers]
+            return {claim: self._answers.pop(claim) for claim in claims}
+
+    def _keep(self, answers: _Answers) -> None:
+        with self._lock:
+            self._answers.update(answers.known)
+            for old in list(self._answers)[: max(0, len(self._answers) - _MOST_ANSWERS)]:
+                del self._answers[old]
+
+    def _undo(self, jobs: Iterable[Sequence[Job[Any]]]) -> None:
+        """Give back what other shards handed out in a call that fails."""
+        for taken in jobs:
+            for job in taken:
+                try:
+                    self._shards.of(job.id).call(_settling([(job, unclaimed())]))
+                except AWAY:
+                    continue  # the worker's next comparison with the store puts it back
+
+
+class _Answers:
+    """What shards said about each outcome; None: nothing yet."""
+
+    def __init__(self, pairs: Sequence[Settlement], known: dict[tuple[str, int], bool]) -> None:
+        self._pairs = pairs
+        self.known = known
+
+    def add(self, pairs: Sequence[Settlement], accepted: Sequence[bool | None]) -> None:
+        for (job, _), answer in zip(pairs, accepted, strict=True):
+            if answer is not None:
+                # Named twice in one call, the first counts, and the second is stale.
+                self.known[_claim_of(job)] = answer or self.known.get(_claim_of(job), False)
+
+    def all(self) -> list[bool | None]:
+        left: dict[tuple[str, int], deque[bool | None]] = {}
+        for job, _ in self._pairs:
+            claim = _claim_of(job)
+            left.setdefault(claim, deque([self.known.get(claim)]))
+        return [_next(left[_claim_of(job)]) for job, _ in self._pairs]
+
+
+def _next(answers: deque[bool | None]) -> bool | None:
+    """The answer of the first that names a claim; whoever names it again is stale, or waits."""
+    answer = answers.popleft()
+    answers.append(None if answer is None else False)
+    return answer
+
+
+def _claim_of(job: Job[Any]) -> tuple[str, int]:
+    return job.id, job.attempt
+
+
+def _less(wanted: Wanted, taken: Sequence[Job[Any]]) -> Wanted:
+    """What is still wanted after these."""
+    if not taken:
+        return wanted
+    sizes = wanted.sizes
+    if sizes:
+        counted: Mapping[str, int] = _counted(taken)
+        sizes = {task: max(0, most - counted.get(task, 0)) for task, most in sizes.items()}
+    return msgspec.structs.replace(wanted, limit=max(0, wanted.limit - len(taken)), sizes=sizes)
+
+
+def _counted(jobs: Iterable[Job[Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for job in jobs:
+        found[job.task] = found.get(job.task, 0) + 1
+    return found
+
+
+def _claiming(wanted: Sequence[Wanted], pairs: Sequence[Settlement]) -> Callable[[Broker], Claimed]:
+    return lambda broker: broker.claim(wanted, pairs)
+
+
+def _settling(pairs: Sequence[Settlement]) -> Callable[[Broker], Sequence[bool | None]]:
+    return lambda broker: broker.settle(pairs)

@@ -1,0 +1,210 @@
+"""What people see of shards: merged by time where there is an order, added up where there is none.
+
+A shard that is away is left out; `Traits.missing` says so.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import add
+from typing import Any
+
+import msgspec
+
+from penstock.broker.filter import Filter
+from penstock.broker.newest_first import MadeAt, below, made
+from penstock.broker.position import BEGINNING, Position
+from penstock.broker.protocol import Broker
+from penstock.broker.slice import check_last
+from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow
+from penstock.brokers.sharded.positions import behind, last, placed, read_position
+from penstock.brokers.sharded.shards import Shards
+from penstock.flows.flow import FlowPage, FlowRow, JobOutput
+from penstock.job import Job
+
+MOST_FOUND = 1000
+_ON_ALL = ("rule", "subscription", "queue")  # kinds of rows that every shard writes alike
+
+
+class ShardedLooks:
+    """Reads of jobs, flows, workers and the history."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    # One shard has it
+
+    def get(self, job_id: str) -> Job[Any] | None:
+        return self._shards.of(job_id).call(lambda store: store.get(job_id))
+
+    def why(self, job_id: str) -> Why:
+        return self._shards.of(job_id).call(lambda store: store.why(job_id))
+
+    def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
+        return self._shards.of(job_id).call(lambda store: store.notes(job_id, kind))
+
+    def flow(self, flow_id: str) -> FlowRow | None:
+        return self._shards.of(flow_id).call(lambda store: store.flow(flow_id))
+
+    def outputs(self, node: str) -> list[JobOutput]:
+        return self._shards.of(node).call(lambda store: store.outputs(node))
+
+    def get_many(self, ids: Sequence[str]) -> dict[str, Job[Any]]:
+        found: dict[str, Job[Any]] = {}
+        for shard, some in self._shards.grouped(ids).items():
+            found |= shard.call(_getting(some))
+        return {job_id: found[job_id] for job_id in ids if job_id in found}
+
+    # All have some
+
+    def count(self) -> list[Count]:
+        sums: dict[tuple[str, str, str], Count] = {}
+        for counts in self._shards.reached(lambda store: store.count()).values():
+            for count in counts:
+                names = (count.queue, count.task, count.app)
+                sums[names] = _added(sums[names], count) if names in sums else count
+        return [sums[names] for names in sorted(sums)]
+
+    def workers(self) -> list[WorkerRow]:
+        rows: dict[str, list[WorkerRow]] = {}
+        for found in self._shards.reached(lambda store: store.workers()).values():
+            for row in found:
+                rows.setdefault(row.id, []).append(row)
+        return [_as_one(rows[worker]) for worker in sorted(rows)]
+
+    def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
+        """Pages of all shards in one order; each goes on from the same job."""
+        limit = min(max(limit, 1), MOST_FOUND)
+        pages = self._shards.reached(lambda store: store.find(filter, after, limit)).values()
+        # A page that was cut short says nothing about older jobs.
+        ends = [page.after for page in pages if page.after is not None]
+        end = max(ends, key=_place, default=None)
+        older = None if end is None else below(end)
+        merged = heapq.merge(*(page.jobs for page in pages), key=made, reverse=True)
+        found = [job for job in merged if older is None or not older.holds(job)]
+        examined = sum(page.examined for page in pages)
+        if len(found) > limit or (len(found) == limit and end is not None):
+            return Page(found[:limit], str(made(found[limit - 1])), examined)
+        return Page(found, end, examined)
+
+    def flows(
+        self,
+        name: str | None = None,
+        find: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> FlowPage:
+        limit = min(max(limit, 1), MOST_FOUND)
+        pages = self._shards.reached(lambda store: store.flows(name, find, after, limit)).values()
+        rows = list(heapq.merge(*(page.flows for page in pages), key=_id_of, reverse=True))
+        more = len(rows) > limit or any(page.after is not None for page in pages)
+        found = rows[:limit]
+        return FlowPage(found, found[-1].id if more and found else None)
+
+    # History
+
+    def history(
+        self,
+        after: Position | None = BEGINNING,
+        limit: int = 1000,
+        job: str | None = None,
+        *,
+        kind: str | Collection[str] | None = None,
+        before: Position | None = None,
+    ) -> list[Event]:
+        check_last(after, job, kind, before)
+        names = self._shards.named
+        if job is not None:
+            return self._history_of(job, after, limit)
+        limit = max(limit, 0)
+        if after is None:
+            end = None if before is None else read_position(before, names)
+            ends = {name: None if end is None else end.end_for(name) for name in names}
+            rows = {name: self._last(name, ends[name], limit, kind) for name in names}
+            return last(names, rows, limit)
+        places = read_position(after, names)
+        return behind(places, {name: self._next(name, places.of(name), limit) for name in names})[
+            :limit
+        ]
+
+    def _next(self, name: str, after: Position, limit: int) -> list[Event]:
+        """The rows of one shard behind a position."""
+        found: list[Event] = []
+        while True:
+            rows = self._rows(name, after, limit)
+            found += self._shown(name, rows)
+            if len(rows) < limit or len(found) >= limit:
+                return found
+            after = rows[-1].position
+
+    def _last(
+        self, name: str, end: Position | None, limit: int, kind: str | Collection[str] | None
+    ) -> list[Event]:
+        """The last rows of one shard before a position."""
+        found: list[Event] = []
+        while True:
+            rows = self._rows(name, None, limit, kind=kind, before=end)
+            found[:0] = self._shown(name, rows)
+            if len(rows) < limit or len(found) >= limit:
+                return found
+            end = rows[0].position
+
+    def _rows(self, name: str, after: Position | None, limit: int, **narrowed: Any) -> list[Event]:
+        """Rows of one shard; none of one that is away."""
+        shard = self._shards.named[name]
+        if not limit or self._shards.skips(shard):
+            return []
+        return self._shards.unless_away(
+            shard, lambda store: store.history(after, limit, **narrowed), []
+        )
+
+    def _shown(self, name: str, rows: Sequence[Event]) -> list[Event]:
+        """All rows; what all shards wrote alike is shown once."""
+        if name == self._shards.all[0].name:
+            return list(rows)
+        return [row for row in rows if row.kind not in _ON_ALL]
+
+    def _history_of(self, job: str, after: Position | None, limit: int) -> list[Event]:
+        shard, names = self._shards.of(job), self._shards.named
+        places = read_position(BEGINNING if after is None else after, names)
+        part = None if after is None else places.of(shard.name)
+        rows = shard.call(lambda store: store.history(part, limit, job))
+        parts = dict(places.parts)
+        found: list[Event] = []
+        for row in rows:
+            parts[shard.name] = row.position
+            found.append(placed(row, parts, shard.name))
+        return found
+
+
+def _added(one: Count, other: Count) -> Count:
+    numbers = map(add, msgspec.structs.astuple(one)[2:-1], msgspec.structs.astuple(other)[2:-1])
+    return Count(one.queue, one.task, *numbers, app=one.app)
+
+
+def _as_one(rows: Sequence[WorkerRow]) -> WorkerRow:
+    """A worker that every shard knows: what it holds on all of them."""
+    claims = [row.claimed_at for row in rows if row.claimed_at is not None]
+    newest = max(rows, key=lambda row: row.claimed_at or 0.0)
+    return msgspec.structs.replace(
+        newest,
+        running=sum(row.running for row in rows),
+        alive=any(row.alive for row in rows),
+        claimed_at=max(claims, default=None),
+        stale=max(row.stale for row in rows),
+    )
+
+
+def _place(after: str) -> MadeAt:
+    """The place in the order of jobs that a page ended at: greater is newer."""
+    job_id, mark, at = after.partition("@")
+    return made(Job(task="", id=job_id, enqueued_at=float(at) if mark else 0.0))
+
+
+def _id_of(row: FlowRow) -> str:
+    return row.id
+
+
+def _getting(ids: Sequence[str]) -> Callable[[Broker], dict[str, Job[Any]]]:
+    return lambda store: store.get_many(ids)

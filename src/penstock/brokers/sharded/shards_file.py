@@ -1,0 +1,92 @@
+"""The file that names the shards: a table of URLs in TOML.
+
+    [shards]
+    a = "postgresql://penstock@db-1/jobs"
+    b = "postgresql://penstock@db-2/jobs"
+
+It may be penstock.toml itself. Paths of SQLite files are beside the file. Each client has its own:
+passwords stay there, the stores keep only the names.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote
+
+from penstock.app.clock import AnyClock
+from penstock.app.private_files import is_credible
+from penstock.app.settings import anchor, mask
+from penstock.broker.protocol import Broker
+from penstock.brokers.schemes import REMOTE, SHARDS, in_process
+from penstock.brokers.sharded import ShardedBroker, open_sharded
+from penstock.errors import Refused
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_EXAMPLE = 'a = "postgresql://user@host/database"'
+
+
+def open_file(
+    url: str,
+    open_store: Callable[..., Broker],
+    clock: AnyClock | None = None,
+    *,
+    create: bool = True,
+) -> ShardedBroker:
+    """The shards that the file of this URL names."""
+    named = urls_in(url)
+    opens = {name: partial(open_store, each, clock, create=create) for name, each in named.items()}
+    return open_sharded(opens, clock, create=create)
+
+
+def urls_in(url: str) -> dict[str, str]:
+    """The URLs of the shards by name."""
+    return read_shards(path_in(url))
+
+
+def path_in(url: str) -> Path:
+    """The file that a URL of shards names."""
+    path, _, query = url.removeprefix(SHARDS).partition("?")
+    if query or not path:
+        raise Refused(f"{mask(url)}: write shards:///path/to/shards.toml, a path is all it takes")
+    return Path(unquote(path))
+
+
+def read_shards(path: Path) -> dict[str, str]:
+    """The URLs of the shards by name, in the order of the names."""
+    try:
+        # Whoever may write to it decides where jobs go.
+        table: Any = tomllib.loads(path.read_text(encoding="utf-8")) if is_credible(path) else None
+    except OSError as error:
+        raise Refused(f"the file of shards {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"the file of shards {path} cannot be read: {error}") from error
+    if table is None:
+        raise Refused(f"the file of shards {path} does not exist, or others may change it")
+    named: Any = table.get("shards")
+    if not isinstance(named, dict) or not named:
+        raise Refused(f"{path} has no table [shards]: write in it a line for each, {_EXAMPLE}")
+    urls: dict[str, str] = {}
+    for name, url in sorted(cast("dict[str, Any]", named).items()):
+        urls[name] = _checked(path, name, url)
+    return urls
+
+
+def _checked(path: Path, name: str, url: object) -> str:
+    if not _NAME.fullmatch(name):
+        raise Refused(
+            f"{path}: {name[:60]!r} is no name of a shard: a letter, then up to 31 letters, digits,"
+            " - and _, all of them small"
+        )
+    if not isinstance(url, str):
+        raise Refused(f"{path}: shard {name} has no URL; write {_EXAMPLE}")
+    if in_process(url) or url.startswith((SHARDS, REMOTE)):
+        raise Refused(
+            f"{path}: shard {name} is {mask(url)}: name the store itself, and one that other "
+            "processes can open too"
+        )
+    return anchor(url, path.parent.absolute())
