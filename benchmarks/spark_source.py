@@ -67,8 +67,7 @@ def nobody(*told: object) -> None:
 def to_a_lake(spark: Any, rows: int) -> None:
     """All of the history in a lake that was not there before; every row is counted."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        with Lake(folder).writing() as writing:
-            taken = export(spark, writing, nobody).taken["attempts"]
+        taken = export(spark, Lake(folder), nobody).taken["attempts"]
         if taken != rows:
             raise SystemExit(f"{taken:,} of {rows:,} attempts came to the lake")
 

@@ -1,4 +1,4 @@
-"""The same questions asked of a lake by Spark and of PostgreSQL in SQL, and what tells them apart.
+"""The same questions asked of a lake's rollups and of PostgreSQL, and what tells them apart.
 
 Counts and moments must be equal, sums and percentiles within a hundredth.
 """
@@ -6,7 +6,7 @@ Counts and moments must be equal, sums and percentiles within a hundredth.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,10 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from penstock.spark.pipelines.datasets.clean_attempts import HOUR, clean
-from penstock.spark.pipelines.datasets.failures import failures
-from penstock.spark.pipelines.datasets.throughput import by_tag, load
-from penstock.spark.pipelines.datasets.worker_use import worker_use
 from penstock.spark.pipelines.lake.lake import Lake
-from penstock.spark.pipelines.lake.raw_tables import read_raw
+from penstock.spark.pipelines.report.queries import at_intervals, loads_by, merged, merged_failures
+from penstock.spark.pipelines.report.rollup_source import LakeRollups
+from penstock.spark.pipelines.rollups.tables import HOUR
 
 SQL = Path(__file__).parent / "sql"
 PLAIN = (
@@ -52,6 +50,7 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ..
     "workers": (("worker", "at"), (("attempts",), ("busy",))),
 }
 CLOSE = 0.01
+EVER = 4e9
 Rows = list[dict[str, Any]]
 
 
@@ -59,7 +58,9 @@ def fill(connection: Any, lake: Lake) -> None:
     """A table of PostgreSQL's own with the attempts of a lake."""
     connection.execute(statement("table"))
     with connection.cursor() as cursor, cursor.copy(statement("copy")) as copy:
-        for path in lake.files("attempts"):
+        attempts = lake.table("attempts")
+        for file in attempts.files():
+            path = f"{attempts.place.uri}/{file.path}"
             for batch in pa.parquet.ParquetFile(path).iter_batches(200_000):
                 copy.write(lines_of(batch))
     connection.execute("vacuum analyze attempts")
@@ -73,19 +74,22 @@ def lines_of(batch: Any) -> bytes:
     return made.getvalue().to_pybytes()
 
 
-def ask_spark(spark: Any, lake: Lake, name: str) -> Rows:
-    attempts = clean(read_raw(spark, lake, "attempts"))
-    questions: dict[str, Callable[[], Any]] = {
-        "tasks": lambda: load(attempts, "queue", "task", "version"),
-        "hours": lambda: load(attempts, "queue", every=HOUR),
-        "tags": lambda: load(by_tag(attempts), "tag", "value"),
-        "failures": lambda: failures(attempts),
-        "workers": lambda: worker_use(attempts, HOUR),
+def ask_rollups(lake: Lake, name: str) -> Rows:
+    rollups = LakeRollups(lake)
+
+    def read(table: str) -> Any:
+        return rollups.read(table, 0, EVER)
+
+    questions: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
+        "tasks": lambda: loads_by([read("days")], ["queue", "task", "version"]),
+        "hours": lambda: loads_by([at_intervals(read("hours"), HOUR)], ["queue", "at"]),
+        "tags": lambda: loads_by([read("tag_days")], ["tag", "value"]),
+        "failures": lambda: merged_failures(read("failures")),
+        "workers": lambda: merged(
+            [at_intervals(read("workers"), HOUR)], ["worker", "at"], ("attempts", "busy")
+        ),
     }
-    frame = questions[name]()
-    for moment in {"at", "first_at", "last_at"} & set(frame.columns):
-        frame = frame.withColumn(moment, frame[moment].cast("double"))
-    return [row.asDict() for row in frame.collect()]
+    return list(questions[name]())
 
 
 def ask_postgres(connection: Any, name: str) -> Rows:

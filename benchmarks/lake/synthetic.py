@@ -44,10 +44,19 @@ ATTEMPTS = """
 """
 
 
-def attempts(spark: Any, rows: int, days: int = 28, parts: int = 8) -> Any:
-    """So many attempts over so many days: busier by day than by night, and growing."""
+def attempts(
+    spark: Any,
+    rows: int,
+    days: int = 28,
+    parts: int = 8,
+    numbers: tuple[int, int] | None = None,
+) -> Any:
+    """So many attempts over so many days: busier by day than by night, and growing.
+
+    With `numbers` only those of this range of them.
+    """
     span = days * 86400
-    numbered = spark.range(0, rows, 1, parts).withColumnRenamed("id", "number")
+    numbered = spark.range(*(numbers or (0, rows)), 1, parts).withColumnRenamed("id", "number")
     # The four jobs of a flow have their place, queue and tenant from its first one.
     led = numbered.selectExpr("*", "if(number % 20 < 4, number - number % 20, number) as first")
     rolled = led.selectExpr(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from penstock.cli.root import root
 from penstock.spark.fleet.driver import Fleet
 from penstock.spark.pipelines.lake.export import export
 from penstock.spark.pipelines.lake.lake import Lake
+from penstock.worker import Worker
 
 TABLES = ("jobs", "attempts", "results", "counts")
 
@@ -66,13 +69,36 @@ class Whole:
         """History to the lake, without the reports that are kept there unless asked for; a page."""
         codes: list[int] = []
         if not given["whole"]:
-            with Lake("lake").writing() as writing:
-                export(self._spark, writing, lambda *_: None)
+            export(self._spark, Lake("lake"), lambda *_: None)
         for words in (("run",), ("report", "--page", "page.html"))[not given["whole"] :]:
             result = CliRunner().invoke(root, ["pipeline", *words, "--lake", "lake"])
             self._keep(f"pipeline-{len(codes)}.out", f"{result.output} {result.exception!r}")
             codes.append(result.exit_code)
         return codes
+
+    def jobs(self, _: Any) -> list[Any]:
+        """apply, a Spark task and a replay: what they return, and the replay's exit code."""
+        from fleet_tasks import app, nap
+
+        @app.task(name="counted", spark=True)
+        def counted(spark: Any) -> int:
+            return spark.range(5).count()
+
+        where = ["--where", "task = 'nap'", "--lake", "lake"]
+        replayed = CliRunner().invoke(root, ["pipeline", "replay", *where, "--name", "canary"])
+        self._keep("replay.out", f"{replayed.output} {replayed.exception!r}")
+        handle = counted.enqueue()
+        worker = Worker(app, threads=2, drain=True)
+        worker.work()
+        rows = self._spark.range(200, 203).selectExpr("cast(id as int) as number")
+        command = [sys.executable, "-m", "penstock", "worker", "fleet_tasks:app"]
+        with subprocess.Popen([*command, "--processes", "1"]) as process:
+            try:
+                applied = penstock.spark.apply(rows, nap, id="number", name="june", into="applied")
+            finally:
+                process.terminate()
+        results = sorted(row.result for row in applied.collect())
+        return [replayed.exit_code, handle.result(), results]
 
     def fail(self, _: Any) -> list[str]:
         """Whatever goes wrong, where it says so: here, and on executors."""

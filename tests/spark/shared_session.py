@@ -44,6 +44,11 @@ class SharedSession:
             self._made.stop()
             self._made = None
 
+    def end(self) -> None:
+        """Its Java with it, which otherwise ends some time after Python, and outlives the run."""
+        self.stop()
+        self.throw_away()
+
     def throw_away(self) -> None:
         """Kill its Java, and have PySpark forget it; nothing is asked of it."""
         self._made = None

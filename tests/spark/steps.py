@@ -89,6 +89,18 @@ class Steps:
         )
         query.awaitTermination()
 
+    def export(self, given: dict[str, Any]) -> None:
+        """History to a lake, in batches; after the first one it waits at the gate."""
+        from penstock.spark.pipelines.lake.export import export
+        from penstock.spark.pipelines.lake.lake import Lake
+
+        def told(table: str, rows: int) -> None:
+            Path(given["folder"], f"at-{given['gate']}").write_text(f"{rows}\n", encoding="ascii")
+            while not Path(given["folder"], f"open-{given['gate']}").exists():
+                threading.Event().wait(0.02)
+
+        export(self._spark, Lake(given["lake"]), told, rows_at_once=40)
+
     def _save(self, frame: Any, given: dict[str, Any]) -> None:
         writer = frame.write.format("penstock").option("task", "mail:send")
         for name, value in given.get("options", {}).items():

@@ -18,6 +18,8 @@ from penstock.testing.conformance.factories import (
 )
 
 BODY = b'{"args":{"who":"ada","pin":"1234"},"headers":{"trace":"t-1"},"secret":["pin"]}'
+# A row of PostgreSQL's history, written by whoever commits later.
+LATE = "insert into penstock.history (kind, at, attempt, state) values ('attempt', %s, 1, 'failed')"
 
 
 def end(broker: Broker, clock: Clock, jobs: Any, result: bytes | None = b"1") -> None:

@@ -42,7 +42,8 @@ def die():
 if calls:
     threading.Thread(target=die, daemon=True).start()
 frame = spark.createDataFrame([(n, "text") for n in range(int(rows))], "id int, text string")
-penstock.spark.apply(frame, app.tasks["lab:score"], id="id", rate=f"{rate}/s", into=into)
+task = app.tasks["lab:score"]
+penstock.spark.apply(frame, task, id="id", name="june", rate=f"{rate}/s", into=into)
 """
 
 
@@ -95,6 +96,7 @@ def attempts_in(url: str) -> list[Event]:
     return found
 
 
+# REQUIREMENTS S14
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     "store_url",
@@ -116,5 +118,7 @@ def test_killed_half_way_and_begun_again_by_another_process(
     assert {row["error"] for row in answer} == {None}
     assert sorted(map(int, calls.read_text().split())) == list(range(ROWS))
     assert most_in_a_window(attempts_in(store_url), 1.0 - tolerance_of(store_url)) <= RATE
-    assert {row_id("lab:score", n) for n in range(ROWS)} == {job.id for job in jobs_in(store_url)}
+    assert {row_id("lab:score", n, name="june") for n in range(ROWS)} == {
+        job.id for job in jobs_in(store_url)
+    }
     assert all(sum(fleet.settled.values()) for fleet in fleets)

@@ -49,9 +49,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     return cluster.url, cluster.folder
 
 
+# REQUIREMENTS S28
 @pytest.mark.timeout(1500)
 def test_a_password_is_written_nowhere(place: tuple[str, Path], guarded_url: str, tmp_path: Path):
-    """Issue 5: no plan, event log, exception, checkpoint, lake file, page, log or command line."""
+    """S28: no plan, event log, exception, checkpoint, lake file, page, log or command line."""
     master, executors = place
     open_broker(guarded_url).close()
     folder = tmp_path / "run"
@@ -75,6 +76,7 @@ def test_a_password_is_written_nowhere(place: tuple[str, Path], guarded_url: str
         assert driver.run("work") == 0
         assert driver.run("read") > 150
         assert set(driver.run("pipeline", whole=executors != tmp_path)) == {0}
+        assert driver.run("jobs") == [0, 5, [200, 201, 202]]
         said = driver.run("fail")
         driver.run("show")
         # While it runs: at its end Spark takes away what it kept on the disk.
@@ -91,7 +93,8 @@ def test_a_password_is_written_nowhere(place: tuple[str, Path], guarded_url: str
         "sunk/offsets",
         "followed/offsets",
         "rejects",
-        "lake/manifest.json",
+        "applied/_SUCCESS",
+        "lake/attempts/_delta_log",
         "page.html",
     } <= made
     assert [path for path in made if path.startswith("events/") and "/events_" in path]

@@ -90,6 +90,7 @@ def cancelled(story: SparkStory, handle: Any) -> None:
     assert story.broker.act("retry", [handle.id])
 
 
+# REQUIREMENTS S12
 @pytest.mark.parametrize(
     ("story", "end"),
     [

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
+import signal
+import socket
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +19,7 @@ import pyspark
 import pytest
 
 from penstock.spark.java import java_home
+from tests.stories.conftest import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -51,28 +58,75 @@ def test_a_program_for_spark_submit(on: str, sqlite_url: str, request: pytest.Fi
         assert f"100 reminders are ready, written on {master}" in lines, done.stderr
 
 
-def test_a_notebook_cell_by_cell(
+def test_a_notebook_killed_at_night_pays_for_no_row_twice(
     shared_spark: Any,
     sqlite_url: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    monkeypatch.setenv("PENSTOCK_URL", sqlite_url)
-    monkeypatch.syspath_prepend(EXAMPLES)
-    worker = [sys.executable, "-m", "penstock", "worker", EXAMPLES / "reminders.py"]
+    """Issue 17: the model is busy at times, its budget ends, and next morning it goes on."""
+    del shared_spark
+    with endpoint(budget=20) as url:
+        monkeypatch.setenv("MODEL_URL", url)
+        monkeypatch.setenv("PENSTOCK_URL", sqlite_url)
+        monkeypatch.syspath_prepend(EXAMPLES)
+        monkeypatch.chdir(tmp_path)
+        run = {"env": environment(sqlite_url), "cwd": tmp_path, "start_new_session": True}
+        worker = [sys.executable, "-m", "penstock", "worker", EXAMPLES / "model.py"]
+        with subprocess.Popen([*worker, "--processes", "1"], **run) as process:
+            try:
+                evening = subprocess.Popen([sys.executable, EXAMPLES / "notebook.py"], **run)
+                try:
+                    eventually(lambda: len(paid(url)) == 20, 280.0, "the budget is used up")
+                finally:
+                    os.killpg(evening.pid, signal.SIGKILL)
+                    evening.wait()
+                urllib.request.urlopen(f"{url}/budget", data=b"").close()
+                eventually(lambda: len(paid(url)) == 60, 280.0, "the jobs went on meanwhile")
+                morning = [runpy.run_path(str(EXAMPLES / "notebook.py")) for _ in range(2)]
+            finally:
+                process.terminate()
+                sys.modules.pop("model").app.close()
 
-    with subprocess.Popen([*worker, "--processes", "1"], env=environment(sqlite_url)) as process:
+        assert paid(url) == {f"review {n}": 1 for n in range(60)}
+    said = capsys.readouterr().out.splitlines()
+    assert said == 2 * [
+        "60 of 60 rows have an answer, of 120 tokens",
+        "60 calls succeeded",
+    ]
+    texts = {row.id: row.result.text for row in morning[1]["answers"].collect()}
+    assert texts == {n: f"{n} review" for n in range(60)}
+    assert "<rect" in (tmp_path / "calls.html").read_text()
+
+
+@contextmanager
+def endpoint(budget: int) -> Iterator[str]:
+    """The model of the notebook, at the URL that comes back."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, EXAMPLES / "endpoint.py", str(port), str(budget)]
+    with subprocess.Popen(command) as process:
         try:
-            runpy.run_path(str(EXAMPLES / "notebook.py"))
+            url = f"http://127.0.0.1:{port}"
+            eventually(lambda: answers(url), 100.0, "the endpoint answers")
+            yield url
         finally:
             process.terminate()
-            sys.modules.pop("reminders").app.close()
 
-    assert capsys.readouterr().out.splitlines() == [
-        "customer 1: pay",
-        "customer 2: come back",
-        "2 succeeded",
-    ]
+
+def answers(url: str) -> bool:
+    try:
+        return paid(url) == {}
+    except OSError:
+        return False
+
+
+def paid(url: str) -> dict[str, int]:
+    """How often each prompt was paid for."""
+    with urllib.request.urlopen(f"{url}/paid", timeout=10) as said:
+        return json.load(said)
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.soak)])
@@ -102,4 +156,4 @@ def test_an_etl_of_days_comes_to_the_right_totals_whatever_is_killed(kills: int,
 def test_every_example_is_run_by_a_test():
     names = {path.stem for path in EXAMPLES.glob("*.py")}
 
-    assert names == {"etl_days", "notebook", "reminders", "submit"}
+    assert names == {"endpoint", "etl_days", "model", "notebook", "reminders", "submit"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import penstock
@@ -26,6 +28,7 @@ from tests.stories.conftest import eventually
 
 TASKS = Path(__file__).with_name("fleet_tasks.py")
 SOON = 100.0
+JOBS = 800  # of a cluster; what is killed there is killed within 400
 
 
 class Shop:
@@ -74,6 +77,12 @@ def at_work(fleet: Fleet) -> Iterator[list[int]]:
         fleet.stop()
         thread.join(SOON)
         assert not thread.is_alive()
+
+
+def connections_of(looker: psycopg.Connection[Any]) -> int:
+    here = "select count(*) from pg_stat_activity where datname = current_database()"
+    [count] = looker.execute(here).fetchone() or (0,)
+    return count
 
 
 def test_slots_drain_the_store_and_say_what_they_did(spark: Any, shop: Shop):
@@ -136,6 +145,39 @@ def test_a_fleet_ends_when_its_time_is_up(spark: Any, shop: Shop):
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_thousand_slots_may_open_their_files(spark: Any, shop: Shop):
+    """Issue 17: two in the driver for each, and the usual limit is 1,024 for all."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+        Fleet(spark, f"{TASKS}:app", 1000)._channel.close()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 2512
+        with pytest.raises(Refused, match=r"need .* open files in the driver, and .* are allowed"):
+            Fleet(spark, f"{TASKS}:app", before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+# REQUIREMENTS S11
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_slots_have_the_connections_that_were_allowed(spark: Any, shop: Shop, store_url: str):
+    """Issue 17: of two slots no more than eight, at work and idle."""
+    with pytest.raises(Refused, match=r"12 connections to the store, and 8 are allowed: .* 2 slot"):
+        Fleet(spark, f"{TASKS}:app", 3, connections=8)
+    shop.nap.enqueue_many([(number, 0.01) for number in range(300)])
+    fleet = Fleet(spark, f"{TASKS}:app", 2, lease=5.0, connections=8)
+    counts: set[int] = set()
+    with psycopg.connect(store_url, autocommit=True) as looker:
+        own = connections_of(looker)
+        with at_work(fleet):
+            while len(shop.succeeded()) < 300:
+                counts.add(connections_of(looker) - own)
+
+    assert 4 <= max(counts) <= 8
+
+
+# REQUIREMENTS S11
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_a_slot_killed_five_times_does_not_end_the_others(spark: Any, shop: Shop, tmp_path: Path):
     seen = tmp_path / "seen"
     seen.mkdir()
@@ -168,6 +210,7 @@ def test_a_target_that_executors_cannot_import_is_said_in_one_sentence(spark: An
         fleet.run()
 
 
+# REQUIREMENTS S10
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
 def test_killing_a_python_worker_an_executor_and_then_the_driver_of_a_cluster_loses_nothing(
@@ -178,7 +221,7 @@ def test_killing_a_python_worker_an_executor_and_then_the_driver_of_a_cluster_lo
     bare = tmp_path / "bare-python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
-    shop.nap.enqueue_many([(number, 0.05) for number in range(1500)])
+    shop.nap.enqueue_many([(number, 0.05) for number in range(JOBS)])
     place = shop.where.options(priority=9).enqueue(str(tmp_path))
     environment = {
         **os.environ,
@@ -218,7 +261,7 @@ def test_killing_a_python_worker_an_executor_and_then_the_driver_of_a_cluster_lo
     subprocess.run(plain, env=environment, check=True, capture_output=True, timeout=240)
 
     assert len(executors) == 2
-    assert len(shop.succeeded()) == 1501, said
+    assert len(shop.succeeded()) == JOBS + 1, said
     assert set(shop.succeeded().values()) == {1}
     assert str(Path(penstock.__file__).parent) not in place.result()
 

@@ -12,7 +12,7 @@ import pytest
 
 import penstock.spark
 from penstock import App, Refused
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.spark.session import uninterrupted
 from penstock.spark.ship_code import ExecutorVersion, _paths, check_same
 
@@ -88,18 +88,6 @@ def test_a_profile_goes_before_what_the_environment_says(shared_spark, tmp_path,
     assert penstock.spark.store_of(shared_spark) == f"sqlite:///{tmp_path}/lab.db"
 
 
-def test_a_session_of_spark_connect_is_refused_in_one_sentence():
-    """Where the code runs, Penstock has to be already; a session there cannot be told of it."""
-
-    class OfConnect:
-        """As little as we look at: a session without a Java beside it."""
-
-    session: Any = OfConnect()
-    for ask in (penstock.spark.attach, penstock.spark.store_of):
-        with pytest.raises(Refused, match="is a Spark Connect session, whose server runs the code"):
-            ask(session)
-
-
 def test_executors_with_another_penstock_are_refused_in_one_sentence():
     with pytest.raises(Refused, match=r"the executor on node7 has 0\.0\.9: install the same"):
         check_same([ExecutorVersion("node7", "0.0.9")])
@@ -110,7 +98,7 @@ def test_executors_with_another_penstock_are_refused_in_one_sentence():
 def test_executors_are_sent_the_metadata_by_which_the_version_is_known():
     sent = {place.name for place in _paths("penstock")}
 
-    assert sent == {"penstock", f"penstock_queue-{release()}.dist-info"}
+    assert sent == {"penstock", f"penstock_queue-{RELEASE}.dist-info"}
 
 
 def test_a_password_is_in_no_plan_configuration_exception_or_event_log(

@@ -213,6 +213,7 @@ def test_only_appending_is_possible(shared_spark: Any, sqlite_url: str, mode: st
         writer.option("url", sqlite_url).mode(mode).save()
 
 
+# REQUIREMENTS S5
 def test_what_does_not_fit_the_task_is_refused_before_any_row(shared_spark: Any, sqlite_url: str):
     """Issue 5: schema errors before the write."""
     frame = shared_spark.sql("select 'a' as number, 'a' as text")

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from pyspark.sql import types
 
-from penstock.errors import Refused
+from penstock.brokers import open_broker
+from penstock.errors import Refused, WrongUrl
 from penstock.spark.sink import BatchSink, StreamSink
 from penstock.spark.sink.column_types import Fit, fit
+from penstock.spark.sink.rejects import set_aside
 from tests.spark.frames import APP, arguments_in, jobs_in, numbers_in, schema_of
 from tests.spark.sink_tasks import Line
 
@@ -63,7 +67,7 @@ def test_an_executor_on_another_machine_makes_no_file_of_its_own(tmp_path: Path,
     url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     sink = BatchSink(NUMBER, {"task": "mail:send", "url": url, **columns}, False)
 
-    with pytest.raises(Refused, match="there is no store at"):
+    with pytest.raises(WrongUrl, match="there is no store at"):
         sink.write(iter([_batch(1, 2)]))
 
     assert list(tmp_path.iterdir()) == []
@@ -118,13 +122,83 @@ def test_rejects_of_attempts_that_lost_or_died_go_with_the_commit(store_url: str
     assert {path.name for path in rejects.iterdir()} == {won.rejects, f"_{beside.rejects}"}
 
 
+BAD_ROWS = pa.record_batch({"x": [1.0, float("nan")]})
+
+
+def _shown(folder: Path) -> int:
+    """How many rejected rows a reader of the folder sees."""
+    return sum(
+        pyarrow.parquet.read_metadata(path).num_rows
+        for path in folder.glob("*.parquet")
+        if not path.name.startswith("_")
+    )
+
+
+# REQUIREMENTS S3
+@pytest.mark.parametrize("step", ["set aside", "committed", "half shown", "shown"])
+def test_rejects_of_a_write_that_comes_again_are_there_once(
+    store_url: str, tmp_path: Path, step: str
+):
+    """S2: the driver died after this step of its commit; the write comes in other partitions."""
+    rejects = tmp_path / "rejects"
+    options = {"task": "a:b", "url": store_url, "rejects": str(rejects), "write": "june/1"}
+    first = _planned(REAL, options)
+    parts = [first.write(iter([BAD_ROWS])) for _ in range(2)]
+    if step == "shown":
+        first.commit(parts)
+    else:
+        set_aside(str(rejects), "0123", [part.rejects or "" for part in parts])
+    if step in {"committed", "half shown"}:
+        broker = open_broker(store_url)
+        broker.commit_write("june/1", {part.name: part.jobs for part in parts}, "0123")
+        broker.close()
+    if step == "half shown":
+        (rejects / f"_0123.{parts[0].rejects}").rename(rejects / (parts[0].rejects or ""))
+
+    for _ in range(2):
+        again = _planned(REAL, options)
+        again.commit([again.write(iter([BAD_ROWS])), again.write(iter([BAD_ROWS])), None])
+
+    assert _shown(rejects) == 2
+    assert [path.name for path in rejects.glob("_*")] == []
+    assert len(jobs_in(store_url)) == 2
+
+
+def test_rejects_of_two_drivers_at_the_same_write_are_there_once(sqlite_url: str, tmp_path: Path):
+    """S2: both have put theirs aside before one of them commits."""
+    rejects = tmp_path / "rejects"
+    options = {"task": "a:b", "url": sqlite_url, "rejects": str(rejects), "write": "june"}
+    one, two = _planned(REAL, options), _planned(REAL, options)
+    parts = [one.write(iter([BAD_ROWS])), two.write(iter([BAD_ROWS]))]
+    set_aside(str(rejects), "0123", [parts[1].rejects or ""])
+
+    one.commit([parts[0]])
+    two.commit([parts[1]])
+
+    assert [path.name for path in rejects.iterdir()] == [parts[0].rejects]
+
+
+def test_rejects_of_rows_with_an_id_are_those_of_the_last_time(sqlite_url: str, tmp_path: Path):
+    """S2: such a write may come again with more rows; each bad row is there once."""
+    rejects = tmp_path / "rejects"
+    options = {"task": "a:b", "url": sqlite_url, "rejects": str(rejects), "write": "june"}
+    schema = schema_of(x=types.DoubleType(), n=INT)
+    for rows in (2, 3):
+        numbers = {"x": [1.0, float("nan"), float("inf")], "n": pa.array([1, 2, 3], pa.int32())}
+        sink = _planned(schema, {**options, "id_column": "n"})
+        sink.commit([sink.write(iter([pa.record_batch(numbers).slice(0, rows)]))])
+
+    assert _shown(rejects) == 2
+    assert len(jobs_in(sqlite_url)) == 1
+
+
 def test_an_abort_that_finds_no_store_does_not_hide_why_the_write_failed(tmp_path: Path):
     rejects = tmp_path / "a file"
     rejects.touch()
     options = {"task": "a:b", "url": "sqlite:////dev/null/at.db", "rejects": str(rejects)}
     sink = BatchSink(REAL, options, False)
 
-    with pytest.raises(Refused, match="cannot be opened"):
+    with pytest.raises(WrongUrl, match="there is no store at"):
         sink.write(iter([pa.record_batch({"x": [1.0]})]))
     sink.abort([None])
 
@@ -135,6 +209,87 @@ def test_rejects_that_cannot_be_kept_end_the_write_with_a_sentence(sqlite_url: s
 
     with pytest.raises(Refused, match=r"rejects='.*a file/rejects' cannot be written"):
         _planned(REAL, options).write(iter([pa.record_batch({"x": [float("nan")]})]))
+
+
+def _ids_and_texts(url: str, rows: dict[int, str], **options: str) -> dict[int, list[str]]:
+    """Write rows with an id; the texts that are enqueued for each of them."""
+    sink = _planned(CALL, {"task": "a:b", "url": url, "id_column": "number", **options})
+    batch = {"number": pa.array(list(rows), pa.int32()), "text": list(rows.values())}
+    sink.commit([sink.write(iter([pa.record_batch(batch)]))])
+    found: dict[int, list[str]] = {}
+    for job in jobs_in(url):
+        arguments = msgspec.json.decode(job.body)["args"]
+        found.setdefault(arguments["number"], []).append(arguments["text"])
+    return {number: sorted(texts) for number, texts in found.items()}
+
+
+def test_a_row_with_an_id_and_other_arguments_is_refused_or_as_it_was_asked_for(
+    store_url: str, tmp_path: Path
+):
+    """S13: it was dropped without a word."""
+    options = {"arguments": "number,text"}
+    _ids_and_texts(store_url, {1: "a", 2: "b"}, **options)
+
+    with pytest.raises(Refused, match="number=2 was enqueued with other arguments"):
+        _ids_and_texts(store_url, {1: "a", 2: "c", 3: "d"}, **options)
+    kept = _ids_and_texts(store_url, {2: "c"}, on_change="keep", **options)
+    rejects = str(tmp_path / "rejects")
+    rejected = _ids_and_texts(store_url, {2: "c", 4: "e"}, rejects=rejects, **options)
+    again = _ids_and_texts(store_url, {2: "c"}, on_change="again", **options)
+    once_more = _ids_and_texts(store_url, {2: "c", 1: "a"}, **options)
+    named = _ids_and_texts(store_url, {1: "a"}, write="june", **options)
+
+    assert kept == {1: ["a"], 2: ["b"]}  # all or nothing: 3 was not stored
+    assert rejected == {**kept, 4: ["e"]}
+    assert _shown(Path(rejects)) == 1
+    assert again == once_more == {**rejected, 2: ["b", "c"]}
+    assert named == {**again, 1: ["a", "a"]}
+
+
+@pytest.mark.parametrize("on_change", ["refuse", "again", "keep"])
+def test_a_row_that_another_write_stores_meanwhile_is_compared_too(store_url: str, on_change: str):
+    """S14: both have looked before either has stored anything."""
+    options = {"task": "a:b", "url": store_url, "id_column": "number", "on_change": on_change}
+    options["arguments"] = "number,text"
+    texts = ["a", "b", "b"]
+    sinks = [_planned(CALL, options) for _ in texts]
+    rows = [{"number": pa.array([1, n + 2], pa.int32()), "text": [texts[n], "x"]} for n in range(3)]
+    # The third is a second partition of the second write.
+    parts = [sinks[min(n, 1)].write(iter([pa.record_batch(rows[n])])) for n in range(3)]
+    sinks[0].commit([parts[0]])
+
+    if on_change == "refuse":
+        with pytest.raises(Refused, match="1 rows were left out: at the same time another write"):
+            sinks[1].commit(parts[1:])
+    else:
+        sinks[1].commit(parts[1:])
+
+    stored = sorted((job["number"], job["text"]) for job in arguments_in(store_url))
+    more = [(1, "b")] if on_change == "again" else []
+    assert stored == sorted([(1, "a"), (2, "x"), (3, "x"), (4, "x"), *more])
+
+
+def test_two_rows_with_one_id_and_other_arguments_are_refused(sqlite_url: str):
+    sink = _planned(CALL, {"task": "a:b", "url": sqlite_url, "id_column": "number"})
+    rows = {"number": pa.array([1, 1, 1], pa.int32()), "text": ["a", "a", "b"]}
+
+    with pytest.raises(Refused, match=r"row 0 .*number=1 was enqueued with other arguments, in a"):
+        sink.write(iter([pa.record_batch(rows)]))
+
+
+def test_a_secret_argument_is_in_no_hash(sqlite_url: str):
+    """A short one could be guessed from it."""
+    task = {"task": "mail:send", "app": APP, "url": sqlite_url, "id_column": "number"}
+    schema = schema_of(number=INT, text=TEXT, token=TEXT)
+    found: list[Any] = []
+    for token in ("1234", "5678"):
+        rows = {"number": pa.array([1], pa.int32()), "text": ["a"], "token": [token]}
+        sink = _planned(schema, {**task, "arguments": "number,text,token", "write": token})
+        sink.commit([sink.write(iter([pa.record_batch(rows)]))])
+        found = [msgspec.json.decode(job.body)["headers"] for job in jobs_in(sqlite_url)]
+
+    assert len(found) == 2
+    assert found[0]["penstock-arguments"] == found[1]["penstock-arguments"]
 
 
 def test_a_row_may_have_no_arguments_at_all(sqlite_url: str):
@@ -173,6 +328,9 @@ def test_a_time_to_run_that_no_calendar_has_makes_a_bad_row(sqlite_url: str):
         (NUMBER, {"rows_per_job": "0"}, "from 1 up"),
         (NUMBER, {"rows_per_job": "5", "id_column": "number"}, "leave out id_column"),
         (NUMBER, {"unique_until": "started"}, "need unique_column"),
+        (NUMBER, {"on_change": "keep"}, "on_change is for rows with an id"),
+        (NUMBER, {"id_column": "number", "on_change": "no"}, "one of refuse, again, keep"),
+        (NUMBER, {"write": "stream/1"}, "are for Spark's sink"),
         (schema_of(n=types.VariantType()), {}, "variant has no JSON form"),
         (
             schema_of(n=types.MapType(types.DateType(), INT)),

@@ -54,6 +54,7 @@ def test_a_task_that_fails_twice_in_the_middle(small: Any, store_url: str, into:
     assert numbers_in(store_url) == ONCE
 
 
+# REQUIREMENTS S1
 def test_a_shuffle_that_is_not_the_same_again(small: Any, store_url: str, into: Any):
     """Issue 5: rows that move to other partitions when a task is run again."""
     shuffled = _numbers(small, 3).orderBy("number").repartition(2)

@@ -1,4 +1,4 @@
-"""The sink on a real cluster, with something killed (-9) in the middle of a write.
+"""Sink and export on a real cluster, with something killed (-9) in the middle.
 
 One driver makes most of it, and has speculation on, which makes bad days worse.
 """
@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from penstock.brokers.postgres import PostgresBroker
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.testing.clock import Clock
 from tests.postgres_store import PostgresStore
 from tests.spark.cluster import Cluster
@@ -28,6 +29,7 @@ from tests.spark.drivers import (
     siblings_of,
 )
 from tests.spark.frames import jobs_in, numbers_in
+from tests.spark.pipelines.exported import of_lake, of_store, some_history
 from tests.spark.test_sink_stream import put
 from tests.stories.conftest import eventually
 
@@ -114,6 +116,7 @@ def test_killed_in_mid_write(
     eventually(lambda: swept(postgres_store_url), SOON)
 
 
+# REQUIREMENTS S1
 def test_a_slow_task_is_run_a_second_time_to_be_sure(
     driver: Driver, postgres_store_url: str, tmp_path: Path
 ):
@@ -126,7 +129,6 @@ def test_a_slow_task_is_run_a_second_time_to_be_sure(
     eventually(lambda: swept(postgres_store_url), SOON)
 
 
-@pytest.mark.soak
 def test_a_shuffle_by_chance_whose_half_is_lost_before_it_is_read(
     driver: Driver, postgres_store_url: str, tmp_path: Path
 ):
@@ -147,7 +149,6 @@ def test_a_shuffle_by_chance_whose_half_is_lost_before_it_is_read(
     assert numbers_in(postgres_store_url) == ONCE
 
 
-@pytest.mark.soak
 def test_an_executor_killed_in_the_middle_of_an_epoch(
     driver: Driver, postgres_store_url: str, tmp_path: Path
 ):
@@ -161,6 +162,29 @@ def test_an_executor_killed_in_the_middle_of_an_epoch(
     assert numbers_in(postgres_store_url) == ONCE
 
 
+def test_an_executor_killed_in_mid_export(
+    cluster: Cluster, driver: Driver, postgres_store_url: str, tmp_path: Path
+):
+    """Issue 5: the rest goes on, and what was taken is there once."""
+    store = PostgresBroker(postgres_store_url)
+    some_history(store, Clock(store.clock.now()), 150)
+    lake = Lake(tmp_path / "lake")
+    ended = driver.start("export", lake=str(lake.folder), folder=str(tmp_path), gate="gate")
+    eventually(lambda: arrived(tmp_path, "gate"), SOON)
+
+    os.kill(eventually(cluster.executors, SOON)[0], signal.SIGKILL)
+    open_gate(tmp_path, "gate")
+    try:
+        ended()
+    except RuntimeError as error:
+        assert "run it again, and it continues" in str(error)  # noqa: PT017  it need not fail
+        driver.run("export", lake=str(lake.folder), folder=str(tmp_path), gate="gate")
+
+    assert of_lake(lake) == of_store(store)
+    store.close()
+
+
+# REQUIREMENTS S4
 @pytest.mark.soak
 def test_a_driver_killed_in_mid_write_and_in_the_middle_of_an_epoch(
     cluster: Cluster, driver: Driver, postgres_store_url: str, tmp_path: Path

@@ -44,6 +44,7 @@ def test_each_row_of_a_stream_is_one_job(shared_spark: Any, store_url: str, tmp_
     assert numbers_in(store_url) == Counter([1, 2, 3, 4, 4, 5])
 
 
+# REQUIREMENTS S4
 def test_an_epoch_that_runs_again_is_known(shared_spark: Any, store_url: str, tmp_path: Path):
     """Issue 5: idempotent by (query, epoch): the driver died after our commit, before Spark's."""
     put(tmp_path / "in", "1.json", 1, 2)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Refused
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.spark.ship_code import executor_versions
 from tests.spark.cluster import Cluster
 from tests.spark.drivers import SOURCE
@@ -51,7 +51,7 @@ def test_another_penstock_on_the_executors_of_a_cluster(
     )
 
     [sentence] = answer.stdout.splitlines()
-    assert sentence.startswith(f"the driver runs Penstock {release()} and the executor on")
+    assert sentence.startswith(f"the driver runs Penstock {RELEASE} and the executor on")
     assert "has 0.0.9: install the same" in sentence
 
 

@@ -11,7 +11,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.job import failed, succeeded
 from penstock.spark.pipelines.report.queries import MOST, query_report
-from penstock.spark.pipelines.report.store_or_lake import store_frames
+from penstock.spark.pipelines.report.rollup_source import StoreRollups
 from penstock.testing.conformance.factories import begun, claim, some_jobs
 from tests.spark.conftest import whatever_the_store
 
@@ -47,6 +47,7 @@ def jobs(spark: Any, setting: None, broker: Broker, clock: Any) -> Any:
     return spark.read.format("penstock").option("table", "jobs").load()
 
 
+# REQUIREMENTS S7
 @whatever_the_store
 def test_a_frame_that_was_filtered_is_whole_again(jobs):
     counted = [
@@ -100,9 +101,7 @@ def test_a_view_is_asked_this_and_that(spark, jobs):
 
 
 @whatever_the_store
-@pytest.mark.parametrize("setting", ["true"], indirect=True)
-@pytest.mark.usefixtures("setting")
-def test_a_report_of_many_queues_names_the_tasks_of_all(spark, broker, clock):
+def test_a_report_of_many_queues_names_the_tasks_of_all(broker, clock):
     """Plots show the busiest queues alone; what is asked after them is asked of all."""
     for number in range(MOST):
         broker.enqueue(some_jobs(clock, 2, "mail:send", queue=f"customer-{number}"))
@@ -119,7 +118,7 @@ def test_a_report_of_many_queues_names_the_tasks_of_all(spark, broker, clock):
         [(job, begun(succeeded(), began if job.task in long else clock.now() - 1)) for job in taken]
     )
 
-    answers = query_report(store_frames(spark), lambda *_told: None)
+    answers = query_report(StoreRollups(broker))
 
     assert answers.total["attempts"] == 2 * MOST + 10
     assert len({row["queue"] for row in answers.over_time}) == MOST

@@ -15,7 +15,8 @@ from penstock.brokers import open_broker
 from penstock.errors import Refused
 from penstock.job import failed, succeeded
 from penstock.spark.source.data_source import PenstockSource
-from penstock.spark.source.readers import TableReader, TableStream
+from penstock.spark.source.readers import TableReader
+from penstock.spark.source.stream import TableStream
 from penstock.spark.source.tables import TIMES, columns_of
 from penstock.testing.conformance.factories import a_job, begun, claim, settle, some_jobs
 from tests.spark.conftest import whatever_the_store
@@ -123,6 +124,7 @@ def test_the_store_is_told_what_is_wanted(broker, store_url, clock):
     """So that it need not send the rest."""
     options = {"queue": "mail", "state": "failed,ready", "url": store_url, "table": "attempts"}
     times = {"since": "2026-11-15T00:00Z", "until": "2026-11-16T00:00Z"}
+    fill(broker, clock)
 
     [part] = TableReader(options | times, schema_of("attempts")).partitions()
 

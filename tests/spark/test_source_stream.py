@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,15 +19,14 @@ from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
-from penstock.errors import Refused
+from penstock.errors import Refused, SchemaTooNew
 from penstock.job import succeeded
-from penstock.spark.source.readers import TableStream
+from penstock.spark.source.stream import TableStream
 from penstock.testing.conformance.factories import a_worker, begun, claim, claim_for, some_jobs
 from tests.spark.conftest import whatever_the_store
-from tests.spark.stored import end, fill
+from tests.spark.stored import LATE, end, fill
 
 ONLY_POSITION = StructType([StructField("position", StringType())])
-LATE = "insert into penstock.history (kind, at, attempt, state) values ('attempt', %s, 1, 'failed')"
 
 
 @pytest.fixture
@@ -75,6 +76,7 @@ class Run:
         assert self.batches.setdefault(number, rows) == rows
 
 
+# REQUIREMENTS S9
 def test_a_run_reads_what_there_is_in_bounded_batches_and_the_next_one_goes_on(
     spark, broker, clock, tmp_path
 ):
@@ -83,7 +85,15 @@ def test_a_run_reads_what_there_is_in_bounded_batches_and_the_next_one_goes_on(
     end(broker, clock, claim(broker, limit=20))
     run = Run(spark, tmp_path, rows_per_trigger=8)
 
-    assert run.now() == positions_of(broker)
+    query = run.start(availableNow=True)
+    query.awaitTermination()
+    assert run.positions == positions_of(broker)
+    # S9: how far behind it is stands in its progress.
+    offsets = [progress["sources"][0] for progress in query.recentProgress][:2]
+    store = broker.reach(Selection(table="attempts"))
+    for offset, last in zip(offsets, (7, 15), strict=True):
+        assert json.loads(offset["latestOffset"]) == {store.store: store.position}
+        assert json.loads(offset["endOffset"]) == {store.store: run.positions[last]}
     assert [len(rows) for rows in run.batches.values()] == [8, 8, 4]
 
     end(broker, clock, claim(broker, limit=20))
@@ -105,6 +115,32 @@ def test_the_last_batch_comes_again_as_it_was_after_a_crash(spark, broker, clock
     assert [len(rows) for rows in run.batches.values()] == [5, 5]
 
 
+def test_a_store_that_is_upgraded_in_the_middle_of_a_stream_is_a_sentence(sqlite_url, clock):
+    """And with the version that knows it, the stream goes on from the same offset."""
+    broker = open_broker(sqlite_url, clock)
+    broker.enqueue(some_jobs(clock, 4))
+    end(broker, clock, claim(broker, limit=4))
+    stream = TableStream({"table": "attempts", "url": sqlite_url}, ONLY_POSITION)
+    start = stream.initialOffset()
+    set_schema = "update penstock_meta set value = ? where name = 'schema'"
+    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    read = "select value from penstock_meta where name = 'schema'"
+    [(known,)] = connection.execute(read).fetchall()
+
+    connection.execute(set_schema, ("999",))
+    with pytest.raises(SchemaTooNew) as error:
+        stream.latestOffset(start, ReadAllAvailable())
+    connection.execute(set_schema, (known,))
+    parts = stream.partitions(start, stream.latestOffset(start, ReadAllAvailable()))
+
+    assert len(str(error.value).splitlines()) == 1
+    batches = [batch for part in parts for batch in stream.read(part)]
+    rows = [row["position"] for batch in batches for row in batch.to_pylist()]
+    assert sorted(rows) == positions_of(broker)
+    connection.close()
+    broker.close()
+
+
 def test_another_store_under_the_same_checkpoint_is_refused(
     shared_spark, broker, clock, tmp_path, store_url
 ):
@@ -119,6 +155,7 @@ def test_another_store_under_the_same_checkpoint_is_refused(
         Run(shared_spark, tmp_path, url=other).now()
 
 
+# REQUIREMENTS S8
 def test_writers_that_commit_late_and_out_of_order_are_neither_skipped_nor_read_twice(
     shared_spark, postgres_store_url, clock, tmp_path
 ):

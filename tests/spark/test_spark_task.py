@@ -59,6 +59,26 @@ def test_it_runs_as_a_plain_call_and_as_a_job(app: App, spark: Any):
     assert spark.range(2).count() == 2
 
 
+def test_what_it_starts_on_spark_is_named_after_the_job(app: App, spark: Any):
+    """In the Spark UI: the description of its Spark jobs, and a tag to find them by."""
+
+    @app.task(name="named", spark=True)
+    def named(spark: SparkSession) -> list[str | None]:
+        spark.range(3).count()
+        properties = ("spark.job.description", "spark.job.tags")
+        return [spark.sparkContext.getLocalProperty(name) for name in properties]
+
+    handle = named.enqueue()
+    drain(app)
+
+    id = handle.id
+    assert handle.result() == [f"named, job {id}, attempt 1", f"penstock-{id}"]
+    tracker = spark.sparkContext._jsc.sc().statusTracker()  # Python's has no tags
+    found = list(tracker.getJobIdsForTag(f"penstock-{id}"))
+    assert found
+    assert not spark.sparkContext.getJobTags()
+
+
 def test_a_session_of_ones_own_and_in_tests_any_value(app: App):
     def make() -> Any:
         raise AssertionError("it is replaced")

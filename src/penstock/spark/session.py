@@ -23,8 +23,11 @@ from urllib.parse import urlsplit
 from penstock.app.settings import ResolvedUrl
 from penstock.errors import Refused
 from penstock.spark.application import NAME
+from penstock.spark.connect import attach_connect, is_connect, names_connect
 from penstock.spark.java import java_home
-from penstock.spark.session_store import named_store, refuse_connect, set_store
+from penstock.spark.master_url import check_master
+from penstock.spark.one_sentence import one_sentence, print_sentences
+from penstock.spark.session_store import named_store, set_store
 from penstock.spark.ship_code import make_ready, on_this_machine
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ def session(
 ) -> SparkSession:
     """A session on this machine, or on the cluster that `master` names, ready to use Penstock.
 
+    `master` may be a Spark Connect server, "sc://host:15002", as may SPARK_REMOTE.
+
     The store is named by `profile` or `url`, else found as an `App()` finds it. `config` overrides
     what is set here. A session that runs already is returned; another master is refused. The
     default `app_name` is "penstock", or that of the detached job that the session is made for.
@@ -54,8 +59,15 @@ def session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    store = named_store(profile, url)
     builder: Any = SparkSession.builder
+    if master is not None:
+        check_master(master)
+    if names_connect(master):
+        builder = builder if master is None else builder.remote(master)
+        running: Any = SparkSession.getActiveSession() if master is None else None
+        spark = running or builder.config(map=dict(config or {})).getOrCreate()
+        return attach(spark, profile=profile, url=url)
+    store = named_store(profile, url)
     # Not getActiveSession, which only knows the session of the calling thread.
     running = SparkContext._active_spark_context  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no public way
     if running is not None:
@@ -76,7 +88,7 @@ def session(
     for name, value in _configuration(master, config or {}).items():
         builder = builder.config(name, value)
     with uninterrupted():
-        spark: SparkSession = builder.getOrCreate()
+        spark = builder.getOrCreate()
     say(f"Spark {spark.version} started in {time.monotonic() - began:.1f} s")
     return _attached(spark, store)
 
@@ -86,21 +98,25 @@ def attach(
 ) -> SparkSession:
     """Set up a session that runs already for Penstock, and return it."""
     _need_spark()
+    if is_connect(spark):
+        attach_connect(spark, profile, url)
+        return spark
     return _attached(spark, named_store(profile, url))
 
 
 def _attached(spark: SparkSession, store: ResolvedUrl) -> SparkSession:
-    refuse_connect(spark)
-    from penstock.spark.source.data_source import PenstockSource
+    from penstock.spark.source.data_source import PenstockSource, register
 
     local = on_this_machine(spark.sparkContext.master)
     # The default store is a file beside this project: no other machine has it.
     known = store.url if local or not store.source.startswith("the default") else None
     if known is not None:
-        set_store(spark, known)
-    make_ready(spark, known)
-    spark.dataSource.register(PenstockSource)
+        set_store(spark, known, store.key_file)
+    with one_sentence():
+        make_ready(spark, known)
+    register(spark, PenstockSource)
     make_active(spark)
+    print_sentences()
     return spark
 
 

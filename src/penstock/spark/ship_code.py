@@ -13,12 +13,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.app.version import DISTRIBUTION, release
+from penstock.app.version import DISTRIBUTION, RELEASE
 from penstock.brokers import drivers
 from penstock.errors import Refused
+from penstock.spark.connect import refuse_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,10 +55,10 @@ def make_ready(spark: SparkSession, url: str | None) -> None:
 def check_same(versions: Iterable[ExecutorVersion]) -> None:
     """Refuse executors that run another Penstock than this process."""
     for executor in versions:
-        if executor.penstock != release():
+        if executor.penstock != RELEASE:
             has = "none" if executor.penstock is None else executor.penstock
             raise Refused(
-                f"the driver runs Penstock {release()} and the executor on {executor.host} has"
+                f"the driver runs Penstock {RELEASE} and the executor on {executor.host} has"
                 f" {has}: install the same on both, or uninstall it on executors and it is shipped"
             )
 
@@ -71,6 +73,7 @@ def ship(spark: SparkSession, *modules: str) -> None:
 
     Modules that are not installed here are skipped, and none is sent twice.
     """
+    refuse_connect(spark, "ship(), which sends modules,")
     context = spark.sparkContext
     before = {Path(path).name for path in context.listArchives + context.listFiles}
     folder = Path(tempfile.mkdtemp(prefix="penstock-ship-"))
@@ -81,6 +84,27 @@ def ship(spark: SparkSession, *modules: str) -> None:
                     context.addPyFile(str(path))
             elif f"{path.name}.zip#{path.name}" not in before:
                 context.addArchive(f"{_packed(path, folder)}#{path.name}")
+
+
+def package(output: Path, url: str, *modules: str) -> list[str]:
+    """Write a zip with Penstock, what it needs for this store, and these modules; what is in it.
+
+    For clusters where the driver does not run on this machine: Spark unpacks it (--archives).
+    """
+    for module in modules:
+        if next(_paths(module), None) is None:
+            raise Refused(f"{module}: no such module; is it on the path of this command?")
+    with tempfile.TemporaryDirectory(prefix="penstock-package-") as folder:
+        packed: list[str] = []
+        for path in chain.from_iterable(map(_paths, (*OURS, *drivers(url), *modules))):
+            if path.is_file():
+                shutil.copy2(path, folder)
+            else:
+                shutil.copytree(path, Path(folder, path.name), ignore=_LEFT_OUT, dirs_exist_ok=True)
+            packed.append(path.name)
+        made = shutil.make_archive(str(Path(folder).with_suffix(".packed")), "zip", folder)
+        shutil.move(made, output)
+    return packed
 
 
 def executor_versions(spark: SparkSession) -> list[ExecutorVersion]:

@@ -16,7 +16,7 @@ import os
 import sys
 import traceback
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from penstock.spark.application import (
     last_application,
     name_of,
 )
+from penstock.spark.connect import is_connect
 from penstock.spark.session import make_active, session
 
 if TYPE_CHECKING:
@@ -86,20 +87,46 @@ def spark_function(
 
 
 @contextmanager
-def job_group(spark: SparkSession, description: str) -> Generator[None]:
+def job_group(spark: SparkSession, function: str) -> Generator[None]:
     """Spark jobs that this thread starts in the block are cancelled together with its job."""
     from penstock.worker.interrupt import also_interrupt
 
-    context: Any = spark.sparkContext
     current = CURRENT.get()
     name = f"penstock-{uuid.uuid4() if current is None else current.id}"
-    context.setJobGroup(name, description, interruptOnCancel=True)
+    if is_connect(spark):
+        spark.addTag(name)
+        try:
+            interrupt: Callable[[], Any] = functools.partial(spark.interruptTag, name)
+            with also_interrupt(interrupt, "grpc"):
+                yield
+        finally:
+            spark.removeTag(name)
+        return
+    context: Any = spark.sparkContext
+    context.setJobGroup(name, function, interruptOnCancel=True)
     try:
-        with also_interrupt(lambda: context.cancelJobGroup(name), "py4j"):
+        with also_interrupt(lambda: context.cancelJobGroup(name), "py4j"), _named(context, current):
             yield
     finally:
         for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
             context.setLocalProperty(name, None)
+
+
+@contextmanager
+def _named(context: Any, current: CurrentJob | None) -> Generator[None]:
+    """Name the job in Spark's UI: in the description and a tag of what the block starts there."""
+    if current is None:
+        yield
+        return
+    job, tag = current.job, f"penstock-{current.id}"
+    context.setLocalProperty(
+        "spark.job.description", f"{job.task}, job {job.id}, attempt {job.attempt}"
+    )
+    context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        context.removeJobTag(tag)
 
 
 @contextmanager
@@ -119,8 +146,9 @@ def own_application(
     finally:
         NAME.reset(token)
     make_active(spark)
-    if getattr(spark, "_jsparkSession", None) is None:  # a test's substitute
-        yield spark
+    if getattr(spark, "_jsparkSession", None) is None:  # Connect has no application of its own
+        with job_group(spark, name_of(current)):
+            yield spark
         return
     # The store refuses the note unless this attempt still holds the job: a fence before the call.
     own = application_of(spark, current.attempt)
@@ -131,6 +159,7 @@ def own_application(
     with (
         also_interrupt(lambda: _cancel_all(spark), "py4j"),
         reported_progress(spark, current, app.clock.now),
+        _named(spark.sparkContext, current),
     ):
         yield spark
 
@@ -153,13 +182,13 @@ def _cancel_all(spark: Any) -> None:
             query.stop()
 
 
-def opened_session(url: str) -> Generator[SparkSession]:
+def opened_session(url: str, config: Mapping[str, Any] | None = None) -> Generator[SparkSession]:
     """The session that runs in this process, or a new one, which is stopped at the end."""
     from pyspark import SparkContext
 
     existing = SparkContext._active_spark_context is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  no public way
     name = NAME.get() or "penstock worker"
-    spark = session(os.environ.get(MASTER) or None, app_name=name, url=url)
+    spark = session(os.environ.get(MASTER) or None, app_name=name, url=url, config=config)
     try:
         yield spark
     finally:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow.parquet
-
 from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.job import failed, succeeded, try_again
@@ -69,15 +67,10 @@ def of_lake(lake: Lake) -> Rows:
     """Every row of the lake, as another reader than Spark finds it."""
     rows: Rows = {}
     for table in ("attempts", "events"):
-        found = [
-            row
-            for path in lake.files(table)
-            for row in pyarrow.parquet.ParquetFile(path).read(columns=list(SHOWN)).to_pylist()
-        ]
+        found = lake.table(table).delta.to_pyarrow_table(columns=list(SHOWN)).to_pylist()
         rows[table] = sorted(tuple(row[name] for name in SHOWN) for row in found)
     return rows
 
 
 def exported(spark: Any, lake: Lake, **options: Any) -> Any:
-    with lake.writing() as writing:
-        return export(spark, writing, nobody, **options)
+    return export(spark, lake, nobody, **options)

@@ -11,19 +11,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from penstock.broker.lake_mark import Mark
+from penstock.broker.position import BEGINNING
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
-from penstock.spark.pipelines.lake.compact import compact
 from penstock.spark.pipelines.lake.export import export
-from penstock.spark.pipelines.lake.lake import Lake
+from penstock.spark.pipelines.lake.lake import CommitConflict, Lake, Snapshot
+from penstock.spark.pipelines.lake.marks import gaps_of, mark_name
+from penstock.spark.pipelines.lake.upkeep import compact
 from penstock.testing.clock import Clock
+from penstock.testing.conformance.factories import some_jobs
 from tests.spark.pipelines.exported import exported, nobody, of_lake, of_store, some_history
+from tests.spark.test_source_stream import LATE
 
 KILLED = """
 import os, signal, sys
@@ -48,17 +54,14 @@ def dying(act):
 
 
 told = lambda table, rows: None
-with lake.Lake(folder).writing() as writing:
-    if point == "staged":
-        lake.LakeWriter.publish = dying(lake.LakeWriter.publish)
-    elif point == "renamed":
-        lake.LakeWriter.change = dying(lake.LakeWriter.change)
-        calls = -1  # the store is told before, and two batches come after
-    elif point == "published":
-        told = dying(told)
-    else:
-        export.put_mark = dying(export.put_mark)
-    export.export(spark, writing, told, rows_at_once=40)
+if point == "staged":
+    lake.Snapshot.commit = dying(lake.Snapshot.commit)
+    calls = -1  # events are committed before
+elif point == "committed":
+    told = dying(told)
+else:
+    export.put_mark = dying(export.put_mark)
+export.export(spark, lake.Lake(folder), told, rows_at_once=40)
 """
 
 
@@ -96,14 +99,15 @@ def test_the_lake_equals_the_history_and_goes_on_from_its_mark(spark, store, lak
 def test_after_compacting_and_with_a_copy_of_an_older_lake(spark, store, lake):
     some_history(store, Clock(store.clock.now()), 50)
     exported(spark, lake, rows_at_once=20)
-    with lake.writing() as writing:
-        compact(spark, writing, nobody)
-    older = (lake.folder / "manifest.json").read_text()
+    compact(lake, nobody)
+    older = lake.folder.with_name("older")
+    shutil.copytree(lake.folder, older)
     some_history(store, Clock(store.clock.now()), 20)
     exported(spark, lake)
     assert of_lake(lake) == of_store(store)
 
-    (lake.folder / "manifest.json").write_text(older)
+    shutil.rmtree(lake.folder)
+    older.rename(lake.folder)
     exported(spark, lake)
 
     assert of_lake(lake) == of_store(store)
@@ -137,7 +141,7 @@ def test_history_is_pruned_only_once_the_lake_has_it(spark, store, lake):
 
     assert gap.rows is not None
     assert gap.rows > 10
-    assert lake.manifest().gaps == (gap,)
+    assert gaps_of(lake) == [gap]
     assert set(of_store(store)["attempts"]) < set(of_lake(lake)["attempts"])
     assert store.records(Mark)[0].gap is None
 
@@ -145,9 +149,8 @@ def test_history_is_pruned_only_once_the_lake_has_it(spark, store, lake):
 def test_a_store_that_was_set_back_is_refused(spark, store, lake):
     some_history(store, Clock(store.clock.now()), 10)
     exported(spark, lake)
-    manifest = lake.folder / "manifest.json"
-    [mark] = lake.manifest().table("attempts").marks.values()
-    manifest.write_text(manifest.read_text().replace(mark, f"{1 << 60:020d}"))
+    table = lake.table("attempts")
+    table.commit([], marks={mark_name(table.files()[0].lows["shard"]): 1 << 60})
 
     with pytest.raises(Refused, match="is ahead of this history"):
         exported(spark, lake)
@@ -155,36 +158,126 @@ def test_a_store_that_was_set_back_is_refused(spark, store, lake):
 
 def test_what_stops_it_is_one_sentence_and_the_next_run_goes_on(spark, store, lake):
     some_history(store, Clock(store.clock.now()), 50)
-
-    staging = lake.folder / "_staging"
+    day = None
 
     def in_the_way(table: str, rows: int) -> None:
-        shutil.rmtree(staging)
-        staging.touch()
+        nonlocal day
+        if table == "attempts":
+            day = next((lake.folder / table).glob("day=*"))
+            day.rename(day.with_name("kept"))
+            day.touch()
 
-    with (
-        pytest.raises(PenstockError, match=r"cannot be written: Not a directory\. What it held"),
-        lake.writing() as writing,
-    ):
-        export(spark, writing, in_the_way, rows_at_once=20)
-    staging.unlink()
+    with pytest.raises(PenstockError, match=r"the export of attempts failed: .*; run it again"):
+        export(spark, lake, in_the_way, rows_at_once=20)
+    assert day is not None
+    day.unlink()
+    day.with_name("kept").rename(day)
 
     exported(spark, lake)
     assert of_lake(lake) == of_store(store)
 
 
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_two_exports_at_once_take_each_row_once(spark, store, lake, monkeypatch):
+    """The second one finds that its snapshot is old, and begins its batch again."""
+    some_history(store, Clock(store.clock.now()), 60)
+    commit, conflicts, others = Snapshot.commit, list[str](), 0
+
+    def after_another(snapshot, *args, **options):
+        nonlocal others
+        if snapshot.name == "attempts" and not others:
+            others = 1
+            exported(spark, lake, rows_at_once=25)  # another export, just before this commit
+        try:
+            return commit(snapshot, *args, **options)
+        except CommitConflict:
+            conflicts.append(snapshot.name)
+            raise
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshot, "commit", after_another)
+        exported(spark, lake, rows_at_once=20)
+
+    assert "attempts" in conflicts
+    assert of_lake(lake) == of_store(store)
+
+
+# REQUIREMENTS S18
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_two_exporters_that_run_beside_each_other_take_each_row_once(spark, store, lake):
+    """Issue 17: nothing stands in for one of them, and nothing says whose turn it is."""
+    exported(spark, lake)
+    some_history(store, Clock(store.clock.now()), 120)
+
+    with ThreadPoolExecutor(2) as pool:
+        exports = [
+            pool.submit(export, spark, Lake(lake.folder), nobody, rows_at_once=15) for _ in range(2)
+        ]
+        taken = [future.result().taken["attempts"] for future in exports]
+
+    assert of_lake(lake) == of_store(store)
+    assert sum(taken) == len(of_store(store)["attempts"])
+
+
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+def test_beside_an_open_late_writer_nothing_is_skipped(spark, store, store_url, lake):
+    """Issue 17: its row has a position already, and nobody sees it; the mark stays before it."""
+    some_history(store, Clock(store.clock.now()), 5)
+    exported(spark, lake)
+    known = of_lake(lake)
+    with psycopg.connect(store_url) as late:
+        late.execute(LATE, (store.clock.now(),))
+        some_history(store, Clock(store.clock.now()), 5)
+        exported(spark, lake)
+        assert of_lake(lake) == known
+        late.commit()
+
+    exported(spark, lake)
+
+    assert of_lake(lake) == of_store(store)
+    assert len(of_lake(lake)["attempts"]) > len(known["attempts"]) + 5
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_gauges_are_exported_and_pruned_only_then(spark, store, lake):
+    """Issue 17: they are rows of the history as attempts are."""
+
+    def gauges() -> list[str]:
+        rows = store.history(after=BEGINNING, limit=1000)
+        return [row.position for row in rows if row.kind == "gauge"]
+
+    def in_lake() -> list[str]:
+        rows = lake.table("gauges").delta.to_pyarrow_table()
+        return sorted(rows["position"].to_pylist())
+
+    exported(spark, lake)
+    store.enqueue(some_jobs(Clock(store.clock.now()), 2))
+    store.gauge()
+    taken = gauges()
+    assert taken
+    store.prune(store.clock.now() + 1)
+    assert gauges() == taken  # the lake does not have them yet
+
+    assert exported(spark, lake).taken["gauges"] == len(taken)
+
+    assert in_lake() == taken
+    store.prune(store.clock.now() + 1)
+    assert gauges() == []
+    assert exported(spark, lake).taken["gauges"] == 0
+    assert in_lake() == taken
+
+
+# REQUIREMENTS S16
 @pytest.mark.parametrize(
     ("store_url", "point"),
     [
         ("sqlite", "staged"),
-        ("postgres", "published"),
+        ("postgres", "committed"),
         *(
             pytest.param(kind, point, marks=pytest.mark.soak)
             for kind, point in (
-                ("sqlite", "published"),
+                ("sqlite", "committed"),
                 ("postgres", "staged"),
-                ("sqlite", "renamed"),
-                ("postgres", "renamed"),
                 ("sqlite", "untold"),
                 ("postgres", "untold"),
             )
@@ -195,8 +288,7 @@ def test_what_stops_it_is_one_sentence_and_the_next_run_goes_on(spark, store, la
 def test_killed_in_mid_export_nothing_is_lost_or_there_twice(spark, store, store_url, lake, point):
     """Issue 5: a kill -9 of the driver, its Java and its Python workers; run again, and compacted.
 
-    Between staging and publishing, between the files and the manifest, between two batches, and
-    before the store is told.
+    Between the files and their commit, after it, and before the store is told.
     """
     some_history(store, Clock(store.clock.now()), 150)
     script = lake.folder.parent / "killed.py"
@@ -219,8 +311,7 @@ def test_killed_in_mid_export_nothing_is_lost_or_there_twice(spark, store, store
 
     assert exported(spark, lake).gaps == []
     assert set(of_lake(lake)["attempts"]) == set(known) | set(left)
-    with lake.writing() as writing:
-        compact(spark, writing, nobody)
+    compact(lake, nobody)
     assert exported(spark, lake).taken["attempts"] == 0
 
     rows = of_lake(lake)["attempts"]

@@ -10,7 +10,7 @@ from penstock import App
 from penstock.brokers.memory import MemoryBroker
 from penstock.run.attempt import run
 from penstock.run.error_text import headline
-from penstock.spark.pipelines.datasets.clean_attempts import headline as headline_column
+from penstock.spark.pipelines.clean_attempts import headline as headline_column
 from tests.real_errors import REAL_ERRORS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import Selection
 from penstock.brokers import open_broker
+from penstock.brokers.positions import position_text
 from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.spark.pipelines.lake.lake import Lake
-from penstock.spark.pipelines.lake.manifest import LakeGap, LakeTable
-from penstock.spark.pipelines.lake.marks import put_mark
+from penstock.spark.pipelines.lake.marks import LakeGap, gaps_of, mark_name, put_mark
+from penstock.spark.pipelines.lake.raw_tables import create_raw_tables
 from penstock.spark.pipelines.report.page import heading
 from penstock.spark.pipelines.report.queries import ReportData
 from penstock.testing.clock import Clock
@@ -53,11 +55,19 @@ def positions(store: Broker) -> list[Position]:
 def run(store: Broker, lake: Lake, hold: float | None = None) -> list[LakeGap]:
     """All that an export does, but for taking rows."""
     reach = store.reach(Selection(table="attempts"))
-    with lake.writing() as writing:
-        found = put_mark(store, writing, reach.store, hold)
-        reached = writing.manifest().reached
-        writing.change(reached={**reached, reach.store: reach.position})
-        return found + put_mark(store, writing, reach.store)
+    create_raw_tables(lake)
+    found = put_mark(store, lake, reach.store, hold)
+    set_mark(lake, reach.store, reach.position)
+    return found + put_mark(store, lake, reach.store)
+
+
+def set_mark(lake: Lake, store_id: str, position: Position) -> None:
+    lake.table("attempts").commit([], marks={mark_name(store_id): int(position)})
+
+
+def mark_of(lake: Lake, store: Broker) -> Position:
+    name = mark_name(store.reach(Selection(table="attempts")).store)
+    return position_text(lake.table("attempts").mark(name))
 
 
 def test_a_lake_is_known_by_its_id_wherever_it_is(store, lake, tmp_path):
@@ -68,19 +78,18 @@ def test_a_lake_is_known_by_its_id_wherever_it_is(store, lake, tmp_path):
     run(store, Lake(tmp_path / "moved"))
 
     [mark] = store.records(Mark)
-    assert mark.lake == Lake(tmp_path / "moved").manifest().id
+    assert mark.lake == Lake(tmp_path / "moved").id
     assert mark.position == positions(store)[-1]
     assert mark.place == str(tmp_path / "moved")
 
 
-def test_killed_between_the_manifest_and_the_mark_the_next_run_tells_it(store, lake):
+def test_killed_between_the_commit_and_the_mark_the_next_run_tells_it(store, lake):
     worked(store)
     run(store, lake)
     [before] = store.records(Mark)
     worked(store)
     reach = store.reach(Selection(table="attempts"))
-    with lake.writing() as writing:
-        writing.change(reached={reach.store: reach.position})
+    set_mark(lake, reach.store, reach.position)
     store.prune(store.clock.now() + 1)
     assert positions(store)[-1] == reach.position > before.position
 
@@ -89,7 +98,8 @@ def test_killed_between_the_manifest_and_the_mark_the_next_run_tells_it(store, l
     assert store.records(Mark)[0].position >= reach.position
 
 
-def test_what_was_pruned_past_the_hold_is_in_the_manifest_and_told_of_once(store, lake):
+# REQUIREMENTS S19
+def test_what_was_pruned_past_the_hold_is_in_the_lake_and_told_of_once(store, lake):
     """SPARK 2, lake: past the cap the gap is recorded, and the next run says so and goes on."""
     worked(store)
     run(store, lake, hold=0.0)
@@ -104,10 +114,10 @@ def test_what_was_pruned_past_the_hold_is_in_the_manifest_and_told_of_once(store
     assert (gap.after, gap.until >= lost) == (mark.position, True)
     assert gap.rows is not None
     assert gap.rows >= 3
-    assert lake.manifest().gaps == (gap,)
+    assert gaps_of(lake) == [gap]
     assert store.records(Mark)[0].gap is None
     assert run(store, lake) == []
-    assert lake.manifest().gaps == (gap,)
+    assert gaps_of(lake) == [gap]
 
 
 def test_killed_before_the_store_heard_that_the_lake_knows_the_gap_is_told_again(store, lake):
@@ -115,17 +125,15 @@ def test_killed_before_the_store_heard_that_the_lake_knows_the_gap_is_told_again
     run(store, lake, hold=0.0)
     worked(store)
     store.prune(store.clock.now() + 1)
-    manifest = (lake.folder / "manifest.json").read_bytes()
     reach = store.reach(Selection(table="attempts"))
-    with lake.writing() as writing, pytest.raises(KeyboardInterrupt):
-        put_mark(Dying(store), writing, reach.store)
-    [known] = lake.manifest().gaps
-    assert (lake.folder / "manifest.json").read_bytes() != manifest
+    with pytest.raises(KeyboardInterrupt):
+        put_mark(Dying(store), lake, reach.store)
+    [known] = gaps_of(lake)
     assert store.records(Mark)[0].gap is not None
 
     assert [(gap.after, gap.until) for gap in run(store, lake)] == [(known.after, known.until)]
 
-    assert [(gap.after, gap.until) for gap in lake.manifest().gaps] == [(known.after, known.until)]
+    assert [(gap.after, gap.until) for gap in gaps_of(lake)] == [(known.after, known.until)]
     assert store.records(Mark)[0].gap is None
 
 
@@ -144,18 +152,19 @@ class Dying:
         return self._store.put(*args, **options)
 
 
-def test_a_manifest_from_an_older_copy_sets_the_mark_back(store, lake):
+def test_a_lake_from_an_older_copy_sets_the_mark_back(store, lake):
     worked(store)
     run(store, lake)
-    older = (lake.folder / "manifest.json").read_bytes()
+    older = lake.folder.with_name("older")
+    shutil.copytree(lake.folder, older)
     worked(store)
     run(store, lake)
-    (lake.folder / "manifest.json").write_bytes(older)
-    reached = max(lake.manifest().reached.values())
+    shutil.rmtree(lake.folder)
+    older.rename(lake.folder)
+    reached = mark_of(lake, store)
     reach = store.reach(Selection(table="attempts"))
 
-    with lake.writing() as writing:
-        assert put_mark(store, writing, reach.store) == []  # all of it is still in the store
+    assert put_mark(store, lake, reach.store) == []  # all of it is still in the store
 
     assert store.records(Mark)[0].position == reached
     store.prune(store.clock.now() + 1)
@@ -184,15 +193,13 @@ def test_what_is_not_known_to_be_in_the_lake_is_kept(store, lake):
     worked(store)
     last = positions(store)[-1]
     store_id = store.reach(Selection(table="attempts")).store
-    with lake.writing() as writing:
-        writing.change(id="", tables={"attempts": LakeTable(marks={store_id: last})})
+    create_raw_tables(lake)
+    lake.table("events").commit([], marks={mark_name(store_id): int(last)})
 
-    with lake.writing() as writing:
-        assert put_mark(store, writing, store_id) == []
+    assert put_mark(store, lake, store_id) == []
 
     [mark] = store.records(Mark)
-    assert (mark.lake, mark.position) == (lake.manifest().id, BEGINNING)
-    assert lake.manifest().id
+    assert (mark.lake, mark.position) == (lake.id, BEGINNING)
 
 
 def test_a_hold_that_is_not_said_stays(store, lake):

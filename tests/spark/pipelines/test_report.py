@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from penstock.spark.pipelines.datasets.clean_attempts import DAY, HOUR, MINUTE
-from penstock.spark.pipelines.datasets.open_jobs import open_jobs
+from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.pipelines.report.formatting import (
     brief,
     count_text,
@@ -20,24 +21,13 @@ from penstock.spark.pipelines.report.formatting import (
     ticks,
 )
 from penstock.spark.pipelines.report.page import page
-from penstock.spark.pipelines.report.queries import (
-    MOST,
-    Frames,
-    ReportData,
-    interval_for,
-    query_report,
-)
+from penstock.spark.pipelines.report.queries import MOST, ReportData, interval_for, query_report
+from penstock.spark.pipelines.report.rollup_source import OPEN_JOBS, LakeRollups
 from penstock.spark.pipelines.report.sections import sections
 from penstock.spark.pipelines.report.svg_plots import bars, lines
-from tests.spark.pipelines.history import (
-    NOON,
-    a_frame,
-    a_gauge,
-    an_attempt,
-    an_event,
-    at,
-    attempts,
-)
+from penstock.spark.pipelines.rollups.build import build, build_here
+from penstock.spark.pipelines.rollups.tables import DAY, HOUR, MINUTE
+from tests.spark.pipelines.history import NOON, a_gauge, an_attempt, an_event, at, put_rows
 
 VOID = {"meta", "line", "rect", "circle", "polyline"}
 
@@ -75,50 +65,42 @@ def told_nobody(*told: object) -> None:
     """Progress that nobody hears of."""
 
 
-def a_history(spark: Any) -> Frames:
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake in which every question has an answer."""
     bad = {"state": "failed", "reason": "error", "error": "Boom: <script>alert(1)</script> 7"}
     flow = {"flow": "f", "queue": "media"}
-    events = an_event(
-        1,
-        "schedule",
-        job="job-1",
-        data='{"schedule": "nightly", "says": "enqueued", "slot": "2026-11-15T12:00:00Z"}',
+    lake = Lake(tmp_path / "lake")
+    decided = '{"schedule": "nightly", "says": "enqueued", "slot": "2026-11-15T12:00:00Z"}'
+    put_rows(lake, "events", an_event(1, "schedule", job="job-1", data=decided))
+    put_rows(lake, "gauges", a_gauge(1, ready=4, oldest=2.5))
+    put_rows(
+        lake,
+        "attempts",
+        an_attempt(1, tags={"tenant": "<b>"}),
+        an_attempt(2, started_at=at(60), ended_at=at(90)),
+        an_attempt(3, key="backfill", tags={"partition": "7"}, **bad),
+        an_attempt(4, **flow, node="first", task="media:cut"),
+        an_attempt(5, **flow, node="f", task="media:join", started_at=at(5), ended_at=at(3700)),
     )
-    return Frames(
-        attempts(
-            spark,
-            an_attempt(1, tags={"tenant": "<b>"}),
-            an_attempt(2, started_at=at(60), ended_at=at(90)),
-            an_attempt(3, **bad),
-            an_attempt(4, **flow, node="first", task="media:cut"),
-            an_attempt(5, **flow, node="f", task="media:join", started_at=at(5), ended_at=at(3700)),
-        ),
-        a_frame(spark, "events", events),
-        a_frame(spark, "gauges", a_gauge(1, ready=4, oldest=2.5)),
-        open_jobs(
-            a_frame(
-                spark,
-                "jobs",
-                {"queue": "mail", "state": "ready", "enqueued_at": at(0), "run_at": at(0)},
-            ),
-            at(9).timestamp(),
-        ),
-    )
+    opened = {"ready": 1, "scheduled": 0, "waiting": 0, "running": 0, "oldest": 9.0}
+    row = {"queue": "mail", **opened, "at": at(9), "day": at(9).date()}
+    lake.replace_rows(OPEN_JOBS, lambda _before: pa.Table.from_pylist([row]))
+    build(lake, build_here, told_nobody)
+    return lake
 
 
-def test_every_question_is_answered_from_the_raw_tables(shared_spark):
-    asked: list[str] = []
-    answers = query_report(a_history(shared_spark), lambda what, number, of: asked.append(what))
+def test_every_question_is_answered_from_rollups(lake):
+    answers = query_report(LakeRollups(lake))
 
-    assert len(asked) == 12
-    assert (answers.first_at, answers.last_at) == (NOON.timestamp() + 3, NOON.timestamp() + 3700)
+    assert (answers.first_at, answers.last_at) == (NOON.timestamp(), NOON.timestamp() + 3660)
     assert answers.every == MINUTE
     assert (answers.total["attempts"], answers.total["failed"]) == (5, 1)
     assert {row["task"] for row in answers.tasks} == {"mail:send", "media:cut", "media:join"}
     assert answers.failures[0]["signature"] == "Boom: <script>alert(#)</script> #"
     assert [row["kind"] for row in answers.flows] == ["media:join"]
     assert [row["task"] for row in answers.steps] == ["media:join", "media:cut"]
-    assert answers.schedules[0]["late_longest"] == 1
+    assert answers.schedules[0]["late_longest"] == pytest.approx(1, rel=0.01)
     assert answers.depth[0]["ready"] == 4
     assert (answers.open_jobs[0]["ready"], answers.open_jobs[0]["oldest"]) == (1, 9)
     assert answers.workers[0]["attempts"] == 6  # one of the five ran in two hours
@@ -137,14 +119,19 @@ def test_every_question_is_answered_from_the_raw_tables(shared_spark):
     assert "Boom: <script>alert(#)</script> #" in said
 
 
-def test_an_empty_history_is_a_page_that_says_so(shared_spark):
-    nothing = Frames(*(a_frame(shared_spark, table) for table in ("attempts", "events", "gauges")))
-    answers = query_report(nothing, told_nobody)
+def test_an_empty_history_is_a_page_that_says_so(tmp_path):
+    lake = Lake(tmp_path / "lake")
+    put_rows(lake, "events", an_event(1))
+    answers = query_report(LakeRollups(lake))
     answers.source = "lake"
 
     said = " ".join(Checked(page(answers)).texts)
-    assert "No attempt has ended yet; from the lake." in said
+    assert "No attempt has ended in this time; from the lake." in said
     assert said.count("No rows in this history.") == len(sections(answers))
+
+
+def test_a_page_of_one_task_says_so():
+    assert "Only the task mail:send." in page(ReportData(task="mail:send", source="lake"))
 
 
 def test_more_rows_than_people_read_are_said_to_be_more():

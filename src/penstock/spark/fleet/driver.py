@@ -7,6 +7,7 @@ slot that keeps dying must not end the others. Slots claim jobs from the store t
 from __future__ import annotations
 
 import logging
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Refused
+from penstock.spark.connect import refuse_connect
 from penstock.spark.fleet.driver_channel import ChannelServer, Report
 from penstock.spark.fleet.slot_worker import SlotConfig, SlotEnd, work_slot
 
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OK, ERROR, CANNOT_START = 0, 1, 70
+CONNECTIONS = 4  # to PostgreSQL, of one slot: its supervisor and its child have two each
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.5, 15.0
 _POLL_SECONDS = 0.1
 _SILENT_SECONDS = 3.0  # after a stop, with no slot connected: the others have not started
+_OTHER_FILES = 512
 _MOST_FAILED_STARTS = 5  # in a row, of one slot
 
 log = logging.getLogger("penstock.spark")
@@ -32,6 +36,8 @@ log = logging.getLogger("penstock.spark")
 class Fleet:
     """`slots` workers on the executors of a session, until stopped, drained or out of time.
 
+    Refused if they would have more than so many `connections` to the store, not counting those
+    that writing progress and transactions of tasks take for a moment.
     `on_report` is called with the reports of running slots, `on_end` when a slot has ended.
     """
 
@@ -42,14 +48,23 @@ class Fleet:
         slots: int,
         *,
         seconds: float | None = None,
+        connections: int | None = None,
         on_report: Callable[[Report], None] = lambda _: None,
         on_end: Callable[[SlotEnd], None] = lambda _: None,
         **options: Any,
     ) -> None:
-        from penstock.app.version import release
+        from penstock.app.version import RELEASE
 
+        refuse_connect(spark, "the fleet")
         if slots < 1:
             raise Refused(f"slots={slots}: give 1 or more")
+        if connections is not None and slots * CONNECTIONS > connections:
+            raise Refused(
+                f"{slots} slots have {slots * CONNECTIONS} connections to the store, and"
+                f" {connections} are allowed: give at most {connections // CONNECTIONS} slots, with"
+                " more threads each, or a store behind a pooler (?pooler=true)"
+            )
+        _allow_files(slots)
         self._spark = spark
         self._slots = slots
         self._on_report = on_report
@@ -62,7 +77,7 @@ class Fleet:
         self._config = SlotConfig(
             target=target,
             address=self._channel.address,
-            penstock=release(),
+            penstock=RELEASE,
             until=self._until,
             **options,
         )
@@ -194,6 +209,19 @@ class Fleet:
             settled = self._settled(slot) if end is None else self._settled_before.get(slot, 0)
             self._settled_before[slot] = settled + (0 if end is None else end.settled)
             self._latest.pop(slot, None)
+
+
+def _allow_files(slots: int) -> None:
+    """Each slot is two open files here: its thread's line to Java, and its channel."""
+    needed = 2 * slots + _OTHER_FILES
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and needed > most:
+        raise Refused(
+            f"{slots} slots need {needed} open files in the driver, and {most} are allowed: raise"
+            " the limit (ulimit -Hn), or give fewer slots more threads"
+        )
+    if allowed != resource.RLIM_INFINITY and needed > allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,7 @@ import time
 
 import msgspec
 
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.broker.views import LEASE_SECONDS
 from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
@@ -61,10 +61,10 @@ def work_slot(config: SlotConfig, slot: int) -> SlotEnd:
     # So that child processes import the code that Spark shipped to this executor.
     os.environ["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
     try:
-        if config.penstock != release():
+        if config.penstock != RELEASE:
             raise Refused(
                 f"the driver runs Penstock {config.penstock} and the executor on {host} has"
-                f" {release()}: install the same on both"
+                f" {RELEASE}: install the same on both"
             )
         supervisor = Supervisor(
             config.target,

@@ -9,6 +9,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.spark.connect import cores, is_connect
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -23,9 +25,10 @@ def pipeline_settings(spark: SparkSession) -> Generator[None]:
     settings = {
         "spark.sql.session.timeZone": "UTC",
         # Spark's default of 200 makes partitions of a few rows each.
-        "spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism),
-        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(_GROUPS),
+        "spark.sql.shuffle.partitions": str(2 * cores(spark)),
     }
+    if not is_connect(spark):  # a serverless one allows few settings
+        settings["spark.sql.objectHashAggregate.sortBased.fallbackThreshold"] = str(_GROUPS)
     with changed_settings(spark, settings):
         yield
 

@@ -6,7 +6,7 @@
 
 Nobody sees what a task attempt staged, so retries, speculation and killed processes leave nothing
 but staged rows behind; the one transaction of `commit_write` makes the jobs. With an `id_column`
-ids are derived from the rows, and jobs are enqueued at once: the same row is the same job.
+ids are derived from the rows: the same row is the same job, whichever write it comes with.
 """
 
 from penstock.spark.sink.writer import BatchSink, StreamSink

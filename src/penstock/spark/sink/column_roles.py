@@ -22,6 +22,7 @@ _WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _TYPES: dict[str, tuple[tuple[type[spark.DataType], ...], str]] = {
     "args": ((spark.StructType,), "a struct"),
     "at": ((spark.TimestampType,), "a timestamp"),
+    "hash": (_TEXTS, "a string"),
     "id": ((*_TEXTS, *_WHOLE), "a string or a whole number"),
     "key": (_TEXTS, "a string"),
     "priority": (_WHOLE, "a whole number"),

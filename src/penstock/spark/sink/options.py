@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.values import UNNAMED
 from penstock.errors import Refused
 from penstock.job import Unique
+from penstock.spark.row_ids import check_on_change
 from penstock.task.option_checks import (
     check_identifier,
     check_priority,
@@ -22,15 +24,26 @@ from penstock.task.option_checks import (
     check_unique,
 )
 
-ROLES = ("args", "at", "id", "key", "priority", "queue", "tags", "task", "unique")
+ROLES = ("args", "at", "hash", "id", "key", "priority", "queue", "tags", "task", "unique")
 NOT_IN_PARCELS = frozenset(
     {"at", "id", "key", "tags", "unique"}
 )  # jobs with one of these do not fit into a parcel
 _FOR_ALL_ROWS = (
-    *("app", "app_name", "arguments", "priority", "profile", "queue", "recipe", "rejects"),
+    *(
+        "app",
+        "app_name",
+        "arguments",
+        "on_change",
+        "priority",
+        "profile",
+        "queue",
+        "recipe",
+        "rejects",
+    ),
     *("rows_argument", "rows_per_job", "task", "unique_for", "unique_until", "url", "version"),
     "write",
 )
+_RESERVED = (UNNAMED, "stream/")  # names of writes that the sink itself gives
 _OF_SPARK = frozenset({"checkpointlocation", "path", "table"})  # ignored: Spark's own
 
 
@@ -53,6 +66,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     write: str | None = None
     profile: str | None = None
     url: str | None = None
+    on_change: str = "refuse"  # with an id: if a row comes again with other arguments
     recipe: str | None = None  # from `apply`: the task's JobTemplate, as JSON
 
     def __repr__(self) -> str:
@@ -97,7 +111,9 @@ def _checked(options: Mapping[str, str]) -> dict[str, Any]:
         checked["arguments"] = tuple(part.strip() for part in named)
     if "unique_for" in options:
         checked["unique_for"] = _number("unique_for", options["unique_for"], float)
-    check_short_text("write", options.get("write"))
+    write = check_short_text("write", options.get("write"))
+    if write is not None and write.startswith(_RESERVED):
+        raise Refused(f"option write={write!r}: {' and '.join(_RESERVED)} are for Spark's sink")
     return checked
 
 
@@ -118,12 +134,21 @@ def _check_together(checked: Mapping[str, Any], columns: Mapping[str, str]) -> N
         )
     if "rows_argument" in checked and "rows_per_job" not in checked:
         raise Refused("rows_argument needs rows_per_job: give that, too")
+    _check_of_ids(checked, columns)
     if "unique" in columns:
         check_unique("any", checked.get("unique_until", "ended"), checked.get("unique_for"))
     elif "unique_until" in checked or "unique_for" in checked:
         raise Refused("unique_until and unique_for need unique_column: give that, too")
     if "app" in checked and (extra := sorted({"version", "app_name"} & checked.keys())):
         raise Refused(f"option {extra[0]} comes from the task if app is given: leave it out")
+
+
+def _check_of_ids(checked: Mapping[str, Any], columns: Mapping[str, str]) -> None:
+    """Options for rows with an id."""
+    check_on_change(checked.get("on_change", "refuse"))
+    for given, name in (("hash" in columns, "hash_column"), ("on_change" in checked, "on_change")):
+        if given and "id" not in columns:
+            raise Refused(f"option {name} is for rows with an id: give id_column, too")
 
 
 def _number(name: str, text: str, kind: type[int | float]) -> int | float:

@@ -1,12 +1,16 @@
 """Rejects: rows that cannot become jobs, kept as Parquet files with the reason in a column.
 
-A file is hidden (Spark skips names that begin with an underscore) until the write is committed:
-the files of task attempts that did not win are deleted.
+A file is hidden (Spark skips names that begin with an underscore) until its write is committed.
+Before the commit, the files of the task attempts that won are put aside under the token of this
+try (`set_aside`). After it, those of the try that committed the write are shown, whoever finds them
+(`show`): so a write that is repeated shows its rejects once, after a kill at any step.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,7 +35,7 @@ class Rejects:
 
     def __init__(self, path: str, write: str, part: str) -> None:
         self._path = path
-        self.name = _safe_name(f"{write}-{part}") + ".parquet"
+        self.name = f"{_safe_name(write)}-{part.replace('/', '-')}.parquet"
         self._writer: Any = None
 
     def add(self, batch: Any, faults: Faults) -> None:
@@ -62,35 +66,73 @@ class Rejects:
         return self.name
 
 
-def show(path: str, names: list[str]) -> None:
-    """Make the files of a committed write visible."""
+def set_aside(path: str, token: str, names: list[str]) -> None:
+    """Before the commit: put the files of the attempts that won under the token of this try."""
     files, folder = _file_system(path)
     for name in names:
-        files.move(f"{folder}/_{name}", f"{folder}/{name}")
+        if _exists(files, f"{folder}/_{name}"):  # else an earlier call of the same try has done it
+            files.move(f"{folder}/_{name}", f"{folder}/_{token}.{name}")
 
 
-def delete(path: str, names: list[str]) -> None:
-    """Delete the files of an aborted write."""
+def show(path: str, write: str, token: str) -> None:
+    """After the commit: show the files of the try that won, and delete all others of the write."""
     files, folder = _file_system(path)
-    fs: Any = import_module("pyarrow.fs")
-    for name in names:
-        for file in (f"{folder}/_{name}", f"{folder}/{name}"):
-            if files.get_file_info(file).type != fs.FileType.NotFound:
-                files.delete_file(file)
+    for file, its_token, name in _hidden(path, write):
+        if its_token == token:
+            files.move(file, f"{folder}/{name}")
+        else:
+            files.delete_file(file)
 
 
-def delete_hidden(path: str, write: str) -> None:
-    """Delete the hidden files that lost or killed task attempts of a finished write left."""
+def show_latest(path: str, write: str, names: list[str]) -> None:
+    """For a write that may be repeated with more rows: show its files in place of earlier ones."""
     files, folder = _file_system(path)
-    fs: Any = import_module("pyarrow.fs")
-    hidden = re.compile(re.escape(f"_{_safe_name(write)}") + r"-\d+-\d+-[0-9a-f]+\.parquet")
-    for file in files.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
-        if hidden.fullmatch(file.base_name):
+    shown = re.compile(_pattern(write))
+    for file in _files(path):
+        if shown.fullmatch(file.base_name) and file.base_name not in names:
             files.delete_file(file.path)
+    for name in names:
+        if _exists(files, f"{folder}/_{name}"):
+            files.move(f"{folder}/_{name}", f"{folder}/{name}")
+    delete_hidden(path, write)
+
+
+def delete_hidden(path: str, write: str, token: str | None = None) -> None:
+    """Delete what task attempts of a write left, and what was put aside under this token."""
+    files, _ = _file_system(path)
+    for file, its_token, _ in _hidden(path, write):
+        if its_token is None or its_token == token:
+            files.delete_file(file)
+
+
+def _hidden(path: str, write: str) -> Iterator[tuple[str, str | None, str]]:
+    """The hidden files of a write: path, token if it was put aside, and name."""
+    hidden = re.compile(rf"_(?:([0-9a-f]+)\.)?({_pattern(write)})")
+    for file in _files(path):
+        if match := hidden.fullmatch(file.base_name):
+            yield file.path, match[1], match[2]
+
+
+def _files(path: str) -> list[Any]:
+    files, folder = _file_system(path)
+    fs: Any = import_module("pyarrow.fs")
+    return files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+
+
+def _exists(files: Any, path: str) -> bool:
+    fs: Any = import_module("pyarrow.fs")
+    return files.get_file_info(path).type != fs.FileType.NotFound
+
+
+def _pattern(write: str) -> str:
+    """A regular expression for the names of a write's files."""
+    return re.escape(_safe_name(write)) + r"-\d+-\d+-[0-9a-f]+\.parquet"
 
 
 def _safe_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+    """A name for files; names that differ stay different."""
+    safe = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+    return safe if safe == name else f"{safe}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _file_system(path: str) -> tuple[Any, str]:

@@ -16,10 +16,10 @@ from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.filter import argument_text
 from penstock.enqueue.codec import ArgumentCodec, add_options
 from penstock.enqueue.ids import Ids, bucket_by
-from penstock.enqueue.secrets import redact
+from penstock.enqueue.secrets import HASH, redact
 from penstock.errors import Refused
 from penstock.job import Job, Lane, Parcel, cut
-from penstock.spark.row_ids import row_id
+from penstock.spark.row_ids import hash_of, row_id
 from penstock.spark.session_store import named_app
 from penstock.spark.sink.column_roles import Layout, task_of
 from penstock.spark.sink.json_values import Faults, seconds_of, values_of
@@ -54,6 +54,7 @@ class JobTemplate(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     search: tuple[str, ...] = ()
     at_most_once: bool = False
+    key: str | None = None  # the short hash that names the app's key, if it encrypts
 
     @property
     def plain(self) -> bool:
@@ -78,7 +79,15 @@ def _template_of(
         dict(chosen.tags),
         task.search,
         task.at_most_once,
+        None if task.app.keys is None else task.app.keys.names[0],
     )
+
+
+def recipe_of(options: SinkOptions) -> JobTemplate | None:
+    """The template that `apply` passes as an option."""
+    if options.recipe is None:
+        return None
+    return msgspec.json.decode(options.recipe, type=JobTemplate)
 
 
 class JobMaker:
@@ -188,8 +197,8 @@ class JobMaker:
         self, task: str | None, queue: str | None, priority: int | None
     ) -> JobTemplate:
         options = self._options
-        if options.recipe is not None:
-            return msgspec.json.decode(options.recipe, type=JobTemplate)
+        if (recipe := recipe_of(options)) is not None:
+            return recipe
         name = check_task("task", task or options.task)
         queue = queue or options.queue
         priority = options.priority if priority is None else priority
@@ -267,16 +276,22 @@ class JobMaker:
         lane = template.lane
         key = check_short_text("key", about.get("key"))
         unique = check_short_text("unique", about.get("unique"))
-        tags = {**template.tags, **check_tags(dict(about.get("tags") or ()))}
-        arguments: Any = msgspec.json.decode(body)["args"] if template.search else None
-        searched = {path: argument_text(arguments, path) for path in template.search}
+        tags, searched = template.tags, dict[str, str | None]()
+        if own := about.get("tags"):
+            tags = {**tags, **check_tags(dict(own))}
+        if template.search:
+            arguments: Any = msgspec.json.decode(body)["args"]
+            searched = {path: argument_text(arguments, path) for path in template.search}
+        body = add_options(body, template.options)
         if "id" in about:
-            id = row_id(lane.task, about["id"], key=key, unique=unique, app=lane.app)
+            name = self._options.write or ""
+            id = row_id(lane.task, about["id"], name=name, key=key, unique=unique, app=lane.app)
+            body = _with_hash(body, about.get("hash") or hash_of(body))
         else:
             id = self._ids.first(bucket_by(unique, key))
         return Job(
             task=lane.task,
-            body=add_options(body, template.options),
+            body=body,
             id=id,
             queue=lane.queue,
             version=lane.version,
@@ -335,6 +350,12 @@ class JobMaker:
     def _body(self, lines: list[bytes]) -> bytes:
         name = msgspec.json.encode(self._layout.rows_argument)
         return b'{"args":{%b:[%b]}}' % (name, b",".join(lines))
+
+
+def _with_hash(body: bytes, digest: str) -> bytes:
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    headers = msgspec.json.decode(fields.get("headers", b"{}"), type=dict[str, str])
+    return msgspec.json.encode({**fields, "headers": {**headers, HASH: digest}})
 
 
 def _nulls(column: Any) -> list[int]:

@@ -20,7 +20,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import Refused
+from penstock.spark.connect import on_server
+from penstock.spark.one_sentence import without_traceback
 from penstock.spark.session_store import named_store, opened_store
+from penstock.spark.source.readers import TableReader
 from penstock.spark.source.tables import TABLES, table_named
 
 COUNTS = (
@@ -34,23 +37,39 @@ class PenstockSource(DataSource):
 
     options: Mapping[str, str]
 
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        if "url" in options and on_server():
+            raise Refused(
+                "through Spark Connect a store is named by the option profile, never by url, which"
+                " the server logs with the plan: change its password if it has one"
+            )
+
     @classmethod
     def name(cls) -> str:
         return "penstock"
 
+    @without_traceback()
     def schema(self) -> str:
         table = self.options.get("table", "")
         return COUNTS if table == "counts" else TABLES[table_named(table, ("counts",))]
 
+    @without_traceback()
     def reader(self, schema: StructType) -> DataSourceReader:
         if self.options.get("table") == "counts":
             _check_counts(self.options)
             return CountsReader(self.options.get("profile"), self.options.get("url"))
-        return _readers().TableReader(self.options, schema)
+        return TableReader(self.options, schema)
 
+    @without_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  as Spark calls it
-        return _readers().TableStream(self.options, schema)
+        try:
+            from penstock.spark.source.stream import TableStream
+        except ImportError:
+            return NoStreamReader()
+        return TableStream(self.options, schema)
 
+    @without_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from penstock.spark.sink import BatchSink
 
@@ -58,6 +77,7 @@ class PenstockSource(DataSource):
         sink.create_store()
         return sink
 
+    @without_traceback()
     def streamWriter(  # noqa: N802  as Spark calls it
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
@@ -68,15 +88,35 @@ class PenstockSource(DataSource):
         return sink
 
 
-def _readers() -> Any:
-    try:
-        from penstock.spark.source import readers
-    except ImportError as error:
+class NoStreamReader(DataSourceStreamReader):
+    """Refuses to read a stream before Spark 4.2; an error of `streamReader` itself 4.0 hides."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  as Spark calls it
         raise Refused(
-            f"reading tables needs pyspark 4.2 or newer, this is {pyspark.__version__}:"
-            " pip install -U pyspark"
-        ) from error
-    return readers
+            "reading a stream of the history needs pyspark 4.2 or newer, and this is"
+            f" {pyspark.__version__}: read it in batches, with spark.read and the option after"
+        )
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        del start, limit
+        return self.initialOffset()  # the first that 4.0 calls is this one
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        del partition
+        yield from ()
+
+
+def register(spark: Any, source: type[DataSource]) -> bool:
+    """Register the source; False if Spark 4.0 has found pyspark_penstock by itself before."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        return False
+    return True
 
 
 def _check_counts(options: Mapping[str, str]) -> None:
@@ -98,6 +138,9 @@ class CountsReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
         del partition
-        with opened_store(named_store(self._profile, self._url).url) as broker:
+        with (
+            without_traceback(),
+            opened_store(named_store(self._profile, self._url).url) as broker,
+        ):
             for count in broker.count():
                 yield tuple(getattr(count, column.split(" ")[0]) for column in COUNTS.split(", "))

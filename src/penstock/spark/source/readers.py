@@ -1,7 +1,7 @@
-"""Readers of the data source, in batch and as a stream.
+"""Reads a table in slices, one for each Spark task; stream.py reads them one after the other.
 
 Spark pickles a reader and sends it to executors: it holds options and values only, and opens the
-store where it is used. An offset names its store, so that a checkpoint of another is refused.
+store where it is used.
 """
 
 from __future__ import annotations
@@ -9,20 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.app.locate import load_app
@@ -31,13 +20,13 @@ from penstock.broker.protocol import Broker
 from penstock.broker.slice import HISTORY, Selection, Slice
 from penstock.errors import Refused
 from penstock.flows.flow import member_of
+from penstock.spark.one_sentence import without_traceback
 from penstock.spark.session_store import named_store, opened_store
 from penstock.spark.source.options import FILTERS, row_filter
 from penstock.spark.source.table_batches import TableBatches
-from penstock.spark.source.tables import columns_of, table_named
+from penstock.spark.source.tables import arrow_schema, columns_of, table_named
 
 SLICES = 8
-ROWS_PER_TRIGGER = 1_000_000
 FEW_ROWS = 20_000  # are read by one Spark task: starting another costs as much as reading them
 _ATTEMPTS = Selection(table="attempts")  # most rows of a history: a search for one ends soon
 _KNOWN = frozenset(
@@ -47,7 +36,6 @@ _KNOWN = frozenset(
     }
 )
 _BODY_COLUMNS = frozenset({"arguments", "headers", "flow", "node", "result"})
-Offset = dict[str, Position]  # the store's id -> the position up to which it was read
 
 
 class SlicePartition(InputPartition):
@@ -69,7 +57,7 @@ class SliceReader:
         if self._app is not None and (self._profile or self._url):
             raise Refused("option app already names the store: leave out profile and url")
         self._schema = schema
-        self._slices = _number(options, "slices") or SLICES
+        self._slices = whole_number(options, "slices") or SLICES
         table = table_named(options.get("table", ""))
         self._filter = row_filter(options, table)
         self._selection = Selection(
@@ -96,10 +84,10 @@ class SliceReader:
         ):  # Spark makes one of its own if there are none
             return
         table = self._selection.table
-        types: Any = import_module("pyspark.sql.pandas.types")
-        schema = types.to_arrow_schema(self._schema, timezone="UTC")
+        columns = (f"{field.name} {field.dataType.simpleString()}" for field in self._schema)
+        schema = arrow_schema(", ".join(columns))
         batches = TableBatches(table, partition.store, schema)
-        with self._open_store() as broker:
+        with without_traceback(), self._open_store() as broker:
             for stored in broker.scan(partition.part):
                 rows = _of_flow(self._filter.apply(stored), partition.part.selection)
                 yield batches.convert(rows)
@@ -112,85 +100,35 @@ class SliceReader:
         if selection.table in HISTORY:
             many = broker.reach(_ATTEMPTS, after, FEW_ROWS, patience=0, until=until).full
             at_most = at_most if many else 1
-        store = _store_of(broker)
+        store = store_id(broker)
         return [
             SlicePartition(store, part) for part in broker.slices(selection, after, until, at_most)
         ]
 
 
 class TableReader(SliceReader, DataSourceReader):
-    """Reads a table as it is now."""
+    """Reads a table as it is now, of the history only what no open transaction can add to.
+
+    So whoever reads on from the last position that it saw misses nothing.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
         self._after = options.get("after", BEGINNING)
         self._until = options.get("until_position")
 
+    @without_traceback()
     def partitions(self) -> Sequence[SlicePartition]:
         with self._open_store() as broker:
-            return self.parts(broker, self._after, self._until)
+            until = self._until
+            if self._selection.table in HISTORY:
+                until = broker.reach(self._selection, self._after, until=until).position
+            return self.parts(broker, self._after, until)
 
 
-class TableStream(SliceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a table of the history, never beyond a transaction that is still open."""
-
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        table = options.get("table", "")
-        if table not in HISTORY:
-            raise Refused(
-                f'option("table", {table!r}): only attempts, events and gauges can be read as a'
-                " stream; read the others with spark.read"
-            )
-        for end in ("until", "until_position"):
-            if options.get(end) is not None:
-                raise Refused(f"option {end!r} is for spark.read: a stream has no end")
-        super().__init__(options, schema)
-        self._after = options.get("after", BEGINNING)
-        self._rows = _number(options, "rows_per_trigger") or ROWS_PER_TRIGGER
-        self._last: Position | None = None  # with availableNow: the end of the run
-
-    def initialOffset(self) -> Offset:  # noqa: N802
-        with self._open_store() as broker:
-            return {_store_of(broker, self._after): self._after}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxRows(self._rows)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with self._open_store() as broker:
-            self._last = broker.reach(self._selection).position
-
-    def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        if rows is None and not isinstance(limit, ReadAllAvailable):
-            rows = self._rows
-        with self._open_store() as broker:
-            after = self._after if start is None else _position(broker, start)
-            reach = broker.reach(self._selection, after, rows, patience=0, until=self._last)
-            return {reach.store: reach.position}
-
-    def partitions(self, start: Offset, end: Offset) -> Sequence[SlicePartition]:
-        with self._open_store() as broker:
-            return self.parts(broker, _position(broker, start), _position(broker, end))
-
-
-def _store_of(broker: Broker, after: Position = BEGINNING) -> str:
+def store_id(broker: Broker, after: Position = BEGINNING) -> str:
     """The store's id; refused if the store has not reached this position."""
     return broker.reach(_ATTEMPTS, after, at_most=1, patience=0).store
-
-
-def _position(broker: Broker, offset: Offset) -> Position:
-    """The position of an offset; refused if the offset is of another store."""
-    store = _store_of(broker)
-    if store not in offset:
-        named = ", ".join(offset)
-        raise Refused(
-            f"the checkpoint is of the store {named}, and this is the store {store}: positions of"
-            " one mean nothing in the other; give this query a checkpoint of its own"
-        )
-    position = str(offset[store])  # from a JSON file: it may be anything
-    _store_of(broker, position)
-    return position
 
 
 def _of_flow(stored: Any, selection: Selection) -> Any:
@@ -233,7 +171,7 @@ def _check_options(options: Mapping[str, str]) -> None:
             )
 
 
-def _number(options: Mapping[str, str], name: str) -> int | None:
+def whole_number(options: Mapping[str, str], name: str) -> int | None:
     given = options.get(name)
     if given is None:
         return None

@@ -6,10 +6,11 @@ docs/reference/spark-tables.md shows the same columns, and a test compares.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from penstock.broker.slice import Table
 from penstock.errors import Refused
+from penstock.spark.untyped_arrow import arrow
 
 SCHEMA_VERSION = 2
 
@@ -51,6 +52,21 @@ STORED = {
 }
 # The time column of the history tables.
 TIMES = {"attempts": "ended_at", "events": "at", "gauges": "at"}
+
+_KINDS: dict[str, Any] = {
+    "string": arrow.string(),
+    "int": arrow.int32(),
+    "bigint": arrow.int64(),
+    "double": arrow.float64(),
+    "date": arrow.date32(),
+    "timestamp": arrow.timestamp("us", "UTC"),
+    "map<string,string>": arrow.map_(arrow.string(), arrow.string()),
+}
+
+
+def arrow_schema(ddl: str) -> Any:
+    """The Arrow schema of some columns; Spark's own differs by version, and needs a session."""
+    return arrow.schema([(name, _KINDS[kind]) for name, kind in map(str.split, ddl.split(", "))])
 
 
 def columns_of(table: str) -> dict[str, str]:

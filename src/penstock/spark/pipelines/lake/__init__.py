@@ -1,6 +1,6 @@
-"""The lake: history of stores in Parquet files, exported from them and kept for good.
+"""The lake: history of stores in Delta tables, exported from them and kept for good.
 
-export.py copies what is new; manifest.py says which files count; lake.py changes them atomically.
+lake.py changes a table atomically; export.py copies what is new; marks.py says how far that went.
 """
 
 from penstock.spark.pipelines.lake.lake import Lake

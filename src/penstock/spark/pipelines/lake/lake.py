@@ -1,242 +1,350 @@
-"""A lake: a folder of Parquet files, by table and day, that holds history for good.
+"""A lake: Delta tables that hold the history of stores for good, in a folder or an object store.
 
-    lake/manifest.json                            the truth: files and marks
-    lake/attempts/day=2026-11-15/SHARD-FIRST-LAST.7.parquet     shard, positions, generation
-    lake/_staging/…                               not part of the lake yet
+    lake/attempts/_delta_log/…                    the truth: which files count, and the marks
+    lake/attempts/day=2026-11-15/….parquet
 
-A change writes files under `_staging`, renames them into place, replaces the manifest, and then
-removes the files that it replaced. After a kill at any step the current manifest names complete
-files only, and the next writer removes the files that it does not name. No Spark here.
+Every change is one commit of one table. It names the version that follows the snapshot it was made
+from, and the storage lets only one process write that version: whoever comes second looks again.
+So several processes may write, and a kill at any moment leaves the snapshot before or the one
+after. No Spark here.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import shutil
-import time
-import uuid
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from penstock.app.private_files import open_regular
-from penstock.broker.position import BEGINNING
-from penstock.errors import Refused
-from penstock.spark.pipelines.lake.manifest import (
-    LakeFile,
-    LakeTable,
-    Manifest,
-    read_manifest,
-    write_manifest,
+from penstock.errors import PenstockError, Refused
+from penstock.spark.pipelines.lake.data_files import (
+    LOG,
+    STATISTICS,
+    DataFile,
+    TableFolder,
+    flush,
+    write_rows,
 )
+from penstock.spark.untyped_arrow import arrow
 
-_STAGING = "_staging"
-_LOCK = "_lock"
-_NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
+VERSION = 1
+TABLE_OF_ID = "attempts"  # the table whose id is the lake's
+ROLLUP_NAMES = (
+    *("minutes", "hours", "days", "tag_days", "failures", "workers"),
+    *("flows", "flow_steps", "schedules", "depth"),
+)
+TABLE_NAMES = (TABLE_OF_ID, "events", "gauges", *ROLLUP_NAMES, "open_jobs", "gaps")
+_VERSION = "penstock.lake"
+_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
 _GLOB_CHARACTERS = frozenset("*?[]{}\\")
-_PARQUET = ".parquet"
+_OLD_MANIFEST = "manifest.json"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m|↳")
+
+_delta: Any = import_module("deltalake")
+_errors: Any = import_module("deltalake.exceptions")
+
+
+class CommitConflict(PenstockError):
+    """Another process has changed the table since the snapshot: look again, and begin anew."""
 
 
 class Lake:
-    """The lake in a folder. Reading needs no lock; changes go through `writing()`."""
+    """The lake in a folder, or at a URL of an object store with its storage options."""
 
-    def __init__(self, folder: Path | str) -> None:
-        if "://" in str(folder):
+    def __init__(self, location: Path | str, options: Mapping[str, str] | None = None) -> None:
+        scheme, remote, _ = str(location).partition("://")
+        if remote and scheme not in _SCHEMES:
             raise Refused(
-                f"{folder}: a lake is a folder of a local file system, because its manifest is"
-                " replaced by a rename; mount the other storage, or copy the lake there"
+                f"{location}: a lake is a folder, or a URL that begins with s3://, gs:// or"
+                f" abfss://, and not with {scheme}://"
             )
-        self.folder = Path(folder).absolute()
-        if special := set(str(self.folder)) & _GLOB_CHARACTERS:
+        self.folder = None if remote else Path(location).absolute()
+        self.location = str(self.folder or location).rstrip("/")
+        self.options = dict(options or {})
+        if self.folder is not None and (special := set(self.location) & _GLOB_CHARACTERS):
             raise Refused(
-                f"{self.folder}: Spark reads {min(special)} in a path as a glob pattern; choose"
+                f"{self.location}: Spark reads {min(special)} in a path as a glob pattern; choose"
                 " another name"
             )
 
-    def manifest(self) -> Manifest:
-        """The current manifest; refused where there is no lake."""
-        manifest = read_manifest(self.folder)
-        if manifest is None:
+    def __str__(self) -> str:
+        return self.location
+
+    def place(self, name: str) -> TableFolder:
+        """Where the files of a table are."""
+        return TableFolder(f"{self.location}/{name}", self.options)
+
+    def find(self, name: str) -> Snapshot | None:
+        """A table as it is now; None where there is none."""
+        self._refuse_what_is_no_lake(name)
+        place = self.place(name)
+        try:
+            delta = _delta.DeltaTable(place.uri, storage_options=self.options)
+        except _errors.TableNotFoundError:
+            return None
+        except (_errors.DeltaError, OSError, ValueError) as error:
+            raise Refused(f"the lake {self} cannot be read: {sentence(error)}") from None
+        return Snapshot(self, name, delta)
+
+    def table(self, name: str) -> Snapshot:
+        """A table as it is now; refused where there is none."""
+        found = self.find(name)
+        if found is None:
             raise Refused(
-                f"there is no lake in {self.folder}: penstock pipeline run --lake {self.folder}"
-                " creates it"
+                f"there is no lake in {self}: penstock pipeline run --lake {self} creates it"
             )
-        return manifest
+        return found
 
-    def files(self, table: str, days: Iterable[str] | None = None) -> list[Path]:
-        """The Parquet files of a table, of these days or of all."""
-        chosen = None if days is None else set(days)
-        paths = [
-            self.folder / file.path
-            for file in self.manifest().table(table).files
-            if chosen is None or file.day in chosen
-        ]
-        for path in paths:
-            self.refuse_links(path)
-            if not path.is_file():
-                raise Refused(
-                    f"the lake {self.folder} has lost {path.relative_to(self.folder)}, which its"
-                    " manifest names: restore it from a backup, or begin a new lake"
+    def exists(self) -> bool:
+        return self.find(TABLE_OF_ID) is not None
+
+    @property
+    def id(self) -> str:
+        """By which stores know the lake, also after it was moved."""
+        return self.table(TABLE_OF_ID).id
+
+    def create(self, name: str, schema: Any) -> Snapshot:
+        """A table with at least these columns: created, or with those added that it lacks."""
+        found = self.find(name)
+        if found is None:
+            settings = {
+                "delta.dataSkippingStatsColumns": ",".join(
+                    column for column in STATISTICS if column in schema.names
                 )
-        return paths
-
-    @contextmanager
-    def writing(self) -> Generator[LakeWriter]:
-        """Lock the lake for changes, by one process at a time; creates it if there is none."""
-        read_manifest(self.folder)  # before the lock: refuses what is no readable lake
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = open_regular(
-                self.folder / _LOCK, os.O_RDWR | os.O_CREAT, single=True, mode=0o644
-            )
-        except OSError as error:
-            raise _unwritable(self.folder, error) from None
-        try:
+                or "day",
+                _VERSION: str(VERSION),
+            }
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Refused(
-                    f"another process is writing to the lake {self.folder}: wait until it ends"
-                ) from None
-            manifest = read_manifest(self.folder)
-            if manifest is None:
-                self._refuse_other_data()
-                manifest = Manifest()
-            if not manifest.id:
-                write_manifest(self.folder, msgspec.structs.replace(manifest, id=str(uuid.uuid4())))
-            writer = LakeWriter(self)
-            writer.remove_leftovers()
-            yield writer
-        except OSError as error:
-            raise _unwritable(self.folder, error) from None
-        finally:
-            os.close(lock)
+                _delta.DeltaTable.create(
+                    self.place(name).uri,
+                    schema if "day" in schema.names else schema.append(_DAY),
+                    partition_by=["day"],
+                    configuration=settings,
+                    storage_options=self.options,
+                    raise_if_key_not_exists=False,
+                    # Tried again it would be a second creation, behind the first.
+                    commit_properties=_delta.CommitProperties(max_commit_retries=0),
+                )
+            except (_errors.DeltaError, OSError) as error:
+                found = self.find(name)  # another process may have been first
+                if found is None:
+                    raise self.unwritable(error) from None
+        return self.table(name) if found is None else found.with_columns(schema)
 
-    def refuse_links(self, path: Path) -> None:
-        """Refuse symbolic links: one would have us read, write or delete outside of the lake."""
-        for ancestor in (path, *path.parents):
-            if ancestor == self.folder:
+    def replace_rows(self, name: str, change: Callable[[list[dict[str, Any]]], Any]) -> None:
+        """Replace the rows of a small table by the Arrow table that `change` makes of them."""
+        while True:
+            table = self.find(name)
+            rows = change([] if table is None else table.rows())
+            if table is None:
+                self.create(name, rows.schema)
+                continue
+            try:
+                table.commit(write_rows(rows.to_batches(), table.place, ""), removed=table.files())
                 return
-            if ancestor.is_symlink():
-                raise Refused(
-                    f"{ancestor.relative_to(self.folder)} in the lake {self.folder} is a link, and"
-                    " is not followed: replace it with the folder or file that it points to"
-                )
+            except CommitConflict:
+                continue
 
-    def _refuse_other_data(self) -> None:
-        for path in self.folder.rglob(f"*{_PARQUET}"):
-            if _STAGING not in path.parts:
-                raise Refused(
-                    f"{self.folder} holds {path.relative_to(self.folder)} and no manifest: a lake"
-                    " needs a folder of its own"
-                )
+    def unwritable(self, error: Exception) -> Refused:
+        return Refused(
+            f"the lake {self} cannot be written: {sentence(error)}. What it held before is intact."
+            " Make it writable, or name another one with --lake"
+        )
 
-
-class LakeWriter:
-    """Changes the lake, for the one process that holds its lock; every change is atomic."""
-
-    def __init__(self, lake: Lake) -> None:
-        self.lake = lake
-        self.folder = lake.folder
-
-    def manifest(self) -> Manifest:
-        return self.lake.manifest()
-
-    @contextmanager
-    def staging(self) -> Generator[Path]:
-        """A folder for files that are no part of the lake yet; removed afterwards."""
-        staging = self.folder / _STAGING / uuid.uuid4().hex
-        self.lake.refuse_links(staging)
+    def _refuse_what_is_no_lake(self, name: str) -> None:
+        folder = self.folder
+        if folder is None:
+            return
+        if (folder / _OLD_MANIFEST).exists():
+            raise Refused(
+                f"{folder} is a lake of an earlier Penstock, with a {_OLD_MANIFEST}: name another"
+                f" folder, and penstock pipeline run --lake {folder}-2 fills it with what the"
+                " store still has. The Parquet files of the old one can be read as they are"
+            )
         try:
-            yield staging
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            if any(path.exists() and not path.is_dir() for path in (folder, folder.parent)):
+                raise NotADirectoryError
+            if not (folder / name / LOG).is_dir():
+                for path in folder.glob("**/*.parquet"):
+                    if not (folder / path.relative_to(folder).parts[0] / LOG).is_dir():
+                        raise Refused(
+                            f"{folder} holds {path.relative_to(folder)}, which is no part of a"
+                            " lake: a lake needs a folder of its own"
+                        )
+            for path in (folder / name, *folder.glob(f"{name}/*"), *folder.glob(f"{name}/{LOG}/*")):
+                self.refuse_link(path)
+        except NotADirectoryError:
+            raise Refused(
+                f"{folder} is a file, or in one, and a lake is a folder: name another one with"
+                " --lake"
+            ) from None
+        except OSError as error:
+            raise Refused(f"the lake {folder} cannot be read: {error.strerror}") from None
 
-    def publish(
+    def refuse_link(self, path: Path) -> None:
+        """Refuse symbolic links: one would have us read, write or delete outside of the lake."""
+        if path.is_symlink() or (path.exists() and not (path.is_dir() or path.is_file())):
+            raise Refused(
+                f"{path.relative_to(self.folder or path)} in the lake {self} is a link or a pipe,"
+                " and is not followed: replace it with the folder or file that it points to"
+            )
+
+
+_DAY = arrow.field("day", arrow.date32())
+
+
+class Snapshot:
+    """A table of a lake at one moment: its files and marks, and the commit that follows it."""
+
+    def __init__(self, lake: Lake, name: str, delta: Any) -> None:
+        self.lake = lake
+        self.name = name
+        self.place = lake.place(name)
+        self.delta = delta
+        metadata = delta.metadata()
+        self.id: str = metadata.id
+        version = metadata.configuration.get(_VERSION, "0")
+        if int(version) > VERSION:
+            raise Refused(
+                f"the lake {lake} has version {version}, this Penstock knows {VERSION}: upgrade"
+                " Penstock here before it uses this lake"
+            )
+        if delta.protocol().min_reader_version > 1:
+            raise Refused(
+                f"{name} in the lake {lake} uses features of Delta that Penstock does not read"
+                f" ({', '.join(delta.protocol().reader_features or ['column mapping'])}):"
+                " another program has switched them on; drop them there"
+            )
+
+    @property
+    def version(self) -> int:
+        return self.delta.version()
+
+    def schema(self) -> Any:
+        """The columns, as an Arrow schema."""
+        return arrow.schema(self.delta.schema())
+
+    def mark(self, name: str) -> int:
+        """The number that was last committed under this name; 0 if none was."""
+        return self.delta.transaction_version(name) or 0
+
+    def files(self, days: Collection[str] | None = None) -> list[DataFile]:
+        """The files of these days, or of all; refused if one is missing or cut short."""
+        files = list(_data_files(self.delta, days))
+        folder = self.place.local
+        for file in files:
+            if file.path.startswith("/") or "://" in file.path or ".." in file.path.split("/"):
+                raise Refused(
+                    f"the log of {self.name} in the lake {self.lake} names {file.path!r}, which is"
+                    " outside of the lake: put the log back from a copy"
+                )
+            if folder is None:
+                continue
+            path = folder / file.path
+            for part in (path.parent, path):
+                self.lake.refuse_link(part)
+            if not path.is_file() or path.stat().st_size != file.bytes:
+                lost = "has lost" if not path.is_file() else "has only a part of"
+                raise Refused(
+                    f"the lake {self.lake} {lost} {self.name}/{file.path}, which its log names:"
+                    " restore it from a backup, or begin a new lake"
+                )
+        return files
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows of a small table."""
+        return self.delta.to_pyarrow_table().to_pylist() if self.files() else []
+
+    def rows_by_day(self) -> dict[str, int]:
+        rows: dict[str, int] = {}
+        for file in _data_files(self.delta, None):
+            rows[file.day] = rows.get(file.day, 0) + file.rows
+        return rows
+
+    def at_version(self, version: int) -> Snapshot | None:
+        """The table as it was at this version; None if its log does not go back so far."""
+        try:
+            older = _delta.DeltaTable(
+                self.place.uri, version=version, storage_options=self.lake.options
+            )
+        except (_errors.DeltaError, OSError, ValueError):
+            return None
+        return Snapshot(self.lake, self.name, older)
+
+    def with_columns(self, schema: Any) -> Snapshot:
+        """The table with these columns too: those of a newer release are kept, none is dropped."""
+        known = set(self.schema().names)
+        missing = [field for field in schema if field.name not in known]
+        if not missing:
+            return self
+        fields = _delta.Schema.from_arrow(arrow.schema(missing)).fields
+        try:
+            self.delta.alter.add_columns(fields)
+        except (_errors.DeltaError, OSError) as error:
+            raise self.lake.unwritable(error) from None
+        return self.lake.table(self.name)
+
+    def commit(
         self,
-        table: str,
-        staged: Sequence[LakeFile],
+        added: Iterable[DataFile],
         *,
-        replaces: Iterable[LakeFile] = (),
-        built: dict[str, int] | None = None,
-        keeps_generation: bool = False,
+        removed: Iterable[DataFile] = (),
+        marks: Mapping[str, int] | None = None,
     ) -> None:
-        """Add staged files to a table, in place of those that they replace, and advance its mark.
+        """Add files, remove others and set marks: all of it or nothing.
 
-        The `path` of a staged file is where it is now. With `keeps_generation` the files hold the
-        same rows as those that they replace, so datasets made from those need no rebuild.
+        `CommitConflict` if anybody has changed the table since this snapshot. A commit that were
+        tried again behind another one could add a range of rows a second time.
         """
-        manifest = self.manifest()
-        generation = manifest.generation + 1
-        gone = {file.path for file in replaces}
-        before = manifest.table(table)
-        kept = [file for file in before.files if file.path not in gone]
-        fresh = [self._move_in(table, file, generation, n) for n, file in enumerate(staged)]
-        if keeps_generation:
-            newest = before.generations()
-            fresh = [msgspec.structs.replace(file, generation=newest[file.day]) for file in fresh]
-        marks = dict(before.marks)
-        for file in fresh:
-            if file.last:
-                marks[file.shard] = max(marks.get(file.shard, BEGINNING), file.last)
-        after = LakeTable(
-            marks=marks,
-            files=tuple(sorted([*kept, *fresh], key=lambda file: (file.day, file.path))),
-            built={**before.built, **(built or {})},
-        )
-        self.change(generation=generation, tables={**manifest.tables, table: after})
-        for path in gone:
-            (self.folder / path).unlink(missing_ok=True)
-
-    def change(self, **fields: Any) -> None:
-        """Replace the manifest with one that has these fields, if that changes anything."""
-        before = self.manifest()
-        after = msgspec.structs.replace(before, **fields)
-        if after != before:
-            write_manifest(self.folder, msgspec.structs.replace(after, changed_at=time.time()))
-
-    def remove_leftovers(self) -> None:
-        """Remove files that a killed process left behind."""
-        for folder in (
-            self.folder / _STAGING,
-            *self.folder.glob("*"),
-            *self.folder.glob("*/day=*"),
-        ):
-            if folder.is_dir():
-                self.lake.refuse_links(folder)
-        shutil.rmtree(self.folder / _STAGING, ignore_errors=True)
-        named = {file.path for table in self.manifest().tables.values() for file in table.files}
-        for path in self.folder.glob(f"*/day=*/*{_PARQUET}"):
-            if str(path.relative_to(self.folder)) not in named:
-                path.unlink()
-
-    def _move_in(self, table: str, file: LakeFile, generation: int, n: int) -> LakeFile:
-        # No leading underscore: Spark and others skip such files.
-        shard = _NOT_ALPHANUMERIC.sub("-", file.shard).strip("-") or "all"
-        suffix = f"-{n}" if n else ""
-        positions = "".join(
-            f"-{_NOT_ALPHANUMERIC.sub('-', end)}" for end in (file.first, file.last) if end
-        )
-        path = (
-            Path(table) / f"day={file.day}" / f"{shard}{positions}.{generation}{suffix}{_PARQUET}"
-        )
-        target = self.folder / path
-        self.lake.refuse_links(target.parent)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Flushed before the manifest names it: after a power cut it must be complete.
-        with Path(file.path).open("rb") as written:
-            os.fsync(written.fileno())
-        Path(file.path).replace(target)
-        return msgspec.structs.replace(file, path=str(path), generation=generation)
+        actions = [file.add_action() for file in added]
+        actions += [file.remove_action() for file in removed]
+        numbers = [_delta.Transaction(name, number) for name, number in (marks or {}).items()]
+        if (
+            self.lake.find(self.name) is None
+        ):  # deleted meanwhile: its log would begin in the middle
+            self.lake.table(self.name)
+        try:
+            self.delta.create_write_transaction(
+                actions,
+                "append",
+                self.delta.schema(),
+                ["day"],
+                commit_properties=_delta.CommitProperties(
+                    app_transactions=numbers, max_commit_retries=0
+                ),
+            )
+        except _errors.CommitFailedError:
+            raise CommitConflict(
+                f"another process changed {self.name} of the lake {self.lake} at the same moment"
+            ) from None
+        except (_errors.DeltaError, OSError) as error:
+            raise self.lake.unwritable(error) from None
+        if self.place.local is not None:
+            # Before a store is told of it: then the store may prune what is in these files.
+            flush(self.place.local / LOG / f"{self.version + 1:020d}.json")
+            flush(self.place.local / LOG)
 
 
-def _unwritable(folder: Path, error: OSError) -> Refused:
-    return Refused(
-        f"the lake {folder} cannot be written: {error.strerror or error}. What it held before is"
-        " intact. Make the folder writable, or name another one with --lake"
-    )
+def sentence(error: Exception) -> str:
+    """What an error of the storage says, in one line."""
+    text = getattr(error, "strerror", None) or _COLOUR.sub("", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["?"]
+    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
+
+
+def _data_files(delta: Any, days: Collection[str] | None) -> Iterable[DataFile]:
+    for row in arrow.table(delta.get_add_actions(flatten=True)).to_pylist():
+        day = str(row["partition.day"])
+        if days is None or day in days:
+            yield DataFile(
+                path=row["path"],
+                day=day,
+                rows=row["num_records"],
+                bytes=row["size_bytes"],
+                lows={name: row[f"min.{name}"] for name in _TEXTS if row.get(f"min.{name}")},
+                highs={name: row[f"max.{name}"] for name in _TEXTS if row.get(f"max.{name}")},
+            )
+
+
+_TEXTS = ("position", "shard")

@@ -6,52 +6,116 @@ Penstock wrote is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Collection, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark.sql import functions as F
-
+from penstock.errors import Refused
+from penstock.spark.pipelines.lake.data_files import DataFile, TableFolder
 from penstock.spark.pipelines.lake.lake import Lake
-from penstock.spark.pipelines.lake.write_parquet import spark_path
-from penstock.spark.source.tables import TABLES, TIMES
+from penstock.spark.source.tables import TABLES, arrow_schema
+from penstock.spark.untyped_arrow import arrow
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 RawTable = Literal["attempts", "events", "gauges"]
 RAW: tuple[RawTable, ...] = ("attempts", "events", "gauges")
-_DAY_MICROSECONDS = 86_400_000_000
+
+
+def create_raw_tables(lake: Lake) -> None:
+    """Create the tables that are missing; the one with the lake's id last."""
+    begun = lake.exists()
+    for table in reversed(RAW):
+        if begun and lake.find(table) is None:
+            raise Refused(
+                f"the lake {lake} has lost its table {table}: restore it from a backup, or begin a"
+                " new lake"
+            )
+        lake.create(table, arrow_schema(TABLES[table]))
 
 
 def read_raw(
+    spark: SparkSession, lake: Lake, table: str, days: Collection[str] | None = None
+) -> DataFrame:
+    """A table of the lake with the column `day`: these days, or all of it."""
+    return read_table(spark, lake, table, f"{TABLES[table]}, day date", days)
+
+
+def read_table(
     spark: SparkSession,
     lake: Lake,
     table: str,
-    days: Iterable[str] | None = None,
-    *,
-    paths: Iterable[str] | None = None,
+    schema: str,
+    days: Collection[str] | None = None,
 ) -> DataFrame:
-    """A table of the lake with the column `day`: these days, these files, or all of it."""
-    schema = f"{TABLES[table]}, day date"
-    files = lake.files(table, days) if paths is None else [lake.folder / path for path in paths]
-    for file in files if paths is not None else ():
-        lake.refuse_links(file)
+    """Columns of a table. Spark reads the files itself, without a jar for Delta, from a folder.
+
+    For an object store it would need a jar as well: there Arrow reads them, on the executors.
+    """
+    snapshot = lake.table(table)
+    files = snapshot.files(days)
+    untyped: Any = spark
     if not files:
-        untyped: Any = spark
         return untyped.createDataFrame([], schema)
-    base = spark_path(lake.folder / table)
-    reader = spark.read.schema(schema).option("basePath", base)
-    return reader.parquet(*(spark_path(path) for path in files))
+    place = snapshot.place
+    if place.local is not None:
+        reader = spark.read.schema(schema).option("basePath", spark_path(place.uri))
+        return reader.parquet(*(spark_path(f"{place.uri}/{file.path}") for file in files))
+    return _read_by_arrow(spark, place, files, schema)
 
 
-def day_of(table: str) -> Column:
-    """The UTC day of a row of this table."""
-    return utc_day(F.col(TIMES[table]))
+def _read_by_arrow(
+    spark: SparkSession, place: TableFolder, files: list[DataFile], schema: str
+) -> DataFrame:
+    """A data source of its own for each table: options would show storage keys in the plan."""
+    source: Any = import_module("pyspark.sql.datasource")
+    target = arrow_schema(schema)
+
+    class Reader(source.DataSourceReader):
+        def partitions(self) -> list[Any]:
+            return [source.InputPartition((file.path, file.day)) for file in files]
+
+        def read(self, partition: Any) -> Iterator[Any]:
+            path, day = partition.value
+            parquet: Any = import_module("pyarrow.parquet")
+            with place.filesystem().open_input_file(path) as stream:
+                file = parquet.ParquetFile(stream)
+                names = [name for name in target.names if name in file.schema_arrow.names]
+                for rows in file.iter_batches(columns=names):
+                    yield conformed(rows, target, day)
+
+    class Source(source.DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> str:
+            return schema
+
+        def reader(self, schema: Any) -> Any:  # noqa: ARG002
+            return Reader()
+
+    name = f"penstock_lake_{uuid.uuid4().hex}"
+    untyped: Any = spark
+    untyped.dataSource.register(Source)
+    return untyped.read.format(name).load()
 
 
-def utc_day(moment: Column) -> Column:
-    # Not to_date, which depends on the session's time zone.
-    return F.date_add(
-        F.lit("1970-01-01").cast("date"),
-        F.floor(F.unix_micros(moment) / _DAY_MICROSECONDS).cast("int"),
-    )
+def conformed(rows: Any, target: Any, day: str) -> Any:
+    """The rows with the columns of the target, those that they lack as nulls."""
+
+    def column(field: Any) -> Any:
+        if field.name == "day":
+            return arrow.array([day] * rows.num_rows).cast(arrow.date32())
+        if field.name not in rows.schema.names:
+            return arrow.nulls(rows.num_rows, field.type)
+        return rows.column(field.name).cast(field.type)
+
+    return arrow.RecordBatch.from_arrays([column(field) for field in target], schema=target)
+
+
+def spark_path(path: object) -> str:
+    """A local path for Spark: with its scheme, and not percent-encoded."""
+    return f"file:{path}"

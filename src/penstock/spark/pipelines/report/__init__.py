@@ -1,1 +1,1 @@
-"""The report: queries.py asks Spark, sections.py lays out tables, page.py writes them as HTML."""
+"""The report: queries.py asks rollups, sections.py lays out tables, page.py writes the page."""

@@ -61,10 +61,12 @@ def page(data: ReportData) -> str:
 def heading(data: ReportData) -> str:
     """The time that the report covers, and where its data comes from."""
     origin = f"from the {data.source} {data.where}".strip()
+    asked = {"task": data.task, "queue": data.queue}
+    only = "".join(f" Only the {name} {value}." for name, value in asked.items() if value)
     if data.first_at is None:
-        return f"No attempt has ended yet; {origin}.{_missing(data)}"
+        return f"No attempt has ended in this time; {origin}.{only}{_missing(data)}"
     return (
-        f"{moment_text(data.first_at)} to {moment_text(data.last_at)} UTC, {origin}."
+        f"{moment_text(data.first_at)} to {moment_text(data.last_at)} UTC, {origin}.{only}"
         f" Each point of a plot covers {interval_text(data.every)}.{_missing(data)}"
     )
 
@@ -85,7 +87,8 @@ def _tiles(data: ReportData) -> str:
     tiles = (
         (count_text(total["jobs"]), "jobs ended", False),
         (count_text(total["attempts"]), "attempts", False),
-        (share_text(total["failed"], total["jobs"]), "of jobs failed", total["failed"] > 0),
+        (share_text(total["succeeded"], total["jobs"]), "of jobs succeeded", total["failed"] > 0),
+        (count_text(total["busiest_hour"]), "attempts in the busiest hour", False),
         (count_text(total["retries"]), "retries", False),
         (count_text(total["lapses"]), "lapses", total["lapses"] > 0),
         (seconds_text(total["wait_p50"]), "median wait", False),

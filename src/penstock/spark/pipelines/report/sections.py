@@ -40,11 +40,13 @@ def sections(data: ReportData) -> dict[str, Section]:
     """Every table of the report, in the order of the page, by its name there."""
     return {
         "load": _tasks(data),
+        "weeks": _weeks(data),
         "failures": _failures(data),
         "depth": _depth(data),
         "open_jobs": _open_jobs(data),
         "flows": _flows(data),
         "steps": _steps(data),
+        "backfills": _backfills(data),
         "forecast": _forecast(data),
         "schedules": _schedules(data),
         "tags": _tags(data),
@@ -63,6 +65,7 @@ def _tasks(data: ReportData) -> Section:
             _count("version", detail=True),
             _count("jobs"),
             _count("attempts", detail=True),
+            _rate(),
             *_percentiles("wait"),
             *_percentiles("run"),
             _seconds("busy", detail=True),
@@ -71,6 +74,39 @@ def _tasks(data: ReportData) -> Section:
             _count("lapses", detail=True),
         ),
         data.tasks,
+    )
+
+
+def _weeks(data: ReportData) -> Section:
+    return Section(
+        "What has changed since last week?",
+        "The last seven days, and in brackets the change from the seven days before them.",
+        (
+            _name("queue"),
+            _name("task"),
+            _versus("jobs", count_text),
+            _versus("success_rate", lambda rate: share_text(rate or 0, 1), "success"),
+            _versus("wait_p95", seconds_text, "wait p95"),
+            _versus("run_p95", seconds_text, "run p95"),
+        ),
+        data.weeks,
+    )
+
+
+def _backfills(data: ReportData) -> Section:
+    return Section(
+        "How are backfills doing?",
+        "Partitions of a task that ended, with every run of each.",
+        (
+            _name("value", "task"),
+            _count("jobs", "partitions"),
+            _rate(),
+            _count("failed"),
+            _count("retries"),
+            _seconds("run_p95", "run p95"),
+            _seconds("busy"),
+        ),
+        data.backfills,
     )
 
 
@@ -263,6 +299,23 @@ def _seconds(name: str, head: str | None = None, *, detail: bool = False) -> Col
 
 def _moment(name: str, head: str, *, detail: bool = False) -> Column:
     return Column(head, lambda row: moment_text(row.get(name)), number=False, detail=detail)
+
+
+def _rate() -> Column:
+    return Column("success", lambda row: share_text(row["succeeded"], row["jobs"]))
+
+
+def _versus(name: str, text: Callable[[Any], str], head: str | None = None) -> Column:
+    """A value of this week, and by how much it is above that of last week."""
+
+    def shown(row: Row) -> str:
+        earlier: Row | None = row["before"]
+        now, before = row[name], None if earlier is None else earlier[name]
+        if now is None or not before:
+            return text(now)
+        return f"{text(now)} ({100 * (now / before - 1):+.0f} %)"
+
+    return Column(head or name, shown)
 
 
 def _percentiles(what: str) -> list[Column]:
